@@ -1,0 +1,204 @@
+//! Tier 2 of Plimsoll: merges the counts of a zone's clients, rolls them up to the controller every half second, and
+//! passes directives down.
+//!
+//! The thinking is in [`zone`], which is pure; this file gives it a clock, streams to its clients and one to its
+//! parent.
+#![forbid(unsafe_code)]
+
+mod metrics;
+mod quiet;
+mod rollups;
+mod uplink;
+mod upstream;
+pub mod zone;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use plimsoll_core::bucket::{InvalidName, Name, Zone as ZoneName};
+use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_proto::admin;
+use plimsoll_proto::child;
+use plimsoll_proto::parent::ParentService;
+use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport::{self, InvalidEndpoint, ServeError};
+use tokio::net::TcpListener;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+
+use metrics::Events;
+use zone::{Bounds, REPORT_INTERVAL, Zone};
+
+/// The gRPC port clients connect to.
+pub const PORT: u16 = 7410;
+/// The admin port.
+pub const ADMIN_PORT: u16 = 7411;
+
+/// What an aggregator is started with.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The failure domain it serves, such as eu-west-1a
+    #[arg(long, env = "PLIMSOLL_ZONE", value_name = "NAME", default_value = "default")]
+    pub zone: String,
+    /// A name that outlives restarts; unless given, host and port
+    #[arg(long, env = "PLIMSOLL_NAME", value_name = "NAME")]
+    pub name: Option<String>,
+    /// The controller
+    #[arg(long, env = "PLIMSOLL_CONTROLLER", value_name = "URL", default_value = "http://127.0.0.1:7400")]
+    pub controller: String,
+    /// Where clients connect
+    #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
+    pub listen: SocketAddr,
+    /// Metrics and health
+    #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
+    pub admin: SocketAddr,
+}
+
+/// Why an aggregator cannot start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A name breaks the rule of names.
+    #[error("{flag} `{name}`: {source}")]
+    Name {
+        /// The flag it was given by.
+        flag: &'static str,
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        source: InvalidName,
+    },
+    /// The controller's address cannot be used.
+    #[error("--controller: {0}")]
+    Controller(#[from] InvalidEndpoint),
+    /// The system gave no randomness for the instance id.
+    #[error("the system gave no randomness: {0}")]
+    Entropy(#[from] getrandom::Error),
+    /// A port cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A socket failed.
+    #[error("a server's socket failed: {0}")]
+    Socket(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether it was asked for something that cannot be, so that asking again will not do.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Name { .. } | Self::Controller(_))
+    }
+}
+
+/// The sockets of an aggregator.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Where clients connect.
+    pub grpc: TcpListener,
+    /// Metrics and health.
+    pub admin: TcpListener,
+}
+
+/// An aggregator that is ready to serve.
+#[derive(Debug)]
+pub struct Aggregator {
+    zone: Shared<Zone>,
+    controller: Endpoint,
+    events: Events,
+}
+
+/// Runs an aggregator until `shutdown` is cancelled.
+///
+/// # Errors
+/// When it cannot start, or one of its servers fails.
+pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
+    let aggregator = Aggregator::new(&args)?;
+    let listeners = Listeners {
+        grpc: transport::listen(args.listen).await?,
+        admin: transport::listen(args.admin).await?,
+    };
+    let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
+    tracing::info!(zone = args.zone, %listen, %admin, "the aggregator serves");
+    aggregator.serve(listeners, shutdown).await
+}
+
+impl Aggregator {
+    /// Checks the arguments and draws an instance id.
+    ///
+    /// # Errors
+    /// When an argument cannot be used.
+    pub fn new(args: &Args) -> Result<Self, Error> {
+        let mut instance = [0; 16];
+        getrandom::fill(&mut instance)?;
+        let name = args.name.clone().unwrap_or_else(|| host_and_port(args.listen));
+        let identity = Identity {
+            instance: InstanceId(u128::from_be_bytes(instance)),
+            name: named("--name", &name, Name::new)?,
+            service: named("--name", "plimsoll-aggregator", Name::new)?,
+            zone: named("--zone", &args.zone, ZoneName::new)?,
+            role: Role::Aggregator,
+        };
+        Ok(Self {
+            zone: Shared::new(Zone::new(identity, Bounds::default())),
+            controller: transport::endpoint(&args.controller)?,
+            events: Events::default(),
+        })
+    }
+
+    /// Serves until `shutdown` is cancelled, then says farewell to the controller.
+    ///
+    /// # Errors
+    /// When one of its servers fails.
+    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+        // Whatever ends first, the other parts end with it.
+        let stop = shutdown.child_token();
+        let ends_with_this = stop.clone().drop_guard();
+        let uplink = child::run(
+            self.zone.clone(),
+            self.controller,
+            stop.clone(),
+            uplink::Log::new(self.events.clone()),
+        );
+        let uplink = tokio::spawn(uplink);
+        tokio::spawn(tick(self.zone.clone(), stop.clone()));
+        let parent = ParentService::new(self.zone.clone(), stop.clone(), self.events.clone());
+        let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
+        let (zone, events) = (self.zone, self.events);
+        let page = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
+        let admin =
+            admin::serve(listeners.admin, admin::routes(page, || true), stop.clone().cancelled_owned());
+        tokio::select! {
+            served = grpc => served?,
+            served = admin => served?,
+        }
+        drop(ends_with_this);
+        // The farewell must have left before the process ends.
+        let _ = uplink.await;
+        Ok(())
+    }
+}
+
+fn named<N>(
+    flag: &'static str,
+    name: &str,
+    new: impl FnOnce(&str) -> Result<N, InvalidName>,
+) -> Result<N, Error> {
+    new(name).map_err(|source| Error::Name { flag, name: name.to_owned(), source })
+}
+
+fn host_and_port(listen: SocketAddr) -> String {
+    let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
+    let host = host.map(|host| host.trim().to_owned()).ok().filter(|host| Name::new(host).is_ok());
+    format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
+}
+
+/// Lets time pass in the zone.
+async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
+    let mut ticks = interval(REPORT_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => if zone.with(Zone::on_tick) { zone.ring(); },
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What an aggregator exports, in the words of the whole house.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_core::time::MonoTime;
+use plimsoll_proto::page::{Page, plain};
+use plimsoll_proto::parent::OnRefused;
+
+use crate::zone::Zone;
+
+/// What happened outside the zone's state since the start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    counts: Arc<Mutex<Counts>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    streams_refused: BTreeMap<&'static str, u64>,
+    uplink_connected: bool,
+    uplink_lost: u64,
+}
+
+impl Events {
+    fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
+        f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn on_uplink(&self, connected: bool) {
+        self.with(|counts| {
+            counts.uplink_connected = connected;
+            counts.uplink_lost += u64::from(!connected);
+        });
+    }
+}
+
+impl OnRefused for Events {
+    fn on_refused(&self, reason: &'static str) {
+        self.with(|counts| *counts.streams_refused.entry(reason).or_default() += 1);
+    }
+}
+
+/// The page of this moment.
+pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
+    let mut page = Page::default();
+    state(&mut page, zone, now);
+    losses(&mut page, zone);
+    events.with(|counts| {
+        page.gauge(
+            "plimsoll_uplink_connected",
+            "1 while there is a stream to the controller.",
+            &[],
+            plain(flag(counts.uplink_connected)),
+        );
+        page.counter(
+            "plimsoll_uplink_lost_total",
+            "Streams to the controller that ended or could not begin.",
+            &[],
+            plain(counts.uplink_lost as f64),
+        );
+        let refused =
+            counts.streams_refused.iter().map(|(reason, count)| (vec![(*reason).to_owned()], *count as f64));
+        page.counter(
+            "plimsoll_streams_refused_total",
+            "Streams closed because of what came on them.",
+            &["reason"],
+            refused,
+        );
+    });
+    page
+}
+
+fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
+    let heard = zone.upstream_age(now).and_then(|age| SystemTime::now().checked_sub(age));
+    let heard = heard.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
+    let label = vec![zone.name().to_string()];
+    page.gauge(
+        "plimsoll_directive_last_update_timestamp_seconds",
+        "When the controller last covered a roll-up of this zone; 0 if it never did.",
+        &["zone"],
+        [(label, heard.as_secs_f64())],
+    );
+    page.gauge(
+        "plimsoll_children",
+        "Clients with a stream.",
+        &[],
+        plain(zone.roster().connected().count() as f64),
+    );
+    page.gauge("plimsoll_keys", "Keys told apart.", &[], plain(zone.counts().count() as f64));
+    page.gauge("plimsoll_quiet", "1 while a restart is waited out.", &[], plain(flag(zone.is_quiet())));
+    page.gauge(
+        "plimsoll_epoch",
+        "The highest controller epoch applied; 0 before the first.",
+        &[],
+        plain(zone.epoch().map_or(0, |epoch| epoch.0) as f64),
+    );
+    page.gauge(
+        "plimsoll_kill_generation",
+        "The kill generation held; odd means killed.",
+        &[],
+        plain(zone.kill().0 as f64),
+    );
+    let distrusted = zone.roster().iter().filter(|child| child.books.clock_distrusted()).count();
+    page.gauge(
+        "plimsoll_clocks_distrusted",
+        "Children whose clock was found unfit, so that arrival times are used.",
+        &[],
+        plain(distrusted as f64),
+    );
+}
+
+fn losses(page: &mut Page, zone: &Zone) {
+    let figures = zone.figures();
+    for (name, help, value) in [
+        (
+            "plimsoll_counts_late_total",
+            "Requests that came too late to say anything about the present rate.",
+            figures.late,
+        ),
+        (
+            "plimsoll_counts_unconfirmed_total",
+            "Requests given up because nobody can tell whether they were counted before.",
+            figures.unconfirmed,
+        ),
+        ("plimsoll_keys_homeless_total", "Keys and buckets for which there was no room.", figures.homeless),
+        (
+            "plimsoll_directives_refused_total",
+            "Messages of the controller that were older than what is held.",
+            figures.stale,
+        ),
+    ] {
+        page.counter(name, help, &[], plain(value as f64));
+    }
+}
+
+const fn flag(yes: bool) -> f64 {
+    if yes { 1.0 } else { 0.0 }
+}

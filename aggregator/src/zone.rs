@@ -1,0 +1,317 @@
+//! The zone: merges what its clients report, rolls it up, and passes directives down. Pure: parent to its clients,
+//! child of the controller, and nothing else.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
+use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
+use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
+use plimsoll_core::kill::{JUMP_MAX, KillGeneration};
+use plimsoll_core::report::{Counts, Echo, Entered, Identity, Outbox, Pedigree, Report, Role, Tally};
+use plimsoll_core::roster::{Head, Roster};
+use plimsoll_core::time::MonoTime;
+
+use crate::quiet::Quiet;
+use crate::rollups::Rollups;
+use crate::upstream::Upstream;
+
+/// How often a zone rolls its counts up to the controller.
+pub const ROLLUP_INTERVAL: Duration = Duration::from_millis(500);
+/// How often clients report.
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// A report that covers at least this much says how many requests there were, not how fast they come.
+const LATE: Duration = Duration::from_millis(1_500);
+
+/// What a zone holds at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Clients, those who are away but remembered included.
+    pub children_max: usize,
+    /// Keys told apart; tenants beyond it count as their bucket's default class.
+    pub keys_max: usize,
+    /// Buckets asked for by clients.
+    pub buckets_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { children_max: 20_000, keys_max: 1_000_000, buckets_max: 10_000 }
+    }
+}
+
+/// What happened in a zone that nobody should have to guess.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Requests that came too late to say anything about the present rate.
+    pub late: u64,
+    /// Requests given up because nobody can tell whether they were counted before.
+    pub unconfirmed: u64,
+    /// Keys for which there was no room at all.
+    pub homeless: u64,
+    /// Messages of the controller that were older than what is held.
+    pub stale: u64,
+}
+
+/// One aggregator's state.
+#[derive(Debug)]
+pub struct Zone {
+    identity: Identity,
+    bounds: Bounds,
+    keys: KeyTable,
+    tallies: Vec<Tally>,
+    roster: Roster,
+    quiet: Quiet,
+    figures: Figures,
+    // What the controller said, and what was said to it.
+    board: Board,
+    order: Order,
+    kill: KillGeneration,
+    policy_hash: Option<u64>,
+    upstream: Upstream,
+    outbox: Outbox,
+    rollups: Rollups,
+    greeted: bool,
+    asked: BTreeSet<Bucket>,
+    unasked: Vec<Bucket>,
+}
+
+impl Zone {
+    /// A zone that has heard nobody yet.
+    #[must_use]
+    pub fn new(identity: Identity, bounds: Bounds) -> Self {
+        Self {
+            identity,
+            bounds,
+            keys: KeyTable::new(bounds.keys_max),
+            tallies: Vec::new(),
+            roster: Roster::new(bounds.children_max),
+            quiet: Quiet::default(),
+            figures: Figures::default(),
+            board: Board::default(),
+            order: Order::default(),
+            kill: KillGeneration::default(),
+            policy_hash: None,
+            upstream: Upstream::default(),
+            outbox: Outbox::default(),
+            rollups: Rollups::default(),
+            greeted: false,
+            asked: BTreeSet::new(),
+            unasked: Vec::new(),
+        }
+    }
+
+    /// Time passes: to be called about every [`REPORT_INTERVAL`]. True when clients have something new to hear.
+    pub fn on_tick(&mut self, now: MonoTime) -> bool {
+        self.roster.prune(now);
+        let quiet_ends = self.quiet.on_tick(now);
+        if quiet_ends {
+            self.roster.iter_mut().for_each(plimsoll_core::roster::Child::forget_told);
+        }
+        quiet_ends
+    }
+
+    /// The zone's name.
+    #[must_use]
+    pub const fn name(&self) -> &plimsoll_core::bucket::Zone {
+        &self.identity.zone
+    }
+
+    /// Who is connected, and who is remembered.
+    #[must_use]
+    pub const fn roster(&self) -> &Roster {
+        &self.roster
+    }
+
+    /// What happened that nobody should have to guess.
+    #[must_use]
+    pub const fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// Every key and its cumulative counts.
+    pub fn counts(&self) -> impl Iterator<Item = (&Key, Counts)> {
+        self.keys.keys().iter().zip(&self.tallies).map(|(key, tally)| (key, tally.counts))
+    }
+
+    /// Whether a restart is being waited out.
+    #[must_use]
+    pub const fn is_quiet(&self) -> bool {
+        self.quiet.is_quiet()
+    }
+
+    /// The directives in force.
+    #[must_use]
+    pub const fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// The highest epoch applied.
+    #[must_use]
+    pub const fn epoch(&self) -> Option<Epoch> {
+        self.order.epoch()
+    }
+
+    /// The highest kill generation held.
+    #[must_use]
+    pub const fn kill(&self) -> KillGeneration {
+        self.kill
+    }
+
+    /// How long ago the controller last covered a roll-up, all hops' waits included; `None` if it never did.
+    #[must_use]
+    pub fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
+        self.upstream.age(now)
+    }
+
+    fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), Refused> {
+        let identity = report.identity.clone().ok_or(Refused::Greeting)?;
+        if identity.role != Role::Client {
+            return Err(Refused::WrongTier(
+                "an aggregator takes clients; aggregators connect to the controller",
+            ));
+        }
+        self.roster.open(now, stream, identity)?;
+        self.quiet.on_greeting(now, report.epoch.is_some());
+        Ok(())
+    }
+
+    /// Notes which buckets a child has, and asks the controller for those nobody had before.
+    fn note_buckets(&mut self, stream: StreamId, report: &Report) {
+        let Some(child) = self.roster.by_stream(stream) else { return };
+        let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
+        for bucket in report.asked.iter().chain(of_keys) {
+            let known = self.asked.contains(bucket);
+            if !known && self.asked.len() >= self.bounds.buckets_max
+                || child.wanted() >= self.bounds.buckets_max
+            {
+                self.figures.homeless += 1;
+                continue;
+            }
+            child.wants(bucket);
+            if !known {
+                self.asked.insert(bucket.clone());
+                self.unasked.push(bucket.clone());
+                // The class that tenants fold into must find room before they do.
+                let default_class = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
+                self.keys.intern(&default_class);
+            }
+        }
+    }
+
+    fn enter(&mut self, entered: Entered) {
+        self.figures.unconfirmed += entered.unconfirmed;
+        self.figures.homeless += entered.homeless as u64;
+        self.tallies.resize(self.keys.keys().len(), Tally::ZERO);
+        let all_late = entered.span.is_none_or(|span| span >= LATE.max(3 * REPORT_INTERVAL));
+        for entry in entered.entries {
+            let mut delta = entry.delta;
+            if all_late || entry.pedigree == Pedigree::TakenOver {
+                delta.late = delta.counts;
+            }
+            self.figures.late += delta.late.offered;
+            if let Some(tally) = entry.own.and_then(|own| self.tallies.get_mut(own.index())) {
+                *tally = tally.plus(delta);
+            }
+        }
+    }
+}
+
+impl Parent for Zone {
+    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
+        if report.kill.0.saturating_sub(self.kill.0) > JUMP_MAX {
+            return Err(Refused::KillJump { claimed: report.kill, own: self.kill });
+        }
+        if self.roster.by_stream(stream).is_none() {
+            self.greet(now, stream, &report)?;
+        } else if report.identity.is_some() {
+            return Err(Refused::Greeting);
+        }
+        self.note_buckets(stream, &report);
+        let keys = &mut self.keys;
+        let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
+        child.heard = now;
+        let entered = child.books.enter(now, &report, |key| {
+            keys.intern(key)
+                .or_else(|| keys.get(&Key { bucket: key.bucket.clone(), tenant: Tenant::default_class() }))
+        })?;
+        self.enter(entered);
+        if report.leaving {
+            let instance = self.roster.by_stream(stream).map(|child| child.identity.instance);
+            instance.into_iter().for_each(|instance| self.roster.remove(instance));
+        }
+        Ok(self.kill.merge(report.kill))
+    }
+
+    fn on_close(&mut self, now: MonoTime, stream: StreamId) {
+        self.roster.close(now, stream);
+    }
+
+    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
+        let head = Head { epoch: self.order.epoch(), kill: self.kill, policy_hash: self.policy_hash };
+        let upstream_age = self.upstream.age(now);
+        let values = !self.quiet.is_quiet();
+        let child = self.roster.by_stream(stream)?;
+        let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
+        let message = child.next_message(now, head, &self.board, values, echo)?;
+        Some(Directives { upstream_age, report_interval: Some(REPORT_INTERVAL), ..message })
+    }
+
+    fn is_superseded(&self, stream: StreamId) -> bool {
+        self.roster.is_superseded(stream)
+    }
+}
+
+impl Child for Zone {
+    fn on_open(&mut self, _now: MonoTime) {
+        self.outbox.open();
+        self.order.open();
+        self.rollups.open();
+        self.upstream.open();
+        self.greeted = false;
+        self.unasked = self.asked.iter().cloned().collect();
+    }
+
+    fn report(&mut self, now: MonoTime) -> Report {
+        let counting = !self.quiet.is_quiet();
+        let mut report = Report {
+            identity: (!self.greeted).then(|| self.identity.clone()),
+            time: counting.then_some(now),
+            epoch: self.order.epoch(),
+            kill: self.kill,
+            asked: std::mem::take(&mut self.unasked),
+            ..Report::default()
+        };
+        self.greeted = true;
+        self.tallies.resize(self.keys.keys().len(), Tally::ZERO);
+        let keys = if counting { self.keys.keys() } else { &[] };
+        let tallies = &self.tallies;
+        self.outbox
+            .fill(&mut report, keys, |id: KeyId| tallies.get(id.index()).copied().unwrap_or(Tally::ZERO));
+        if counting {
+            self.rollups.sent(report.seq, &self.roster);
+        }
+        report
+    }
+
+    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
+        // A kill is never too old to be heard.
+        self.kill.merge(directives.kill);
+        if let Err(stale) = self.order.accept(directives.epoch, directives.seq) {
+            self.figures.stale += 1;
+            return Err(stale);
+        }
+        self.policy_hash = directives.policy_hash.or(self.policy_hash);
+        for directive in &directives.buckets {
+            self.board.apply(directive);
+        }
+        self.outbox.on_echo(directives.echo);
+        self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
+        self.upstream.on_message(now, directives.echo, directives.upstream_age);
+        Ok(())
+    }
+
+    fn report_interval(&self) -> Duration {
+        ROLLUP_INTERVAL
+    }
+}

@@ -1,0 +1,102 @@
+//! The commands, and how each one ends.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tokio_util::sync::CancellationToken;
+
+use crate::logging::{self, Format};
+use crate::{check, service, shutdown, up};
+
+/// What a command that was asked for something impossible exits with.
+const USAGE: u8 = 2;
+
+/// Overload protection for service fleets: refuses the excess at the edge, with no network call on the request path
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Plimsoll {
+    /// What to log: error, warn, info, debug or trace, or a filter such as plimsoll_client=debug
+    #[arg(long, global = true, env = "PLIMSOLL_LOG", value_name = "FILTER", help_heading = "Logging")]
+    log: Option<String>,
+    /// How log lines look on standard error
+    #[arg(
+        long,
+        global = true,
+        env = "PLIMSOLL_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = "Logging"
+    )]
+    log_format: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything in one process: controller, two zones, demo services and load
+    Up(up::Args),
+    /// Run a controller: turns reports and policy into directives
+    Controller(plimsoll_controller::Args),
+    /// Run an aggregator: merges the counts of a zone and passes directives down
+    Aggregator(plimsoll_aggregator::Args),
+    /// Run the demo service: HTTP behind the middleware
+    Service(service::Args),
+    /// Say what is wrong with policy files, and where
+    Check(check::CheckArgs),
+}
+
+impl Plimsoll {
+    /// Runs the command to its end.
+    pub(crate) fn run(self) -> ExitCode {
+        let quiet = matches!(self.command, Command::Up(_) | Command::Check(_));
+        let default = if quiet { "warn" } else { "info" };
+        if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
+            return complain(USAGE, &error);
+        }
+        match self.command {
+            Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
+            Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
+            Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
+            Command::Controller(args) => until_done(async |shutdown| {
+                plimsoll_controller::run(args, shutdown).await.map_err(anyhow::Error::from)
+            }),
+            Command::Aggregator(args) => until_done(async |shutdown| {
+                plimsoll_aggregator::run(args, shutdown).await.map_err(anyhow::Error::from)
+            }),
+        }
+    }
+}
+
+/// Runs a command on a runtime of its own, with a token that is cancelled by Ctrl-C and by SIGTERM.
+fn until_done<F>(run: impl FnOnce(CancellationToken) -> F) -> ExitCode
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let done = shutdown::runtime().and_then(|runtime| {
+        runtime.block_on(async {
+            let shutdown = shutdown::on_signal()?;
+            run(shutdown).await
+        })
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(if is_usage(&error) { USAGE } else { 1 }, &error),
+    }
+}
+
+/// Whether what was asked for is at fault, so that asking again will not do.
+fn is_usage(error: &anyhow::Error) -> bool {
+    use plimsoll_controller::Error;
+    error.downcast_ref::<Error>().is_some_and(|error| matches!(error, Error::Policy(_)))
+        || error
+            .downcast_ref::<plimsoll_aggregator::Error>()
+            .is_some_and(plimsoll_aggregator::Error::is_usage)
+        || error.is::<plimsoll_client::SettingsError>()
+        || error.is::<plimsoll_client::middleware::RulesError>()
+}
+
+fn complain(code: u8, error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::from(code)
+}

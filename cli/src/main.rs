@@ -1,0 +1,16 @@
+//! `plimsoll`, the one binary: parse and run.
+
+mod check;
+mod command;
+mod logging;
+mod service;
+mod shutdown;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    command::Plimsoll::parse().run()
+}

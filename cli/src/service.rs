@@ -1,0 +1,105 @@
+//! The demo service: what a team's own service looks like behind the middleware.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::routing::get;
+use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_client::{Feed, Limiter, Metrics, Settings};
+use prometheus::{Registry, TextEncoder};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// What the demo service is started with.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where it serves HTTP; /metrics and /healthz are here too and never limited
+    #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
+    pub(crate) listen: SocketAddr,
+    /// The aggregator of its zone
+    #[arg(long, env = "PLIMSOLL_AGGREGATOR", value_name = "URL", default_value = "http://127.0.0.1:7410")]
+    pub(crate) aggregator: String,
+    /// The zone it runs in
+    #[arg(long, env = "PLIMSOLL_ZONE", value_name = "NAME", default_value = "default")]
+    pub(crate) zone: String,
+    /// A name that outlives restarts; unless given, the address it listens on
+    #[arg(long, env = "PLIMSOLL_NAME", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// What it protects: requests for /NAME ask the bucket NAME. The tenant is read from the header x-tenant
+    #[arg(
+        long,
+        env = "PLIMSOLL_BUCKETS",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "checkout,search,api/users"
+    )]
+    pub(crate) buckets: Vec<String>,
+}
+
+/// A service that is ready to serve.
+pub(crate) struct Service {
+    router: Router,
+    feed: Feed,
+}
+
+/// Runs the demo service until `shutdown` is cancelled.
+pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let service = Service::new(&args)?;
+    let listener =
+        TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+    let listen = listener.local_addr()?;
+    tracing::info!(zone = args.zone, %listen, buckets = ?args.buckets, "the demo service serves");
+    service.serve(listener, shutdown).await
+}
+
+impl Service {
+    /// Sets the limiter and the routes up.
+    pub(crate) fn new(args: &Args) -> anyhow::Result<Self> {
+        let name = args.name.clone().unwrap_or_else(|| args.listen.to_string());
+        let settings = Settings::new("demo")?.name(&name)?.zone(&args.zone)?.aggregator(&args.aggregator)?;
+        let (limiter, feed) = settings.build()?;
+        let rules = args.buckets.iter().map(|bucket| Rule::bucket(bucket).path(&format!("/{bucket}")));
+        let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;
+        let buckets: BTreeSet<String> = args.buckets.iter().cloned().collect();
+        let answer = async move |Path(path): Path<String>| {
+            if buckets.contains(&path) {
+                (StatusCode::OK, "served\n")
+            } else {
+                (StatusCode::NOT_FOUND, "no such bucket\n")
+            }
+        };
+        let router = Router::new().route("/{*bucket}", get(answer)).layer(LoadDropLayer::new(rules));
+        let registry = registry(&limiter, &feed)?;
+        let metrics = async move || {
+            TextEncoder::new()
+                .encode_to_string(&registry.gather())
+                .unwrap_or_else(|error| format!("# the metrics cannot be written: {error}\n"))
+        };
+        let router = router.route("/metrics", get(metrics)).route("/healthz", get(async || "alive\n"));
+        Ok(Self { router, feed })
+    }
+
+    /// Serves until `shutdown` is cancelled, then lets the feed report what was counted last.
+    pub(crate) async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let done = CancellationToken::new();
+        let _ends_with_this = done.clone().drop_guard();
+        let feed = self.feed.spawn(done.clone());
+        axum::serve(listener, self.router).with_graceful_shutdown(shutdown.cancelled_owned()).await?;
+        done.cancel();
+        feed.await.context("the feed died")
+    }
+}
+
+fn registry(limiter: &Limiter, feed: &Feed) -> anyhow::Result<Registry> {
+    let registry = Registry::new();
+    registry.register(Box::new(Metrics::new(limiter, feed)?))?;
+    Ok(registry)
+}

@@ -1,0 +1,108 @@
+//! What happened at the end of a run: averages over the last seconds, from cumulative counts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use plimsoll_controller::status::{Status, Traffic};
+use plimsoll_core::rollout::Mode;
+use serde::Serialize;
+
+use super::load::Figures;
+
+/// The pictures of the last seconds.
+#[derive(Debug)]
+pub(super) struct Window {
+    span: Duration,
+    pictures: VecDeque<(Duration, Status)>,
+}
+
+/// What `up` has to say in the end.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Summary {
+    /// How long it ran.
+    pub(super) duration_s: f64,
+    /// What the averages are taken over.
+    pub(super) window_s: f64,
+    /// By bucket.
+    pub(super) buckets: BTreeMap<String, Line>,
+    /// What the callers saw over the whole run; null without a demo.
+    pub(super) load: Option<Figures>,
+}
+
+/// One bucket, or one tenant of it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Line {
+    /// Requests/s that may be admitted; null where there is no limit, as for a tenant of its own.
+    pub(super) limit_rps: Option<f64>,
+    /// Requests/s offered.
+    pub(super) offered_rps: f64,
+    /// Requests/s let through.
+    pub(super) admitted_rps: f64,
+    /// The share of the offered that was refused, or in shadow would have been; null where there is no limit.
+    pub(super) drop_ratio: Option<f64>,
+    /// What becomes of refusals.
+    pub(super) mode: Mode,
+    /// By tenant class; null for a tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tenants: Option<BTreeMap<String, Line>>,
+}
+
+impl Window {
+    pub(super) const fn new(span: Duration) -> Self {
+        Self { span, pictures: VecDeque::new() }
+    }
+
+    /// Adds the picture of a moment, and forgets those that are no longer needed.
+    pub(super) fn push(&mut self, at: Duration, status: &Status) {
+        self.pictures.push_back((at, status.clone()));
+        while self.pictures.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) >= self.span) {
+            self.pictures.pop_front();
+        }
+    }
+
+    /// The averages over the last `span`, or over as much as there is.
+    pub(super) fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
+        let Some((end, last)) = self.pictures.back() else { return (0.0, BTreeMap::new()) };
+        let begin = self.pictures.iter().rev().find(|(at, _)| end.saturating_sub(*at) >= span);
+        let Some((begin, first)) = begin.or(self.pictures.front()) else { return (0.0, BTreeMap::new()) };
+        let seconds = (*end - *begin).as_secs_f64();
+        let buckets = last.buckets.iter().map(|(name, bucket)| {
+            let before = first.buckets.get(name);
+            let line = |limit_rps, now: &Traffic, before: Option<&Traffic>, tenants| Line {
+                limit_rps,
+                tenants,
+                ..average(now, before, seconds, bucket.limit_rps.is_some(), bucket.mode)
+            };
+            let tenants = bucket.tenants.iter().map(|(tenant, traffic)| {
+                let before = before.and_then(|before| before.tenants.get(tenant));
+                (tenant.to_string(), line(None, traffic, before, None))
+            });
+            let tenants = tenants.collect();
+            let before = before.map(|before| &before.traffic);
+            (name.to_string(), line(bucket.limit_rps, &bucket.traffic, before, Some(tenants)))
+        });
+        (seconds, buckets.collect())
+    }
+
+    pub(super) fn summary(&self, ran: Duration, load: Option<Figures>) -> Summary {
+        let (window_s, buckets) = self.lines(self.span);
+        Summary { duration_s: ran.as_secs_f64(), window_s, buckets, load }
+    }
+}
+
+fn average(now: &Traffic, before: Option<&Traffic>, seconds: f64, limited: bool, mode: Mode) -> Line {
+    let before = before.copied().unwrap_or_default();
+    let rate =
+        |now: u64, before: u64| if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 };
+    let offered_rps = rate(now.offered, before.offered);
+    let refused = rate(now.dropped + now.would_dropped, before.dropped + before.would_dropped);
+    let share = if offered_rps > 0.0 { refused / offered_rps } else { 0.0 };
+    Line {
+        limit_rps: None,
+        offered_rps,
+        admitted_rps: rate(now.admitted, before.admitted),
+        drop_ratio: limited.then_some(share),
+        mode,
+        tenants: None,
+    }
+}

@@ -1,0 +1,55 @@
+//! A service on axum that drops load by tenant. Run it with `cargo run -p plimsoll-client --example axum`, then try
+//! `curl -i -H 'x-tenant: acme' http://127.0.0.1:8080/orders/7`.
+
+use std::error::Error;
+use std::future::Future;
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::get;
+use plimsoll_client::Settings;
+use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
+    let (limiter, feed) = Settings::new("shop")?.zone("eu-1a")?.aggregator(&aggregator)?.build()?;
+    let done = CancellationToken::new();
+    let feed = feed.spawn(done.clone());
+
+    // No rule matches the health check: it is neither limited nor counted.
+    let rules = Rules::new(
+        &limiter,
+        Tenant::header("x-tenant")?,
+        [
+            Rule::bucket("orders-read").path("/orders/*").methods([Method::GET, Method::HEAD]),
+            Rule::bucket("orders-write").path("/orders/*"),
+        ],
+    )?;
+    let app = Router::new()
+        .route("/orders/{id}", get(|| async { "an order\n" }).put(|| async { "changed\n" }))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .layer(LoadDropLayer::new(rules));
+
+    let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    axum::serve(listener, app).with_graceful_shutdown(asked_to_stop()?).await?;
+
+    // Only now is everything counted that there will be: the feed reports it and says farewell.
+    done.cancel();
+    feed.await?;
+    Ok(())
+}
+
+/// Ends when a person presses Ctrl-C, or whatever runs the service asks it to stop.
+fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,81 @@
+//! The feed: keeps a limiter's directives up to date over one stream to its aggregator, off the request path.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use plimsoll_proto::child::{self, Broken, Observer};
+use plimsoll_proto::shared::Shared;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+
+use crate::subscription::Subscription;
+
+/// Carries reports up and directives down for one limiter. Made by [`Settings::build`](crate::Settings::build).
+///
+/// While nobody runs it, or its aggregator is away, the limiter goes on with what it holds: it never opens up and
+/// never closes, and nothing counted is lost while the process lives.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    pub(crate) subscription: Shared<Subscription>,
+    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) health: Arc<Health>,
+}
+
+/// How the feed fares, for metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    pub(crate) connected: AtomicBool,
+    pub(crate) disconnects: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+impl Feed {
+    /// Runs until `shutdown` is cancelled, then says farewell so that the aggregator does not wait for a return.
+    /// Ends at once if no aggregator is configured.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Some(endpoint) = self.endpoint else { return };
+        let observer = Log { health: Arc::clone(&self.health), quiet: false };
+        child::run(self.subscription, endpoint, shutdown, observer).await;
+        self.health.connected.store(false, Ordering::Relaxed);
+    }
+
+    /// Runs on the present tokio runtime.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn spawn(self, shutdown: CancellationToken) -> JoinHandle<()> {
+        tokio::spawn(self.run(shutdown))
+    }
+}
+
+/// Logs the first failure and the return, not every attempt in between.
+struct Log {
+    health: Arc<Health>,
+    quiet: bool,
+}
+
+impl Observer for Log {
+    fn on_connected(&mut self) {
+        self.health.connected.store(true, Ordering::Relaxed);
+        self.quiet = false;
+        tracing::info!("the feed is connected");
+    }
+
+    fn on_disconnected(&mut self, why: &Broken) {
+        self.health.connected.store(false, Ordering::Relaxed);
+        self.health.disconnects.fetch_add(1, Ordering::Relaxed);
+        if self.quiet {
+            tracing::debug!(%why, "the feed is still without its aggregator");
+        } else {
+            tracing::warn!(%why, "the feed lost its aggregator; decisions go on with what is held");
+        }
+        self.quiet = true;
+    }
+
+    fn on_refused(&mut self, why: &dyn Error) {
+        self.health.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(%why, "a directive was refused; what was held stays");
+    }
+}

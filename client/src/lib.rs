@@ -1,0 +1,42 @@
+//! Tier 1 of Plimsoll, inside a service: decides from cached drop ratios, in nanoseconds, with no network on the
+//! request path.
+//!
+//! [`Settings`] makes a [`Limiter`], which the service asks once for each request, and a [`Feed`], which reports what
+//! was counted to the zone's aggregator and publishes the directives that come back.
+//!
+//! ```no_run
+//! use plimsoll_client::{Settings, Verdict};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (limiter, feed) = Settings::new("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
+//! let shutdown = CancellationToken::new();
+//! feed.spawn(shutdown.clone());
+//!
+//! let checkout = limiter.bucket("checkout")?;
+//! match checkout.admit("acme") {
+//!     Verdict::Admit => { /* serve the request */ }
+//!     Verdict::Refuse(refusal) => println!("come back in {:?}", refusal.retry_after),
+//! }
+//! # Ok(()) }
+//! ```
+
+mod counters;
+mod draws;
+mod feed;
+mod limiter;
+mod metrics;
+#[cfg(feature = "middleware")]
+pub mod middleware;
+mod names;
+mod settings;
+mod subscription;
+mod table;
+
+pub use feed::Feed;
+pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter};
+pub use metrics::Metrics;
+pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
+pub use settings::{Settings, SettingsError};
+pub use subscription::BucketState;

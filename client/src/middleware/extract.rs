@@ -1,0 +1,46 @@
+//! Which key a request asks for: the seam between a service's requests and the limiter's names.
+
+use http::request::Parts;
+
+use crate::KeyHandle;
+
+/// Says which bucket a request asks, and on whose behalf.
+///
+/// [`Rules`](super::Rules) do so by path, method and header. Where they do not reach, a closure over handles that
+/// were resolved beforehand does:
+///
+/// ```
+/// use http::request::Parts;
+/// use plimsoll_client::Settings;
+/// use plimsoll_client::middleware::LoadDropLayer;
+///
+/// /// What authentication left in the request.
+/// #[derive(Clone)]
+/// struct Account { tenant: String, is_batch: bool }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (limiter, _feed) = Settings::new("shop")?.build()?;
+/// let (people, batches) = (limiter.bucket("people")?, limiter.bucket("batches")?);
+/// let layer = LoadDropLayer::new(move |request: &Parts| {
+///     let account = request.extensions.get::<Account>()?;
+///     let bucket = if account.is_batch { &batches } else { &people };
+///     Some(bucket.key(&account.tenant))
+/// });
+/// # drop(layer);
+/// # Ok(()) }
+/// ```
+pub trait Extract: Send + Sync + 'static {
+    /// The key a request asks for. `None`: it passes, unlimited and uncounted.
+    ///
+    /// Runs on the request path, so it should neither block nor allocate.
+    fn extract(&self, request: &Parts) -> Option<KeyHandle>;
+}
+
+impl<F> Extract for F
+where
+    F: Fn(&Parts) -> Option<KeyHandle> + Send + Sync + 'static,
+{
+    fn extract(&self, request: &Parts) -> Option<KeyHandle> {
+        self(request)
+    }
+}

@@ -1,0 +1,138 @@
+//! What a refused caller hears, in the words of its own protocol.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use plimsoll_core::verdict::{Reason, Refusal};
+use serde::Serialize;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// The `type` of problem documents unless the layer is told otherwise.
+pub const PROBLEM_TYPE: &str = "https://plimsoll.dev/problems/overload";
+/// The `domain` of the `ErrorInfo` in gRPC refusals.
+pub const ERROR_DOMAIN: &str = "plimsoll.dev";
+
+/// The longest path that is repeated to a caller, in bytes: a refusal stays small, and a gRPC one travels in headers,
+/// for which peers have bounds.
+const PATH_BYTES_MAX: usize = 1_024;
+
+const RATE_LIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
+const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
+
+/// An RFC 9457 problem document.
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: &'a str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<&'a str>,
+    reason: &'a str,
+}
+
+/// The answer to a refused request.
+pub(super) fn response(refusal: Refusal, request: &Parts, problem_type: &str) -> Response<Full<Bytes>> {
+    let path = Some(request.uri.path()).filter(|path| path.len() <= PATH_BYTES_MAX);
+    if is_grpc(request) { grpc(refusal, path) } else { problem(refusal, path, problem_type) }
+}
+
+fn is_grpc(request: &Parts) -> bool {
+    let content_type = request.headers.get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response<Full<Bytes>> {
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    let reason = refusal.reason.as_str();
+    let problem = Problem {
+        r#type: problem_type,
+        title: title(refusal.reason),
+        status: status.as_u16(),
+        detail: detail(refusal.reason),
+        instance: path,
+        reason,
+    };
+    // A struct of texts and numbers always has a JSON form; were it not so, the headers would still say everything.
+    let body = serde_json::to_vec(&problem).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(refusal.retry_after)));
+    headers.insert(RATE_LIMIT_REASON, HeaderValue::from_static(reason));
+    response
+}
+
+/// A response without a body, its status among the headers: what gRPC calls trailers-only.
+fn grpc(refusal: Refusal, path: Option<&str>) -> Response<Full<Bytes>> {
+    let mut details = ErrorDetails::new();
+    details
+        .set_retry_info(Some(refusal.retry_after))
+        .add_quota_failure_violation(path.unwrap_or_default(), detail(refusal.reason))
+        // Google's rules for error reasons ask for capitals.
+        .set_error_info(refusal.reason.as_str().to_ascii_uppercase(), ERROR_DOMAIN, []);
+    let pushback_ms = i32::try_from(refusal.retry_after.as_millis()).unwrap_or(i32::MAX);
+    let mut metadata = MetadataMap::new();
+    metadata.insert(RETRY_PUSHBACK, pushback_ms.into());
+    let message = title(refusal.reason);
+    Status::with_error_details_and_metadata(Code::ResourceExhausted, message, details, metadata).into_http()
+}
+
+const fn title(reason: Reason) -> &'static str {
+    match reason {
+        Reason::ClusterOverload => "More is asked of this service than it can serve",
+    }
+}
+
+const fn detail(reason: Reason) -> &'static str {
+    match reason {
+        Reason::ClusterOverload => {
+            "This request was turned away so that others can be served. Try again after the time given, and wait \
+             longer each time it happens."
+        }
+    }
+}
+
+/// Rounded up, and never 0: a caller told to wait for nothing would come back at once.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_rounded_up_to_whole_seconds() {
+        for (wait, seconds) in [
+            (Duration::ZERO, 1),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_secs(1), 1),
+            (Duration::from_millis(1_001), 2),
+            (Duration::from_millis(2_999), 3),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(whole_seconds(wait), seconds, "{wait:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_any_length_leaves_the_refusal_small() {
+        let refusal = Refusal { reason: Reason::ClusterOverload, retry_after: Duration::MAX };
+        for content_type in ["application/json", "application/grpc"] {
+            let mut parts = http::Request::new(()).into_parts().0;
+            parts.uri = format!("/{}", "x".repeat(60_000)).parse().unwrap();
+            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            let response = response(refusal, &parts, PROBLEM_TYPE);
+            let size: usize = response.headers().values().map(HeaderValue::len).sum();
+            assert!(size < 2_048, "{size} bytes of headers for {content_type}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! On whose behalf a request comes, as far as the request itself says.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::header::InvalidHeaderName;
+use http::request::Parts;
+use plimsoll_core::bucket::{DEFAULT_TENANT, InvalidName, check_name};
+
+/// Where a request carries its tenant. A request that says nothing usable counts as the class `default`; so does
+/// every request of `Tenant::default()`.
+#[derive(Clone, Debug, Default)]
+pub struct Tenant(Source);
+
+#[derive(Clone, Default)]
+enum Source {
+    #[default]
+    Default,
+    Header(HeaderName),
+    Constant(Arc<str>),
+    By(Arc<Read>),
+}
+
+type Read = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
+
+impl Tenant {
+    /// From a header. A request without it, with more than one of it, or with a value that is no name, counts as
+    /// `default`.
+    ///
+    /// Callers can write what they like into a header: let something that knows them set it, at the edge.
+    ///
+    /// # Errors
+    /// When no header can have this name.
+    pub fn header(name: &str) -> Result<Self, InvalidHeaderName> {
+        HeaderName::try_from(name).map(Self::from)
+    }
+
+    /// The same for every request.
+    ///
+    /// # Errors
+    /// When it is no name.
+    pub fn constant(tenant: &str) -> Result<Self, InvalidName> {
+        check_name(tenant).map(|()| Self(Source::Constant(tenant.into())))
+    }
+
+    /// From wherever `read` finds it, such as an extension that authentication put into the request.
+    ///
+    /// ```
+    /// # use plimsoll_client::middleware::Tenant;
+    /// #[derive(Clone)]
+    /// struct Account(String);
+    /// let tenant = Tenant::by(|request| request.extensions.get::<Account>().map(|account| account.0.as_str()));
+    /// # drop(tenant);
+    /// ```
+    pub fn by(read: impl Fn(&Parts) -> Option<&str> + Send + Sync + 'static) -> Self {
+        Self(Source::By(Arc::new(read)))
+    }
+
+    /// The tenant of a request.
+    pub(super) fn of<'a>(&'a self, request: &'a Parts) -> &'a str {
+        let said = match &self.0 {
+            Source::Default => None,
+            Source::Header(name) => only(request, name),
+            Source::Constant(tenant) => Some(&**tenant),
+            Source::By(read) => read(request),
+        };
+        said.unwrap_or(DEFAULT_TENANT)
+    }
+}
+
+impl From<HeaderName> for Tenant {
+    fn from(name: HeaderName) -> Self {
+        Self(Source::Header(name))
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str(DEFAULT_TENANT),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Constant(tenant) => fmt::Debug::fmt(tenant, f),
+            Self::By(_) => f.write_str("by closure"),
+        }
+    }
+}
+
+/// The value of a header that is there exactly once: of several, nobody can say which one was meant.
+fn only<'a>(request: &'a Parts, name: &HeaderName) -> Option<&'a str> {
+    let mut values = request.headers.get_all(name).iter();
+    let value = values.next()?;
+    if values.next().is_some() { None } else { value.to_str().ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderValue, Request};
+
+    fn with(values: &[&[u8]]) -> Parts {
+        let mut parts = Request::new(()).into_parts().0;
+        for value in values {
+            parts.headers.append("x-tenant", HeaderValue::from_bytes(value).unwrap());
+        }
+        parts
+    }
+
+    #[test]
+    fn a_header_counts_only_when_it_says_one_thing() {
+        let tenant = Tenant::header("X-Tenant").unwrap();
+        let cases: [(&[&[u8]], &str); 5] = [
+            (&[b"acme"], "acme"),
+            (&[], "default"),
+            (&[b"acme", b"acme"], "default"),
+            (&[b"caf\xc3\xa9"], "default"),
+            (&[b"\xff\xfe"], "default"),
+        ];
+        for (values, expected) in cases {
+            assert_eq!(tenant.of(&with(values)), expected, "{values:?}");
+        }
+        assert!(Tenant::header("x tenant").is_err());
+    }
+
+    #[test]
+    fn a_tenant_may_be_constant_or_read_by_a_closure() {
+        assert_eq!(Tenant::default().of(&with(&[b"acme"])), "default");
+        assert_eq!(Tenant::constant("batch").unwrap().of(&with(&[b"acme"])), "batch");
+        assert!(Tenant::constant("two words").is_err());
+        let by_host = Tenant::by(|request| request.uri.host());
+        let mut parts = with(&[]);
+        assert_eq!(by_host.of(&parts), "default");
+        parts.uri = "http://acme.example/".parse().unwrap();
+        assert_eq!(by_host.of(&parts), "acme.example");
+    }
+}

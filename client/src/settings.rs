@@ -1,0 +1,135 @@
+//! How a service sets its limiter up.
+
+use std::sync::Arc;
+
+use plimsoll_core::bucket::{InvalidName, Name, Zone};
+use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport::{self, InvalidEndpoint};
+use tonic::transport::Endpoint;
+
+use crate::draws;
+use crate::feed::{Feed, Health};
+use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
+use crate::subscription::Subscription;
+use crate::table::Table;
+
+/// What a limiter has to know before it starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    service: Name,
+    name: Option<Name>,
+    zone: Zone,
+    endpoint: Option<Endpoint>,
+    keys_max: usize,
+}
+
+/// Why a limiter cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// A name breaks the rule of names.
+    #[error("{what} `{name}`: {source}")]
+    Name {
+        /// What it should name.
+        what: &'static str,
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        source: InvalidName,
+    },
+    /// The aggregator's address cannot be used.
+    #[error(transparent)]
+    Aggregator(#[from] InvalidEndpoint),
+    /// The system gave no randomness to seed the coins with.
+    #[error("the system gave no randomness: {0}")]
+    Entropy(#[from] getrandom::Error),
+}
+
+fn named<N>(
+    what: &'static str,
+    name: &str,
+    new: impl FnOnce(&str) -> Result<N, InvalidName>,
+) -> Result<N, SettingsError> {
+    new(name).map_err(|source| SettingsError::Name { what, name: name.to_owned(), source })
+}
+
+impl Settings {
+    /// Settings for an instance of `service`, in the zone `default`, without an aggregator.
+    ///
+    /// # Errors
+    /// When the service's name is invalid.
+    pub fn new(service: &str) -> Result<Self, SettingsError> {
+        Ok(Self {
+            service: named("service", service, Name::new)?,
+            name: None,
+            zone: named("zone", "default", Zone::new)?,
+            endpoint: None,
+            keys_max: KEYS_MAX_DEFAULT,
+        })
+    }
+
+    /// A name for this instance that outlives restarts, such as `host:port`. Without one, the host and the process
+    /// id serve.
+    ///
+    /// # Errors
+    /// When the name is invalid.
+    pub fn name(mut self, name: &str) -> Result<Self, SettingsError> {
+        self.name = Some(named("name", name, Name::new)?);
+        Ok(self)
+    }
+
+    /// The zone this instance runs in.
+    ///
+    /// # Errors
+    /// When the zone's name is invalid.
+    pub fn zone(mut self, zone: &str) -> Result<Self, SettingsError> {
+        self.zone = named("zone", zone, Zone::new)?;
+        Ok(self)
+    }
+
+    /// The aggregator of the zone, as `http://HOST:PORT`.
+    ///
+    /// # Errors
+    /// When it is no such address.
+    pub fn aggregator(mut self, address: &str) -> Result<Self, SettingsError> {
+        self.endpoint = Some(transport::endpoint(address)?);
+        Ok(self)
+    }
+
+    /// The most (bucket, tenant) pairs told apart, by default [`KEYS_MAX_DEFAULT`]; beyond it tenants share their
+    /// bucket's default class. Memory for all of them, about 120 bytes each, is taken at the start.
+    #[must_use]
+    pub fn keys_max(mut self, keys_max: usize) -> Self {
+        self.keys_max = keys_max;
+        self
+    }
+
+    /// Makes the limiter and the feed that keeps it up to date.
+    ///
+    /// # Errors
+    /// When the system gives no randomness.
+    pub fn build(self) -> Result<(Limiter, Feed), SettingsError> {
+        let seed = draws::seed_process()?;
+        let mut instance = [0; 16];
+        getrandom::fill(&mut instance)?;
+        let identity = Identity {
+            instance: InstanceId(u128::from_be_bytes(instance)),
+            name: self.name.unwrap_or_else(|| host_and_process(&self.service)),
+            service: self.service,
+            zone: self.zone,
+            role: Role::Client,
+        };
+        let table = Arc::new(Table::new(self.keys_max, seed));
+        let subscription = Shared::new(Subscription::new(identity, Arc::clone(&table)));
+        let feed = Feed { subscription, endpoint: self.endpoint, health: Arc::new(Health::default()) };
+        Ok((Limiter { table }, feed))
+    }
+}
+
+fn host_and_process(service: &Name) -> Name {
+    let host = std::env::var("HOSTNAME")
+        .or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"))
+        .unwrap_or_default();
+    let name = format!("{}:{}", host.trim(), std::process::id());
+    Name::new(&name).unwrap_or_else(|_| service.clone())
+}

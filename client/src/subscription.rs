@@ -1,0 +1,206 @@
+//! The limiter as a child of its aggregator: reports what was counted, publishes what is directed. Pure: the feed
+//! carries its messages.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::rate::Limit;
+use plimsoll_core::report::{Counts, Identity, Outbox, Report, Tally};
+use plimsoll_core::rollout::Mode;
+use plimsoll_core::time::MonoTime;
+
+use crate::table::{Table, Word};
+
+/// How often to report until the parent says otherwise.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a limiter holds and has sent.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    identity: Identity,
+    table: Arc<Table>,
+    buckets: Vec<Bucket>,
+    keys: Vec<Key>,
+    /// Buckets already asked for on the present stream.
+    asked: usize,
+    greeted: bool,
+    outbox: Outbox,
+    order: Order,
+    board: Board,
+    kill: KillGeneration,
+    /// Keys with a word of their own, by bucket.
+    own: HashMap<Bucket, Vec<u32>>,
+    interval: Duration,
+    upstream: Option<(MonoTime, Duration)>,
+    refused: u64,
+}
+
+/// What a service may want to know of one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketState {
+    /// What the bucket may admit over all zones.
+    pub limit: Limit,
+    /// What becomes of its refusals here and now; shadow while killed.
+    pub mode: Mode,
+}
+
+impl Subscription {
+    pub(crate) fn new(identity: Identity, table: Arc<Table>) -> Self {
+        Self {
+            identity,
+            table,
+            buckets: Vec::new(),
+            keys: Vec::new(),
+            asked: 0,
+            greeted: false,
+            outbox: Outbox::default(),
+            order: Order::default(),
+            board: Board::default(),
+            kill: KillGeneration::default(),
+            own: HashMap::new(),
+            interval: REPORT_INTERVAL,
+            upstream: None,
+            refused: 0,
+        }
+    }
+
+    /// Takes notice of names that the request path entered since.
+    fn look(&mut self) {
+        for id in self.buckets.len()..self.table.buckets.published(self.buckets.len()) {
+            let name = self.table.buckets.read(id as u32);
+            let Some(bucket) = name.and_then(|(_, name)| Bucket::new(&name).ok()) else { return };
+            self.buckets.push(bucket);
+            self.publish(id);
+        }
+        for id in self.keys.len()..self.table.keys.published(self.keys.len()) {
+            let Some((owner, name)) = self.table.keys.read(id as u32) else { return };
+            // A key may be seen a moment before its bucket; it is taken up the next time.
+            let Some(bucket) = self.buckets.get(owner as usize).cloned() else { return };
+            let Ok(tenant) = Tenant::new(&name) else { return };
+            self.keys.push(Key { bucket, tenant });
+        }
+    }
+
+    /// What was decided for each key so far.
+    pub(crate) fn counts(&mut self) -> BTreeMap<Key, Counts> {
+        self.look();
+        let all = self.keys.iter().zip(0..);
+        all.map(|(key, id)| (key.clone(), self.table.counters.read(id))).collect()
+    }
+
+    /// Limit and effective mode of a bucket; `None` before the first directive.
+    pub(crate) fn bucket(&self, bucket: &str) -> Option<BucketState> {
+        let bucket = Bucket::new(bucket).ok()?;
+        self.board
+            .get(&bucket)
+            .map(|posted| BucketState { limit: posted.limit(), mode: self.mode(posted.mode()) })
+    }
+
+    /// The highest epoch applied.
+    pub(crate) const fn epoch(&self) -> Option<Epoch> {
+        self.order.epoch()
+    }
+
+    /// How long ago the controller last heard of this zone, all hops' waits included; `None` if it never did.
+    pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
+        self.upstream.map(|(at, age)| age + now.since(at))
+    }
+
+    /// Messages that were not applied because they were older than what is held.
+    pub(crate) const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    const fn mode(&self, directed: Mode) -> Mode {
+        if self.kill.is_killed() { Mode::Shadow } else { directed }
+    }
+
+    /// Publishes what holds for the bucket with this id.
+    fn publish(&mut self, id: usize) {
+        let Some(bucket) = self.buckets.get(id) else { return };
+        let Some(posted) = self.board.get(bucket) else { return };
+        let enforced = self.mode(posted.mode()) == Mode::Enforce;
+        let mut own = Vec::new();
+        for (tenant, ratio) in posted.ratios() {
+            let word = ratio.map_or(Word::NOTHING, |ratio| Word::new(ratio, enforced));
+            if tenant.is_default_class() {
+                self.table.set_bucket(id as u32, word);
+            } else if let Some(key) = self.table.keys.intern_patiently(id as u32, tenant.as_str()) {
+                self.table.set_key(key, word);
+                own.push(key);
+            }
+        }
+        own.sort_unstable();
+        let before = self.own.insert(bucket.clone(), own.clone()).unwrap_or_default();
+        for key in before.into_iter().filter(|key| own.binary_search(key).is_err()) {
+            self.table.set_key(key, Word::NOTHING);
+        }
+    }
+}
+
+impl Child for Subscription {
+    fn on_open(&mut self, _now: MonoTime) {
+        self.outbox.open();
+        self.order.open();
+        self.asked = 0;
+        self.greeted = false;
+    }
+
+    fn report(&mut self, now: MonoTime) -> Report {
+        self.look();
+        let mut report = Report {
+            identity: (!self.greeted).then(|| self.identity.clone()),
+            time: Some(now),
+            epoch: self.order.epoch(),
+            kill: self.kill,
+            asked: self.buckets[self.asked..].to_vec(),
+            ..Report::default()
+        };
+        let counters = &self.table.counters;
+        self.outbox.fill(&mut report, &self.keys, |KeyId(id)| Tally {
+            counts: counters.read(id),
+            late: Counts::ZERO,
+        });
+        self.asked = self.buckets.len();
+        self.greeted = true;
+        report
+    }
+
+    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
+        // A kill is never too old to be heard.
+        let killed = self.kill.merge(directives.kill);
+        let accepted = self.order.accept(directives.epoch, directives.seq);
+        if accepted.is_ok() {
+            self.outbox.on_echo(directives.echo);
+            if let Some(age) = directives.upstream_age {
+                self.upstream = Some((now, age));
+            }
+            self.interval = directives.report_interval.unwrap_or(self.interval);
+        } else {
+            self.refused += 1;
+        }
+        let news = if accepted.is_ok() { directives.buckets } else { Vec::new() };
+        let mut changed: BTreeSet<&Bucket> = BTreeSet::new();
+        for directive in &news {
+            // What was never asked for takes no room here.
+            if self.buckets.contains(&directive.bucket) && self.board.apply(directive) {
+                changed.insert(&directive.bucket);
+            }
+        }
+        for id in 0..self.buckets.len() {
+            if killed || changed.contains(&self.buckets[id]) {
+                self.publish(id);
+            }
+        }
+        accepted
+    }
+
+    fn report_interval(&self) -> Duration {
+        self.interval
+    }
+}

@@ -1,0 +1,101 @@
+//! A decision allocates nothing, whichever way it is asked for and whatever comes of it.
+//!
+//! The counting allocator of `allocation-counter` counts by thread, so the feed's own work does not show.
+
+use std::hint::black_box;
+
+use allocation_counter::measure;
+use plimsoll_client::Verdict;
+use plimsoll_core::rollout::Mode;
+
+use crate::parent::{ALL, Fleet, HALF};
+
+const DECISIONS: usize = 1_000;
+
+/// Allocations of this thread, and how many of [`DECISIONS`] were refusals.
+fn count(mut decide: impl FnMut(usize) -> Verdict) -> (u64, usize) {
+    let mut refused = 0;
+    let info = measure(|| refused = (0..DECISIONS).filter(|i| !black_box(decide(*i)).is_admit()).count());
+    (info.count_total, refused)
+}
+
+fn names(prefix: &str) -> Vec<String> {
+    (0..DECISIONS).map(|i| format!("{prefix}-{i}")).collect()
+}
+
+/// Refusals among [`DECISIONS`], as the ratio would have it. At one half the bounds are 8 standard deviations away.
+fn check_refused(ratio: u32, refused: usize, how: &str) {
+    let expected = match ratio {
+        0 => 0..=0,
+        ALL => DECISIONS..=DECISIONS,
+        _ => DECISIONS * 3 / 8..=DECISIONS * 5 / 8,
+    };
+    assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused at {ratio} {how}");
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(measure(|| drop(black_box(Box::new(1)))).count_total, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_allocates_nothing() {
+    let fleet = Fleet::start(&["b"]).await;
+    for ratio in [0, HALF, ALL] {
+        fleet.direct("b", Mode::Enforce, &[("default", ratio)]).await;
+        let limiter = fleet.limiter.clone();
+        // A thread of its own each time: its very first decision is counted as well.
+        let decide = move || {
+            let bucket = limiter.bucket("b").unwrap();
+            let key = bucket.key("acme");
+            let (new, newer) = (names(&format!("by-handle-{ratio}")), names(&format!("by-name-{ratio}")));
+            let ways: [(&str, &dyn Fn(usize) -> Verdict); 6] = [
+                ("by key", &|_| key.admit()),
+                ("by bucket and known tenant", &|_| bucket.admit("acme")),
+                ("by bucket and new tenants", &|i| bucket.admit(&new[i])),
+                ("by bucket and invalid tenant", &|_| bucket.admit("no name")),
+                ("by names", &|_| limiter.admit("b", "acme")),
+                ("by names, new ones", &|i| limiter.admit("b", &newer[i])),
+            ];
+            for (how, decide) in ways {
+                let (allocations, refused) = count(decide);
+                assert_eq!(allocations, 0, "{how} at {ratio}");
+                check_refused(ratio, refused, how);
+            }
+        };
+        std::thread::spawn(decide).join().unwrap();
+    }
+}
+
+#[test]
+fn a_bucket_nobody_declared_allocates_nothing_either() {
+    let (limiter, _feed) = plimsoll_client::Settings::new("shop").unwrap().build().unwrap();
+    let buckets = names("bucket");
+    let (allocations, refused) = count(|i| limiter.admit(&buckets[i], "acme"));
+    assert_eq!((allocations, refused), (0, 0));
+}
+
+#[test]
+fn an_admitted_request_costs_the_middleware_no_allocation() {
+    use http::{Method, Request, Response};
+    use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+    use tower::{Layer, Service, service_fn};
+
+    let (limiter, _feed) = plimsoll_client::Settings::new("shop").unwrap().build().unwrap();
+    let rules = [Rule::bucket("read").path("/orders/*").methods([Method::GET]), Rule::bucket("write")];
+    let rules = Rules::new(&limiter, Tenant::header("x-tenant").unwrap(), rules).unwrap();
+    let inner = service_fn(|_: Request<()>| std::future::ready(Ok::<_, std::io::Error>(Response::new(()))));
+    let mut service = LoadDropLayer::new(rules).layer(inner);
+    for tenant in ["acme", "acme", "new-one", "no name"] {
+        let request = Request::get("/orders/7").header("x-tenant", tenant).body(()).unwrap();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut answered = false;
+        // Dropping the request gives memory back, which is not counted; only taking it is.
+        let info = measure(|| {
+            let response = std::pin::pin!(service.call(request)).poll(&mut context);
+            answered = response.is_ready();
+        });
+        assert!(answered);
+        assert_eq!(info.count_total, 0, "for {tenant}");
+    }
+}

@@ -1,0 +1,139 @@
+//! A tonic service behind the middleware, asked by a tonic client.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plimsoll_client::middleware::{ERROR_DOMAIN, LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_core::report::Counts;
+use plimsoll_core::rollout::Mode;
+use tokio::net::TcpListener;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Code, Request, Status};
+use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt;
+use tower::ServiceExt;
+use tower::util::MapRequestLayer;
+
+use crate::parent::{ALL, Fleet};
+
+const CHECK: &str = "/grpc.health.v1.Health/Check";
+
+/// The standard health service behind the middleware, and a channel to it.
+struct Shop {
+    fleet: Fleet,
+    address: SocketAddr,
+    channel: Channel,
+    /// How often the service behind the middleware was called.
+    served: Arc<AtomicU64>,
+}
+
+async fn shop() -> Shop {
+    let fleet = Fleet::start(&["check", "watch"]).await;
+    let rules = Rules::new(
+        &fleet.limiter,
+        Tenant::header("x-tenant").unwrap(),
+        [Rule::bucket("check").path(CHECK), Rule::bucket("watch").path("/grpc.health.v1.Health/*")],
+    );
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_service_status("shop", ServingStatus::NotServing).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&served);
+    let count = MapRequestLayer::new(move |request: http::Request<tonic::body::Body>| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        request
+    });
+    let server = Server::builder().layer(LoadDropLayer::new(rules.unwrap())).layer(count).add_service(health);
+    tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    Shop { fleet, address, channel: endpoint.connect().await.unwrap(), served }
+}
+
+fn asking(tenant: &str) -> Request<HealthCheckRequest> {
+    let mut request = Request::new(HealthCheckRequest { service: "shop".to_owned() });
+    request.metadata_mut().insert("x-tenant", tenant.parse().unwrap());
+    request
+}
+
+impl Shop {
+    async fn check(&self, tenant: &str) -> Result<i32, Status> {
+        let answer = HealthClient::new(self.channel.clone()).check(asking(tenant)).await?;
+        Ok(answer.into_inner().status)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_carries_details_and_pushback() {
+    let shop = shop().await;
+    shop.fleet.direct("check", Mode::Enforce, &[("default", ALL)]).await;
+    for _ in 0..20 {
+        let status = shop.check("acme").await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert!(!status.message().is_empty());
+        let pushback_ms: i32 =
+            status.metadata().get("grpc-retry-pushback-ms").unwrap().to_str().unwrap().parse().unwrap();
+        let wait = Duration::from_millis(pushback_ms.try_into().unwrap());
+        assert!(wait >= Duration::from_secs(1) && wait <= Duration::from_secs(3), "{wait:?}");
+
+        let details = status.check_error_details().unwrap();
+        assert_eq!(details.retry_info().unwrap().retry_delay, Some(wait));
+        let violations = &details.quota_failure().unwrap().violations;
+        assert_eq!(violations.len(), 1);
+        assert_eq!(violations[0].subject, CHECK);
+        assert!(!violations[0].description.is_empty());
+        let info = details.error_info().unwrap();
+        assert_eq!((info.reason.as_str(), info.domain.as_str()), ("CLUSTER_OVERLOAD", ERROR_DOMAIN));
+    }
+    assert_eq!(shop.served.load(Ordering::Relaxed), 0);
+    shop.fleet.counted("check", "acme", Counts { offered: 20, dropped: 20, would_dropped: 0 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_a_response_of_trailers_only() {
+    let shop = shop().await;
+    shop.fleet.direct("check", Mode::Enforce, &[("default", ALL)]).await;
+    let request = http::Request::post(format!("http://{}{CHECK}", shop.address))
+        .header("content-type", "application/grpc+proto")
+        .body(tonic::body::Body::empty());
+    let response = shop.channel.clone().oneshot(request.unwrap()).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "application/grpc");
+    assert_eq!(response.headers()["grpc-status"], "8");
+    assert!(http_body::Body::is_end_stream(response.body()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_admitted_passes_untouched() {
+    let shop = shop().await;
+    shop.fleet.direct("check", Mode::Enforce, &[("default", ALL), ("acme", 0)]).await;
+    assert_eq!(shop.check("acme").await.unwrap(), ServingStatus::NotServing as i32);
+    assert_eq!(shop.check("somebody").await.unwrap_err().code(), Code::ResourceExhausted);
+    // The service's own errors are its own.
+    let unknown = HealthCheckRequest { service: "unknown".to_owned() };
+    let mut request = asking("acme");
+    *request.get_mut() = unknown;
+    let status = HealthClient::new(shop.channel.clone()).check(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    // Streams flow, in a bucket of their own.
+    let watched = HealthClient::new(shop.channel.clone()).watch(asking("somebody")).await.unwrap();
+    let first = watched.into_inner().message().await.unwrap().unwrap();
+    assert_eq!(first.status, ServingStatus::NotServing as i32);
+    shop.fleet.counted("watch", "somebody", Counts { offered: 1, dropped: 0, would_dropped: 0 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shadow_counts_and_never_refuses() {
+    let shop = shop().await;
+    shop.fleet.direct("check", Mode::Shadow, &[("default", ALL)]).await;
+    for _ in 0..20 {
+        shop.check("acme").await.unwrap();
+    }
+    assert_eq!(shop.served.load(Ordering::Relaxed), 20);
+    shop.fleet.counted("check", "acme", Counts { offered: 20, dropped: 0, would_dropped: 20 }).await;
+}

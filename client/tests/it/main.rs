@@ -1,0 +1,10 @@
+//! The client as services use it: over real sockets, with directives that came over the real wire.
+
+#[cfg(test)]
+mod allocations;
+#[cfg(test)]
+mod grpc;
+#[cfg(test)]
+mod http;
+#[cfg(test)]
+mod parent;

@@ -1,0 +1,220 @@
+//! What a controller must not forget: its epoch, the kill generation, how far each bucket has been rolled out, and
+//! who its children were. Pure: the store writes it, the brain decides by it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::directive::Epoch;
+use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::policy::Policy;
+use plimsoll_core::rollout::Mode;
+use serde::{Deserialize, Serialize};
+
+/// The state of one controller across its restarts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Durable {
+    /// Grows with every start, and beyond whatever a child claims to have heard.
+    pub epoch: Epoch,
+    /// The kill switch: odd means killed.
+    pub kill: KillGeneration,
+    /// The policy file says killed.
+    pub killed_by_file: bool,
+    /// A generation learned from a child says killed.
+    pub killed_by_command: bool,
+    /// Earlier state could not be read: whatever is not known begins in shadow.
+    pub lost: bool,
+    /// How far each entry of the policy, a bucket's name or a pattern, has been rolled out.
+    pub stages: BTreeMap<String, Stage>,
+    /// The aggregators that reported last, by zone and stable name.
+    pub children: BTreeSet<(Zone, Name)>,
+}
+
+/// How far one entry of the policy has been rolled out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// What is in force.
+    pub stage: Mode,
+    /// What the file said last: only a change of it is a person's act.
+    pub file: Mode,
+    /// The file asks for more than the gates have let through.
+    pub pending: Option<Mode>,
+}
+
+impl Durable {
+    /// The state of a controller that never ran before.
+    #[must_use]
+    pub fn first_start() -> Self {
+        Self {
+            epoch: Epoch(0),
+            kill: KillGeneration::default(),
+            killed_by_file: false,
+            killed_by_command: false,
+            lost: false,
+            stages: BTreeMap::new(),
+            children: BTreeSet::new(),
+        }
+    }
+
+    /// The state of a controller whose state was there and cannot be read: everything is in shadow.
+    #[must_use]
+    pub fn lost() -> Self {
+        Self { lost: true, ..Self::first_start() }
+    }
+
+    /// Takes up a policy: what changed in it since the last one is somebody's act.
+    pub fn on_policy(&mut self, policy: &Policy) {
+        // There is no command yet to take a learned kill back, so switching the file off takes both back.
+        if self.killed_by_file && !policy.kill_switch() {
+            self.killed_by_command = false;
+        }
+        self.killed_by_file = policy.kill_switch();
+        let exact = policy.exact_buckets().map(|(bucket, entry)| (bucket.to_string(), entry));
+        let entries: BTreeMap<String, _> = exact.chain(policy.patterns()).collect();
+        self.stages.retain(|name, _| entries.contains_key(name));
+        let killed = self.killed_by_file || self.killed_by_command;
+        for (name, entry) in entries {
+            let file = entry.mode();
+            let starts_at = if killed || self.lost { Mode::Shadow } else { file };
+            let stage = self.stages.entry(name).or_insert(Stage { stage: starts_at, file, pending: None });
+            stage.on_file(file, entry.rollout().require_gates, killed);
+        }
+        self.lost = false;
+        self.turn_kill();
+    }
+
+    /// Takes over what a child holds. An odd generation counts as a command.
+    pub fn on_kill(&mut self, learned: KillGeneration) -> bool {
+        if !self.kill.merge(learned) {
+            return false;
+        }
+        self.killed_by_command |= learned.is_killed();
+        self.turn_kill();
+        true
+    }
+
+    /// Brings the generation in line with its two causes. An edge puts everything into shadow, and nothing leaves
+    /// it by the edge back.
+    fn turn_kill(&mut self) {
+        let killed = self.killed_by_file || self.killed_by_command;
+        self.kill = self.kill.turned(killed);
+        if killed {
+            for stage in self.stages.values_mut() {
+                stage.stage = Mode::Shadow;
+                stage.pending = None;
+            }
+        }
+    }
+}
+
+impl Stage {
+    /// The file says `file`: if that is new, somebody did it.
+    fn on_file(&mut self, file: Mode, require_gates: bool, killed: bool) {
+        let changed = file != self.file;
+        self.file = file;
+        if changed {
+            self.pending = None;
+            if file <= self.stage {
+                self.stage = file;
+            } else if !killed {
+                self.pending = Some(file);
+            }
+        }
+        if let Some(asked) = self.pending
+            && !require_gates
+        {
+            self.stage = asked;
+            self.pending = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
+
+    fn policy(kill: bool, mode: &str, gates: bool) -> Policy {
+        let text = format!(
+            "kill_switch: {kill}\nbuckets:\n  b: {{ limit: 1, mode: {mode} }}\n  \"p/*\": {{ limit: 1, mode: enforce }}\n\
+             rollout: {{ require_gates: {gates} }}\n"
+        );
+        let policy = Source { name: "policy.yaml", text: &text };
+        let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
+        Policy::read(policy, tenants).unwrap().0
+    }
+
+    fn stage(durable: &Durable) -> Mode {
+        durable.stages["b"].stage
+    }
+
+    #[test]
+    fn a_first_start_begins_at_the_files_mode_and_a_loss_in_shadow() {
+        let mut durable = Durable::first_start();
+        durable.on_policy(&policy(false, "enforce", true));
+        assert_eq!((stage(&durable), durable.stages["p/*"].stage), (Mode::Enforce, Mode::Enforce));
+
+        let mut durable = Durable::lost();
+        durable.on_policy(&policy(false, "enforce", false));
+        assert_eq!((stage(&durable), durable.stages["p/*"].stage), (Mode::Shadow, Mode::Shadow));
+        // Reading the same file again is nobody's act.
+        durable.on_policy(&policy(false, "enforce", false));
+        assert_eq!(stage(&durable), Mode::Shadow);
+    }
+
+    #[test]
+    fn a_kill_leaves_shadow_behind_and_an_edge_of_the_mode_resumes() {
+        let mut durable = Durable::first_start();
+        durable.on_policy(&policy(false, "enforce", false));
+        durable.on_policy(&policy(true, "enforce", false));
+        assert!(durable.kill.is_killed());
+        assert_eq!(stage(&durable), Mode::Shadow);
+        let killed = durable.kill;
+        durable.on_policy(&policy(true, "enforce", false));
+        assert_eq!(durable.kill, killed, "no edge, no new generation");
+
+        durable.on_policy(&policy(false, "enforce", false));
+        assert!(!durable.kill.is_killed() && durable.kill > killed);
+        assert_eq!(stage(&durable), Mode::Shadow);
+
+        durable.on_policy(&policy(false, "shadow", false));
+        durable.on_policy(&policy(false, "enforce", false));
+        assert_eq!(stage(&durable), Mode::Enforce);
+        assert_eq!(durable.stages["p/*"].stage, Mode::Shadow, "only what was changed resumes");
+    }
+
+    #[test]
+    fn raising_the_mode_during_a_kill_does_not_survive_it() {
+        let mut durable = Durable::first_start();
+        durable.on_policy(&policy(true, "shadow", false));
+        durable.on_policy(&policy(true, "enforce", false));
+        assert_eq!(stage(&durable), Mode::Shadow);
+        durable.on_policy(&policy(false, "enforce", false));
+        assert_eq!(stage(&durable), Mode::Shadow);
+    }
+
+    #[test]
+    fn raising_waits_for_its_gate_and_lowering_never_does() {
+        let mut durable = Durable::first_start();
+        durable.on_policy(&policy(false, "shadow", true));
+        durable.on_policy(&policy(false, "enforce", true));
+        assert_eq!((stage(&durable), durable.stages["b"].pending), (Mode::Shadow, Some(Mode::Enforce)));
+        durable.on_policy(&policy(false, "enforce", false));
+        assert_eq!((stage(&durable), durable.stages["b"].pending), (Mode::Enforce, None));
+        durable.on_policy(&policy(false, "shadow", true));
+        assert_eq!(stage(&durable), Mode::Shadow);
+    }
+
+    #[test]
+    fn a_kill_learned_from_a_child_holds_until_the_file_is_switched_on_and_off() {
+        let mut durable = Durable::first_start();
+        durable.on_policy(&policy(false, "enforce", false));
+        assert!(durable.on_kill(KillGeneration(7)));
+        assert!(!durable.on_kill(KillGeneration(7)));
+        assert_eq!((durable.kill, stage(&durable)), (KillGeneration(7), Mode::Shadow));
+        durable.on_policy(&policy(false, "enforce", false));
+        assert!(durable.kill.is_killed());
+        durable.on_policy(&policy(true, "enforce", false));
+        durable.on_policy(&policy(false, "enforce", false));
+        assert_eq!(durable.kill, KillGeneration(8));
+    }
+}

@@ -1,0 +1,293 @@
+//! Tier 3 of Plimsoll: turns reports and policy into directives for the whole fleet.
+//!
+//! The thinking is in [`brain`], which is pure; this file and its neighbours give it a clock, a disk, a policy that
+//! people edit, and streams to the aggregators.
+#![forbid(unsafe_code)]
+
+pub mod brain;
+mod classes;
+pub mod durable;
+mod metrics;
+pub mod policy_file;
+pub mod protected;
+pub mod sources;
+pub mod status;
+pub mod store;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::routing::get;
+use axum::{Json, Router};
+use plimsoll_core::policy::{PolicyHash, Warning};
+use plimsoll_core::time::MonoTime;
+use plimsoll_proto::admin;
+use plimsoll_proto::parent::ParentService;
+use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport::{self, ServeError};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use brain::{Brain, TICK};
+use metrics::Events;
+use policy_file::{PolicyFiles, ReadError, Reload};
+use status::Status;
+use store::{Store, StoreError};
+
+/// The gRPC port aggregators connect to.
+pub const PORT: u16 = 7400;
+/// The admin port.
+pub const ADMIN_PORT: u16 = 7401;
+
+/// What a controller is started with.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The policy: buckets, limits, rollout. Watched and reloaded while running
+    #[arg(long, env = "PLIMSOLL_POLICY", value_name = "FILE")]
+    pub policy: PathBuf,
+    /// The tenants and their weights; without it all tenants are of one class
+    #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
+    pub tenants: Option<PathBuf>,
+    /// Where epoch, kill switch and rollout stages outlive restarts
+    #[arg(long, env = "PLIMSOLL_STATE_DIR", value_name = "DIR", default_value = "plimsoll-state")]
+    pub state_dir: PathBuf,
+    /// Where aggregators connect
+    #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
+    pub listen: SocketAddr,
+    /// Metrics, health and status
+    #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
+    pub admin: SocketAddr,
+}
+
+/// Why a controller cannot start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The policy is not valid, and there is no earlier one to keep to.
+    #[error(transparent)]
+    Policy(#[from] ReadError),
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A port cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// A socket failed.
+    #[error("a server's socket failed: {0}")]
+    Socket(#[from] std::io::Error),
+}
+
+/// The sockets of a controller.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Where aggregators connect.
+    pub grpc: TcpListener,
+    /// Metrics, health and status.
+    pub admin: TcpListener,
+}
+
+/// A controller that is ready to serve.
+#[derive(Debug)]
+pub struct Controller {
+    brain: Shared<Brain>,
+    store: Arc<Store>,
+    files: PolicyFiles,
+    policy: PolicyHash,
+    events: Events,
+}
+
+/// Runs a controller until `shutdown` is cancelled.
+///
+/// # Errors
+/// When it cannot start, or one of its servers fails.
+pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
+    let controller = Controller::open(&args)?;
+    let listeners = Listeners {
+        grpc: transport::listen(args.listen).await?,
+        admin: transport::listen(args.admin).await?,
+    };
+    let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
+    tracing::info!(%listen, %admin, "the controller serves");
+    controller.serve(listeners, shutdown).await
+}
+
+impl Controller {
+    /// Reads policy and state, and writes down the new epoch before anything can be sent in it.
+    ///
+    /// # Errors
+    /// When the policy is not valid, or the state directory cannot be used.
+    pub fn open(args: &Args) -> Result<Self, Error> {
+        let files = PolicyFiles { policy: args.policy.clone(), tenants: args.tenants.clone() };
+        let (policy, warnings) = files.read()?;
+        log_warnings(&warnings);
+        let (store, opened) = Store::open(&args.state_dir)?;
+        if let Some(loss) = &opened.loss {
+            tracing::error!(%loss, "earlier state is lost: every bucket begins in shadow");
+        }
+        let hash = policy.hash();
+        let mut brain = Brain::new(MonoTime::ZERO, opened.durable, Arc::new(policy));
+        if let Some((number, durable)) = brain.unsaved() {
+            store.save(&durable)?;
+            brain.on_saved(number);
+        }
+        tracing::info!(epoch = brain.durable().epoch.0, policy = %hash, "the controller begins its epoch");
+        log_stages(&brain);
+        Ok(Self {
+            brain: Shared::new(brain),
+            store: Arc::new(store),
+            files,
+            policy: hash,
+            events: Events::default(),
+        })
+    }
+
+    /// The state machine, to look at.
+    #[must_use]
+    pub fn brain(&self) -> Shared<Brain> {
+        self.brain.clone()
+    }
+
+    /// Serves until `shutdown` is cancelled.
+    ///
+    /// # Errors
+    /// When one of its servers fails.
+    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+        // Whatever ends first, the other parts end with it.
+        let stop = shutdown.child_token();
+        let _ends_with_this = stop.clone().drop_guard();
+        tokio::spawn(tick(self.brain.clone(), stop.clone()));
+        tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), stop.clone()));
+        tokio::spawn(follow_policy(
+            self.brain.clone(),
+            self.files,
+            self.policy,
+            self.events.clone(),
+            stop.clone(),
+        ));
+        let parent = ParentService::new(self.brain.clone(), stop.clone(), self.events.clone());
+        let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
+        let routes = routes(self.brain, self.events);
+        let admin = admin::serve(listeners.admin, routes, stop.clone().cancelled_owned());
+        tokio::select! {
+            served = grpc => served?,
+            served = admin => served?,
+        }
+        Ok(())
+    }
+}
+
+fn routes(brain: Shared<Brain>, events: Events) -> Router {
+    let for_status = brain.clone();
+    let metrics =
+        move || brain.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events)).text();
+    let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
+    admin::routes(metrics, || true).route("/status", get(status))
+}
+
+/// Applies the law every half second.
+async fn tick(brain: Shared<Brain>, stop: CancellationToken) {
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = ticks.tick() => brain.with(Brain::on_tick),
+        }
+        brain.ring();
+    }
+}
+
+/// Writes the durable state whenever it changed; what depends on it is sent only afterwards.
+async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, stop: CancellationToken) {
+    let mut bell = brain.bell();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            rung = bell.changed() => if rung.is_err() { return },
+        }
+        let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
+        let store = Arc::clone(&store);
+        let saved = tokio::task::spawn_blocking(move || store.save(&durable)).await;
+        match saved {
+            Ok(Ok(())) => brain.with(|brain, _| brain.on_saved(number)),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "directives go out unsaved until this works again");
+                brain.with(|brain, _| brain.on_save_failed());
+            }
+            Err(error) => {
+                tracing::error!(%error, "the write of the durable state died");
+                brain.with(|brain, _| brain.on_save_failed());
+            }
+        }
+        brain.ring();
+    }
+}
+
+/// Puts every valid change of the policy files in force, and says of every other one what is wrong with it.
+async fn follow_policy(
+    brain: Shared<Brain>,
+    files: PolicyFiles,
+    current: PolicyHash,
+    events: Events,
+    stop: CancellationToken,
+) {
+    let (sender, mut reloads) = mpsc::channel(1);
+    let watch = tokio::spawn(files.watch(Some(current), sender));
+    loop {
+        let reload = tokio::select! {
+            () = stop.cancelled() => return,
+            reload = reloads.recv() => reload,
+        };
+        match reload {
+            None => break,
+            Some(Reload::Refused(error)) => {
+                events.on_reload(false);
+                tracing::error!("the policy was refused and the last good one stays: {error}");
+            }
+            Some(Reload::Accepted { policy, warnings }) => {
+                events.on_reload(true);
+                log_warnings(&warnings);
+                tracing::info!(policy = %policy.hash(), "a new policy is in force");
+                brain.with(|brain, _| {
+                    brain.on_policy(policy);
+                    log_stages(brain);
+                });
+                brain.ring();
+            }
+        }
+    }
+    if let Ok(Err(error)) = watch.await {
+        tracing::error!(%error, "the policy files are no longer watched; restart to read them again");
+    }
+}
+
+fn log_warnings(warnings: &[Warning]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// Says where what is in force differs from what the file asks for.
+fn log_stages(brain: &Brain) {
+    let durable = brain.durable();
+    if durable.kill.is_killed() {
+        tracing::warn!(generation = durable.kill.0, "the kill switch is on: every client only observes");
+    }
+    for (entry, stage) in &durable.stages {
+        if let Some(pending) = stage.pending {
+            tracing::warn!(
+                entry, stage = %stage.stage, %pending,
+                "the file raises the mode, and no gate has let it through: gates are not built yet, \
+                 so set rollout.require_gates: false to raise it by hand"
+            );
+        } else if stage.stage != stage.file {
+            tracing::warn!(
+                entry, stage = %stage.stage, file = %stage.file,
+                "the mode in force is not the file's: change it in the file to shadow and then to {} to resume",
+                stage.file
+            );
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Real files, changed in the ways files get changed. Nothing here sleeps: every step waits for what it must bring.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use plimsoll_core::bucket::Bucket;
+use plimsoll_core::rate::Limit;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::*;
+
+/// Far beyond what any step takes, even on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Watched {
+    dir: TempDir,
+    reloads: mpsc::Receiver<Reload>,
+}
+
+fn policy(limit: u32) -> String {
+    format!("buckets: {{ b: {{ limit: {limit} }} }}\n")
+}
+
+fn limit_of(policy: &Policy) -> f64 {
+    match policy.bucket(&Bucket::new("b").unwrap()).unwrap().limit() {
+        Limit::PerSecond(rate) => rate.per_second(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Writes beside the file and renames over it, as careful editors do: nobody ever sees half of it.
+fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text).unwrap();
+    fs::rename(beside, path).unwrap();
+}
+
+impl Watched {
+    /// Watches `policy.yaml` and, if `tenants`, `tenants.yaml` in a directory that `prepare` has filled.
+    fn start(tenants: bool, prepare: impl FnOnce(&Path)) -> Self {
+        let dir = TempDir::new().unwrap();
+        prepare(dir.path());
+        let files = PolicyFiles {
+            policy: dir.path().join("policy.yaml"),
+            tenants: tenants.then(|| dir.path().join("tenants.yaml")),
+        };
+        let (tx, reloads) = mpsc::channel(1);
+        tokio::spawn(files.watch(None, tx));
+        Self { dir, reloads }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    async fn next(&mut self) -> Reload {
+        timeout(PATIENCE, self.reloads.recv()).await.expect("no reload").expect("watching ended")
+    }
+
+    async fn accepted(&mut self, limit: f64) -> Arc<Policy> {
+        match self.next().await {
+            Reload::Accepted { policy, .. } => {
+                assert_eq!(limit_of(&policy), limit);
+                policy
+            }
+            Reload::Refused(error) => panic!("{error}"),
+        }
+    }
+
+    async fn refused(&mut self, words: &str) -> ReadError {
+        match self.next().await {
+            Reload::Refused(error) => {
+                assert!(error.to_string().contains(words), "{error}");
+                error
+            }
+            Reload::Accepted { policy, .. } => panic!("{policy:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_written_in_place_is_reloaded() {
+    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
+    watched.accepted(1.0).await;
+    fs::write(watched.path("policy.yaml"), policy(2)).unwrap();
+    // Between truncating and writing, the file may be found empty.
+    loop {
+        match watched.next().await {
+            Reload::Accepted { policy, .. } => break assert_eq!(limit_of(&policy), 2.0),
+            Reload::Refused(error) => assert!(error.to_string().contains("empty"), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_renamed_into_place_is_reloaded_again_and_again() {
+    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
+    watched.accepted(1.0).await;
+    for limit in 2..6 {
+        replace(&watched.path("policy.yaml"), &policy(limit));
+        watched.accepted(f64::from(limit)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_config_map_is_reloaded_when_its_links_are_swapped() {
+    let version = |dir: &Path, name: &str, limit: u32, weight: u32| {
+        let data = dir.join(name);
+        fs::create_dir(&data).unwrap();
+        fs::write(data.join("policy.yaml"), policy(limit)).unwrap();
+        fs::write(data.join("tenants.yaml"), format!("tenants: {{ default: {{ weight: {weight} }} }}"))
+            .unwrap();
+    };
+    let mut watched = Watched::start(true, |dir| {
+        version(dir, "..1", 1, 1);
+        symlink("..1", dir.join("..data")).unwrap();
+        for name in ["policy.yaml", "tenants.yaml"] {
+            symlink(Path::new("..data").join(name), dir.join(name)).unwrap();
+        }
+    });
+    watched.accepted(1.0).await;
+    for n in 2..5_u32 {
+        version(watched.dir.path(), &format!("..{n}"), n, n);
+        symlink(format!("..{n}"), watched.path("..data_tmp")).unwrap();
+        fs::rename(watched.path("..data_tmp"), watched.path("..data")).unwrap();
+        fs::remove_dir_all(watched.path(&format!("..{}", n - 1))).unwrap();
+        let policy = watched.accepted(f64::from(n)).await;
+        assert_eq!(policy.tenants().next().unwrap().1.weight().get(), f64::from(n));
+    }
+}
+
+#[tokio::test]
+async fn a_file_behind_a_link_is_reloaded_when_the_file_changes() {
+    let elsewhere = TempDir::new().unwrap();
+    let real = elsewhere.path().join("real.yaml");
+    fs::write(&real, policy(1)).unwrap();
+    let mut watched = Watched::start(false, |dir| symlink(&real, dir.join("policy.yaml")).unwrap());
+    watched.accepted(1.0).await;
+    replace(&real, &policy(2));
+    watched.accepted(2.0).await;
+}
+
+#[tokio::test]
+async fn a_bad_file_is_refused_once_with_its_place_and_a_good_one_is_taken_again() {
+    let mut watched = Watched::start(true, |dir| {
+        fs::write(dir.join("policy.yaml"), policy(1)).unwrap();
+        fs::write(dir.join("tenants.yaml"), ONE_CLASS_TENANTS).unwrap();
+    });
+    watched.accepted(1.0).await;
+    replace(&watched.path("tenants.yaml"), "tenants:\n  default: { weight: -1 }\n");
+    let error = watched.refused("tenants.yaml:2:22: tenants.default.weight").await;
+    assert!(matches!(error, ReadError::Invalid(_)));
+    // The same content again is no news; the one before is, although it is the policy that was kept.
+    replace(&watched.path("tenants.yaml"), "tenants:\n  default: { weight: -1 }\n");
+    replace(&watched.path("unrelated"), "");
+    replace(&watched.path("tenants.yaml"), ONE_CLASS_TENANTS);
+    watched.accepted(1.0).await;
+}
+
+#[tokio::test]
+async fn a_file_removed_is_refused_once_and_taken_again_when_it_is_back() {
+    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
+    watched.accepted(1.0).await;
+    fs::remove_file(watched.path("policy.yaml")).unwrap();
+    let error = watched.refused("cannot read").await;
+    assert!(matches!(error, ReadError::Io { .. }));
+    replace(&watched.path("policy.yaml"), &policy(1));
+    watched.accepted(1.0).await;
+}
+
+#[tokio::test]
+async fn a_directory_that_comes_later_is_found() {
+    let dir = TempDir::new().unwrap();
+    let files = PolicyFiles { policy: dir.path().join("later/policy.yaml"), tenants: None };
+    let (tx, reloads) = mpsc::channel(1);
+    tokio::spawn(files.watch(None, tx));
+    let mut watched = Watched { dir, reloads };
+    watched.refused("cannot read").await;
+    let building = watched.path("building");
+    fs::create_dir(&building).unwrap();
+    fs::write(building.join("policy.yaml"), policy(3)).unwrap();
+    fs::rename(building, watched.path("later")).unwrap();
+    watched.accepted(3.0).await;
+}
+
+#[tokio::test]
+async fn without_being_told_it_polls() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("policy.yaml");
+    fs::write(&path, policy(1)).unwrap();
+    let files = PolicyFiles { policy: path.clone(), tenants: None };
+    let (current, _) = files.read().unwrap();
+    let (tx, reloads) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let never = Notify::new();
+        files.watch_by(Sight::blind(), &never, Some(current.hash()), tx).await
+    });
+    let mut watched = Watched { dir, reloads };
+    // What is held already is no news, so the first thing to come is the change.
+    replace(&path, &policy(2));
+    watched.accepted(2.0).await;
+}
+
+#[tokio::test]
+async fn watching_ends_when_nobody_listens() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("policy.yaml"), policy(1)).unwrap();
+    let files = PolicyFiles { policy: dir.path().join("policy.yaml"), tenants: None };
+    let (tx, mut reloads) = mpsc::channel(1);
+    let watching = tokio::spawn(files.watch(None, tx));
+    reloads.recv().await.unwrap();
+    drop(reloads);
+    timeout(PATIENCE, watching).await.expect("still watching").unwrap().unwrap();
+}
+
+#[test]
+fn a_file_too_large_is_refused_without_being_read_to_its_end() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("policy.yaml");
+    File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    let error = PolicyFiles { policy: path.clone(), tenants: None }.read().unwrap_err();
+    assert!(error.to_string().contains("larger than 1048576 bytes"), "{error}");
+    assert_eq!(bytes_of(&path).unwrap().len(), FILE_BYTES_MAX + 1);
+}

@@ -1,0 +1,180 @@
+//! What the controller knows, for people and for tables: the answer of `/status`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::bucket::{Bucket, Tenant};
+use plimsoll_core::law::Demand;
+use plimsoll_core::rate::Limit;
+use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::report::Counts;
+use plimsoll_core::rollout::Mode;
+use plimsoll_core::time::MonoTime;
+use serde::Serialize;
+
+use crate::brain::Brain;
+
+/// The whole picture at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// The controller's epoch.
+    pub epoch: u64,
+    /// The hash of the policy in force.
+    pub policy_hash: String,
+    /// The kill generation; odd means killed.
+    pub kill_generation: u64,
+    /// Whether every client only observes.
+    pub killed: bool,
+    /// Whether ratios are being sent; false while a restarted controller waits for its aggregators.
+    pub leading: bool,
+    /// Every bucket known.
+    pub buckets: BTreeMap<Bucket, BucketStatus>,
+    /// Every aggregator that counts.
+    pub aggregators: Vec<AggregatorStatus>,
+}
+
+/// One bucket.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BucketStatus {
+    /// The entry of the policy it falls under; null where none matches.
+    pub entry: Option<String>,
+    /// Requests/s over all zones; null where there is no limit.
+    pub limit_rps: Option<f64>,
+    /// What becomes of its refusals now; shadow while killed.
+    pub mode: Mode,
+    /// What the policy file asks for.
+    pub file_mode: Option<Mode>,
+    /// What waits for its gates.
+    pub pending_mode: Option<Mode>,
+    /// All its traffic.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// By tenant class.
+    pub tenants: BTreeMap<Tenant, Traffic>,
+}
+
+/// What is asked for, and what becomes of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Traffic {
+    /// Requests/s offered now.
+    pub offered_rps: f64,
+    /// The drop ratio in force; null where there is none.
+    pub drop_ratio: Option<f64>,
+    /// Requests counted in all.
+    pub offered: u64,
+    /// Requests let through in all.
+    pub admitted: u64,
+    /// Requests refused in all.
+    pub dropped: u64,
+    /// Refusals decided but not carried out.
+    pub would_dropped: u64,
+}
+
+/// One aggregator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AggregatorStatus {
+    /// Its zone.
+    pub zone: String,
+    /// Its stable name.
+    pub name: String,
+    /// Whether it has a stream now.
+    pub connected: bool,
+    /// Seconds since its stream began or ended.
+    pub since_s: f64,
+    /// Seconds for which it has been silent while others were heard.
+    pub silent_s: f64,
+}
+
+impl Status {
+    /// Takes the picture. Linear in keys.
+    #[must_use]
+    pub fn of(brain: &Brain, now: MonoTime) -> Self {
+        let durable = brain.durable();
+        let killed = durable.kill.is_killed();
+        let classes: Vec<&Tenant> = brain.policy().tenants().map(|(tenant, _)| tenant).collect();
+        let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
+        for protected in brain.buckets() {
+            let stage = protected.entry().and_then(|entry| durable.stages.get(entry));
+            let of_class = |(index, class): (usize, &&Tenant)| {
+                let traffic = Traffic {
+                    offered_rps: protected
+                        .demands()
+                        .get(index)
+                        .map_or(0.0, |demand| demand.offered.per_second()),
+                    drop_ratio: protected.ratios().get(index).map(|ratio| ratio.as_f64()),
+                    ..Traffic::default()
+                };
+                ((*class).clone(), traffic)
+            };
+            let status = BucketStatus {
+                entry: protected.entry().map(ToOwned::to_owned),
+                limit_rps: match protected.limit() {
+                    Limit::PerSecond(rate) => Some(rate.per_second()),
+                    Limit::Unlimited | Limit::Unknown => None,
+                },
+                mode: if killed { Mode::Shadow } else { protected.stage(durable) },
+                file_mode: stage.map(|stage| stage.file),
+                pending_mode: stage.and_then(|stage| stage.pending),
+                traffic: Traffic {
+                    offered_rps: protected.demands().iter().map(|demand| demand.offered.per_second()).sum(),
+                    drop_ratio: mean_ratio(protected.demands(), protected.ratios()),
+                    ..Traffic::default()
+                },
+                tenants: classes.iter().enumerate().map(of_class).collect(),
+            };
+            buckets.insert(protected.name().clone(), status);
+        }
+        for (key, tally) in brain.totals() {
+            if let Some(bucket) = buckets.get_mut(&key.bucket) {
+                bucket.traffic.count(tally.counts);
+                bucket.tenants.entry(brain.class(&key.tenant).clone()).or_default().count(tally.counts);
+            }
+        }
+        Self {
+            epoch: durable.epoch.0,
+            policy_hash: brain.policy().hash().to_string(),
+            kill_generation: durable.kill.0,
+            killed,
+            leading: brain.sources().is_leading(),
+            buckets,
+            aggregators: aggregators(brain, now),
+        }
+    }
+}
+
+impl Traffic {
+    fn count(&mut self, counts: Counts) {
+        self.offered += counts.offered;
+        self.admitted += counts.admitted();
+        self.dropped += counts.dropped;
+        self.would_dropped += counts.would_dropped;
+    }
+}
+
+/// The share of all that is offered which the ratios refuse.
+fn mean_ratio(demands: &[Demand], ratios: &[DropRatio]) -> Option<f64> {
+    let first = ratios.first()?;
+    let offered: f64 = demands.iter().map(|demand| demand.offered.per_second()).sum();
+    if offered == 0.0 {
+        return Some(first.as_f64());
+    }
+    let refused =
+        demands.iter().zip(ratios).map(|(demand, ratio)| demand.offered.per_second() * ratio.as_f64());
+    Some(refused.sum::<f64>() / offered)
+}
+
+fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
+    let status = |((zone, name), source): (&(_, _), &crate::sources::Source)| {
+        let child =
+            brain.roster().iter().find(|child| child.identity.zone == *zone && child.identity.name == *name);
+        let silent: Duration = source.silent_for();
+        AggregatorStatus {
+            zone: ToString::to_string(zone),
+            name: ToString::to_string(name),
+            connected: child.is_some_and(|child| child.stream.is_some()),
+            since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
+            silent_s: silent.as_secs_f64(),
+        }
+    };
+    brain.sources().iter().map(status).collect()
+}

@@ -1,0 +1,44 @@
+//! How long to wait before connecting again: exponential with full jitter, so that a fleet does not return as one.
+
+use std::time::Duration;
+
+/// The span the first wait is drawn from.
+pub const FIRST: Duration = Duration::from_millis(500);
+/// The longest span a wait is drawn from.
+pub const LONGEST: Duration = Duration::from_secs(30);
+
+/// Counts failures in a row. Pure: the draw is an argument.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// The wait before the next attempt: uniform between 0 and a span that doubles from 0.5 s to 30 s.
+    /// `draw` is uniform over all of `u32`.
+    pub fn next_wait(&mut self, draw: u32) -> Duration {
+        let span = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        span.mul_f64(f64::from(draw) / f64::from(u32::MAX))
+    }
+
+    /// A conversation succeeded: the next failure starts over.
+    pub fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_double_from_half_a_second_to_thirty() {
+        let mut backoff = Backoff::default();
+        let spans: Vec<f64> = (0..9).map(|_| backoff.next_wait(u32::MAX).as_secs_f64()).collect();
+        assert_eq!(spans, [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
+        assert_eq!(backoff.next_wait(0), Duration::ZERO);
+        backoff.reset();
+        assert_eq!(backoff.next_wait(u32::MAX), FIRST);
+    }
+}

@@ -1,0 +1,63 @@
+//! Directives only ever move forward: which message may be applied after which.
+
+use super::Epoch;
+
+/// Remembers how far the messages of a parent have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    epoch: Option<Epoch>,
+    seq: u64,
+}
+
+/// A message that is older than what is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stale {
+    /// An older reign's word: refused always.
+    #[error("epoch {got:?} is older than {held:?}")]
+    Epoch {
+        /// The epoch held.
+        held: Epoch,
+        /// The epoch that came.
+        got: Epoch,
+    },
+    /// A number at or below the last one applied on this stream.
+    #[error("message {got} came after message {held} of the same stream")]
+    Seq {
+        /// The last number applied.
+        held: u64,
+        /// The number that came.
+        got: u64,
+    },
+}
+
+impl Order {
+    /// The highest epoch applied.
+    #[must_use]
+    pub const fn epoch(&self) -> Option<Epoch> {
+        self.epoch
+    }
+
+    /// A new stream begins: numbers start over, epochs do not.
+    pub fn open(&mut self) {
+        self.seq = 0;
+    }
+
+    /// Takes a message if it is newer than everything applied so far. A parent that has heard no controller sends
+    /// no epoch; its messages carry no values, so only their number counts.
+    ///
+    /// # Errors
+    /// When it is older; nothing is remembered of it then.
+    pub fn accept(&mut self, epoch: Option<Epoch>, seq: u64) -> Result<(), Stale> {
+        if seq <= self.seq {
+            return Err(Stale::Seq { held: self.seq, got: seq });
+        }
+        if let (Some(held), Some(got)) = (self.epoch, epoch)
+            && got < held
+        {
+            return Err(Stale::Epoch { held, got });
+        }
+        self.epoch = self.epoch.max(epoch);
+        self.seq = seq;
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! One conversation on both hops: an aggregator is to the controller what a client is to an aggregator.
+//!
+//! The two sides are traits, so that one driver per side serves every tier over gRPC, and another drives the very
+//! same state machines in simulation. Nothing here waits, sends or reads a clock.
+
+use std::time::Duration;
+
+use crate::directive::{Directives, Stale};
+use crate::kill::KillGeneration;
+use crate::report::{BrokenReport, Report};
+use crate::time::MonoTime;
+
+/// One stream at a parent, numbered by whoever accepts streams; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u64);
+
+/// The state machine that answers reports with directives.
+pub trait Parent {
+    /// Takes a report. The first on a stream is the greeting and says who speaks. True when it changed what others
+    /// have to hear.
+    ///
+    /// # Errors
+    /// When the stream must be closed; nothing of the report was entered.
+    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused>;
+
+    /// The stream ended, in whatever way.
+    fn on_close(&mut self, now: MonoTime, stream: StreamId);
+
+    /// What the child has not been told yet. `None`: nothing for now, ask again after the next change.
+    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives>;
+
+    /// Whether the stream was replaced by a newer one of the same child and should end.
+    fn is_superseded(&self, stream: StreamId) -> bool;
+}
+
+/// The state machine that reports and applies directives.
+pub trait Child {
+    /// A new stream begins; the next report is its greeting.
+    fn on_open(&mut self, now: MonoTime);
+
+    /// What to tell the parent now.
+    fn report(&mut self, now: MonoTime) -> Report;
+
+    /// Takes a message of the parent.
+    ///
+    /// # Errors
+    /// When it must not be applied: it was counted, and what was held stays.
+    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale>;
+
+    /// How long to wait between reports.
+    fn report_interval(&self) -> Duration;
+
+    /// The last report of an orderly stop.
+    fn farewell(&mut self, now: MonoTime) -> Report {
+        Report { leaving: true, ..self.report(now) }
+    }
+}
+
+/// Why a parent will not go on with a stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The report cannot have come from a sound peer.
+    #[error(transparent)]
+    Broken(#[from] BrokenReport),
+    /// The first report of a stream must say who speaks.
+    #[error("the first report of a stream must carry an identity, and only that one")]
+    Greeting,
+    /// The child belongs to another tier.
+    #[error("{0}")]
+    WrongTier(&'static str),
+    /// There is no room for another child.
+    #[error("{0} children are connected, which is the most this parent takes")]
+    Full(usize),
+    /// The epoch a child claims to have heard cannot be true.
+    #[error("the child claims epoch {claimed}, which is too far above {own}")]
+    EpochJump {
+        /// What the child says.
+        claimed: u64,
+        /// The controller's own.
+        own: u64,
+    },
+    /// A kill generation that cannot be true.
+    #[error("the child claims kill generation {claimed:?}, which is too far above {own:?}")]
+    KillJump {
+        /// What the child says.
+        claimed: KillGeneration,
+        /// The parent's own.
+        own: KillGeneration,
+    },
+    /// The stream is not known, or no longer.
+    #[error("this stream has ended; open a new one")]
+    Unknown,
+}
+
+impl Refused {
+    /// A short word for a metric label.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Broken(_) => "broken",
+            Self::Greeting => "greeting",
+            Self::WrongTier(_) => "wrong_tier",
+            Self::Full(_) => "full",
+            Self::EpochJump { .. } => "epoch_jump",
+            Self::KillJump { .. } => "kill_jump",
+            Self::Unknown => "unknown",
+        }
+    }
+}

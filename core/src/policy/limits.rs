@@ -1,0 +1,142 @@
+//! Where a limit comes from: the policy itself, history, or a query.
+
+use super::error::Checked;
+use super::source::Field;
+use super::spec::{LearnedSpec, LimitSpec, Number, PrometheusSpec, SourceSpec};
+use crate::rate::Rate;
+
+/// Where a bucket's limit comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LimitSource {
+    /// There is deliberately none.
+    Unlimited,
+    /// It is written in the policy; zero denies everything.
+    PerSecond(Rate),
+    /// It is learned from what was offered in the past.
+    Learned(Learned),
+    /// It is the answer to a query.
+    Prometheus(Prometheus),
+}
+
+/// A limit learned from history: a percentile of past rates, times some headroom, within bounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// Which percentile of the rates offered: above 0, at most 100. 95 unless written.
+    pub percentile: f64,
+    /// How many days of history it is taken over: at least 1. 7 unless written.
+    pub days: f64,
+    /// The factor on the percentile: finite, 0 or more. 1.2 unless written.
+    pub headroom: f64,
+    /// What the limit stays between.
+    pub bounds: Bounds,
+    /// The limit until there is history; without it the limit is unknown until then.
+    pub until_history: Option<Rate>,
+}
+
+/// A limit that is the answer to a Prometheus query, within bounds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prometheus {
+    /// The server, `http://` or `https://`.
+    pub url: String,
+    /// The query; not empty.
+    pub query: String,
+    /// What the limit stays between.
+    pub bounds: Bounds,
+}
+
+/// The bounds of a limit that is not written in the policy itself: `min` is never above `max`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    min: Option<Rate>,
+    max: Option<Rate>,
+}
+
+// === impl LimitSource ===
+
+impl LimitSource {
+    pub(super) fn read(spec: LimitSpec, field: &Field<'_>) -> Checked<Self> {
+        match spec {
+            LimitSpec::Unlimited => Ok(Self::Unlimited),
+            LimitSpec::PerSecond(number) => field.rate(number.0).map(Self::PerSecond),
+            LimitSpec::Source(SourceSpec { learned: Some(spec), prometheus: None }) => {
+                Learned::read(&spec, &field.then("learned")).map(Self::Learned)
+            }
+            LimitSpec::Source(SourceSpec { learned: None, prometheus: Some(spec) }) => {
+                Prometheus::read(spec, &field.then("prometheus")).map(Self::Prometheus)
+            }
+            LimitSpec::Source(_) => {
+                Err(field.refuse("a limit has exactly one source", "write either `learned` or `prometheus`"))
+            }
+        }
+    }
+}
+
+impl Learned {
+    fn read(spec: &LearnedSpec, field: &Field<'_>) -> Checked<Self> {
+        let percentile = spec.percentile.map_or(95.0, |n| n.0);
+        if !(percentile > 0.0 && percentile <= 100.0) {
+            return Err(field.then("percentile").refuse(
+                format_args!("{percentile} is not a percentile"),
+                "write a number above 0, at most 100",
+            ));
+        }
+        let days = spec.days.map_or(7.0, |n| n.0);
+        if !(days.is_finite() && days >= 1.0) {
+            return Err(field.then("days").refuse(
+                format_args!("{days} is less than a day of history, or no number"),
+                "write 1 or more",
+            ));
+        }
+        let until_history = spec.until_history.map(|n| field.then("until_history").rate(n.0)).transpose()?;
+        Ok(Self {
+            percentile,
+            days,
+            headroom: field.then("headroom").not_negative(spec.headroom.map_or(1.2, |n| n.0))?,
+            bounds: Bounds::read(spec.min, spec.max, field)?,
+            until_history,
+        })
+    }
+}
+
+impl Prometheus {
+    fn read(spec: PrometheusSpec, field: &Field<'_>) -> Checked<Self> {
+        let host = spec.url.strip_prefix("http://").or_else(|| spec.url.strip_prefix("https://"));
+        if host.is_none_or(str::is_empty) {
+            let hint = "write http:// or https:// and the server, such as http://prometheus:9090";
+            return Err(field.then("url").refuse("not the URL of a server", hint));
+        }
+        if spec.query.trim().is_empty() {
+            return Err(field
+                .then("query")
+                .refuse("the query is empty", "write a query that yields requests/s"));
+        }
+        let bounds = Bounds::read(spec.min, spec.max, field)?;
+        Ok(Self { url: spec.url, query: spec.query, bounds })
+    }
+}
+
+impl Bounds {
+    fn read(min: Option<Number>, max: Option<Number>, field: &Field<'_>) -> Checked<Self> {
+        let min = min.map(|n| field.then("min").rate(n.0)).transpose()?;
+        let max = max.map(|n| field.then("max").rate(n.0)).transpose()?;
+        if let (Some(low), Some(high)) = (min, max)
+            && low > high
+        {
+            let why = format_args!("min {} is above max {}", low.per_second(), high.per_second());
+            return Err(field.then("min").refuse(why, "lower min or raise max"));
+        }
+        Ok(Self { min, max })
+    }
+
+    /// The lower bound, if there is one.
+    #[must_use]
+    pub const fn min(&self) -> Option<Rate> {
+        self.min
+    }
+
+    /// The upper bound, if there is one.
+    #[must_use]
+    pub const fn max(&self) -> Option<Rate> {
+        self.max
+    }
+}

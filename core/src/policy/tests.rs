@@ -1,0 +1,419 @@
+//! Policy by example: what parses and to what, what is refused and where.
+
+mod refusals;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::rate::{Limit, Rate};
+use crate::rollout::Mode;
+
+/// The example of the documentation, with every field of the schema.
+const FULL_POLICY: &str = r#"
+kill_switch: false
+guardrails: on
+buckets:
+  checkout:
+    limit: 1000
+    tenant_limit: 200
+    burst_s: 0.25
+    on_silence: allocation
+    release: auto
+    coin: dithered
+    law: balanced
+    candidate: 900
+    mode: enforce
+  learned:
+    limit: { learned: { percentile: 95, days: 7, headroom: 1.2, min: 200, max: 5000, until_history: 800 } }
+  queried:
+    limit: { prometheus: { url: http://prometheus:9090, query: 'sum(rate(x[5m]))', min: 200, max: 5000 } }
+    on_silence: ratio
+    release: never
+    coin: coherent
+    law: proportional
+    rollout: { canary_percent: 50, shadow: { window_h: 1 } }
+  free: { limit: unlimited }
+  "api/*": { limit: 50000, mode: shadow }
+rollout:
+  canary_percent: 10
+  auto_promote: false
+  shadow: { min_days: 7, window_h: 24, max_drop_ratio: 0.005 }
+  canary: { min_hours: 48, window_min: 15, max_drop_ratio: 0.001, max_p99_delta_ms: 5 }
+  min_samples: 1000
+  require_gates: true
+"#;
+const FULL_TENANTS: &str = r#"
+tenants:
+  default:         { weight: 1.0, burst_multiplier: 1.5 }
+  enterprise_acme: { weight: 4.0, burst_multiplier: 3.0, notes: "Q2 contract" }
+  free_tier:       { weight: 0.25, burst_multiplier: 1.0, boost: 2.0, boost_until: 2026-12-01T00:00:00Z }
+fairness:
+  algorithm: deficit_round_robin
+  reweight_interval_s: 5
+  min_floor_rps: 5
+"#;
+
+fn read(policy: &str, tenants: &str) -> Result<(Policy, Vec<Warning>), PolicyError> {
+    Policy::read(Source { name: "policy.yaml", text: policy }, Source { name: "tenants.yaml", text: tenants })
+}
+
+fn accepted(policy: &str, tenants: &str) -> (Policy, Vec<Warning>) {
+    read(policy, tenants).unwrap_or_else(|e| panic!("{policy}\n{tenants}\n{e}"))
+}
+
+fn rate(per_second: f64) -> Rate {
+    Rate::new(per_second).unwrap()
+}
+
+fn bucket<'a>(policy: &'a Policy, name: &str) -> &'a BucketPolicy {
+    policy.bucket(&Bucket::new(name).unwrap()).unwrap()
+}
+
+fn tenant<'a>(policy: &'a Policy, name: &str) -> &'a TenantPolicy {
+    policy.tenant(&Tenant::new(name).unwrap())
+}
+
+#[test]
+fn the_full_example_is_read_as_written() {
+    let (policy, _) = accepted(FULL_POLICY, FULL_TENANTS);
+    assert!(!policy.kill_switch());
+    assert!(policy.guardrails());
+
+    let checkout = bucket(&policy, "checkout");
+    assert_eq!(checkout.limit(), Limit::PerSecond(rate(1000.0)));
+    assert_eq!(checkout.tenant_limit(), Some(rate(200.0)));
+    assert_eq!(checkout.candidate(), Some(rate(900.0)));
+    assert_eq!(checkout.mode(), Mode::Enforce);
+    assert_eq!(checkout.rollout().canary_percent.get(), 10.0);
+
+    let learned = bucket(&policy, "learned");
+    assert_eq!(learned.limit(), Limit::Unknown);
+    let LimitSource::Learned(source) = learned.source() else { panic!("{learned:?}") };
+    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
+    assert_eq!((source.bounds.min(), source.bounds.max()), (Some(rate(200.0)), Some(rate(5000.0))));
+    assert_eq!(source.until_history, Some(rate(800.0)));
+
+    let queried = bucket(&policy, "queried");
+    assert_eq!(queried.limit(), Limit::Unknown);
+    let LimitSource::Prometheus(source) = queried.source() else { panic!("{queried:?}") };
+    assert_eq!((source.url.as_str(), source.query.as_str()), ("http://prometheus:9090", "sum(rate(x[5m]))"));
+    assert_eq!((queried.on_silence(), queried.release()), (OnSilence::Ratio, Release::Never));
+    assert_eq!((queried.coin(), queried.law()), (Coin::Coherent, LawName::Proportional));
+    // A bucket's own rollout block overrides field by field, also inside the gates.
+    assert_eq!(queried.rollout().canary_percent.get(), 50.0);
+    assert_eq!(queried.rollout().shadow.window, Duration::from_secs(3600));
+    assert_eq!(queried.rollout().shadow.min, Duration::from_secs(7 * 86_400));
+
+    assert_eq!(bucket(&policy, "free").limit(), Limit::Unlimited);
+    assert_eq!(bucket(&policy, "api/users").limit(), Limit::PerSecond(rate(50_000.0)));
+    let names: Vec<&str> = policy.exact_buckets().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["checkout", "free", "learned", "queried"]);
+    assert_eq!(policy.patterns().map(|(pattern, _)| pattern).collect::<Vec<_>>(), ["api/*"]);
+
+    let names: Vec<&str> = policy.tenants().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["default", "enterprise_acme", "free_tier"]);
+    let acme = tenant(&policy, "enterprise_acme");
+    assert_eq!((acme.weight().get(), acme.burst_multiplier().get()), (4.0, 3.0));
+    assert_eq!(acme.notes(), Some("Q2 contract"));
+    assert!(policy.is_listed(&Tenant::new("free_tier").unwrap()));
+    assert!(!policy.is_listed(&Tenant::new("stranger").unwrap()));
+    assert_eq!(tenant(&policy, "stranger"), tenant(&policy, "default"));
+    assert_eq!(policy.fairness().algorithm(), Algorithm::DeficitRoundRobin);
+    assert_eq!(policy.fairness().min_floor(), rate(5.0));
+}
+
+#[test]
+fn a_boost_holds_until_its_end() {
+    let (policy, _) = accepted(FULL_POLICY, FULL_TENANTS);
+    let tenant = tenant(&policy, "free_tier");
+    let boost = tenant.boost().unwrap();
+    assert_eq!((boost.factor(), boost.until().as_secs()), (2.0, 1_796_083_200));
+    assert_eq!(tenant.weight_at(1_796_083_199).get(), 0.5);
+    assert_eq!(tenant.weight_at(1_796_083_200).get(), 0.25);
+    assert_eq!(tenant.weight().get(), 0.25);
+}
+
+#[test]
+fn what_is_not_written_has_its_default() {
+    let (policy, warnings) = accepted("buckets: { b: { limit: 7 } }", "tenants: { default: {} }");
+    assert_eq!(warnings, []);
+    assert!(!policy.kill_switch());
+    assert!(policy.guardrails());
+    let bucket = bucket(&policy, "b");
+    assert_eq!(bucket.mode(), Mode::Shadow);
+    assert_eq!((bucket.tenant_limit(), bucket.candidate()), (None, None));
+    assert_eq!(bucket.burst(), Duration::from_millis(250));
+    assert_eq!((bucket.on_silence(), bucket.release()), (OnSilence::Allocation, Release::Auto));
+    assert_eq!((bucket.coin(), bucket.law()), (Coin::Dithered, LawName::Balanced));
+    let rollout = bucket.rollout();
+    assert_eq!((rollout.canary_percent.get(), rollout.auto_promote), (5.0, false));
+    assert_eq!((rollout.min_samples, rollout.require_gates), (1000, true));
+    assert_eq!(rollout.shadow.min, Duration::from_secs(7 * 86_400));
+    assert_eq!(rollout.shadow.window, Duration::from_secs(86_400));
+    assert_eq!(rollout.shadow.max_drop_ratio, 0.005);
+    assert_eq!(rollout.canary.min, Duration::from_secs(48 * 3600));
+    assert_eq!(rollout.canary.window, Duration::from_secs(15 * 60));
+    assert_eq!(rollout.canary.max_drop_ratio, 0.001);
+    assert_eq!(rollout.canary.max_p99_delta, Duration::from_millis(5));
+    let tenant = tenant(&policy, "anyone");
+    assert_eq!((tenant.weight().get(), tenant.burst_multiplier().get()), (1.0, 1.0));
+    assert_eq!((tenant.notes(), tenant.boost()), (None, None));
+    assert_eq!(policy.fairness().reweight_interval(), Duration::from_secs(5));
+    assert_eq!(policy.fairness().min_floor(), Rate::ZERO);
+
+    let (policy, _) = accepted("buckets: {}", "{ tenants: { default: {} }, fairness: {} }");
+    assert_eq!(policy.fairness().min_floor(), rate(5.0));
+    assert_eq!(policy.fairness().reweight_interval(), Duration::from_secs(5));
+    assert_eq!(policy.fairness().algorithm(), Algorithm::DeficitRoundRobin);
+
+    let (policy, _) = accepted("buckets: { b: { limit: { learned: {} } } }", "tenants: { default: {} }");
+    let LimitSource::Learned(source) = self::bucket(&policy, "b").source() else { panic!("{policy:?}") };
+    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
+    assert_eq!((source.bounds.min(), source.bounds.max(), source.until_history), (None, None, None));
+}
+
+#[test]
+fn a_limit_may_be_written_in_many_ways() {
+    for (text, limit) in [
+        ("0", Limit::PerSecond(Rate::ZERO)),
+        ("-0.0", Limit::PerSecond(Rate::ZERO)),
+        ("1000", Limit::PerSecond(rate(1000.0))),
+        ("1e3", Limit::PerSecond(rate(1000.0))),
+        ("0.5", Limit::PerSecond(rate(0.5))),
+        ("1.7976931348623157e308", Limit::PerSecond(rate(f64::MAX))),
+        ("unlimited", Limit::Unlimited),
+        ("\"unlimited\"", Limit::Unlimited),
+        ("{ learned: { until_history: 800 } }", Limit::Unknown),
+        ("{ prometheus: { url: https://p, query: up } }", Limit::Unknown),
+    ] {
+        let (policy, _) = accepted(&format!("buckets: {{ b: {{ limit: {text} }} }}"), ONE_CLASS_TENANTS);
+        assert_eq!(bucket(&policy, "b").limit(), limit, "{text}");
+    }
+}
+
+#[test]
+fn guardrails_are_a_switch_in_both_yamls() {
+    for (text, on) in [("on", true), ("off", false), ("true", true), ("false", false), ("\"off\"", false)] {
+        let (policy, _) = accepted(&format!("{{ guardrails: {text}, buckets: {{}} }}"), ONE_CLASS_TENANTS);
+        assert_eq!(policy.guardrails(), on, "{text}");
+    }
+}
+
+#[test]
+fn an_exact_name_wins_over_a_pattern_and_a_longer_pattern_over_a_shorter() {
+    let text = r#"
+buckets:
+  "*": { limit: 1 }
+  "api/*": { limit: 2 }
+  "api/users*": { limit: 3 }
+  api/users: { limit: 4 }
+"#;
+    let (policy, _) = accepted(text, ONE_CLASS_TENANTS);
+    for (name, limit) in [
+        ("checkout", 1.0),
+        ("api", 1.0),
+        ("api/", 2.0),
+        ("api/user", 2.0),
+        ("api/users", 4.0),
+        ("api/users2", 3.0),
+        ("api/users/7", 3.0),
+    ] {
+        assert_eq!(bucket(&policy, name).limit(), Limit::PerSecond(rate(limit)), "{name}");
+    }
+    let entry = |name: &str| policy.entry(&Bucket::new(name).unwrap());
+    assert_eq!(entry("api/users").as_deref(), Some("api/users"));
+    assert_eq!(entry("api/users2").as_deref(), Some("api/users*"));
+    let (policy, _) = accepted("buckets: { \"api/*\": { limit: 2 } }", ONE_CLASS_TENANTS);
+    assert_eq!(policy.bucket(&Bucket::new("ap").unwrap()), None);
+    assert_eq!(policy.entry(&Bucket::new("ap").unwrap()), None);
+    assert_eq!(policy.bucket(&Bucket::new("api").unwrap()), None);
+}
+
+#[test]
+fn a_hash_names_the_content() {
+    let hash = |policy: &str, tenants: &str| accepted(policy, tenants).0.hash();
+    let policy = "buckets: {}";
+    assert_eq!(hash(policy, ONE_CLASS_TENANTS), hash(policy, ONE_CLASS_TENANTS));
+    assert_ne!(hash(policy, ONE_CLASS_TENANTS), hash("buckets: {} ", ONE_CLASS_TENANTS));
+    assert_ne!(hash(policy, ONE_CLASS_TENANTS), hash(policy, "tenants: { default: {} }"));
+}
+
+#[test]
+fn what_is_not_built_is_said_and_nothing_else() {
+    let said = |policy: &str, tenants: &str| -> Vec<String> {
+        accepted(policy, tenants).1.iter().map(|warning| warning.path.clone()).collect()
+    };
+    assert_eq!(
+        said(FULL_POLICY, FULL_TENANTS),
+        [
+            "buckets.checkout.tenant_limit",
+            "buckets.checkout.coin",
+            "buckets.checkout.law",
+            "buckets.checkout.candidate",
+            "buckets.learned.limit.learned",
+            "buckets.queried.limit.prometheus",
+            "buckets.queried.coin",
+            "buckets.queried.rollout.canary_percent",
+            "buckets.queried.rollout.shadow",
+            "rollout.canary_percent",
+            "rollout.shadow",
+            "rollout.canary",
+            "rollout.min_samples",
+            "rollout.require_gates",
+            "tenants",
+        ]
+    );
+    let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
+    for (policy, paths) in [
+        ("buckets: { b: { limit: 1, law: proportional, coin: independent, mode: enforce } }", &[][..]),
+        ("buckets: { b: { limit: 1, mode: canary } }", &["buckets.b.mode"]),
+        ("buckets: { b: { limit: 0, mode: enforce } }", &["buckets.b.limit"]),
+        ("buckets: { b: { limit: 0, mode: shadow } }", &[]),
+        ("{ buckets: { b: { limit: 1 } }, rollout: { require_gates: false, auto_promote: false } }", &[]),
+        ("{ buckets: { b: { limit: 1 } }, rollout: { auto_promote: true } }", &["rollout.auto_promote"]),
+        ("buckets: {}", &["buckets"]),
+    ] {
+        assert_eq!(said(policy, quiet), paths, "{policy}");
+    }
+    let one = "buckets: { b: { limit: 1 } }";
+    for tenants in [
+        "tenants: { default: {}, a: { weight: 2 } }",
+        "tenants: { default: { burst_multiplier: 2 } }",
+        "tenants: { default: { boost: 2, boost_until: 2026-12-01T00:00:00Z } }",
+        "{ tenants: { default: {} }, fairness: {} }",
+    ] {
+        assert_eq!(said(one, tenants), ["tenants"], "{tenants}");
+    }
+    assert_eq!(said(one, "{ tenants: { default: {} }, fairness: { min_floor_rps: 0 } }"), [""; 0]);
+
+    let (_, warnings) = accepted("buckets:\n  b:\n    limit: 0\n    mode: enforce\n", quiet);
+    assert_eq!(
+        warnings[0].to_string(),
+        "policy.yaml:3:12: buckets.b.limit: a limit of 0 in mode enforce denies everything"
+    );
+}
+
+#[test]
+fn the_examples_that_are_shipped_are_valid() {
+    let policy = include_str!("../../../charts/plimsoll/files/policy.yaml");
+    let tenants = include_str!("../../../charts/plimsoll/files/tenants.yaml");
+    let (policy, warnings) = accepted(policy, tenants);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(warnings[0].path, "tenants");
+    for (name, limit, mode) in [
+        ("checkout", 1000.0, Mode::Enforce),
+        ("search", 1500.0, Mode::Enforce),
+        ("api/x", 50_000.0, Mode::Shadow),
+    ] {
+        let bucket = bucket(&policy, name);
+        assert_eq!((bucket.limit(), bucket.mode()), (Limit::PerSecond(rate(limit)), mode), "{name}");
+    }
+    assert_eq!(policy.tenants().count(), 3);
+}
+
+#[test]
+fn a_large_policy_is_read_in_time_and_one_that_is_too_large_is_not() {
+    let mut text = "buckets:\n".to_owned();
+    let mut buckets = 0;
+    while text.len() < FILE_BYTES_MAX / 4 {
+        text.push_str(&format!("  b{buckets}: {{ limit: 1 }}\n"));
+        buckets += 1;
+    }
+    let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
+    assert_eq!(policy.exact_buckets().count(), buckets);
+    let mut text = "buckets: {}\n".to_owned();
+    text.push_str(&" ".repeat(FILE_BYTES_MAX - text.len()));
+    assert!(read(&text, ONE_CLASS_TENANTS).is_ok());
+    text.push(' ');
+    assert!(read(&text, ONE_CLASS_TENANTS).is_err());
+}
+
+#[test]
+fn a_policy_may_be_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Policy>();
+    shared::<PolicyError>();
+}
+
+/// Lines that are nearly a policy, so that some of them are one.
+fn nearly_a_policy() -> impl Strategy<Value = String> {
+    let number = prop_oneof![
+        any::<f64>().prop_map(|n| format!("{n}")),
+        any::<f64>().prop_map(|n| format!("{n:e}")),
+        Just(".nan".to_owned()),
+        Just("-.inf".to_owned()),
+        Just("1e999".to_owned()),
+        Just("unlimited".to_owned()),
+        Just(String::new()),
+        (0.0..1e6).prop_map(|n| format!("{n}")),
+    ];
+    let field = prop_oneof![
+        Just("limit"),
+        Just("burst_s"),
+        Just("tenant_limit"),
+        Just("candidate"),
+        Just("mode"),
+        Just("limit: { learned: { min"),
+    ];
+    proptest::collection::vec((field, number), 0..5).prop_map(|fields| {
+        let mut text = "buckets:\n  b:\n    mode: shadow\n".to_owned();
+        for (field, number) in fields {
+            let close = if field.contains('{') { " } }" } else { "" };
+            text.push_str(&format!("    {field}: {number}{close}\n"));
+        }
+        text
+    })
+}
+
+fn finite(policy: &Policy) -> bool {
+    let whole = |r: Rate| r.per_second().is_finite() && r.per_second() >= 0.0;
+    policy.exact_buckets().map(|(_, b)| b).chain(policy.patterns().map(|(_, b)| b)).all(|b| {
+        b.limit().per_second().is_none_or(whole)
+            && b.tenant_limit().is_none_or(whole)
+            && b.candidate().is_none_or(whole)
+            && match b.source() {
+                LimitSource::Learned(l) => {
+                    l.percentile.is_finite()
+                        && l.days.is_finite()
+                        && l.headroom.is_finite()
+                        && l.bounds.min().is_none_or(whole)
+                        && l.bounds.max().is_none_or(whole)
+                }
+                _ => true,
+            }
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(policy in "\\PC{0,200}", tenants in "[ \\n\\t:{}\\[\\]&*!|>'\"%@`#,?a-f0-9.~-]{0,200}") {
+        let _ = read(&policy, &tenants);
+        let _ = read(&tenants, &policy);
+    }
+
+    #[test]
+    fn a_damaged_policy_does_not_panic_and_every_fault_has_its_place(
+        at in 0..FULL_POLICY.len(),
+        cut in 0..40_usize,
+        put in "[ \\n:{}\\[\\]&*!'\"#,a-f0-9.~-]{0,10}",
+    ) {
+        let mut text = FULL_POLICY.to_owned();
+        text.replace_range(at..(at + cut).min(FULL_POLICY.len()), &put);
+        if let Err(error) = read(&text, FULL_TENANTS) {
+            prop_assert!(!error.faults().is_empty() && error.faults().len() <= FAULTS_MAX);
+            for fault in error.faults() {
+                prop_assert!(fault.place.line >= 1 && fault.place.line <= text.lines().count() + 1, "{}", fault);
+                prop_assert!(fault.place.column >= 1 && !fault.hint.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn no_number_that_is_accepted_is_infinite_or_negative(text in nearly_a_policy()) {
+        if let Ok((policy, _)) = read(&text, ONE_CLASS_TENANTS) {
+            prop_assert!(finite(&policy), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What is legal and yet worth a word: above all, what this version reads but does not do.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::buckets::BucketPolicy;
+use super::error::Place;
+use super::source::Field;
+use super::tenants::{BurstMultiplier, Fairness, TenantPolicy, Tenants};
+use crate::rate::{Limit, Rate};
+use crate::rollout::Mode;
+
+/// Something that an operator may not expect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// The file, by the name it was read under.
+    pub file: String,
+    /// Where in the file, if it concerns one place.
+    pub at: Option<Place>,
+    /// The field, such as `buckets.checkout.law`.
+    pub path: String,
+    /// What to expect instead.
+    pub message: String,
+}
+
+/// A field that is read but has no effect yet.
+struct NotBuilt {
+    /// Names of fields; `*` stands for any name.
+    path: &'static [&'static str],
+    /// Only this value is not built; `None` is any.
+    value: Option<&'static str>,
+    /// What happens instead.
+    instead: &'static str,
+}
+
+/// NOT BUILT YET, the one list: whoever builds a thing removes its line.
+const NOT_BUILT: &[NotBuilt] = &[
+    not_built(&["buckets", "*", "limit", "learned"], None, LIMIT_UNKNOWN),
+    not_built(&["buckets", "*", "limit", "prometheus"], None, LIMIT_UNKNOWN),
+    not_built(&["buckets", "*", "tenant_limit"], None, "it is not applied"),
+    not_built(&["buckets", "*", "candidate"], None, "it is not evaluated"),
+    not_built(&["buckets", "*", "law"], Some("balanced"), "the bucket runs `proportional`"),
+    not_built(&["buckets", "*", "coin"], Some("dithered"), "clients use `independent`"),
+    not_built(&["buckets", "*", "coin"], Some("coherent"), "clients use `independent`"),
+    not_built(&["buckets", "*", "mode"], Some("canary"), "no instance enforces, as in `shadow`"),
+    not_built(&["rollout", "canary_percent"], None, "no instance enforces in canary"),
+    not_built(&["rollout", "auto_promote"], Some("true"), "stages change with `mode` only"),
+    not_built(&["rollout", "shadow"], None, NO_GATES),
+    not_built(&["rollout", "canary"], None, NO_GATES),
+    not_built(&["rollout", "min_samples"], None, NO_GATES),
+    not_built(&["rollout", "require_gates"], Some("true"), NO_GATES),
+];
+/// And the tenants' part, said once: remove it with the law that divides.
+const FAIRNESS_NOT_BUILT: bool = true;
+
+const LIMIT_UNKNOWN: &str = "the limit is unknown, so everything is admitted and counted";
+const NO_GATES: &str = "a mode raised in the file takes effect at once";
+
+const fn not_built(
+    path: &'static [&'static str],
+    value: Option<&'static str>,
+    instead: &'static str,
+) -> NotBuilt {
+    NotBuilt { path, value, instead }
+}
+
+// === impl Warning ===
+
+impl Warning {
+    fn of(field: &Field<'_>, message: String) -> Self {
+        Self { file: field.file().to_owned(), at: Some(field.at()), path: field.path(), message }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) => write!(f, "{}:{at}: ", self.file)?,
+            None => write!(f, "{}: ", self.file)?,
+        }
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+// === what to say ===
+
+/// What of `policy.yaml` is not built.
+pub(super) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
+    let buckets = root.then("buckets");
+    let mut warnings = Vec::new();
+    for entry in NOT_BUILT {
+        entry.warn(root, entry.path, &mut warnings);
+        if let ["rollout", ..] = entry.path {
+            buckets.entries().for_each(|bucket| entry.warn(&bucket, entry.path, &mut warnings));
+        }
+    }
+    if buckets.entries().next().is_none() {
+        let message = "no bucket is protected: everything is admitted and counted";
+        warnings.push(Warning::of(&buckets, message.to_owned()));
+    }
+    warnings
+}
+
+/// What of one bucket means something else than it may seem to.
+pub(super) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if bucket.limit() == Limit::PerSecond(Rate::ZERO) && bucket.mode() == Mode::Enforce {
+        warnings.push(Warning::of(
+            &field.then("limit"),
+            "a limit of 0 in mode enforce denies everything".to_owned(),
+        ));
+    }
+    warnings
+}
+
+/// What of `tenants.yaml` is not built: one warning for all of it.
+pub(super) fn of_tenants(root: &Field<'_>, tenants: &Tenants, fairness: &Fairness) -> Vec<Warning> {
+    let alike = |tenant: &TenantPolicy| {
+        tenant.weight() == tenants.default_class.weight()
+            && tenant.burst_multiplier() == BurstMultiplier::ONE
+            && tenant.boost().is_none()
+    };
+    let told_apart = fairness.min_floor() > Rate::ZERO || !tenants.listed.values().all(alike);
+    if !(FAIRNESS_NOT_BUILT && told_apart) {
+        return Vec::new();
+    }
+    let field = root.then("tenants");
+    let message = "not built yet: weights, burst multipliers, boosts and floors are not applied, \
+        the law in force treats all tenants alike";
+    vec![Warning { at: None, ..Warning::of(&field, message.to_owned()) }]
+}
+
+impl NotBuilt {
+    /// Warns of every field below `field` that `path` leads to.
+    fn warn(&self, field: &Field<'_>, path: &[&str], warnings: &mut Vec<Warning>) {
+        match path {
+            [] if self.value.is_none_or(|value| value == field.scalar()) => {
+                warnings.push(Warning::of(field, format!("not built yet: {}", self.instead)));
+            }
+            [] => {}
+            ["*", rest @ ..] => field.entries().for_each(|entry| self.warn(&entry, rest, warnings)),
+            [name, rest @ ..] => {
+                if let Some(entry) = field.entry(name) {
+                    self.warn(&entry, rest, warnings);
+                }
+            }
+        }
+    }
+}

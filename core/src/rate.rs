@@ -1,0 +1,143 @@
+//! Rates and limits in requests per second, finite and never negative by construction.
+
+use std::cmp::Ordering;
+use std::iter::Sum;
+use std::ops::Add;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Requests per second: finite, zero or more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Rate(f64);
+
+/// A number that is no rate.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("a rate is a finite number of requests/s, zero or more, not {0}")]
+pub struct InvalidRate(f64);
+
+impl Rate {
+    /// No requests at all.
+    pub const ZERO: Self = Self(0.0);
+
+    /// Validates a number of requests per second.
+    ///
+    /// # Errors
+    /// When it is negative, infinite or not a number.
+    pub fn new(per_second: f64) -> Result<Self, InvalidRate> {
+        if per_second.is_finite() && per_second >= 0.0 {
+            Ok(Self(per_second + 0.0)) // -0.0 becomes 0.0, so that equal rates print alike
+        } else {
+            Err(InvalidRate(per_second))
+        }
+    }
+
+    /// `count` requests spread over `span`: normalised to one second, whatever the span. `None` for an empty span,
+    /// because a rate nobody measured is not zero.
+    #[must_use]
+    pub fn over(count: u64, span: Duration) -> Option<Self> {
+        let per_second = count as f64 / span.as_secs_f64();
+        (per_second.is_finite()).then_some(Self(per_second))
+    }
+
+    /// Requests per second.
+    #[must_use]
+    pub const fn per_second(self) -> f64 {
+        self.0
+    }
+
+    /// This rate times a share that is clamped to 0..=1 (a share that is not a number counts as 0).
+    #[must_use]
+    pub fn times(self, share: f64) -> Self {
+        Self(self.0 * if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) })
+    }
+}
+
+impl Eq for Rate {}
+
+impl Ord for Rate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Rate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Add for Rate {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self((self.0 + other.0).min(f64::MAX))
+    }
+}
+
+impl Sum for Rate {
+    fn sum<I: Iterator<Item = Self>>(rates: I) -> Self {
+        rates.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl TryFrom<f64> for Rate {
+    type Error = InvalidRate;
+
+    fn try_from(per_second: f64) -> Result<Self, InvalidRate> {
+        Self::new(per_second)
+    }
+}
+
+impl From<Rate> for f64 {
+    fn from(rate: Rate) -> Self {
+        rate.0
+    }
+}
+
+/// What a bucket may admit, over all zones together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limit {
+    /// There is deliberately no limit: everything is admitted.
+    Unlimited,
+    /// No limit is known (no policy names the bucket, or its source has nothing yet): everything is admitted and
+    /// counted. Never to be mistaken for a limit of zero.
+    #[default]
+    Unknown,
+    /// At most this many requests per second; zero denies everything.
+    PerSecond(Rate),
+}
+
+impl Limit {
+    /// The number, where there is one.
+    #[must_use]
+    pub const fn per_second(self) -> Option<Rate> {
+        match self {
+            Self::PerSecond(rate) => Some(rate),
+            Self::Unlimited | Self::Unknown => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_finite_non_negative_numbers_are_rates() {
+        for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -f64::MIN_POSITIVE] {
+            assert!(Rate::new(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Rate::new(-0.0).unwrap().per_second().to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn a_count_is_normalised_to_one_second() {
+        let half_second = Duration::from_millis(500);
+        assert_eq!(Rate::over(500, half_second).unwrap(), Rate::new(1000.0).unwrap());
+        assert_eq!(Rate::over(0, half_second), Some(Rate::ZERO));
+        assert_eq!(Rate::over(5, Duration::ZERO), None);
+        assert_eq!(Rate::over(0, Duration::ZERO), None);
+    }
+}

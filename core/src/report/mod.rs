@@ -1,0 +1,185 @@
+//! What a child tells its parent: cumulative counts, so that loss, repetition and reordering are harmless.
+
+mod books;
+mod identity;
+mod outbox;
+
+pub use books::{Books, BrokenReport, Entered, Entry, Pedigree};
+pub use identity::{Identity, InstanceId, Role};
+pub use outbox::Outbox;
+
+use std::collections::BTreeMap;
+
+use crate::bucket::{Bucket, Key, KeyId};
+use crate::directive::Epoch;
+use crate::kill::KillGeneration;
+use crate::time::MonoTime;
+
+/// Requests of one key since the counting process began. Only ever grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests that asked.
+    pub offered: u64,
+    /// Requests that were refused.
+    pub dropped: u64,
+    /// Refusals decided but not carried out: in shadow, while killed, outside the canary.
+    pub would_dropped: u64,
+}
+
+impl Counts {
+    /// Nothing counted.
+    pub const ZERO: Self = Self { offered: 0, dropped: 0, would_dropped: 0 };
+
+    /// Requests that were let through.
+    #[must_use]
+    pub const fn admitted(self) -> u64 {
+        self.offered.saturating_sub(self.dropped)
+    }
+
+    /// Whether no more was refused, or would have been, than was offered.
+    #[must_use]
+    pub fn is_consistent(self) -> bool {
+        self.dropped.checked_add(self.would_dropped).is_some_and(|refused| refused <= self.offered)
+    }
+
+    /// Whether every column is at or above that of `other`.
+    #[must_use]
+    pub const fn covers(self, other: Self) -> bool {
+        self.offered >= other.offered
+            && self.dropped >= other.dropped
+            && self.would_dropped >= other.would_dropped
+    }
+
+    /// The join of two states of one cumulative count: the larger of each column. Associative, commutative,
+    /// idempotent.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        self.zip(other, u64::max)
+    }
+
+    /// What was counted since `earlier`; columns that went back count as nothing.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        self.zip(earlier, u64::saturating_sub)
+    }
+
+    /// The sum of the counts of two sources.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            offered: f(self.offered, other.offered),
+            dropped: f(self.dropped, other.dropped),
+            would_dropped: f(self.would_dropped, other.would_dropped),
+        }
+    }
+}
+
+/// The counts of one key, and the part of them that came too late to say anything about the present rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All requests counted.
+    pub counts: Counts,
+    /// Those among them that moved the books only: a client back after a cut must not look like a surge.
+    pub late: Counts,
+}
+
+impl Tally {
+    /// Nothing counted.
+    pub const ZERO: Self = Self { counts: Counts::ZERO, late: Counts::ZERO };
+
+    /// Whether both parts are at or above those of `other`.
+    #[must_use]
+    pub const fn covers(self, other: Self) -> bool {
+        self.counts.covers(other.counts) && self.late.covers(other.late)
+    }
+
+    /// The join of two states of one tally.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        Self { counts: self.counts.merge(other.counts), late: self.late.merge(other.late) }
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self { counts: self.counts.since(earlier.counts), late: self.late.since(earlier.late) }
+    }
+
+    /// The sum of two sources.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { counts: self.counts.plus(other.counts), late: self.late.plus(other.late) }
+    }
+}
+
+/// Introduces a key on a stream, and says how far the books on it reach (see [`Books`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyDefinition {
+    /// The key.
+    pub key: Key,
+    /// Its counts at the last confirmation by anyone; zero for a key this instance never sent before.
+    pub base: Counts,
+    /// Its counts in the last report sent on any earlier stream; zero likewise.
+    pub sent: Counts,
+}
+
+/// One message from a child to its parent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Numbers the child's messages on this stream, from 1.
+    pub seq: u64,
+    /// Who speaks; in a greeting, the first report of a stream, and nowhere else.
+    pub identity: Option<Identity>,
+    /// The child's monotonic clock. Absent: "I am alive, but count nothing yet".
+    pub time: Option<MonoTime>,
+    /// The highest epoch held; absent when no directive ever came.
+    pub epoch: Option<Epoch>,
+    /// The highest kill generation held.
+    pub kill: KillGeneration,
+    /// Buckets whose directives the child wants, new on this stream.
+    pub asked: Vec<Bucket>,
+    /// Keys new on this stream, by the child's ids.
+    pub definitions: BTreeMap<KeyId, KeyDefinition>,
+    /// Cumulative counts by the child's ids; a key that is absent is unchanged.
+    pub tallies: BTreeMap<KeyId, Tally>,
+    /// The child stops in good order: its share is free at once.
+    pub leaving: bool,
+}
+
+impl Report {
+    /// Joins two reports of one stream: associative, commutative and idempotent, so the parts of a message may be
+    /// put together in any order and any part may come twice.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        self.seq = self.seq.max(other.seq);
+        self.identity = self.identity.or(other.identity);
+        self.time = self.time.max(other.time);
+        self.epoch = self.epoch.max(other.epoch);
+        self.kill.merge(other.kill);
+        self.asked.extend(other.asked);
+        self.asked.sort_unstable();
+        self.asked.dedup();
+        for (id, definition) in other.definitions {
+            self.definitions.entry(id).or_insert(definition);
+        }
+        for (id, tally) in other.tallies {
+            let held = self.tallies.entry(id).or_insert(Tally::ZERO);
+            *held = held.merge(tally);
+        }
+        self.leaving |= other.leaving;
+        self
+    }
+}
+
+/// A parent's receipt for what its child reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Echo {
+    /// The highest report merged here; 0 when none was.
+    pub covered: u64,
+    /// The highest report contained in a roll-up that the controller has covered; 0 when none is.
+    pub confirmed: u64,
+}

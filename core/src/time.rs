@@ -1,0 +1,143 @@
+//! Time as an argument: a point on one process's monotonic clock, so that no state machine ever reads a clock.
+
+use std::fmt;
+use std::ops::Add;
+use std::time::Duration;
+
+/// A point on the monotonic clock of one process, in nanoseconds since an origin of that process's choosing.
+///
+/// Points of two processes must never be compared; only *spans* between points of one sender travel (see
+/// [`Pace`]). 64 bits of nanoseconds last 584 years.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MonoTime(u64);
+
+impl MonoTime {
+    /// The origin of the clock.
+    pub const ZERO: Self = Self(0);
+
+    /// The point `elapsed` after the origin; a span of more than 584 years is cut to that.
+    #[must_use]
+    pub fn from_elapsed(elapsed: Duration) -> Self {
+        Self(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The point `micros` microseconds after the origin, as it travels on the wire.
+    #[must_use]
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// Whole microseconds since the origin.
+    #[must_use]
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+
+    /// The span from `earlier` to here, zero when `earlier` is in fact later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for MonoTime {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Debug for MonoTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}s", Duration::from_nanos(self.0).as_secs_f64())
+    }
+}
+
+/// The sum of spans after which a sender's clock is held against the receiver's.
+const JUDGED_AFTER: Duration = Duration::from_secs(10);
+/// What bunching by the network may add to or take from either side.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// How much time lies between two reports of one stream.
+///
+/// Reports bunched by the network must not look like a surge, so the span between two reports is measured by the
+/// *sender's* monotonic clock. A clock that runs away would bend every rate, so the sum of its spans is held against
+/// the receiver's: over 10 s or more it must lie within half and twice of it, give or take 2 s. Beyond that, arrival
+/// times are used for the rest of the stream.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    first: (MonoTime, MonoTime),
+    last: (MonoTime, MonoTime),
+    distrusted: bool,
+}
+
+impl Pace {
+    /// Begins a stream with a report that carried `sender` and came at `arrival`.
+    #[must_use]
+    pub const fn new(sender: MonoTime, arrival: MonoTime) -> Self {
+        Self { first: (sender, arrival), last: (sender, arrival), distrusted: false }
+    }
+
+    /// The span since the previous report; zero when the sender's time did not move forward.
+    pub fn elapsed(&mut self, sender: MonoTime, arrival: MonoTime) -> Duration {
+        let theirs = sender.since(self.first.0);
+        let ours = arrival.since(self.first.1);
+        if ours.max(theirs) >= JUDGED_AFTER && (theirs > ours * 2 + SLACK || theirs + SLACK < ours / 2) {
+            self.distrusted = true;
+        }
+        let span = if self.distrusted { arrival.since(self.last.1) } else { sender.since(self.last.0) };
+        self.last = (self.last.0.max(sender), self.last.1.max(arrival));
+        span
+    }
+
+    /// Whether the sender's clock was found unfit, so that arrival times are used instead.
+    #[must_use]
+    pub const fn distrusted(&self) -> bool {
+        self.distrusted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: f64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_secs_f64(s))
+    }
+
+    #[test]
+    fn bunched_reports_keep_the_senders_spans() {
+        let mut pace = Pace::new(at(100.0), at(5.0));
+        // Two reports half a second apart arrive within a millisecond.
+        assert_eq!(pace.elapsed(at(100.5), at(5.9)), Duration::from_millis(500));
+        assert_eq!(pace.elapsed(at(101.0), at(5.901)), Duration::from_millis(500));
+        assert!(!pace.distrusted());
+    }
+
+    #[test]
+    fn a_clock_that_runs_away_is_replaced_by_arrival_times() {
+        for factor in [0.0, 0.2, 3.0] {
+            let mut pace = Pace::new(at(0.0), at(0.0));
+            let mut span = Duration::ZERO;
+            for tick in 1..=60 {
+                let arrival = f64::from(tick) * 0.5;
+                span = pace.elapsed(at(arrival * factor), at(arrival));
+            }
+            assert!(pace.distrusted(), "factor {factor}");
+            assert_eq!(span, Duration::from_millis(500), "factor {factor}");
+        }
+    }
+
+    #[test]
+    fn a_clock_within_bounds_is_believed() {
+        for factor in [0.6, 1.0, 1.9] {
+            let mut pace = Pace::new(at(0.0), at(0.0));
+            for tick in 1..=240 {
+                let arrival = f64::from(tick) * 0.5;
+                pace.elapsed(at(arrival * factor), at(arrival));
+            }
+            assert!(!pace.distrusted(), "factor {factor}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The admin port that every tier has: metrics, health, readiness, and whatever the tier adds.
+
+use std::future::Future;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+/// The routes of every admin port. `metrics` writes the page; `ready` says whether the process can do its work.
+/// Neither depends on a tier above: a controller that is away must not get its aggregators restarted.
+pub fn routes(
+    metrics: impl Fn() -> String + Clone + Send + Sync + 'static,
+    ready: impl Fn() -> bool + Clone + Send + Sync + 'static,
+) -> Router {
+    let page = move || async move {
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics()).into_response()
+    };
+    let readiness = move || async move {
+        if ready() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+    };
+    Router::new()
+        .route("/metrics", get(page))
+        .route("/healthz", get(async || "alive\n"))
+        .route("/readyz", get(readiness))
+}
+
+/// Serves `routes` on `listener` until `shutdown` completes.
+///
+/// # Errors
+/// When the server fails.
+pub async fn serve(
+    listener: TcpListener,
+    routes: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, routes).with_graceful_shutdown(shutdown).await
+}

@@ -1,0 +1,179 @@
+//! The child's end of a conversation: reports at its interval, applies what comes, and comes back with jitter when
+//! the stream breaks.
+
+use std::collections::VecDeque;
+
+use plimsoll_core::backoff::Backoff;
+use plimsoll_core::exchange::Child;
+use tokio::sync::mpsc;
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+use tonic::{Status, Streaming};
+
+use crate::shared::Shared;
+use crate::wire::exchange_client::ExchangeClient;
+use crate::{DirectivesDecoder, Invalid, MESSAGE_BYTES_MAX, encode_report, wire};
+
+/// A parent says something every half second; one that said nothing for ten times as long is not listening.
+const PARENT_SILENT: Duration = Duration::from_secs(5);
+/// How long an orderly stop waits for the farewell to leave.
+const FAREWELL: Duration = Duration::from_millis(250);
+
+/// Is told how the conversation goes, for logs and metrics.
+pub trait Observer: Send + 'static {
+    /// The first message of the parent came on a new stream.
+    fn on_connected(&mut self) {}
+    /// A stream ended, or could not begin.
+    fn on_disconnected(&mut self, why: &Broken) {
+        let _ = why;
+    }
+    /// A message was not applied; what was held stays.
+    fn on_refused(&mut self, why: &dyn std::error::Error) {
+        let _ = why;
+    }
+}
+
+/// Why a stream ended, or could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// No connection came about.
+    #[error("cannot connect: {0}")]
+    Connect(#[from] tonic::transport::Error),
+    /// The parent closed the stream.
+    #[error("the parent closed the stream: {}", .0.message())]
+    Closed(Box<Status>),
+    /// The stream ended without a word.
+    #[error("the stream ended")]
+    Ended,
+    /// The parent says nothing any more.
+    #[error("nothing was heard of the parent for {PARENT_SILENT:?}")]
+    Silent,
+    /// What came cannot be a message.
+    #[error("a message of the parent is out of range: {0}")]
+    Invalid(#[from] Invalid),
+}
+
+/// Keeps a conversation with the parent at `endpoint` going until `shutdown` is cancelled, then says farewell.
+pub async fn run<C: Child + Send + 'static>(
+    child: Shared<C>,
+    endpoint: Endpoint,
+    shutdown: CancellationToken,
+    mut observer: impl Observer,
+) {
+    let mut backoff = Backoff::default();
+    loop {
+        let mut driver = Driver {
+            child: &child,
+            observer: &mut observer,
+            backoff: &mut backoff,
+            outgoing: VecDeque::new(),
+        };
+        let Err(broken) = driver.converse(&endpoint, &shutdown).await else { return };
+        observer.on_disconnected(&broken);
+        // Without entropy the wait is drawn from the middle: worse spread, but never a busy loop.
+        let draw = getrandom::u32().unwrap_or(u32::MAX / 2);
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = sleep(backoff.next_wait(draw)) => {}
+        }
+    }
+}
+
+struct Driver<'a, C, O> {
+    child: &'a Shared<C>,
+    observer: &'a mut O,
+    backoff: &'a mut Backoff,
+    /// Parts of a report that has begun to be sent.
+    outgoing: VecDeque<wire::Report>,
+}
+
+impl<C: Child, O: Observer> Driver<'_, C, O> {
+    /// One stream, from greeting to end. `Ok` only when this child stops.
+    async fn converse(&mut self, endpoint: &Endpoint, shutdown: &CancellationToken) -> Result<(), Broken> {
+        let channel = tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            channel = endpoint.connect() => channel?,
+        };
+        let mut client = ExchangeClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let (reports, receiver) = mpsc::channel(1);
+        self.child.with(|child, now| child.on_open(now));
+        let directives = timeout(PARENT_SILENT, client.converse(ReceiverStream::new(receiver)))
+            .await
+            .map_err(|_| Broken::Silent)?
+            .map_err(|status| Broken::Closed(Box::new(status)))?
+            .into_inner();
+        self.talk(directives, reports, shutdown).await
+    }
+
+    async fn talk(
+        &mut self,
+        mut directives: Streaming<wire::Directives>,
+        reports: mpsc::Sender<wire::Report>,
+        shutdown: &CancellationToken,
+    ) -> Result<(), Broken> {
+        let mut decoder = DirectivesDecoder::default();
+        let mut connected = false;
+        let mut next_report = Instant::now();
+        let mut silent_at = Instant::now() + PARENT_SILENT;
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                message = directives.message() => {
+                    let message =
+                        message.map_err(|status| Broken::Closed(Box::new(status)))?.ok_or(Broken::Ended)?;
+                    silent_at = Instant::now() + PARENT_SILENT;
+                    if !connected {
+                        connected = true;
+                        self.backoff.reset();
+                        self.observer.on_connected();
+                    }
+                    if let Some(message) = decoder.decode(message)? {
+                        let applied = self.child.with(|child, now| child.on_directives(now, message));
+                        match applied {
+                            // What came from above goes on to those below at once.
+                            Ok(()) => self.child.ring(),
+                            Err(stale) => self.observer.on_refused(&stale),
+                        }
+                    }
+                }
+                () = sleep_until(next_report), if self.outgoing.is_empty() => {
+                    let (report, interval) =
+                        self.child.with(|child, now| (child.report(now), child.report_interval()));
+                    self.outgoing.extend(encode_report(&report));
+                    // Missed reports are not made up for: the counts are cumulative.
+                    next_report = (next_report + interval).max(Instant::now());
+                }
+                permit = reports.reserve(), if !self.outgoing.is_empty() => {
+                    let permit = permit.map_err(|_| Broken::Ended)?;
+                    if let Some(part) = self.outgoing.pop_front() {
+                        permit.send(part);
+                    }
+                }
+                () = sleep_until(silent_at) => return Err(Broken::Silent),
+            }
+        }
+        self.say_farewell(directives, reports).await;
+        Ok(())
+    }
+
+    async fn say_farewell(
+        &mut self,
+        mut directives: Streaming<wire::Directives>,
+        reports: mpsc::Sender<wire::Report>,
+    ) {
+        let farewell = self.child.with(|child, now| child.farewell(now));
+        self.outgoing.extend(encode_report(&farewell));
+        while let Some(part) = self.outgoing.pop_front() {
+            if !matches!(timeout(FAREWELL, reports.send(part)).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+        // The parent ends the stream once it has read the farewell.
+        drop(reports);
+        let _ = timeout(FAREWELL, async { while let Ok(Some(_)) = directives.message().await {} }).await;
+    }
+}

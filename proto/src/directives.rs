@@ -1,0 +1,199 @@
+//! Directives between core and wire: in parts that keep the bound of a message, put together again before anyone
+//! sees them.
+
+use std::time::Duration;
+
+use plimsoll_core::bucket::{Bucket, Tenant};
+use plimsoll_core::directive::{BucketDirective, Directives, KeyDirective};
+use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::report::Echo;
+use plimsoll_core::rollout::Mode;
+
+use crate::report::{bound, epoch_of, name};
+use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
+
+/// Keys put into one part: with the longest names, 4 framed fields each, a quarter of the bound of a message.
+const KEYS_PER_DIRECTIVE_PART: usize = 1_024;
+/// The longest wait between reports that a parent may ask for.
+const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
+
+/// The parts of a message, at least one, each within the bounds of a message.
+#[must_use]
+pub fn encode_directives(directives: &Directives) -> Vec<wire::Directives> {
+    let mut parts = vec![head(directives)];
+    let mut room = KEYS_PER_DIRECTIVE_PART;
+    for bucket in &directives.buckets {
+        let mut whole = bucket.whole;
+        let mut keys = bucket.keys.as_slice();
+        loop {
+            if room == 0 {
+                if let Some(last) = parts.last_mut() {
+                    last.more = true;
+                }
+                parts.push(head(directives));
+                room = KEYS_PER_DIRECTIVE_PART;
+            }
+            // The bucket's own fields weigh about as much as a key.
+            let (now, later) = keys.split_at(keys.len().min(room - 1));
+            room -= 1 + now.len();
+            if let Some(last) = parts.last_mut() {
+                last.buckets.push(bucket_part(bucket, whole, now));
+            }
+            (whole, keys) = (false, later);
+            if keys.is_empty() {
+                break;
+            }
+        }
+    }
+    parts
+}
+
+fn head(directives: &Directives) -> wire::Directives {
+    wire::Directives {
+        epoch: directives.epoch.map(|epoch| epoch.0),
+        seq: directives.seq,
+        kill_generation: directives.kill.0,
+        policy_hash: directives.policy_hash,
+        covered: directives.echo.covered,
+        confirmed: directives.echo.confirmed,
+        upstream_age_ms: directives.upstream_age.map(millis),
+        report_interval_ms: directives
+            .report_interval
+            .map(|interval| u32::try_from(millis(interval)).unwrap_or(u32::MAX)),
+        ..wire::Directives::default()
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn bucket_part(bucket: &BucketDirective, whole: bool, keys: &[KeyDirective]) -> wire::BucketDirective {
+    use wire::bucket_directive::Limit as Wire;
+    wire::BucketDirective {
+        bucket: bucket.bucket.to_string(),
+        whole,
+        limit: match bucket.limit {
+            Limit::Unknown => None,
+            Limit::Unlimited => Some(Wire::Unlimited(true)),
+            // Rounded up, so that only a limit of zero arrives as one; the cast saturates.
+            Limit::PerSecond(rate) => Some(Wire::LimitMilliRps((rate.per_second() * 1e3).ceil() as u64)),
+        },
+        mode: match bucket.mode {
+            Mode::Shadow => wire::Mode::Shadow,
+            Mode::Canary => wire::Mode::Canary,
+            Mode::Enforce => wire::Mode::Enforce,
+        } as i32,
+        keys: keys
+            .iter()
+            .map(|key| wire::KeyDirective {
+                tenant: key.tenant.to_string(),
+                ratio: key.ratio.map(DropRatio::units),
+            })
+            .collect(),
+    }
+}
+
+/// Puts the parts of one stream's directives together and validates them.
+#[derive(Debug, Default)]
+pub struct DirectivesDecoder {
+    parts: Option<Directives>,
+}
+
+impl DirectivesDecoder {
+    /// Takes one message; returns the directives when their last part has come.
+    ///
+    /// # Errors
+    /// When a value is out of range. Nothing of the message applies then, what was held stays.
+    pub fn decode(&mut self, part: wire::Directives) -> Result<Option<Directives>, Invalid> {
+        let more = part.more;
+        let mut part = decode_part(part)?;
+        let directives = match self.parts.take() {
+            None => part,
+            Some(mut parts) => {
+                if parts.seq != part.seq {
+                    return Err(Invalid::Parts("seq"));
+                }
+                if parts.epoch != part.epoch {
+                    return Err(Invalid::Parts("epoch"));
+                }
+                for bucket in part.buckets.drain(..) {
+                    match parts.buckets.last_mut() {
+                        Some(last) if last.bucket == bucket.bucket && !bucket.whole => {
+                            last.keys.extend(bucket.keys);
+                        }
+                        _ => parts.buckets.push(bucket),
+                    }
+                }
+                parts
+            }
+        };
+        let keys = directives.buckets.iter().map(|bucket| 1 + bucket.keys.len()).sum();
+        bound("buckets and keys", keys, KEYS_PER_MESSAGE_MAX)?;
+        if more {
+            self.parts = Some(directives);
+            return Ok(None);
+        }
+        Ok(Some(directives))
+    }
+}
+
+fn decode_part(part: wire::Directives) -> Result<Directives, Invalid> {
+    if part.seq == 0 {
+        return Err(Invalid::Zero("seq"));
+    }
+    bound("buckets", part.buckets.len(), KEYS_PER_PART_MAX)?;
+    bound("keys", part.buckets.iter().map(|bucket| bucket.keys.len()).sum(), KEYS_PER_PART_MAX)?;
+    let epoch = epoch_of(part.epoch)?;
+    if epoch.is_none() && !part.buckets.is_empty() {
+        return Err(Invalid::ValuesWithoutEpoch);
+    }
+    if part.report_interval_ms == Some(0) {
+        return Err(Invalid::Zero("report_interval_ms"));
+    }
+    let report_interval =
+        part.report_interval_ms.map(|ms| Duration::from_millis(ms.into()).min(REPORT_INTERVAL_MAX));
+    Ok(Directives {
+        epoch,
+        seq: part.seq,
+        kill: KillGeneration(part.kill_generation),
+        policy_hash: part.policy_hash,
+        echo: Echo { covered: part.covered, confirmed: part.confirmed },
+        upstream_age: part.upstream_age_ms.map(Duration::from_millis),
+        report_interval,
+        buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
+    })
+}
+
+fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Invalid> {
+    use wire::bucket_directive::Limit as Wire;
+    Ok(BucketDirective {
+        bucket: name("bucket", &bucket.bucket, Bucket::new)?,
+        whole: bucket.whole,
+        limit: match bucket.limit {
+            None | Some(Wire::Unlimited(false)) => Limit::Unknown,
+            Some(Wire::Unlimited(true)) => Limit::Unlimited,
+            Some(Wire::LimitMilliRps(milli)) => Limit::PerSecond(Rate::new(milli as f64 / 1e3)?),
+        },
+        mode: match wire::Mode::try_from(bucket.mode) {
+            Ok(wire::Mode::Shadow) => Mode::Shadow,
+            Ok(wire::Mode::Canary) => Mode::Canary,
+            Ok(wire::Mode::Enforce) => Mode::Enforce,
+            Ok(wire::Mode::Unspecified) | Err(_) => {
+                return Err(Invalid::Enumeration { field: "mode", value: bucket.mode });
+            }
+        },
+        keys: bucket
+            .keys
+            .into_iter()
+            .map(|key| {
+                Ok(KeyDirective {
+                    tenant: name("tenant", &key.tenant, Tenant::new)?,
+                    ratio: key.ratio.map(DropRatio::new).transpose()?,
+                })
+            })
+            .collect::<Result<_, Invalid>>()?,
+    })
+}

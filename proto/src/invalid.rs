@@ -1,0 +1,57 @@
+//! Why a message is refused before anything of it reaches a state machine.
+
+use plimsoll_core::bucket::InvalidName;
+use plimsoll_core::rate::InvalidRate;
+use plimsoll_core::ratio::InvalidRatio;
+
+/// A message that is out of range. It is refused and counted; what was held stays.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Invalid {
+    /// A name breaks the rule of names.
+    #[error("{field}: {source}")]
+    Name {
+        /// Which field.
+        field: &'static str,
+        /// What is wrong with it.
+        source: InvalidName,
+    },
+    /// A drop ratio above 1.
+    #[error("ratio: {0}")]
+    Ratio(#[from] InvalidRatio),
+    /// A limit that is no rate.
+    #[error("limit: {0}")]
+    Limit(#[from] InvalidRate),
+    /// An instance id that is not 16 bytes.
+    #[error("instance: 16 bytes are due, {0} came")]
+    Instance(usize),
+    /// An enumeration holds a number that stands for nothing.
+    #[error("{field}: {value} stands for nothing here")]
+    Enumeration {
+        /// Which field.
+        field: &'static str,
+        /// The number.
+        value: i32,
+    },
+    /// Epochs and sequence numbers begin at 1.
+    #[error("{0}: zero is not a number in use")]
+    Zero(&'static str),
+    /// More of something than a message may hold.
+    #[error("{field}: {got} are more than the {most} a message may hold")]
+    TooMany {
+        /// Which field.
+        field: &'static str,
+        /// How many came.
+        got: usize,
+        /// How many may.
+        most: usize,
+    },
+    /// Ids of one report ascend.
+    #[error("counts: the ids of a report ascend, {0} does not")]
+    Unsorted(u32),
+    /// Values from a parent that has heard no controller.
+    #[error("a message without an epoch must not carry values")]
+    ValuesWithoutEpoch,
+    /// The parts of one message must agree.
+    #[error("the parts of one message differ in {0}")]
+    Parts(&'static str),
+}

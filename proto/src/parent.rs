@@ -1,0 +1,209 @@
+//! The parent's end of a conversation: carries reports to a state machine and its directives back, for as many
+//! streams as there are.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_core::exchange::{Parent, Refused, StreamId};
+use plimsoll_core::roster::HEARTBEAT;
+use tokio::sync::mpsc;
+use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::shared::Shared;
+use crate::wire::exchange_server::Exchange;
+use crate::{Invalid, ReportDecoder, encode_directives, wire};
+
+/// How long a stream may take to say who it is.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Serves a [`Parent`] state machine over gRPC.
+#[derive(Debug)]
+pub struct ParentService<P> {
+    shared: Shared<P>,
+    streams: Arc<Streams>,
+}
+
+/// What all streams of one parent share.
+#[derive(Debug)]
+struct Streams {
+    next: AtomicU64,
+    closing: CancellationToken,
+    refused: Box<dyn OnRefused>,
+}
+
+/// Is told of every stream that was refused, by a short word for a metric.
+pub trait OnRefused: Send + Sync + std::fmt::Debug + 'static {
+    /// A stream was closed for this reason.
+    fn on_refused(&self, reason: &'static str);
+}
+
+impl<P: Parent + Send + 'static> ParentService<P> {
+    /// Serves `shared`; streams end when `closing` is cancelled.
+    pub fn new(shared: Shared<P>, closing: CancellationToken, refused: impl OnRefused) -> Self {
+        let streams = Streams { next: AtomicU64::new(1), closing, refused: Box::new(refused) };
+        Self { shared, streams: Arc::new(streams) }
+    }
+}
+
+#[tonic::async_trait]
+impl<P: Parent + Send + 'static> Exchange for ParentService<P> {
+    type ConverseStream = Pin<Box<dyn Stream<Item = Result<wire::Directives, Status>> + Send>>;
+
+    async fn converse(
+        &self,
+        request: Request<Streaming<wire::Report>>,
+    ) -> Result<Response<Self::ConverseStream>, Status> {
+        // One place: what a slow reader has not taken is conflated in the state machine, never queued here.
+        let (sender, receiver) = mpsc::channel(1);
+        let conversation = Conversation {
+            stream: StreamId(self.streams.next.fetch_add(1, Ordering::Relaxed)),
+            shared: self.shared.clone(),
+            streams: Arc::clone(&self.streams),
+            decoder: ReportDecoder::default(),
+            outgoing: VecDeque::new(),
+        };
+        tokio::spawn(conversation.run(request.into_inner(), sender));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+}
+
+/// One stream.
+struct Conversation<P: Parent> {
+    stream: StreamId,
+    shared: Shared<P>,
+    streams: Arc<Streams>,
+    decoder: ReportDecoder,
+    /// Parts of a message that has begun to be sent.
+    outgoing: VecDeque<wire::Directives>,
+}
+
+/// Why a conversation ended.
+enum End {
+    /// The child went away, or the reader did.
+    Gone,
+    /// The child broke a rule.
+    Refused(Refused),
+    /// A message was out of range.
+    Invalid(Invalid),
+    /// It never said who it is.
+    Silent,
+    /// A newer stream of the same child took over.
+    Superseded,
+    /// This parent stops.
+    Closing,
+}
+
+impl<P: Parent> Conversation<P> {
+    async fn run(
+        mut self,
+        mut reports: Streaming<wire::Report>,
+        directives: mpsc::Sender<Result<wire::Directives, Status>>,
+    ) {
+        let end = match timeout(GREETING_TIMEOUT, self.greeting(&mut reports)).await {
+            Err(_) => End::Silent,
+            Ok(Err(end)) => end,
+            Ok(Ok(())) => match self.talk(&mut reports, &directives).await {
+                Err(end) => end,
+                Ok(never) => match never {},
+            },
+        };
+        self.shared.with(|parent, now| parent.on_close(now, self.stream));
+        self.shared.ring();
+        if let Some((reason, status)) = end.status() {
+            self.streams.refused.on_refused(reason);
+            tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream ended");
+            // The reader may be slow or gone: waiting for it would keep the task alive for nothing.
+            let _ = directives.try_send(Err(status));
+        }
+    }
+
+    async fn greeting(&mut self, reports: &mut Streaming<wire::Report>) -> Result<(), End> {
+        while !self.take(reports.message().await)? {}
+        Ok(())
+    }
+
+    async fn talk(
+        &mut self,
+        reports: &mut Streaming<wire::Report>,
+        directives: &mpsc::Sender<Result<wire::Directives, Status>>,
+    ) -> Result<std::convert::Infallible, End> {
+        let mut bell = self.shared.bell();
+        let mut heartbeat = interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let closing = self.streams.closing.clone();
+        // The first state answers the greeting at once, outside any tick.
+        let mut ask = true;
+        loop {
+            tokio::select! {
+                () = closing.cancelled() => return Err(End::Closing),
+                report = reports.message() => { self.take(report)?; }
+                permit = directives.reserve(), if ask || !self.outgoing.is_empty() => {
+                    let permit = permit.map_err(|_| End::Gone)?;
+                    if self.outgoing.is_empty() {
+                        ask = false;
+                        self.outgoing.extend(self.next_message()?);
+                    }
+                    if let Some(part) = self.outgoing.pop_front() {
+                        permit.send(Ok(part));
+                    }
+                }
+                rung = bell.changed() => {
+                    rung.map_err(|_| End::Closing)?;
+                    ask = true;
+                }
+                _ = heartbeat.tick() => ask = true,
+            }
+        }
+    }
+
+    /// Takes what came from the child; true when it completed a report.
+    fn take(&mut self, came: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
+        let part = came.map_err(|_| End::Gone)?.ok_or(End::Gone)?;
+        let Some(report) = self.decoder.decode(part).map_err(End::Invalid)? else { return Ok(false) };
+        let news = self.shared.with(|parent, now| parent.on_report(now, self.stream, report));
+        if news.map_err(End::Refused)? {
+            self.shared.ring();
+        }
+        Ok(true)
+    }
+
+    fn next_message(&self) -> Result<Vec<wire::Directives>, End> {
+        self.shared.with(|parent, now| {
+            if parent.is_superseded(self.stream) {
+                return Err(End::Superseded);
+            }
+            let message = parent.directives(now, self.stream);
+            Ok(message.as_ref().map(encode_directives).unwrap_or_default())
+        })
+    }
+}
+
+impl End {
+    fn status(&self) -> Option<(&'static str, Status)> {
+        Some(match self {
+            Self::Gone => return None,
+            Self::Refused(refused) => {
+                let text = refused.to_string();
+                let status = match refused {
+                    Refused::Broken(_) | Refused::Greeting => Status::invalid_argument(text),
+                    Refused::Full(_) => Status::resource_exhausted(text),
+                    Refused::Unknown => Status::aborted(text),
+                    Refused::WrongTier(_) | Refused::EpochJump { .. } | Refused::KillJump { .. } => {
+                        Status::failed_precondition(text)
+                    }
+                };
+                (refused.label(), status)
+            }
+            Self::Invalid(invalid) => ("invalid", Status::invalid_argument(invalid.to_string())),
+            Self::Silent => ("silent", Status::deadline_exceeded("no greeting came")),
+            Self::Superseded => ("superseded", Status::aborted("a newer stream of this child took over")),
+            Self::Closing => return Some(("closing", Status::unavailable("this parent stops"))),
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! How streams are carried: connections that notice within three seconds that nobody is at the other end.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use plimsoll_core::exchange::Parent;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::{Endpoint, Server};
+
+use crate::MESSAGE_BYTES_MAX;
+use crate::parent::ParentService;
+use crate::wire::exchange_server::ExchangeServer;
+
+/// How often the other end is asked for a sign of life.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long it may take to give one: with the interval, a dead stream ends within 3 s.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a connection attempt may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Streams on one connection; a child needs one, a health check another.
+const STREAMS_PER_CONNECTION_MAX: u32 = 64;
+
+/// An address that cannot be connected to.
+#[derive(Debug, thiserror::Error)]
+#[error("`{address}` is no address of a parent: write it as http://HOST:PORT")]
+pub struct InvalidEndpoint {
+    /// What was given.
+    address: String,
+}
+
+/// A parent to connect to, at `http://HOST:PORT`.
+///
+/// # Errors
+/// When `address` is not such a URI.
+pub fn endpoint(address: &str) -> Result<Endpoint, InvalidEndpoint> {
+    let invalid = || InvalidEndpoint { address: address.to_owned() };
+    let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|_| invalid())?;
+    if endpoint.uri().scheme_str() != Some("http") || endpoint.uri().port_u16().is_none() {
+        return Err(invalid());
+    }
+    Ok(endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true))
+}
+
+/// Why a parent stopped serving.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address could not be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The server failed.
+    #[error("the gRPC server failed: {0}")]
+    Server(#[from] tonic::transport::Error),
+}
+
+/// Listens on `address`.
+///
+/// # Errors
+/// When the address is taken or not ours.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Serves a parent and the standard gRPC health service on `listener` until `shutdown` completes.
+///
+/// # Errors
+/// When the server fails.
+pub async fn serve<P: Parent + Send + 'static>(
+    listener: TcpListener,
+    parent: ParentService<P>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<ExchangeServer<ParentService<P>>>().await;
+    let exchange = ExchangeServer::new(parent)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let incoming = TcpListenerStream::new(listener);
+    Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
+        .add_service(health_service)
+        .add_service(exchange)
+        .serve_with_incoming_shutdown(incoming, shutdown)
+        .await
+        .map_err(ServeError::from)
+}
