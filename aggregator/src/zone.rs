@@ -181,10 +181,12 @@ impl Zone {
         let Some(child) = self.roster.by_stream(stream) else { return };
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
         for bucket in report.asked.iter().chain(of_keys) {
+            if child.is_wanted(bucket) {
+                continue;
+            }
             let known = self.asked.contains(bucket);
-            if !known && self.asked.len() >= self.bounds.buckets_max
-                || child.wanted() >= self.bounds.buckets_max
-            {
+            let no_room = !known && self.asked.len() >= self.bounds.buckets_max;
+            if no_room || child.wanted() >= self.bounds.buckets_max {
                 self.figures.homeless += 1;
                 continue;
             }
@@ -315,3 +317,6 @@ impl Child for Zone {
         ROLLUP_INTERVAL
     }
 }
+
+#[cfg(test)]
+mod tests;

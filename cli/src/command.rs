@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::logging::{self, Format};
-use crate::{check, service, shutdown, up};
+use crate::{check, load, service, shutdown, up};
 
 /// What a command that was asked for something impossible exits with.
 const USAGE: u8 = 2;
@@ -42,6 +42,9 @@ enum Command {
     Aggregator(plimsoll_aggregator::Args),
     /// Run the demo service: HTTP behind the middleware
     Service(service::Args),
+    /// Send open-loop HTTP load, for measurements
+    #[command(hide = true)]
+    Load(load::Args),
     /// Say what is wrong with policy files, and where
     Check(check::CheckArgs),
 }
@@ -49,7 +52,7 @@ enum Command {
 impl Plimsoll {
     /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
-        let quiet = matches!(self.command, Command::Up(_) | Command::Check(_));
+        let quiet = matches!(self.command, Command::Up(_) | Command::Check(_) | Command::Load(_));
         let default = if quiet { "warn" } else { "info" };
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
             return complain(USAGE, &error);
@@ -57,6 +60,7 @@ impl Plimsoll {
         match self.command {
             Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
+            Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
             Command::Controller(args) => until_done(async |shutdown| {
                 plimsoll_controller::run(args, shutdown).await.map_err(anyhow::Error::from)

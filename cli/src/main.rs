@@ -2,6 +2,7 @@
 
 mod check;
 mod command;
+mod load;
 mod logging;
 mod service;
 mod shutdown;

@@ -334,3 +334,6 @@ impl Parent for Brain {
         self.roster.is_superseded(stream)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -187,6 +187,12 @@ impl Child {
         }
     }
 
+    /// Whether it hears about a bucket.
+    #[must_use]
+    pub fn is_wanted(&self, bucket: &Bucket) -> bool {
+        self.told.buckets.contains_key(bucket)
+    }
+
     /// How many buckets it hears about.
     #[must_use]
     pub fn wanted(&self) -> usize {

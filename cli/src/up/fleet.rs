@@ -33,12 +33,23 @@ pub(super) struct Fleet {
     services: Vec<(SocketAddr, f64)>,
     buckets: Vec<String>,
     lines: Vec<String>,
-    shutdown: CancellationToken,
+    /// From the edge up: each tier stops while those above still listen, so that its farewell is heard.
+    tiers: [Tier; 3],
     broken: CancellationToken,
-    tasks: JoinSet<anyhow::Result<()>>,
     /// Removed when the fleet has stopped.
     _directory: TempDir,
 }
+
+/// The parts of one tier.
+#[derive(Default)]
+struct Tier {
+    shutdown: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+const SERVICES: usize = 0;
+const AGGREGATORS: usize = 1;
+const CONTROLLER: usize = 2;
 
 impl Fleet {
     /// Starts every part; each listens before the next one is told of it.
@@ -67,13 +78,12 @@ impl Fleet {
             brain,
             services: Vec::new(),
             lines,
-            shutdown: CancellationToken::new(),
+            tiers: Default::default(),
             broken: CancellationToken::new(),
-            tasks: JoinSet::new(),
             _directory: directory,
         };
         let listeners = plimsoll_controller::Listeners { grpc, admin };
-        fleet.spawn("the controller", controller.serve(listeners, fleet.shutdown.clone()));
+        fleet.spawn(CONTROLLER, "the controller", |shutdown| controller.serve(listeners, shutdown));
         for (zone, share) in ZONES {
             let aggregator = fleet.aggregator(zone, listen).await?;
             for number in 0..if args.no_demo { 0 } else { SERVICES_PER_ZONE } {
@@ -95,7 +105,7 @@ impl Fleet {
             admin: admin_address,
         })?;
         let listeners = plimsoll_aggregator::Listeners { grpc, admin };
-        self.spawn("an aggregator", aggregator.serve(listeners, self.shutdown.clone()));
+        self.spawn(AGGREGATORS, "an aggregator", |shutdown| aggregator.serve(listeners, shutdown));
         Ok(listen)
     }
 
@@ -118,16 +128,19 @@ impl Fleet {
             buckets: self.buckets.clone(),
         })?;
         self.services.push((listen, share));
-        self.spawn("a service", service.serve(listener, self.shutdown.clone()));
+        self.spawn(SERVICES, "a service", |shutdown| service.serve(listener, shutdown));
         Ok(())
     }
 
-    fn spawn<E>(&mut self, what: &'static str, part: impl Future<Output = Result<(), E>> + Send + 'static)
+    fn spawn<F, E>(&mut self, tier: usize, what: &'static str, serve: impl FnOnce(CancellationToken) -> F)
     where
+        F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<anyhow::Error> + Send + 'static,
     {
-        let (shutdown, broken) = (self.shutdown.clone(), self.broken.clone());
-        self.tasks.spawn(async move {
+        let Some(tier) = self.tiers.get_mut(tier) else { return };
+        let (shutdown, broken) = (tier.shutdown.clone(), self.broken.clone());
+        let part = serve(shutdown.clone());
+        tier.tasks.spawn(async move {
             let ended = part.await.map_err(|error| error.into().context(format!("{what} failed")));
             if shutdown.is_cancelled() {
                 return ended;
@@ -163,12 +176,14 @@ impl Fleet {
     }
 
     /// Stops every part in good order.
-    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
-        self.shutdown.cancel();
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
         let mut first_failure = Ok(());
-        while let Some(ended) = self.tasks.join_next().await {
-            let ended = ended.map_err(anyhow::Error::from).and_then(|ended| ended);
-            first_failure = first_failure.and(ended);
+        for mut tier in self.tiers {
+            tier.shutdown.cancel();
+            while let Some(ended) = tier.tasks.join_next().await {
+                let ended = ended.map_err(anyhow::Error::from).and_then(|ended| ended);
+                first_failure = first_failure.and(ended);
+            }
         }
         first_failure
     }

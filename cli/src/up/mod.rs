@@ -1,7 +1,7 @@
 //! `plimsoll up`: the whole system in one process, over real loopback sockets, with load that is too much for it.
 
+mod demand;
 mod fleet;
-mod load;
 mod summary;
 mod table;
 
@@ -14,9 +14,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use fleet::Fleet;
-use load::Load;
 use summary::Window;
 use table::Screen;
+
+use crate::load::Load;
 
 /// How much of the end of a run the summary is averaged over.
 const WINDOW: Duration = Duration::from_secs(20);
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let mut screen = Screen::new(args.output == Output::Text);
     let fleet = Fleet::start(&args).await?;
     screen.say(&fleet.describe());
-    let load = (!args.no_demo).then(|| Load::start(&fleet)).transpose()?;
+    let load = (!args.no_demo).then(|| demand::demands(&fleet)).transpose()?.map(Load::start);
     let ends = args.duration.map(|duration| began + duration);
     let mut window = Window::new(WINDOW);
     let mut draws = interval(DRAWN_EVERY);

@@ -7,7 +7,7 @@ use plimsoll_controller::status::{Status, Traffic};
 use plimsoll_core::rollout::Mode;
 use serde::Serialize;
 
-use super::load::Figures;
+use crate::load::Figures;
 
 /// The pictures of the last seconds.
 #[derive(Debug)]

@@ -1,0 +1,224 @@
+//! A whole fleet of separate processes under load: one controller, two zones with an aggregator and two services
+//! each, and the callers. Also what `./measure` runs.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, http, http_get, until};
+
+/// The zones, and the share of the load that comes through each: a limit that every zone took for its own would be
+/// exceeded here.
+const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
+const SERVICES_PER_ZONE: usize = 2;
+/// The one bucket that is asked for.
+pub(crate) const BUCKET: &str = "checkout";
+
+/// Two classes, alike.
+pub(crate) const TENANTS: &str = "tenants: { default: { weight: 1.0 }, acme: { weight: 1.0 } }\n";
+
+/// The running processes.
+pub(crate) struct Fleet {
+    pub(crate) controller: Process,
+    pub(crate) zones: Vec<Zone>,
+    load: Vec<Process>,
+    directory: TempDir,
+}
+
+/// One zone.
+pub(crate) struct Zone {
+    name: &'static str,
+    pub(crate) aggregator: Process,
+    pub(crate) services: Vec<Process>,
+}
+
+/// What the services have decided, all together, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) at: Instant,
+    pub(crate) admit: f64,
+    pub(crate) drop: f64,
+    pub(crate) would_drop: f64,
+}
+
+/// What they decided between two moments, in requests/s.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rates {
+    pub(crate) offered: f64,
+    pub(crate) admitted: f64,
+    pub(crate) dropped: f64,
+    pub(crate) would_dropped: f64,
+}
+
+/// A policy for the one bucket. Gates are not required, so that a raised mode takes effect at once.
+pub(crate) fn policy(limit: u32, mode: &str, killed: bool) -> String {
+    format!(
+        "kill_switch: {killed}\nbuckets:\n  {BUCKET}: {{ limit: {limit}, mode: {mode} }}\n\
+         rollout: {{ require_gates: false }}\n"
+    )
+}
+
+impl Fleet {
+    /// Starts every process and waits until it serves.
+    pub(crate) fn start(policy: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("policy.yaml"), policy).unwrap();
+        fs::write(directory.path().join("tenants.yaml"), TENANTS).unwrap();
+        let controller = controller(&directory, &free(), &free());
+        let parent = controller.address("listen");
+        let zones = ZONES.map(|(name, _)| {
+            let aggregator = aggregator(name, parent, &free());
+            let services = (0..SERVICES_PER_ZONE).map(|_| service(name, aggregator.address("listen")));
+            Zone { name, services: services.collect(), aggregator }
+        });
+        Self { controller, zones: zones.into(), load: Vec::new(), directory }
+    }
+
+    /// Callers begin to ask for this many requests/s in all.
+    pub(crate) fn ask(&mut self, rps: f64) {
+        for (zone, (_, share)) in self.zones.iter().zip(ZONES) {
+            let target = |service: &Process| format!("http://{}/{BUCKET}", service.address("listen"));
+            let targets: Vec<String> = zone.services.iter().map(target).collect();
+            let rps = (rps * share).to_string();
+            let args =
+                ["load", "--target", &targets.join(","), "--rps", &rps, "--tenant", "acme,corner-shop"];
+            self.load.push(Process::spawn(&args));
+        }
+    }
+
+    /// The callers stop; what each saw, as it printed it.
+    pub(crate) fn stop_asking(&mut self) -> Vec<Value> {
+        let ended = self.load.drain(..).map(|mut load| {
+            assert!(load.terminate().success());
+            serde_json::from_str(&load.output()).unwrap()
+        });
+        ended.collect()
+    }
+
+    /// Where the policy lies.
+    pub(crate) fn policy_path(&self) -> PathBuf {
+        self.directory.path().join("policy.yaml")
+    }
+
+    /// Saves the policy as an editor would: written beside, then renamed over.
+    pub(crate) fn save_policy(&self, text: &str) {
+        let beside = self.directory.path().join(".policy.yaml.swp");
+        fs::write(&beside, text).unwrap();
+        fs::rename(beside, self.policy_path()).unwrap();
+    }
+
+    /// What the services have decided so far.
+    pub(crate) fn sample(&self) -> Sample {
+        let at = Instant::now();
+        let mut sample = Sample { at, admit: 0.0, drop: 0.0, would_drop: 0.0 };
+        for service in self.zones.iter().flat_map(|zone| &zone.services) {
+            let (_, page) = http_get(service.address("listen"), "/metrics");
+            sample.admit += metric(&page, "plimsoll_decisions_total", "result=\"admit\"");
+            sample.drop += metric(&page, "plimsoll_decisions_total", "result=\"drop\"");
+            sample.would_drop += metric(&page, "plimsoll_decisions_total", "result=\"would_drop\"");
+        }
+        sample
+    }
+
+    /// Waits until the rates over `span` are as `wanted`, and yields them.
+    pub(crate) fn until_rates(&self, what: &str, span: Duration, wanted: impl Fn(&Rates) -> bool) -> Rates {
+        let mut samples = vec![self.sample()];
+        until(what, || {
+            let now = self.sample();
+            samples.push(now);
+            // The latest sample that is old enough, so that the window moves with time.
+            let from = samples.iter().rev().find(|sample| now.at - sample.at >= span)?;
+            let rates = from.rates_until(&now);
+            if wanted(&rates) { Some(rates) } else { None }
+        })
+    }
+
+    /// The controller's own picture, if it is there to ask.
+    pub(crate) fn status(&self) -> Option<Value> {
+        let (code, body) = http(self.controller.address("admin"), "GET", "/status", &[]).ok()?;
+        (code == 200).then(|| serde_json::from_str(&body).unwrap())
+    }
+
+    /// One metric of the controller.
+    pub(crate) fn controller_metric(&self, name: &str, label: &str) -> f64 {
+        metric(&http_get(self.controller.address("admin"), "/metrics").1, name, label)
+    }
+
+    /// Starts the controller again where it was, with what it wrote down.
+    pub(crate) fn restart_controller(&mut self) {
+        let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
+        self.controller = controller(&self.directory, &listen, &admin);
+    }
+
+    /// Starts a zone's aggregator again where it was.
+    pub(crate) fn restart_aggregator(&mut self, zone: usize) {
+        let parent = self.controller.address("listen");
+        let zone = &mut self.zones[zone];
+        zone.aggregator = aggregator(zone.name, parent, &zone.aggregator.address("listen").to_string());
+    }
+
+    /// Every line the services have logged.
+    pub(crate) fn service_logs(&self) -> Vec<String> {
+        self.zones.iter().flat_map(|zone| &zone.services).flat_map(Process::log).collect()
+    }
+}
+
+impl Sample {
+    /// What was decided from here on.
+    pub(crate) fn rates_until(&self, later: &Self) -> Rates {
+        let seconds = (later.at - self.at).as_secs_f64();
+        let [admit, dropped, would_dropped] =
+            [later.admit - self.admit, later.drop - self.drop, later.would_drop - self.would_drop]
+                .map(|count| count / seconds);
+        Rates {
+            offered: admit + dropped + would_dropped,
+            admitted: admit + would_dropped,
+            dropped,
+            would_dropped,
+        }
+    }
+}
+
+/// The sum of a metric over all its series whose labels contain `label`.
+pub(crate) fn metric(page: &str, name: &str, label: &str) -> f64 {
+    let series = page.lines().filter(|line| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
+    });
+    series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+fn free() -> String {
+    "127.0.0.1:0".to_owned()
+}
+
+fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
+    let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
+    Process::start(&[&files[..], &["--listen", listen, "--admin", admin]].concat())
+}
+
+fn aggregator(zone: &str, parent: SocketAddr, listen: &str) -> Process {
+    let (parent, name) = (format!("http://{parent}"), format!("{zone}-aggregator"));
+    let who = ["aggregator", "--zone", zone, "--name", &name, "--controller", &parent];
+    Process::start(&[&who[..], &["--listen", listen, "--admin", &free()]].concat())
+}
+
+fn service(zone: &str, parent: SocketAddr) -> Process {
+    let parent = format!("http://{parent}");
+    Process::start(&[
+        "service",
+        "--zone",
+        zone,
+        "--aggregator",
+        &parent,
+        "--listen",
+        &free(),
+        "--buckets",
+        BUCKET,
+    ])
+}

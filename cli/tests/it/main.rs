@@ -1,0 +1,15 @@
+//! What only the whole workspace and the real binary can show: the rules of the house, and that files outside Rust
+//! agree with the code.
+
+#[cfg(test)]
+mod chart;
+#[cfg(test)]
+mod fleet;
+#[cfg(test)]
+mod house;
+#[cfg(test)]
+mod metrics;
+#[cfg(test)]
+mod process;
+#[cfg(test)]
+mod processes;

@@ -1,0 +1,119 @@
+//! Dashboards and charts know metrics by their names alone: every name they use must be one that a tier exports.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::house::root;
+use crate::process::{PATIENCE, POLL, Process, http_get};
+
+/// A fleet of one zone, with what it takes to see every metric: traffic, and a stream that is refused.
+struct Fleet {
+    service: Process,
+    /// Every other process and the port that has its page.
+    others: Vec<(Process, &'static str)>,
+    _state: TempDir,
+}
+
+#[test]
+fn every_metric_that_is_looked_at_is_exported() {
+    let mut wanted = BTreeSet::new();
+    for folder in ["dashboards", "charts"] {
+        for path in files(&root().join(folder)) {
+            wanted.extend(names(&fs::read_to_string(path).unwrap()));
+        }
+    }
+    assert!(wanted.len() > 10, "the dashboards look at next to nothing: {wanted:?}");
+
+    let fleet = Fleet::start();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let missing: Vec<String> = wanted.difference(&fleet.exported()).cloned().collect();
+        if missing.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < end, "no tier exports {missing:?}");
+        sleep(POLL);
+    }
+}
+
+#[test]
+fn metrics_are_named_by_the_rules() {
+    let fleet = Fleet::start();
+    for page in fleet.pages() {
+        for line in page.lines() {
+            let Some(described) = line.strip_prefix("# TYPE ") else { continue };
+            let (name, kind) = described.split_once(' ').unwrap();
+            assert!(name.starts_with("plimsoll_"), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
+            assert!(page.contains(&format!("# HELP {name} ")), "{name} is not explained");
+        }
+    }
+}
+
+#[test]
+fn names_are_found_in_expressions() {
+    let found: Vec<String> =
+        names(r#"time() - max by (zone) (plimsoll_a_b{zone=~"$z"}) / rate(plimsoll_c_total[1m]) plimsoll"#)
+            .collect();
+    assert_eq!(found, ["plimsoll_a_b", "plimsoll_c_total"]);
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    fn start() -> Self {
+        let state = TempDir::new().unwrap();
+        let policy = root().join("charts/plimsoll/files/policy.yaml");
+        let (policy, state_dir) = (policy.to_str().unwrap(), state.path().to_str().unwrap());
+        let free = ["--listen", "127.0.0.1:0"];
+        let free_admin = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let start = |command: &[&str], addresses: &[&str]| Process::start(&[command, addresses].concat());
+        let url = |process: &Process| format!("http://{}", process.address("listen"));
+
+        let controller = start(&["controller", "--policy", policy, "--state-dir", state_dir], &free_admin);
+        let aggregator = start(&["aggregator", "--controller", &url(&controller)], &free_admin);
+        let service = start(&["service", "--aggregator", &url(&aggregator)], &free);
+        // A controller is no aggregator, and says so.
+        let lost = start(&["service", "--aggregator", &url(&controller)], &free);
+        let others = vec![(lost, "listen"), (aggregator, "admin"), (controller, "admin")];
+        Self { service, others, _state: state }
+    }
+
+    fn pages(&self) -> Vec<String> {
+        let others = self.others.iter().map(|(process, port)| process.address(port));
+        let page = |address| {
+            let (status, page) = http_get(address, "/metrics");
+            assert_eq!(status, 200, "{page}");
+            page
+        };
+        others.chain([self.service.address("listen")]).map(page).collect()
+    }
+
+    /// Every name on any page that has a value, after one more request.
+    fn exported(&self) -> BTreeSet<String> {
+        let (status, _) = http_get(self.service.address("listen"), "/checkout");
+        assert!([200, 429].contains(&status), "{status}");
+        let pages = self.pages();
+        let values = pages.iter().flat_map(|page| page.lines()).filter(|line| !line.starts_with('#'));
+        values.flat_map(names).collect()
+    }
+}
+
+/// What looks like the name of a metric.
+fn names(text: &str) -> impl Iterator<Item = String> + '_ {
+    let in_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    text.match_indices("plimsoll_").map(move |(start, _)| {
+        let rest = &text[start..];
+        rest[..rest.find(|letter| !in_name(letter)).unwrap_or(rest.len())].to_owned()
+    })
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
