@@ -152,27 +152,30 @@ impl Aggregator {
         // Whatever ends first, the other parts end with it.
         let stop = shutdown.child_token();
         let ends_with_this = stop.clone().drop_guard();
-        let uplink = child::run(
-            self.zone.clone(),
-            self.controller,
-            stop.clone(),
-            uplink::Log::new(self.events.clone()),
-        );
-        let uplink = tokio::spawn(uplink);
-        tokio::spawn(tick(self.zone.clone(), stop.clone()));
-        let parent = ParentService::new(self.zone.clone(), stop.clone(), self.events.clone());
-        let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
+        let uplink = uplink::Log::new(self.events.clone());
+        let uplink = tokio::spawn(child::run(self.zone.clone(), self.controller, stop.clone(), uplink));
+        tokio::spawn(tick(self.zone.clone(), stop));
+        // The farewell says how many clients there are, so their streams close only after it has left.
+        let closing = CancellationToken::new();
+        let close = closing.clone();
+        let farewell = tokio::spawn(async move {
+            let said = uplink.await;
+            close.cancel();
+            said
+        });
+        let parent = ParentService::new(self.zone.clone(), closing.clone(), self.events.clone());
+        let grpc = transport::serve(listeners.grpc, parent, closing.clone().cancelled_owned());
         let (zone, events) = (self.zone, self.events);
         let page = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
-        let admin =
-            admin::serve(listeners.admin, admin::routes(page, || true), stop.clone().cancelled_owned());
+        let admin = admin::serve(listeners.admin, admin::routes(page, || true), closing.cancelled_owned());
         tokio::select! {
             served = grpc => served?,
             served = admin => served?,
         }
         drop(ends_with_this);
-        // The farewell must have left before the process ends.
-        let _ = uplink.await;
+        if let Err(error) | Ok(Err(error)) = farewell.await {
+            tracing::error!(%error, "the uplink died");
+        }
         Ok(())
     }
 }

@@ -5,14 +5,24 @@ use std::time::Duration;
 
 use plimsoll_core::time::MonoTime;
 
-/// Nobody new for this long: everybody is back.
+/// Nobody new for this long: everybody is back, unless it is known that they are not.
 const NOBODY_JOINED_FOR: Duration = Duration::from_secs(2);
 /// The longest a restart is waited out, the span over which clients spread their return.
 const QUIET_MAX: Duration = Duration::from_secs(30);
+/// Of the clients that are known to be due, the share that must be back for a pause in joining to be the end of it:
+/// a client that died together with its aggregator should not be waited for.
+const MOST: f64 = 0.9;
 
 /// Whether this aggregator takes part in control yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Quiet {
+pub(crate) struct Quiet {
+    state: State,
+    /// How many clients there were before, as the controller remembers.
+    expected: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
     /// No client has come yet.
     #[default]
     Alone,
@@ -30,26 +40,38 @@ pub(crate) enum Quiet {
 impl Quiet {
     /// A client greets; `holds` says whether it already had a directive.
     pub(crate) fn on_greeting(&mut self, now: MonoTime, holds: bool) {
-        *self = match *self {
-            Self::Alone if holds => Self::Returning { since: now, joined: now },
-            Self::Alone | Self::Over => Self::Over,
-            Self::Returning { since, .. } => Self::Returning { since, joined: now },
+        self.state = match self.state {
+            State::Alone if holds => State::Returning { since: now, joined: now },
+            State::Alone | State::Over => State::Over,
+            State::Returning { since, .. } => State::Returning { since, joined: now },
         };
     }
 
-    /// Time passes; true at the moment the quiet ends.
-    pub(crate) fn on_tick(&mut self, now: MonoTime) -> bool {
-        let Self::Returning { since, joined } = *self else { return false };
-        let over = now.since(joined) >= NOBODY_JOINED_FOR || now.since(since) >= QUIET_MAX;
+    /// The controller says how many clients there were before.
+    pub(crate) fn on_expected(&mut self, children: u32) {
+        self.expected = Some(children);
+    }
+
+    /// Time passes while `connected` clients are here; true at the moment the quiet ends.
+    pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32) -> bool {
+        let State::Returning { since, joined } = self.state else { return false };
+        let paused = now.since(joined) >= NOBODY_JOINED_FOR;
+        let all_back = match self.expected {
+            Some(expected) => {
+                connected >= expected || paused && f64::from(connected) >= MOST * f64::from(expected)
+            }
+            None => paused,
+        };
+        let over = all_back || now.since(since) >= QUIET_MAX;
         if over {
-            *self = Self::Over;
+            self.state = State::Over;
         }
         over
     }
 
     /// Whether counts and ratios are held back.
     pub(crate) const fn is_quiet(self) -> bool {
-        matches!(self, Self::Returning { .. })
+        matches!(self.state, State::Returning { .. })
     }
 }
 
@@ -73,13 +95,13 @@ mod tests {
     fn a_restart_is_quiet_until_nobody_joins_any_more() {
         let mut quiet = Quiet::default();
         quiet.on_greeting(at(1), true);
-        assert!(!quiet.on_tick(at(2)));
+        assert!(!quiet.on_tick(at(2), 1));
         quiet.on_greeting(at(2), true);
-        assert!(!quiet.on_tick(at(3)));
+        assert!(!quiet.on_tick(at(3), 2));
         assert!(quiet.is_quiet());
-        assert!(quiet.on_tick(at(4)));
-        assert!(!quiet.on_tick(at(5)));
-        assert_eq!(quiet, Quiet::Over);
+        assert!(quiet.on_tick(at(4), 2));
+        assert!(!quiet.on_tick(at(5), 2));
+        assert!(!quiet.is_quiet());
     }
 
     #[test]
@@ -87,8 +109,28 @@ mod tests {
         let mut quiet = Quiet::default();
         let ended = (0..60).find(|s| {
             quiet.on_greeting(at(*s), true);
-            quiet.on_tick(at(*s))
+            quiet.on_tick(at(*s), 1)
         });
         assert_eq!(ended, Some(30));
+    }
+
+    #[test]
+    fn clients_that_are_known_to_be_due_are_waited_for() {
+        // (expected, connected, seconds since anybody joined) and whether the quiet is over by then
+        for (expected, connected, pause, over) in [
+            (2, 1, 10, false),
+            (2, 2, 0, true),
+            (10, 9, 1, false),
+            (10, 9, 2, true),
+            (10, 8, 10, false),
+            (10, 8, 30, true),
+            (0, 1, 0, true),
+        ] {
+            let mut quiet = Quiet::default();
+            quiet.on_expected(expected);
+            quiet.on_greeting(at(100), true);
+            let got = quiet.on_tick(at(100 + pause), connected);
+            assert_eq!(got, over, "{connected} of {expected} after {pause} s");
+        }
     }
 }

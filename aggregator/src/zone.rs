@@ -104,7 +104,7 @@ impl Zone {
     /// Time passes: to be called about every [`REPORT_INTERVAL`]. True when clients have something new to hear.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.roster.prune(now);
-        let quiet_ends = self.quiet.on_tick(now);
+        let quiet_ends = self.quiet.on_tick(now, self.children());
         if quiet_ends {
             self.roster.iter_mut().for_each(plimsoll_core::roster::Child::forget_told);
         }
@@ -162,6 +162,11 @@ impl Zone {
     #[must_use]
     pub fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.upstream.age(now)
+    }
+
+    /// Clients with a stream.
+    fn children(&self) -> u32 {
+        u32::try_from(self.roster.connected().count()).unwrap_or(u32::MAX)
     }
 
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), Refused> {
@@ -281,6 +286,7 @@ impl Child for Zone {
             time: counting.then_some(now),
             epoch: self.order.epoch(),
             kill: self.kill,
+            children: self.children(),
             asked: std::mem::take(&mut self.unasked),
             ..Report::default()
         };
@@ -310,7 +316,16 @@ impl Child for Zone {
         self.outbox.on_echo(directives.echo);
         self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
         self.upstream.on_message(now, directives.echo, directives.upstream_age);
+        if let Some(children) = directives.children {
+            self.quiet.on_expected(children);
+        }
         Ok(())
+    }
+
+    fn farewell(&mut self, now: MonoTime) -> Report {
+        // With clients that go on by themselves this is a restart, and their share must be held for them.
+        let leaving = self.children() == 0;
+        Report { leaving, ..self.report(now) }
     }
 
     fn report_interval(&self) -> Duration {

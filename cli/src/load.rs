@@ -40,7 +40,13 @@ pub(crate) struct Args {
     #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE", value_parser = rate)]
     rps: f64,
     /// On whose behalf; several share the rate evenly
-    #[arg(long, env = "PLIMSOLL_TENANT", value_name = "NAME", value_delimiter = ',', default_value = "default")]
+    #[arg(
+        long,
+        env = "PLIMSOLL_TENANT",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
     tenant: Vec<HeaderValue>,
     /// Stop after this long; without it, run until Ctrl-C
     #[arg(long, env = "PLIMSOLL_DURATION", value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -55,7 +61,8 @@ fn rate(text: &str) -> Result<f64, String> {
 /// Sends load until it is time to stop, and prints what came back as JSON.
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let share = args.rps / (args.target.len() * args.tenant.len()) as f64;
-    let demand = |uri: &Uri| args.tenant.iter().map(|tenant| (uri.clone(), tenant.clone(), share)).collect::<Vec<_>>();
+    let demand =
+        |uri: &Uri| args.tenant.iter().map(|tenant| (uri.clone(), tenant.clone(), share)).collect::<Vec<_>>();
     let demands = args.target.iter().flat_map(demand).map(|(uri, tenant, rps)| Demand { uri, tenant, rps });
     let load = Load::start(demands.collect());
     match args.duration {
@@ -186,7 +193,8 @@ impl Callers {
     }
 
     fn ask(&self, demand: &Demand, permit: OwnedSemaphorePermit) {
-        let request = Request::get(demand.uri.clone()).header("x-tenant", demand.tenant.clone()).body(Empty::new());
+        let request =
+            Request::get(demand.uri.clone()).header("x-tenant", demand.tenant.clone()).body(Empty::new());
         let Ok(request) = request else { return };
         let (client, counts) = (self.client.clone(), Arc::clone(&self.counts));
         counts.sent.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyTable, Name, Tenant, Zone};
+use plimsoll_core::bucket::{Bucket, Key, KeyTable, Tenant};
 use plimsoll_core::directive::{Board, Directives, Epoch};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::kill::JUMP_MAX;
@@ -15,7 +15,7 @@ use plimsoll_core::time::MonoTime;
 use crate::classes::Classes;
 use crate::durable::Durable;
 use crate::protected::Protected;
-use crate::sources::Sources;
+use crate::sources::{Place, Sources};
 
 /// How often the law is applied.
 pub const TICK: Duration = Duration::from_millis(500);
@@ -257,7 +257,7 @@ impl Brain {
         }
     }
 
-    fn enter(&mut self, place: &(Zone, Name), entered: &Entered) {
+    fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
         self.classes.assign(self.keys.keys(), &self.buckets);
@@ -267,7 +267,7 @@ impl Brain {
                 *total = total.plus(entry.delta);
             }
         }
-        self.sources.enter(place, entered);
+        self.sources.enter(place, report, entered);
     }
 }
 
@@ -299,7 +299,7 @@ impl Parent for Brain {
             keys.intern(key)
                 .or_else(|| keys.get(&Key { bucket: key.bucket.clone(), tenant: Tenant::default_class() }))
         })?;
-        self.enter(&place, &entered);
+        self.enter(&place, &report, &entered);
         if report.leaving {
             self.roster.remove(instance);
             self.sources.leave(&place);
@@ -327,7 +327,9 @@ impl Parent for Brain {
         let covered = child.books.seq();
         let echo = Echo { covered, confirmed: covered };
         let message = child.next_message(now, head, &self.board, true, echo)?;
-        Some(Directives { upstream_age: Some(Duration::ZERO), ..message })
+        let place = (child.identity.zone.clone(), child.identity.name.clone());
+        let children = self.sources.children(&place);
+        Some(Directives { upstream_age: Some(Duration::ZERO), children, ..message })
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {

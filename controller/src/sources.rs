@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{KeyId, Name, Zone};
 use plimsoll_core::presence::presence;
-use plimsoll_core::report::{Entered, InstanceId, Pedigree};
+use plimsoll_core::report::{Entered, InstanceId, Pedigree, Report};
+use plimsoll_core::smoothing::smoothed;
 use plimsoll_core::time::MonoTime;
 
 /// How long after a start the children that are connected may take to show their traffic.
@@ -33,6 +34,8 @@ pub struct Source {
     instance: InstanceId,
     /// Requests/s offered, by key; held as they are while the aggregator is silent.
     rates: Vec<f64>,
+    /// Clients it had when it last reported counts.
+    children: Option<u32>,
     measured: bool,
     heard: bool,
     silent_for: Duration,
@@ -52,6 +55,7 @@ impl Sources {
         let source = self.sources.entry(place).or_insert_with(|| Source {
             instance,
             rates: Vec::new(),
+            children: None,
             measured: false,
             heard: true,
             silent_for: Duration::ZERO,
@@ -63,21 +67,28 @@ impl Sources {
 
     /// A report of an aggregator was entered. Without a span nothing is known of its rates; with one, a key that is
     /// absent was offered nothing.
-    pub fn enter(&mut self, place: &Place, entered: &Entered) {
+    pub fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         let Some(source) = self.sources.get_mut(place) else { return };
         source.heard = true;
+        if report.time.is_some() {
+            source.children = Some(report.children);
+        }
         let Some(span) = entered.span.filter(|span| !span.is_zero()) else { return };
-        source.measured = true;
-        source.rates.fill(0.0);
+        let mut timely: Vec<u64> = vec![0; source.rates.len()];
         for entry in entered.entries.iter().filter(|entry| entry.pedigree == Pedigree::Observed) {
             let Some(own) = entry.own.map(KeyId::index) else { continue };
-            if source.rates.len() <= own {
-                source.rates.resize(own + 1, 0.0);
+            if timely.len() <= own {
+                timely.resize(own + 1, 0);
             }
             // What came late says how much, not how fast.
-            let timely = entry.delta.counts.offered.saturating_sub(entry.delta.late.offered);
-            source.rates[own] += timely as f64 / span.as_secs_f64();
+            timely[own] += entry.delta.counts.offered.saturating_sub(entry.delta.late.offered);
         }
+        source.rates.resize(timely.len(), 0.0);
+        for (rate, count) in source.rates.iter_mut().zip(timely) {
+            let measured = count as f64 / span.as_secs_f64();
+            *rate = smoothed(source.measured.then_some(*rate), measured, span);
+        }
+        source.measured = true;
     }
 
     /// An aggregator stops in good order: its share is free at once.
@@ -126,6 +137,12 @@ impl Sources {
     #[must_use]
     pub const fn is_leading(&self) -> bool {
         self.leading
+    }
+
+    /// How many clients the aggregator at this place had when it last reported counts.
+    #[must_use]
+    pub fn children(&self, place: &Place) -> Option<u32> {
+        self.sources.get(place)?.children
     }
 
     /// Every aggregator that counts.

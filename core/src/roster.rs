@@ -73,7 +73,8 @@ impl Roster {
     /// Begins a stream of a child, which replaces an older stream of the same instance.
     ///
     /// # Errors
-    /// When every place is taken by a child that is connected.
+    /// When every place is taken by a child that is connected, or when a later stream of the child has overtaken
+    /// this one.
     pub fn open(
         &mut self,
         now: MonoTime,
@@ -81,6 +82,10 @@ impl Roster {
         identity: Identity,
     ) -> Result<&mut Child, Refused> {
         let instance = identity.instance;
+        let present = self.children.get(&instance).and_then(|child| child.stream);
+        if present.is_some_and(|present| present > stream) {
+            return Err(Refused::Unknown);
+        }
         if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
             let longest_away = self.children.values().filter(|child| child.stream.is_none());
             let Some(evicted) =
@@ -239,7 +244,11 @@ impl Child {
             echo,
             upstream_age: None,
             report_interval: None,
+            children: None,
             buckets,
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,8 @@ impl fmt::Debug for MonoTime {
 
 /// The sum of spans after which a sender's clock is held against the receiver's.
 const JUDGED_AFTER: Duration = Duration::from_secs(10);
+/// How far back it is held against it: a clock that was sound for a day must not be believed for another.
+const JUDGED_OVER: Duration = Duration::from_secs(60);
 /// What bunching by the network may add to or take from either side.
 const SLACK: Duration = Duration::from_secs(2);
 
@@ -63,11 +65,12 @@ const SLACK: Duration = Duration::from_secs(2);
 ///
 /// Reports bunched by the network must not look like a surge, so the span between two reports is measured by the
 /// *sender's* monotonic clock. A clock that runs away would bend every rate, so the sum of its spans is held against
-/// the receiver's: over 10 s or more it must lie within half and twice of it, give or take 2 s. Beyond that, arrival
-/// times are used for the rest of the stream.
+/// the receiver's: over the last 10 s or more (up to a minute) it must lie within half and twice of it, give or take
+/// 2 s. Beyond that, arrival times are used for the rest of the stream.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    first: (MonoTime, MonoTime),
+    /// From when on the two clocks are compared; `None` until the first report of a new stream.
+    from: Option<(MonoTime, MonoTime)>,
     last: (MonoTime, MonoTime),
     distrusted: bool,
 }
@@ -76,18 +79,29 @@ impl Pace {
     /// Begins a stream with a report that carried `sender` and came at `arrival`.
     #[must_use]
     pub const fn new(sender: MonoTime, arrival: MonoTime) -> Self {
-        Self { first: (sender, arrival), last: (sender, arrival), distrusted: false }
+        Self { from: Some((sender, arrival)), last: (sender, arrival), distrusted: false }
+    }
+
+    /// A new stream of the same sender begins: its clock is judged anew, and not by how it fared in between (a
+    /// machine that was suspended comes back with a sound clock).
+    pub const fn open(&mut self) {
+        self.from = None;
+        self.distrusted = false;
     }
 
     /// The span since the previous report; zero when the sender's time did not move forward.
     pub fn elapsed(&mut self, sender: MonoTime, arrival: MonoTime) -> Duration {
-        let theirs = sender.since(self.first.0);
-        let ours = arrival.since(self.first.1);
+        let from = *self.from.get_or_insert((sender, arrival));
+        let theirs = sender.since(from.0);
+        let ours = arrival.since(from.1);
         if ours.max(theirs) >= JUDGED_AFTER && (theirs > ours * 2 + SLACK || theirs + SLACK < ours / 2) {
             self.distrusted = true;
         }
         let span = if self.distrusted { arrival.since(self.last.1) } else { sender.since(self.last.0) };
         self.last = (self.last.0.max(sender), self.last.1.max(arrival));
+        if ours.max(theirs) >= JUDGED_OVER {
+            self.from = Some(self.last);
+        }
         span
     }
 
@@ -127,6 +141,35 @@ mod tests {
             assert!(pace.distrusted(), "factor {factor}");
             assert_eq!(span, Duration::from_millis(500), "factor {factor}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_runs_away_after_a_sound_day_is_found_out_within_two_minutes() {
+        for factor in [0.0, 0.2, 3.0] {
+            let mut pace = Pace::new(at(0.0), at(0.0));
+            let day = 86_400.0;
+            for minute in 1..=1_440 {
+                let sound = at(f64::from(minute) * 60.0);
+                assert_eq!(pace.elapsed(sound, sound), Duration::from_secs(60));
+            }
+            for tick in 1..=240 {
+                let run = f64::from(tick) * 0.5;
+                pace.elapsed(at(day + run * factor), at(day + run));
+            }
+            assert!(pace.distrusted(), "factor {factor}");
+        }
+    }
+
+    #[test]
+    fn a_new_stream_is_judged_anew_and_still_tells_how_long_the_sender_was_away() {
+        let mut pace = Pace::new(at(0.0), at(0.0));
+        pace.elapsed(at(100.0), at(20.0));
+        assert!(pace.distrusted());
+        pace.open();
+        assert!(!pace.distrusted());
+        assert_eq!(pace.elapsed(at(107.0), at(90.0)), Duration::from_secs(7));
+        assert_eq!(pace.elapsed(at(118.0), at(101.0)), Duration::from_secs(11));
+        assert!(!pace.distrusted());
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn head(directives: &Directives) -> wire::Directives {
         report_interval_ms: directives
             .report_interval
             .map(|interval| u32::try_from(millis(interval)).unwrap_or(u32::MAX)),
+        children: directives.children,
         ..wire::Directives::default()
     }
 }
@@ -163,6 +164,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, Invalid> {
         echo: Echo { covered: part.covered, confirmed: part.confirmed },
         upstream_age: part.upstream_age_ms.map(Duration::from_millis),
         report_interval,
+        children: part.children,
         buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
     })
 }

@@ -73,6 +73,7 @@ fn head(report: &Report) -> wire::Report {
         epoch: report.epoch.map(|epoch| epoch.0),
         kill_generation: report.kill.0,
         leaving: report.leaving,
+        children: report.children,
         ..wire::Report::default()
     }
 }
@@ -184,6 +185,7 @@ impl ReportDecoder {
             time: part.time_us.map(MonoTime::from_micros),
             epoch: epoch_of(part.epoch)?,
             kill: KillGeneration(part.kill_generation),
+            children: part.children,
             asked: part
                 .asked
                 .iter()

@@ -53,7 +53,14 @@ impl Client {
         let mut outbox = Outbox::default();
         outbox.open();
         let stream = StreamId(instance as u64);
-        Self { stream, identity: identity(Role::Client, instance), outbox, offered: 0, greeted: false, epoch: None }
+        Self {
+            stream,
+            identity: identity(Role::Client, instance),
+            outbox,
+            offered: 0,
+            greeted: false,
+            epoch: None,
+        }
     }
 
     fn reconnect(&mut self, stream: u64) {

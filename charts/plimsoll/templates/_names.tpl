@@ -1,7 +1,7 @@
 {{/* Names and labels, so that every object of a release is called and found by the same rule. */}}
 
 {{/* What every name begins with: the release, and the chart unless the release is called like it. At most 40 letters,
-because a zone's name follows and the whole must fit into 63. */}}
+because up to 22 of a zone's name follow and the whole must fit into 63. */}}
 {{- define "plimsoll.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
@@ -14,9 +14,14 @@ because a zone's name follows and the whole must fit into 63. */}}
 {{- include "plimsoll.name" . }}-controller
 {{- end }}
 
+{{/* A zone's name may have letters that Kubernetes does not allow in the names of its objects. */}}
+{{- define "plimsoll.zone" -}}
+{{- regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 22 | trimPrefix "-" | trimSuffix "-" -}}
+{{- end }}
+
 {{/* Takes a dict of `root` and `zone`. */}}
 {{- define "plimsoll.aggregator" -}}
-{{- printf "%s-%s" (include "plimsoll.name" .root) (.zone | lower | replace "." "-" | replace "_" "-") | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" (include "plimsoll.name" .root) (include "plimsoll.zone" .zone) -}}
 {{- end }}
 
 {{- define "plimsoll.labels" -}}

@@ -142,13 +142,13 @@ fn a_kill_stops_all_refusals_and_leaves_shadow_behind_until_somebody_resumes() {
     fleet.until_rates("the limit to be kept again", SPAN, keeps(LIMIT));
 }
 
-/// Watches the services for a while: in no half second may protection lapse.
+/// Watches the services for a while: in no second may protection lapse.
 fn check_protected(fleet: &Fleet, span: Duration) {
     let begin = fleet.sample();
     let mut last = begin;
     until("the watch to end", || {
         let now = fleet.sample();
-        if now.at - last.at >= Duration::from_millis(500) {
+        if now.at - last.at >= Duration::from_secs(1) {
             let rates = last.rates_until(&now);
             // Three quarters of what is offered are refused; without a directive it would be nothing.
             assert!(rates.dropped > 0.4 * rates.offered, "protection lapsed: {rates:?}");

@@ -41,6 +41,9 @@ pub struct Directives {
     pub upstream_age: Option<Duration>,
     /// How often to report; absent means keep what you hold.
     pub report_interval: Option<Duration>,
+    /// How many children the receiver had when it last reported counts here, in whatever process; so that one that
+    /// restarted knows whom to wait for. Absent when that is not known, or it has none by its nature.
+    pub children: Option<u32>,
     /// What changed, by bucket.
     pub buckets: Vec<BucketDirective>,
 }
@@ -69,3 +72,6 @@ pub struct KeyDirective {
     /// mistaken for zero.
     pub ratio: Option<DropRatio>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -130,6 +130,9 @@ impl Books {
     /// A new stream of the same instance begins: ids start over, memory stays.
     pub fn open(&mut self) {
         self.seq = 0;
+        if let Some(pace) = &mut self.pace {
+            pace.open();
+        }
         for entry in self.entries.drain(..) {
             if entry.start == Start::CountOn {
                 self.remembered.insert(entry.key, entry.tally);
@@ -170,7 +173,8 @@ impl Books {
                 }
             };
             entry.start = Start::CountOn;
-            entry.tally = *tally;
+            // A greeting that a later one overtook says less than is known; the difference was counted before.
+            entry.tally = tally.merge(from);
             let delta = tally.since(from);
             if delta != Tally::ZERO {
                 entered.entries.push(Entry { own: entry.own, delta, pedigree });

@@ -140,6 +140,8 @@ pub struct Report {
     pub epoch: Option<Epoch>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
+    /// How many children the child itself has, connected now.
+    pub children: u32,
     /// Buckets whose directives the child wants, new on this stream.
     pub asked: Vec<Bucket>,
     /// Keys new on this stream, by the child's ids.
@@ -160,6 +162,7 @@ impl Report {
         self.time = self.time.max(other.time);
         self.epoch = self.epoch.max(other.epoch);
         self.kill.merge(other.kill);
+        self.children = self.children.max(other.children);
         self.asked.extend(other.asked);
         self.asked.sort_unstable();
         self.asked.dedup();
@@ -183,3 +186,6 @@ pub struct Echo {
     /// The highest report contained in a roll-up that the controller has covered; 0 when none is.
     pub confirmed: u64,
 }
+
+#[cfg(test)]
+mod tests;
