@@ -1,13 +1,14 @@
 //! Open-loop load over real HTTP: requests leave when they are due, whether or not earlier ones were answered, as a
 //! crowd of independent callers would send them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
 use clap::ValueHint;
+use hdrhistogram::Histogram;
 use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
@@ -64,7 +65,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let demand =
         |uri: &Uri| args.tenant.iter().map(|tenant| (uri.clone(), tenant.clone(), share)).collect::<Vec<_>>();
     let demands = args.target.iter().flat_map(demand).map(|(uri, tenant, rps)| Demand { uri, tenant, rps });
-    let load = Load::start(demands.collect());
+    let load = Load::start(demands.collect())?;
     match args.duration {
         Some(duration) => tokio::select! { () = sleep(duration) => {}, () = shutdown.cancelled() => {} },
         None => shutdown.cancelled().await,
@@ -86,7 +87,7 @@ pub(crate) struct Demand {
 }
 
 /// What the callers saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {
     /// Requests sent.
     pub(crate) sent: u64,
@@ -98,6 +99,10 @@ pub(crate) struct Figures {
     pub(crate) failed: u64,
     /// Due, but not sent because too many were under way.
     pub(crate) not_sent: u64,
+    /// The 99th percentile of the time to an answer, in milliseconds.
+    pub(crate) p99_ms: f64,
+    /// The longest time to an answer, in milliseconds.
+    pub(crate) max_ms: f64,
 }
 
 /// The running load.
@@ -113,6 +118,8 @@ struct Callers {
     counts: Arc<Counts>,
     in_flight: Arc<Semaphore>,
     requests: TaskTracker,
+    /// Microseconds to an answer.
+    waits: Arc<Mutex<Histogram<u64>>>,
 }
 
 #[derive(Debug, Default)]
@@ -126,7 +133,10 @@ struct Counts {
 
 impl Load {
     /// Starts asking. Must be called on a runtime.
-    pub(crate) fn start(demands: Vec<Demand>) -> Self {
+    ///
+    /// # Errors
+    /// When the histogram of waits cannot be made.
+    pub(crate) fn start(demands: Vec<Demand>) -> anyhow::Result<Self> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let callers = Callers {
@@ -134,6 +144,7 @@ impl Load {
             counts: Arc::default(),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             requests: TaskTracker::new(),
+            waits: Arc::new(Mutex::new(Histogram::new(3)?)),
         };
         let stop = CancellationToken::new();
         for (seed, demand) in (0..).zip(demands) {
@@ -145,19 +156,22 @@ impl Load {
                 }
             });
         }
-        Self { callers, stop }
+        Ok(Self { callers, stop })
     }
 
     /// What the callers have seen so far.
     pub(crate) fn figures(&self) -> Figures {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let counts = &self.callers.counts;
+        let waits = self.callers.waits.lock().unwrap_or_else(PoisonError::into_inner);
         Figures {
             sent: read(&counts.sent),
             served: read(&counts.served),
             refused: read(&counts.refused),
             failed: read(&counts.failed),
             not_sent: read(&counts.not_sent),
+            p99_ms: waits.value_at_quantile(0.99) as f64 / 1e3,
+            max_ms: waits.max() as f64 / 1e3,
         }
     }
 
@@ -196,15 +210,19 @@ impl Callers {
         let request =
             Request::get(demand.uri.clone()).header("x-tenant", demand.tenant.clone()).body(Empty::new());
         let Ok(request) = request else { return };
-        let (client, counts) = (self.client.clone(), Arc::clone(&self.counts));
+        let (client, counts, waits) =
+            (self.client.clone(), Arc::clone(&self.counts), Arc::clone(&self.waits));
         counts.sent.fetch_add(1, Ordering::Relaxed);
         self.requests.spawn(async move {
+            let asked = Instant::now();
             let count = match timeout(ANSWER_TIMEOUT, answer(&client, request)).await {
                 Ok(Some(StatusCode::OK)) => &counts.served,
                 Ok(Some(StatusCode::TOO_MANY_REQUESTS)) => &counts.refused,
                 _ => &counts.failed,
             };
             count.fetch_add(1, Ordering::Relaxed);
+            let waited = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+            waits.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(waited);
             drop(permit);
         });
     }

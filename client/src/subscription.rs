@@ -204,3 +204,6 @@ impl Child for Subscription {
         self.interval
     }
 }
+
+#[cfg(test)]
+mod tests;

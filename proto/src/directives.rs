@@ -71,6 +71,12 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The rate in thousandths. Only a rate of zero becomes zero; the cast saturates.
+fn milli(rate: Rate) -> u64 {
+    let nearest = (rate.per_second() * 1e3).round() as u64;
+    nearest.max(u64::from(rate > Rate::ZERO))
+}
+
 fn bucket_part(bucket: &BucketDirective, whole: bool, keys: &[KeyDirective]) -> wire::BucketDirective {
     use wire::bucket_directive::Limit as Wire;
     wire::BucketDirective {
@@ -79,8 +85,7 @@ fn bucket_part(bucket: &BucketDirective, whole: bool, keys: &[KeyDirective]) -> 
         limit: match bucket.limit {
             Limit::Unknown => None,
             Limit::Unlimited => Some(Wire::Unlimited(true)),
-            // Rounded up, so that only a limit of zero arrives as one; the cast saturates.
-            Limit::PerSecond(rate) => Some(Wire::LimitMilliRps((rate.per_second() * 1e3).ceil() as u64)),
+            Limit::PerSecond(rate) => Some(Wire::LimitMilliRps(milli(rate))),
         },
         mode: match bucket.mode {
             Mode::Shadow => wire::Mode::Shadow,

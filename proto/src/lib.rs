@@ -40,3 +40,6 @@ pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
 pub const KEYS_PER_PART_MAX: usize = 4_096;
 /// The most keys one logical message may carry, all its parts together.
 pub const KEYS_PER_MESSAGE_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests;

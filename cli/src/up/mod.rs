@@ -59,7 +59,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let mut screen = Screen::new(args.output == Output::Text);
     let fleet = Fleet::start(&args).await?;
     screen.say(&fleet.describe());
-    let load = (!args.no_demo).then(|| demand::demands(&fleet)).transpose()?.map(Load::start);
+    let load = (!args.no_demo).then(|| demand::demands(&fleet).and_then(Load::start)).transpose()?;
     let ends = args.duration.map(|duration| began + duration);
     let mut window = Window::new(WINDOW);
     let mut draws = interval(DRAWN_EVERY);

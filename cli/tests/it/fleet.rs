@@ -113,15 +113,12 @@ impl Fleet {
 
     /// What the services have decided so far.
     pub(crate) fn sample(&self) -> Sample {
-        let at = Instant::now();
-        let mut sample = Sample { at, admit: 0.0, drop: 0.0, would_drop: 0.0 };
-        for service in self.zones.iter().flat_map(|zone| &zone.services) {
-            let (_, page) = http_get(service.address("listen"), "/metrics");
-            sample.admit += metric(&page, "plimsoll_decisions_total", "result=\"admit\"");
-            sample.drop += metric(&page, "plimsoll_decisions_total", "result=\"drop\"");
-            sample.would_drop += metric(&page, "plimsoll_decisions_total", "result=\"would_drop\"");
-        }
-        sample
+        sample(self.zones.iter().flat_map(|zone| &zone.services))
+    }
+
+    /// The same of one zone.
+    pub(crate) fn sample_zone(&self, zone: usize) -> Sample {
+        sample(&self.zones[zone].services)
     }
 
     /// Waits until the rates over `span` are as `wanted`, and yields them.
@@ -146,6 +143,12 @@ impl Fleet {
     /// One metric of the controller.
     pub(crate) fn controller_metric(&self, name: &str, label: &str) -> f64 {
         metric(&http_get(self.controller.address("admin"), "/metrics").1, name, label)
+    }
+
+    /// One metric of a zone's aggregator; 0 while it is not there to ask.
+    pub(crate) fn aggregator_metric(&self, zone: usize, name: &str) -> f64 {
+        let page = http(self.zones[zone].aggregator.address("admin"), "GET", "/metrics", &[]);
+        page.map_or(0.0, |(_, page)| metric(&page, name, ""))
     }
 
     /// Starts the controller again where it was, with what it wrote down.
@@ -181,6 +184,17 @@ impl Sample {
             would_dropped,
         }
     }
+}
+
+fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sample {
+    let mut sample = Sample { at: Instant::now(), admit: 0.0, drop: 0.0, would_drop: 0.0 };
+    for service in services {
+        let (_, page) = http_get(service.address("listen"), "/metrics");
+        sample.admit += metric(&page, "plimsoll_decisions_total", "result=\"admit\"");
+        sample.drop += metric(&page, "plimsoll_decisions_total", "result=\"drop\"");
+        sample.would_drop += metric(&page, "plimsoll_decisions_total", "result=\"would_drop\"");
+    }
+    sample
 }
 
 /// The sum of a metric over all its series whose labels contain `label`.

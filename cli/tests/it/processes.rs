@@ -4,8 +4,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::fleet::{BUCKET, Fleet, Rates, TENANTS, metric, policy};
-use crate::process::{Process, http, message, run, until};
+use crate::fleet::{BUCKET, Fleet, Rates, TENANTS, policy};
+use crate::process::{Process, message, run, until};
 
 const LIMIT: u32 = 300;
 const OFFERED: f64 = 1_200.0;
@@ -38,6 +38,11 @@ fn the_limit_is_kept_in_total_and_follows_the_policy() {
     let status = fleet.status().unwrap();
     assert_eq!(status["buckets"][BUCKET]["mode"], "enforce");
     assert!(status["buckets"][BUCKET]["tenants"]["acme"]["dropped"].as_u64() > Some(0));
+
+    for zone in 0..fleet.zones.len() {
+        let zone = fleet.sample_zone(zone);
+        assert!(zone.admit > 0.0 && zone.drop > zone.admit, "both zones share one limit: {zone:?}");
+    }
 
     fleet.save_policy(&policy(LIMIT / 2, "enforce", false));
     fleet.until_rates("half the limit to be kept", SPAN, keeps(LIMIT / 2));
@@ -196,10 +201,8 @@ fn an_aggregator_that_dies_takes_no_protection_with_it() {
     fleet.restart_aggregator(0);
     until("the zone's clients to return", || {
         check_protected(&fleet, Duration::from_secs(1));
-        let admin = fleet.zones[0].aggregator.address("admin");
-        let (_, page) = http(admin, "GET", "/metrics", &[]).ok()?;
-        let back = metric(&page, "plimsoll_children", "") == 2.0;
-        (back && metric(&page, "plimsoll_quiet", "") == 0.0).then_some(())
+        let back = fleet.aggregator_metric(0, "plimsoll_children") == 2.0;
+        (back && fleet.aggregator_metric(0, "plimsoll_quiet") == 0.0).then_some(())
     });
     check_protected(&fleet, Duration::from_secs(2));
     fleet.until_rates("the limit to be kept again", SPAN, keeps(LIMIT));
