@@ -39,4 +39,3 @@ pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limite
 pub use metrics::Metrics;
 pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 pub use settings::{Settings, SettingsError};
-pub use subscription::BucketState;

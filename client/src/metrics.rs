@@ -115,7 +115,7 @@ impl Metrics {
             }
             let modes: Vec<Mode> = buckets
                 .keys()
-                .map(|bucket| subscription.bucket(bucket.as_str()).map_or(Mode::Shadow, |state| state.mode))
+                .map(|bucket| subscription.mode_of(bucket).unwrap_or_default())
                 .collect();
             (buckets, modes)
         });

@@ -9,7 +9,6 @@ use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::rate::Limit;
 use plimsoll_core::report::{Counts, Identity, Outbox, Report, Tally};
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::time::MonoTime;
@@ -38,15 +37,6 @@ pub(crate) struct Subscription {
     interval: Duration,
     upstream: Option<(MonoTime, Duration)>,
     refused: u64,
-}
-
-/// What a service may want to know of one bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketState {
-    /// What the bucket may admit over all zones.
-    pub limit: Limit,
-    /// What becomes of its refusals here and now; shadow while killed.
-    pub mode: Mode,
 }
 
 impl Subscription {
@@ -93,12 +83,9 @@ impl Subscription {
         all.map(|(key, id)| (key.clone(), self.table.counters.read(id))).collect()
     }
 
-    /// Limit and effective mode of a bucket; `None` before the first directive.
-    pub(crate) fn bucket(&self, bucket: &str) -> Option<BucketState> {
-        let bucket = Bucket::new(bucket).ok()?;
-        self.board
-            .get(&bucket)
-            .map(|posted| BucketState { limit: posted.limit(), mode: self.mode(posted.mode()) })
+    /// What becomes of a bucket's refusals here and now, shadow while killed; `None` before the first directive.
+    pub(crate) fn mode_of(&self, bucket: &Bucket) -> Option<Mode> {
+        self.board.get(bucket).map(|posted| self.mode(posted.mode()))
     }
 
     /// The highest epoch applied.

@@ -101,8 +101,11 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let (reports, receiver) = mpsc::channel(1);
         self.child.with(|child, now| child.on_open(now));
-        let directives = timeout(PARENT_SILENT, client.converse(ReceiverStream::new(receiver)))
-            .await
+        let answer = tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            answer = timeout(PARENT_SILENT, client.converse(ReceiverStream::new(receiver))) => answer,
+        };
+        let directives = answer
             .map_err(|_| Broken::Silent)?
             .map_err(|status| Broken::Closed(Box::new(status)))?
             .into_inner();
@@ -132,7 +135,11 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         self.observer.on_connected();
                     }
                     if let Some(message) = decoder.decode(message)? {
-                        let applied = self.child.with(|child, now| child.on_directives(now, message));
+                        let (applied, interval) = self.child.with(|child, now| {
+                            (child.on_directives(now, message), child.report_interval())
+                        });
+                        // A shorter interval holds from now on, not from the end of the long one.
+                        next_report = next_report.min(Instant::now() + interval);
                         match applied {
                             // What came from above goes on to those below at once.
                             Ok(()) => self.child.ring(),

@@ -13,7 +13,7 @@ use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::shared::Shared;
 use crate::wire::exchange_server::Exchange;
@@ -91,6 +91,8 @@ enum End {
     Refused(Refused),
     /// A message was out of range.
     Invalid(Invalid),
+    /// What came is no message, or too large to be one.
+    Unreadable(Box<Status>),
     /// It never said who it is.
     Silent,
     /// A newer stream of the same child took over.
@@ -105,10 +107,16 @@ impl<P: Parent> Conversation<P> {
         mut reports: Streaming<wire::Report>,
         directives: mpsc::Sender<Result<wire::Directives, Status>>,
     ) {
-        let end = match timeout(GREETING_TIMEOUT, self.greeting(&mut reports)).await {
-            Err(_) => End::Silent,
-            Ok(Err(end)) => end,
-            Ok(Ok(())) => match self.talk(&mut reports, &directives).await {
+        let closing = self.streams.closing.clone();
+        let greeted = tokio::select! {
+            () = closing.cancelled() => Err(End::Closing),
+            greeted = timeout(GREETING_TIMEOUT, self.greeting(&mut reports)) => {
+                greeted.unwrap_or(Err(End::Silent))
+            }
+        };
+        let end = match greeted {
+            Err(end) => end,
+            Ok(()) => match self.talk(&mut reports, &directives).await {
                 Err(end) => end,
                 Ok(never) => match never {},
             },
@@ -164,7 +172,7 @@ impl<P: Parent> Conversation<P> {
 
     /// Takes what came from the child; true when it completed a report.
     fn take(&mut self, came: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
-        let part = came.map_err(|_| End::Gone)?.ok_or(End::Gone)?;
+        let part = came.map_err(End::of_reading)?.ok_or(End::Gone)?;
         let Some(report) = self.decoder.decode(part).map_err(End::Invalid)? else { return Ok(false) };
         let news = self.shared.with(|parent, now| parent.on_report(now, self.stream, report));
         if news.map_err(End::Refused)? {
@@ -185,6 +193,15 @@ impl<P: Parent> Conversation<P> {
 }
 
 impl End {
+    /// A status without a source is the decoder's own word on what came; any other tells of the connection.
+    fn of_reading(status: Status) -> Self {
+        if std::error::Error::source(&status).is_none() && status.code() != Code::Cancelled {
+            Self::Unreadable(Box::new(status))
+        } else {
+            Self::Gone
+        }
+    }
+
     fn status(&self) -> Option<(&'static str, Status)> {
         Some(match self {
             Self::Gone => return None,
@@ -201,6 +218,7 @@ impl End {
                 (refused.label(), status)
             }
             Self::Invalid(invalid) => ("invalid", Status::invalid_argument(invalid.to_string())),
+            Self::Unreadable(status) => ("unreadable", Status::invalid_argument(status.message())),
             Self::Silent => ("silent", Status::deadline_exceeded("no greeting came")),
             Self::Superseded => ("superseded", Status::aborted("a newer stream of this child took over")),
             Self::Closing => return Some(("closing", Status::unavailable("this parent stops"))),

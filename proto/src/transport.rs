@@ -19,6 +19,10 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// What may be on its way to a child that does not read: one message of the largest size. What comes after it waits
+/// in the parent's state machine, where it is conflated; the transport's own default would let megabytes of old news
+/// pile up first.
+const UNREAD_BYTES_MAX: u32 = MESSAGE_BYTES_MAX as u32;
 /// Streams on one connection; a child needs one, a health check another.
 const STREAMS_PER_CONNECTION_MAX: u32 = 64;
 
@@ -42,6 +46,7 @@ pub fn endpoint(address: &str) -> Result<Endpoint, InvalidEndpoint> {
     }
     Ok(endpoint
         .connect_timeout(CONNECT_TIMEOUT)
+        .initial_stream_window_size(UNREAD_BYTES_MAX)
         .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true)

@@ -3,7 +3,7 @@
 use super::*;
 use plimsoll_core::bucket::{Name, Zone};
 use plimsoll_core::directive::{BucketDirective, KeyDirective};
-use plimsoll_core::rate::Rate;
+use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::{InstanceId, Role};
 use plimsoll_core::verdict::Verdict;
@@ -144,7 +144,7 @@ fn a_kill_is_heard_from_any_message_and_undone_only_by_a_later_generation() {
     // From an older reign: its values are refused, its kill is not.
     with_kill(&mut held, 1, 3).unwrap_err();
     held.check(&[("acme", 0.0), ("stranger", 0.0)]);
-    assert_eq!(held.subscription.bucket("api").unwrap().mode, Mode::Shadow);
+    assert_eq!(held.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Shadow));
     with_kill(&mut held, 5, 2).unwrap();
     held.check(&[("acme", 0.0)]);
     with_kill(&mut held, 5, 4).unwrap();
