@@ -8,12 +8,15 @@
 mod metrics;
 mod quiet;
 mod rollups;
+pub mod status;
 mod uplink;
 mod upstream;
 pub mod zone;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use axum::routing::get;
+use axum::{Json, Router};
 use plimsoll_core::bucket::{InvalidName, Name, Zone as ZoneName};
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::admin;
@@ -27,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
 use metrics::Events;
+use status::Status;
 use zone::{Bounds, REPORT_INTERVAL, Zone};
 
 /// The gRPC port clients connect to.
@@ -49,7 +53,7 @@ pub struct Args {
     /// Where clients connect
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
     pub listen: SocketAddr,
-    /// Metrics and health
+    /// Metrics, health and status
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
     pub admin: SocketAddr,
 }
@@ -94,7 +98,7 @@ impl Error {
 pub struct Listeners {
     /// Where clients connect.
     pub grpc: TcpListener,
-    /// Metrics and health.
+    /// Metrics, health and status.
     pub admin: TcpListener,
 }
 
@@ -165,9 +169,7 @@ impl Aggregator {
         });
         let parent = ParentService::new(self.zone.clone(), closing.clone(), self.events.clone());
         let grpc = transport::serve(listeners.grpc, parent, closing.clone().cancelled_owned());
-        let (zone, events) = (self.zone, self.events);
-        let page = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
-        let admin = admin::serve(listeners.admin, admin::routes(page, || true), closing.cancelled_owned());
+        let admin = admin::serve(listeners.admin, routes(self.zone, self.events), closing.cancelled_owned());
         tokio::select! {
             served = grpc => served?,
             served = admin => served?,
@@ -178,6 +180,13 @@ impl Aggregator {
         }
         Ok(())
     }
+}
+
+fn routes(zone: Shared<Zone>, events: Events) -> Router {
+    let for_status = zone.clone();
+    let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
+    let status = move || async move { Json(for_status.with(|zone, now| Status::of(zone, now))) };
+    admin::routes(metrics, || true).route("/status", get(status))
 }
 
 fn named<N>(

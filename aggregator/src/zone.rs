@@ -66,6 +66,8 @@ pub struct Zone {
     // What the controller said, and what was said to it.
     board: Board,
     order: Order,
+    /// The highest epoch a client claims to have heard: a controller that lost its state must learn of it.
+    epoch_below: Option<Epoch>,
     kill: KillGeneration,
     policy_hash: Option<u64>,
     upstream: Upstream,
@@ -90,6 +92,7 @@ impl Zone {
             figures: Figures::default(),
             board: Board::default(),
             order: Order::default(),
+            epoch_below: None,
             kill: KillGeneration::default(),
             policy_hash: None,
             upstream: Upstream::default(),
@@ -169,6 +172,19 @@ impl Zone {
         u32::try_from(self.roster.connected().count()).unwrap_or(u32::MAX)
     }
 
+    /// What cannot be true must not be passed on: the controller would close this zone's stream for it.
+    fn check_claims(&self, report: &Report) -> Result<(), Refused> {
+        let claimed = report.epoch.map_or(0, |epoch| epoch.0);
+        let own = self.order.epoch().max(self.epoch_below).map_or(0, |epoch| epoch.0);
+        if claimed.saturating_sub(own) > JUMP_MAX {
+            return Err(Refused::EpochJump { claimed, own });
+        }
+        if report.kill.0.saturating_sub(self.kill.0) > JUMP_MAX {
+            return Err(Refused::KillJump { claimed: report.kill, own: self.kill });
+        }
+        Ok(())
+    }
+
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), Refused> {
         let identity = report.identity.clone().ok_or(Refused::Greeting)?;
         if identity.role != Role::Client {
@@ -226,9 +242,7 @@ impl Zone {
 
 impl Parent for Zone {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        if report.kill.0.saturating_sub(self.kill.0) > JUMP_MAX {
-            return Err(Refused::KillJump { claimed: report.kill, own: self.kill });
-        }
+        self.check_claims(&report)?;
         if self.roster.by_stream(stream).is_none() {
             self.greet(now, stream, &report)?;
         } else if report.identity.is_some() {
@@ -247,6 +261,7 @@ impl Parent for Zone {
             let instance = self.roster.by_stream(stream).map(|child| child.identity.instance);
             instance.into_iter().for_each(|instance| self.roster.remove(instance));
         }
+        self.epoch_below = self.epoch_below.max(report.epoch);
         Ok(self.kill.merge(report.kill))
     }
 
@@ -284,7 +299,7 @@ impl Child for Zone {
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: counting.then_some(now),
-            epoch: self.order.epoch(),
+            epoch: self.order.epoch().max(self.epoch_below),
             kill: self.kill,
             children: self.children(),
             asked: std::mem::take(&mut self.unasked),

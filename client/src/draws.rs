@@ -21,7 +21,7 @@ pub(crate) trait Draws {
 
     /// How long a refused caller should wait: 1 s to 3 s.
     fn retry_after(&mut self) -> Duration {
-        let spread = u64::from(self.draw()) * RETRY_AFTER_SPREAD_MS >> 32;
+        let spread = (u64::from(self.draw()) * RETRY_AFTER_SPREAD_MS) >> 32;
         Duration::from_millis(RETRY_AFTER_MIN_MS + spread)
     }
 }

@@ -8,12 +8,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::report::Counts;
 use plimsoll_core::rollout::Mode;
+use plimsoll_proto::page::{Page, Row, plain};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{IntCounterVec, IntGauge, Opts};
 
 use crate::feed::Feed;
 use crate::limiter::Limiter;
+
+const DECISIONS: &str = "plimsoll_decisions_total";
+const CONNECTED: &str = "plimsoll_feed_connected";
+const DISCONNECTS: &str = "plimsoll_feed_disconnects_total";
+const REFUSED: &str = "plimsoll_directives_refused_total";
+const EPOCH: &str = "plimsoll_epoch";
+const LAST_UPDATE: &str = "plimsoll_directive_last_update_timestamp_seconds";
+const UNPLACED: &str = "plimsoll_decisions_unplaced_total";
 
 /// A Prometheus collector over a limiter and its feed. Reads the counts when it is scraped and costs the request
 /// path nothing.
@@ -34,93 +42,68 @@ struct Seen {
     by_mode: BTreeMap<Mode, Counts>,
 }
 
-fn decisions() -> Result<IntCounterVec, prometheus::Error> {
-    let help = "Decisions by bucket, mode and result (admit, drop, would_drop).";
-    IntCounterVec::new(Opts::new("plimsoll_decisions_total", help), &["bucket", "mode", "result"])
-}
-
-fn gauge(name: &str, help: &str, value: u64) -> Result<IntGauge, prometheus::Error> {
-    let gauge = IntGauge::new(name, help)?;
-    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-    Ok(gauge)
-}
-
 impl Metrics {
     /// A collector to register with a `prometheus::Registry`.
     ///
     /// # Errors
     /// When Prometheus finds fault with a metric's name.
     pub fn new(limiter: &Limiter, feed: &Feed) -> Result<Self, prometheus::Error> {
-        let mut metrics = Self {
-            limiter: limiter.clone(),
-            feed: feed.clone(),
-            descs: Vec::new(),
-            seen: Mutex::new(HashMap::new()),
+        let desc = |name: &str, labels: &[&str]| {
+            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+            Desc::new(name.to_owned(), "Of a Plimsoll limiter.".to_owned(), labels, HashMap::new())
         };
-        metrics.descs = decisions()?.desc().into_iter().cloned().collect();
-        for gauge in metrics.gauges()? {
-            metrics.descs.extend(gauge.desc().into_iter().cloned());
+        let mut descs = vec![desc(DECISIONS, &["bucket", "mode", "result"])?];
+        for name in [CONNECTED, DISCONNECTS, REFUSED, EPOCH, LAST_UPDATE, UNPLACED] {
+            descs.push(desc(name, &[])?);
         }
-        Ok(metrics)
+        Ok(Self { limiter: limiter.clone(), feed: feed.clone(), descs, seen: Mutex::new(HashMap::new()) })
     }
 
-    fn gauges(&self) -> Result<Vec<IntGauge>, prometheus::Error> {
-        let health = &self.feed.health;
-        let (epoch, age, stale) = self.feed.subscription.with(|subscription, now| {
+    fn page(&self) -> Page {
+        let mut page = Page::default();
+        let help = "Decisions by bucket, mode and result (admit, drop, would_drop).";
+        page.counter(DECISIONS, help, &["bucket", "mode", "result"], self.decisions());
+
+        let (epoch, age, refused) = self.feed.subscription.with(|subscription, now| {
             (subscription.epoch(), subscription.upstream_age(now), subscription.refused())
         });
+        let health = &self.feed.health;
+        let connected = f64::from(u8::from(health.connected.load(Ordering::Relaxed)));
+        page.gauge(CONNECTED, "1 while the feed has a stream to its aggregator.", &[], plain(connected));
+        let disconnects = health.disconnects.load(Ordering::Relaxed) as f64;
+        let help = "Streams to the aggregator that ended or could not begin.";
+        page.counter(DISCONNECTS, help, &[], plain(disconnects));
+        let help = "Messages refused because they were older than what is held.";
+        page.counter(REFUSED, help, &[], plain(refused as f64));
+        let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
+        page.gauge(EPOCH, "The highest controller epoch applied; 0 before the first.", &[], plain(epoch));
         let heard = age.and_then(|age| SystemTime::now().checked_sub(age));
         let heard = heard.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
-        Ok(vec![
-            gauge(
-                "plimsoll_feed_connected",
-                "1 while the feed has a stream to its aggregator.",
-                health.connected.load(Ordering::Relaxed).into(),
-            )?,
-            gauge(
-                "plimsoll_feed_disconnects",
-                "Streams to the aggregator that ended or could not begin, since the start.",
-                health.disconnects.load(Ordering::Relaxed),
-            )?,
-            gauge(
-                "plimsoll_directives_refused",
-                "Messages refused because they were older than what is held.",
-                stale,
-            )?,
-            gauge(
-                "plimsoll_epoch",
-                "The highest controller epoch applied; 0 before the first.",
-                epoch.map_or(0, |epoch| epoch.0),
-            )?,
-            gauge(
-                "plimsoll_directive_last_update_timestamp_seconds",
-                "When the controller last heard of this zone, by the waits of all hops; 0 if it never did.",
-                heard.as_secs(),
-            )?,
-            gauge(
-                "plimsoll_decisions_unplaced",
-                "Requests admitted without a count of their own: no room for their bucket, or an invalid name.",
-                self.limiter.table.unplaced(),
-            )?,
-        ])
+        let help =
+            "When the controller last heard of this zone, by the waits of all hops; 0 if it never did.";
+        page.gauge(LAST_UPDATE, help, &[], plain(heard.as_secs_f64()));
+        let help =
+            "Requests admitted without a count of their own: no room for their bucket, or an invalid name.";
+        page.counter(UNPLACED, help, &[], plain(self.limiter.table.unplaced() as f64));
+        page
     }
 
-    fn decisions(&self) -> Result<IntCounterVec, prometheus::Error> {
-        let decisions = decisions()?;
-        let (counts, modes) = self.feed.subscription.with(|subscription, _| {
+    fn decisions(&self) -> Vec<Row> {
+        let counted: Vec<(Bucket, Counts, Mode)> = self.feed.subscription.with(|subscription, _| {
             let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();
             for (key, counts) in subscription.counts() {
                 let sum = buckets.entry(key.bucket).or_default();
                 *sum = sum.plus(counts);
             }
-            let modes: Vec<Mode> = buckets
-                .keys()
-                .map(|bucket| subscription.mode_of(bucket).unwrap_or_default())
-                .collect();
-            (buckets, modes)
+            let with_mode = |(bucket, counts)| {
+                let mode = subscription.mode_of(&bucket).unwrap_or_default();
+                (bucket, counts, mode)
+            };
+            buckets.into_iter().map(with_mode).collect()
         });
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        for ((bucket, counts), mode) in counts.into_iter().zip(modes) {
+        let mut rows = Vec::new();
+        for (bucket, counts, mode) in counted {
             let seen = seen.entry(bucket.clone()).or_insert_with(|| Seen {
                 mode,
                 counts: Counts::ZERO,
@@ -136,11 +119,12 @@ impl Metrics {
                     ("drop", counts.dropped),
                     ("would_drop", counts.would_dropped),
                 ] {
-                    decisions.with_label_values(&[bucket.as_str(), mode.as_str(), result]).inc_by(count);
+                    let labels = vec![bucket.to_string(), mode.to_string(), result.to_owned()];
+                    rows.push((labels, count as f64));
                 }
             }
         }
-        Ok(decisions)
+        rows
     }
 }
 
@@ -150,16 +134,6 @@ impl Collector for Metrics {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let mut families = Vec::new();
-        match (self.decisions(), self.gauges()) {
-            (Ok(decisions), Ok(gauges)) => {
-                families.extend(decisions.collect());
-                families.extend(gauges.iter().flat_map(Collector::collect));
-            }
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::error!(%error, "the limiter's metrics cannot be collected")
-            }
-        }
-        families
+        self.page().families()
     }
 }

@@ -111,7 +111,7 @@ impl Brain {
     pub fn on_tick(&mut self, now: MonoTime) {
         let since_last = now.since(self.ticked);
         self.ticked = now;
-        for gone in self.sources.on_tick(since_last) {
+        for gone in self.sources.on_tick(now, since_last) {
             let changed = self.durable.children.remove(&gone);
             self.note_change(changed);
         }
@@ -236,6 +236,9 @@ impl Brain {
             ));
         }
         let (place, instance) = ((identity.zone.clone(), identity.name.clone()), identity.instance);
+        if self.sources.len() >= CHILDREN_MAX && !self.sources.contains(&place) {
+            return Err(Refused::Full(CHILDREN_MAX));
+        }
         let child = self.roster.open(now, stream, identity)?;
         self.policy.exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
         if let Some(replaced) = self.sources.greet(place.clone(), instance) {

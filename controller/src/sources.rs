@@ -97,12 +97,36 @@ impl Sources {
         self.awaited.remove(place);
     }
 
-    /// Time passes; returns those that have been silent for so long that nothing of them counts any more. While
-    /// nobody at all is heard it is this controller that is cut off, and nobody ages.
-    pub fn on_tick(&mut self, since_last: Duration) -> Vec<Place> {
+    /// How many aggregators count.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Whether none does.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Whether this place is known.
+    #[must_use]
+    pub fn contains(&self, place: &Place) -> bool {
+        self.sources.contains_key(place)
+    }
+
+    /// Time passes; returns those that nobody need remember any longer: they have been silent for so long that
+    /// nothing of them counts, or never came back. While nobody at all is heard it is this controller that is cut
+    /// off, and nobody ages.
+    pub fn on_tick(&mut self, now: MonoTime, since_last: Duration) -> Vec<Place> {
         if !self.sources.values().any(|source| source.heard) {
             return Vec::new();
         }
+        let missed: Vec<Place> = if now.since(self.started) >= WAITS_FOR_RETURN {
+            std::mem::take(&mut self.awaited).into_iter().collect()
+        } else {
+            Vec::new()
+        };
         for source in self.sources.values_mut() {
             source.silent_for = if source.heard { Duration::ZERO } else { source.silent_for + since_last };
             source.heard = false;
@@ -116,7 +140,7 @@ impl Sources {
         for place in &gone {
             self.sources.remove(place);
         }
-        gone
+        gone.into_iter().chain(missed).collect()
     }
 
     /// Whether enough is known to send ratios. After a restart, ratios from part of the fleet would admit too much,
@@ -126,7 +150,7 @@ impl Sources {
             return true;
         }
         let age = now.since(self.started);
-        let all_back = self.awaited.is_empty() || age >= WAITS_FOR_RETURN;
+        let all_back = self.awaited.is_empty();
         let all_measured = self.sources.values().all(|source| source.measured) || age >= LEADS_AFTER;
         let any_measured = self.sources.values().any(|source| source.measured);
         self.leading = all_back && all_measured && any_measured;

@@ -22,6 +22,9 @@ use crate::{Invalid, ReportDecoder, encode_directives, wire};
 /// How long a stream may take to say who it is.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the reason for an end waits for a reader that has not taken what came before it.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// Serves a [`Parent`] state machine over gRPC.
 #[derive(Debug)]
 pub struct ParentService<P> {
@@ -126,8 +129,8 @@ impl<P: Parent> Conversation<P> {
         if let Some((reason, status)) = end.status() {
             self.streams.refused.on_refused(reason);
             tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream ended");
-            // The reader may be slow or gone: waiting for it would keep the task alive for nothing.
-            let _ = directives.try_send(Err(status));
+            // The reader may be slow or gone: waiting for it longer would keep the task alive for nothing.
+            let _ = timeout(LAST_WORD, directives.send(Err(status))).await;
         }
     }
 
@@ -195,7 +198,8 @@ impl<P: Parent> Conversation<P> {
 impl End {
     /// A status without a source is the decoder's own word on what came; any other tells of the connection.
     fn of_reading(status: Status) -> Self {
-        if std::error::Error::source(&status).is_none() && status.code() != Code::Cancelled {
+        let of_decoder = matches!(status.code(), Code::OutOfRange | Code::Internal | Code::Unimplemented);
+        if of_decoder && std::error::Error::source(&status).is_none() {
             Self::Unreadable(Box::new(status))
         } else {
             Self::Gone

@@ -244,6 +244,21 @@ fn a_kill_is_passed_on_from_either_side_and_an_older_message_cannot_undo_it() {
 }
 
 #[test]
+fn an_epoch_that_only_clients_remember_reaches_the_controller() {
+    let mut zone = zone();
+    let mut client = Client::new(1);
+    client.epoch = Some(Epoch(41));
+    client.speak(&mut zone, at(0));
+    assert_eq!(zone.report(at(10)).epoch, Some(Epoch(41)));
+    let mut liar = Client::new(2);
+    liar.epoch = Some(Epoch(u64::MAX));
+    let report = liar.report(at(20));
+    let refused = zone.on_report(at(20), liar.stream, report);
+    assert_eq!(refused, Err(Refused::EpochJump { claimed: u64::MAX, own: 41 }));
+    assert_eq!(zone.report(at(30)).epoch, Some(Epoch(41)));
+}
+
+#[test]
 fn buckets_that_clients_ask_for_are_asked_of_the_controller_once_and_on_every_new_stream() {
     let mut zone = zone();
     let mut client = Client::new(1);

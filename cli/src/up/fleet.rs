@@ -96,7 +96,7 @@ impl Fleet {
     async fn aggregator(&mut self, zone: &str, controller: SocketAddr) -> anyhow::Result<SocketAddr> {
         let (grpc, admin) = (bind(0).await?, bind(0).await?);
         let (listen, admin_address) = (grpc.local_addr()?, admin.local_addr()?);
-        self.lines.push(format!("{zone}      grpc {listen}  admin http://{admin_address}/metrics"));
+        self.lines.push(format!("{zone}      grpc {listen}  admin http://{admin_address}/status"));
         let aggregator = Aggregator::new(&plimsoll_aggregator::Args {
             zone: zone.to_owned(),
             name: Some(format!("{zone}-aggregator")),

@@ -109,8 +109,8 @@ pub(super) fn final_table(summary: &Summary) -> String {
 fn header(table: &mut String) {
     let _ = writeln!(
         table,
-        "{:<28} {:>10} {:>10} {:>10} {:>7}  {}",
-        "bucket / tenant", "offered/s", "admitted/s", "limit/s", "ratio", "mode"
+        "{:<28} {:>10} {:>10} {:>10} {:>7}  mode",
+        "bucket / tenant", "offered/s", "admitted/s", "limit/s", "ratio"
     );
 }
 

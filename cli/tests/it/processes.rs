@@ -1,11 +1,14 @@
 //! The main paths on real processes, real streams and real HTTP: the limit is kept in total, operators can change
 //! their mind, and nothing that dies takes the protection with it.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::fleet::{BUCKET, Fleet, Rates, TENANTS, policy};
-use crate::process::{Process, message, run, until};
+use crate::process::{Process, http_get, message, run, until};
 
 const LIMIT: u32 = 300;
 const OFFERED: f64 = 1_200.0;
@@ -39,9 +42,13 @@ fn the_limit_is_kept_in_total_and_follows_the_policy() {
     assert_eq!(status["buckets"][BUCKET]["mode"], "enforce");
     assert!(status["buckets"][BUCKET]["tenants"]["acme"]["dropped"].as_u64() > Some(0));
 
-    for zone in 0..fleet.zones.len() {
-        let zone = fleet.sample_zone(zone);
-        assert!(zone.admit > 0.0 && zone.drop > zone.admit, "both zones share one limit: {zone:?}");
+    for (number, zone) in fleet.zones.iter().enumerate() {
+        let (_, body) = http_get(zone.aggregator.address("admin"), "/status");
+        let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(status["clients"].as_array().unwrap().len(), zone.services.len());
+        assert_eq!(status["clients"][0]["connected"], true, "{status}");
+        let sample = fleet.sample_zone(number);
+        assert!(sample.admit > 0.0 && sample.drop > sample.admit, "both zones share one limit: {sample:?}");
     }
 
     fleet.save_policy(&policy(LIMIT / 2, "enforce", false));
@@ -51,6 +58,46 @@ fn the_limit_is_kept_in_total_and_follows_the_policy() {
     for figures in seen {
         assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
         assert!(figures["refused"].as_u64() > figures["served"].as_u64(), "{figures}");
+    }
+}
+
+#[test]
+fn the_limit_is_kept_whoever_calls() {
+    let _alone = alone();
+    let fleet = Fleet::start(&policy(LIMIT, "enforce", false));
+    let callers: Result<Vec<Caller>, _> =
+        fleet.zones.iter().flat_map(|zone| &zone.services).map(Caller::wrk).collect();
+    let Ok(_callers) = callers else {
+        skipped("the_limit_is_kept_whoever_calls: wrk is not installed");
+        return;
+    };
+    fleet.until_rates("the limit to be kept", SPAN, keeps(LIMIT));
+}
+
+/// A closed-loop HTTP client that is not ours; ends with the test.
+struct Caller(Child);
+
+impl Caller {
+    fn wrk(service: &Process) -> std::io::Result<Self> {
+        let address = format!("http://{}/{BUCKET}", service.address("listen"));
+        let mut wrk = Command::new("wrk");
+        wrk.args(["-t1", "-c2", "-d120s", "-H", "x-tenant: acme", &address]);
+        wrk.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(Self)
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Tells whoever runs the tests that one could not run, and why.
+fn skipped(line: &str) {
+    if let Some(file) = std::env::var_os("PLIMSOLL_SKIPPED") {
+        let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
+        writeln!(file, "{line}").unwrap();
     }
 }
 

@@ -245,6 +245,7 @@ fn a_zone_that_never_comes_back_is_waited_for_no_longer_than_it_may_take() {
     assert_eq!(zones[0].ratio(), None);
     run(&mut brain, &mut zones, 2000, now, 4);
     assert_eq!(zones[0].ratio().unwrap().as_f64(), 0.5);
+    assert_eq!(brain.durable().children.len(), 1, "and then forgotten");
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! What an aggregator knows, for people: the answer of `/status`.
+
+use plimsoll_core::time::MonoTime;
+use serde::Serialize;
+
+use crate::zone::Zone;
+
+/// Clients listed one by one; a fleet larger than that is read from the metrics.
+const CLIENTS_LISTED_MAX: usize = 1_000;
+
+/// The whole picture at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// The zone's name.
+    pub zone: String,
+    /// The highest controller epoch applied; null before the first.
+    pub epoch: Option<u64>,
+    /// The kill generation held; odd means killed.
+    pub kill_generation: u64,
+    /// Seconds since the controller last covered a roll-up; null if it never did.
+    pub upstream_age_s: Option<f64>,
+    /// Whether a restart is being waited out.
+    pub quiet: bool,
+    /// Clients, those who are away but remembered included.
+    pub clients: Vec<ClientStatus>,
+}
+
+/// One client.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClientStatus {
+    /// A name that outlives restarts.
+    pub name: String,
+    /// The service it belongs to.
+    pub service: String,
+    /// Whether it has a stream now.
+    pub connected: bool,
+    /// Seconds since it first spoke here.
+    pub since_s: f64,
+    /// Seconds since it was last heard.
+    pub heard_s: f64,
+    /// The last report entered on its present stream.
+    pub seq: u64,
+}
+
+impl Status {
+    /// Takes the picture.
+    #[must_use]
+    pub fn of(zone: &Zone, now: MonoTime) -> Self {
+        let clients = zone.roster().iter().take(CLIENTS_LISTED_MAX).map(|child| ClientStatus {
+            name: child.identity.name.to_string(),
+            service: child.identity.service.to_string(),
+            connected: child.stream.is_some(),
+            since_s: now.since(child.since).as_secs_f64(),
+            heard_s: now.since(child.heard).as_secs_f64(),
+            seq: child.books.seq(),
+        });
+        Self {
+            zone: zone.name().to_string(),
+            epoch: zone.epoch().map(|epoch| epoch.0),
+            kill_generation: zone.kill().0,
+            upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
+            quiet: zone.is_quiet(),
+            clients: clients.collect(),
+        }
+    }
+}
