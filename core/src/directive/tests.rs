@@ -35,8 +35,11 @@ fn directive(whole: bool, limit: Limit, keys: &[(&str, Option<u32>)]) -> BucketD
     BucketDirective { bucket: bucket("b"), whole, limit, mode: Mode::Shadow, keys }
 }
 
-/// Messages as (epoch, seq), `None` in between for a new stream, and whether each is taken.
-fn check_order(messages: &[(Option<(Option<u64>, u64)>, Result<(), Stale>)]) {
+/// A message as (epoch, seq).
+type Message = (Option<u64>, u64);
+
+/// Messages, `None` in between for a new stream, and whether each is taken.
+fn check_order(messages: &[(Option<Message>, Result<(), Stale>)]) {
     let mut order = Order::default();
     for (at, (message, expected)) in messages.iter().enumerate() {
         let Some((epoch, seq)) = message else {
