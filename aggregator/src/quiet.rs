@@ -17,13 +17,15 @@ const MOST: f64 = 0.9;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quiet {
     state: State,
-    /// How many clients there were before, as the controller remembers.
-    expected: Option<u32>,
+    /// Whether the controller has said how many clients there were before, and how many, if it remembers.
+    told: Option<Option<u32>>,
+    /// When time was first seen to pass.
+    began: Option<MonoTime>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// No client has come yet.
+    /// No client has come yet: whether any should, only the controller can say.
     #[default]
     Alone,
     /// The first client already held directives: this is a restart, and more will come.
@@ -47,31 +49,43 @@ impl Quiet {
         };
     }
 
-    /// The controller says how many clients there were before.
-    pub(crate) fn on_expected(&mut self, children: u32) {
-        self.expected = Some(children);
+    /// The controller says how many clients there were before, if it remembers.
+    pub(crate) fn on_told(&mut self, children: Option<u32>) {
+        self.told = Some(children);
     }
 
     /// Time passes while `connected` clients are here; true at the moment the quiet ends.
     pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32) -> bool {
-        let State::Returning { since, joined } = self.state else { return false };
-        let paused = now.since(joined) >= NOBODY_JOINED_FOR;
-        let all_back = match self.expected {
-            Some(expected) => {
-                connected >= expected || paused && f64::from(connected) >= MOST * f64::from(expected)
+        let began = *self.began.get_or_insert(now);
+        let over = match self.state {
+            State::Over => return false,
+            State::Alone => now.since(began) >= QUIET_MAX,
+            State::Returning { since, joined } => {
+                let paused = now.since(joined) >= NOBODY_JOINED_FOR;
+                self.are_all_back(connected, paused) || now.since(since) >= QUIET_MAX
             }
-            None => paused,
         };
-        let over = all_back || now.since(since) >= QUIET_MAX;
         if over {
             self.state = State::Over;
         }
         over
     }
 
+    fn are_all_back(&self, connected: u32, paused: bool) -> bool {
+        match self.told.flatten() {
+            Some(due) => connected >= due || paused && f64::from(connected) >= MOST * f64::from(due),
+            None => paused,
+        }
+    }
+
     /// Whether counts and ratios are held back.
-    pub(crate) const fn is_quiet(self) -> bool {
-        matches!(self.state, State::Returning { .. })
+    pub(crate) fn is_quiet(self) -> bool {
+        match self.state {
+            // A count of nothing would pass for traffic that has gone.
+            State::Alone => self.told.is_none_or(|due| due.is_some_and(|due| due > 0)),
+            State::Returning { .. } => true,
+            State::Over => false,
+        }
     }
 }
 
@@ -127,10 +141,23 @@ mod tests {
             (0, 1, 0, true),
         ] {
             let mut quiet = Quiet::default();
-            quiet.on_expected(expected);
+            quiet.on_told(Some(expected));
             quiet.on_greeting(at(100), true);
             let got = quiet.on_tick(at(100 + pause), connected);
             assert_eq!(got, over, "{connected} of {expected} after {pause} s");
         }
+    }
+
+    #[test]
+    fn nothing_is_counted_before_it_is_known_whether_clients_are_due() {
+        let mut quiet = Quiet::default();
+        assert!(quiet.is_quiet(), "nobody has said anything yet");
+        quiet.on_told(None);
+        assert!(!quiet.is_quiet(), "a first start");
+        quiet.on_told(Some(4));
+        assert!(quiet.is_quiet(), "four clients are due");
+        assert!(!quiet.on_tick(at(10), 0));
+        assert!(quiet.on_tick(at(40), 0), "but they are not waited for for ever");
+        assert!(!quiet.is_quiet());
     }
 }

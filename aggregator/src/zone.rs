@@ -139,7 +139,7 @@ impl Zone {
 
     /// Whether a restart is being waited out.
     #[must_use]
-    pub const fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.quiet.is_quiet()
     }
 
@@ -331,9 +331,7 @@ impl Child for Zone {
         self.outbox.on_echo(directives.echo);
         self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
         self.upstream.on_message(now, directives.echo, directives.upstream_age);
-        if let Some(children) = directives.children {
-            self.quiet.on_expected(children);
-        }
+        self.quiet.on_told(directives.children);
         Ok(())
     }
 

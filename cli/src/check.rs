@@ -28,7 +28,7 @@ pub(crate) struct CheckArgs {
     tenants: Option<PathBuf>,
 
     /// How to say what was found
-    #[arg(long, short, value_enum, default_value_t, env = "PLIMSOLL_OUTPUT")]
+    #[arg(long, short, value_enum, default_value_t, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT")]
     output: Output,
 }
 

@@ -101,6 +101,13 @@ fn is_usage(error: &anyhow::Error) -> bool {
 }
 
 fn complain(code: u8, error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        // Many errors name their cause themselves; it need not be said twice.
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    eprintln!("error: {text}");
     ExitCode::from(code)
 }

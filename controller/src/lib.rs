@@ -32,6 +32,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use brain::{Brain, TICK};
+use durable::Durable;
 use metrics::Events;
 use policy_file::{PolicyFiles, ReadError, Reload};
 use status::Status;
@@ -121,7 +122,7 @@ impl Controller {
     pub fn open(args: &Args) -> Result<Self, Error> {
         let files = PolicyFiles { policy: args.policy.clone(), tenants: args.tenants.clone() };
         let (policy, warnings) = files.read()?;
-        log_warnings(&warnings);
+        log_warnings(&warnings, &[]);
         let (store, opened) = Store::open(&args.state_dir)?;
         if let Some(loss) = &opened.loss {
             tracing::error!(%loss, "earlier state is lost: every bucket begins in shadow");
@@ -133,7 +134,7 @@ impl Controller {
             brain.on_saved(number);
         }
         tracing::info!(epoch = brain.durable().epoch.0, policy = %hash, "the controller begins its epoch");
-        log_stages(&brain);
+        log_stages(None, &brain);
         Ok(Self {
             brain: Shared::new(brain),
             store: Arc::new(store),
@@ -234,6 +235,7 @@ async fn follow_policy(
     stop: CancellationToken,
 ) {
     let (sender, mut reloads) = mpsc::channel(1);
+    let mut said = files.read().map(|(_, warnings)| warnings).unwrap_or_default();
     let watch = tokio::spawn(files.watch(Some(current), sender));
     loop {
         let reload = tokio::select! {
@@ -248,11 +250,13 @@ async fn follow_policy(
             }
             Some(Reload::Accepted { policy, warnings }) => {
                 events.on_reload(true);
-                log_warnings(&warnings);
+                log_warnings(&warnings, &said);
+                said = warnings;
                 tracing::info!(policy = %policy.hash(), "a new policy is in force");
                 brain.with(|brain, _| {
+                    let before = brain.durable().clone();
                     brain.on_policy(policy);
-                    log_stages(brain);
+                    log_stages(Some(&before), brain);
                 });
                 brain.ring();
             }
@@ -263,29 +267,49 @@ async fn follow_policy(
     }
 }
 
-fn log_warnings(warnings: &[Warning]) {
-    for warning in warnings {
+/// Logs what was not `said` before: a policy that is edited in a hurry should not be drowned in what is known.
+fn log_warnings(warnings: &[Warning], said: &[Warning]) {
+    let known = |warning: &&Warning| {
+        said.iter().any(|said| said.path == warning.path && said.message == warning.message)
+    };
+    for warning in warnings.iter().filter(|warning| !known(warning)) {
         tracing::warn!("{warning}");
     }
 }
 
-/// Says where what is in force differs from what the file asks for.
-fn log_stages(brain: &Brain) {
+/// Says what a policy or a restart has changed, and where what is in force differs from what the file asks for.
+fn log_stages(before: Option<&Durable>, brain: &Brain) {
     let durable = brain.durable();
+    let was_killed = before.is_some_and(|before| before.kill.is_killed());
     if durable.kill.is_killed() {
         tracing::warn!(generation = durable.kill.0, "the kill switch is on: every client only observes");
+        return;
+    }
+    if was_killed {
+        tracing::warn!(
+            generation = durable.kill.0,
+            "the kill switch is off; what was killed stays in shadow"
+        );
     }
     for (entry, stage) in &durable.stages {
+        let earlier = before.and_then(|before| before.stages.get(entry));
+        if earlier == Some(stage) && !was_killed {
+            continue;
+        }
+        if earlier.is_none_or(|earlier| earlier.stage != stage.stage) {
+            tracing::info!(entry, mode = %stage.stage, "the mode in force");
+        }
         if let Some(pending) = stage.pending {
             tracing::warn!(
-                entry, stage = %stage.stage, %pending,
+                entry, mode = %stage.stage, %pending,
                 "the file raises the mode, and no gate has let it through: gates are not built yet, \
-                 so set rollout.require_gates: false to raise it by hand"
+                 so write rollout: {{ require_gates: false }} to raise it by hand"
             );
         } else if stage.stage != stage.file {
             tracing::warn!(
-                entry, stage = %stage.stage, file = %stage.file,
-                "the mode in force is not the file's: change it in the file to shadow and then to {} to resume",
+                entry, mode = %stage.stage, file = %stage.file,
+                "the mode in force is not the file's: to resume, change it in the file to shadow and then to {} \
+                 (with rollout: {{ require_gates: false }})",
                 stage.file
             );
         }

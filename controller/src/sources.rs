@@ -70,7 +70,8 @@ impl Sources {
     pub fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         let Some(source) = self.sources.get_mut(place) else { return };
         source.heard = true;
-        if report.time.is_some() {
+        // None is no news: whoever restarts has none at first, and must still learn whom to wait for.
+        if report.time.is_some() && report.children > 0 {
             source.children = Some(report.children);
         }
         let Some(span) = entered.span.filter(|span| !span.is_zero()) else { return };

@@ -79,7 +79,7 @@ pub struct AggregatorStatus {
     pub name: String,
     /// Whether it has a stream now.
     pub connected: bool,
-    /// Seconds since its stream began or ended.
+    /// Seconds since this process of it first spoke here; 0 if it is no longer remembered.
     pub since_s: f64,
     /// Seconds for which it has been silent while others were heard.
     pub silent_s: f64,

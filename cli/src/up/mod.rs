@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
     tenants: Option<PathBuf>,
     /// What standard output carries: a table while it runs, or one JSON document at the end
-    #[arg(long, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT", default_value = "text")]
+    #[arg(long, short, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT", default_value = "text")]
     output: Output,
 }
 

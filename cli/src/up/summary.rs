@@ -55,7 +55,7 @@ impl Window {
     /// Adds the picture of a moment, and forgets those that are no longer needed.
     pub(super) fn push(&mut self, at: Duration, status: &Status) {
         self.pictures.push_back((at, status.clone()));
-        while self.pictures.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) >= self.span) {
+        while self.pictures.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) > self.span) {
             self.pictures.pop_front();
         }
     }
@@ -63,8 +63,10 @@ impl Window {
     /// The averages over the last `span`, or over as much as there is.
     pub(super) fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
         let Some((end, last)) = self.pictures.back() else { return (0.0, BTreeMap::new()) };
-        let begin = self.pictures.iter().rev().find(|(at, _)| end.saturating_sub(*at) >= span);
-        let Some((begin, first)) = begin.or(self.pictures.front()) else { return (0.0, BTreeMap::new()) };
+        let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);
+        let Some((begin, first)) = self.pictures.iter().min_by_key(|(at, _)| off(at)) else {
+            return (0.0, BTreeMap::new());
+        };
         let seconds = (*end - *begin).as_secs_f64();
         let buckets = last.buckets.iter().map(|(name, bucket)| {
             let before = first.buckets.get(name);

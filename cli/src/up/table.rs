@@ -8,8 +8,8 @@ use plimsoll_controller::status::Status;
 
 use super::summary::{Line, Summary, Window};
 
-/// What the live figures are averaged over.
-const LIVE: Duration = Duration::from_secs(2);
+/// What the live figures are averaged over: ten roll-ups, so that one more or less shows little.
+const LIVE: Duration = Duration::from_secs(5);
 /// Without a terminal, one table in this many is printed.
 const PLAIN_EVERY: u32 = 5;
 

@@ -138,7 +138,7 @@ fn a_boost_holds_until_its_end() {
 #[test]
 fn what_is_not_written_has_its_default() {
     let (policy, warnings) = accepted("buckets: { b: { limit: 7 } }", "tenants: { default: {} }");
-    assert_eq!(warnings, []);
+    assert_eq!(warnings.len(), 1, "gates are required, and not built: {warnings:?}");
     assert!(!policy.kill_switch());
     assert!(policy.guardrails());
     let bucket = bucket(&policy, "b");
@@ -245,6 +245,7 @@ fn what_is_not_built_is_said_and_nothing_else() {
     let said = |policy: &str, tenants: &str| -> Vec<String> {
         accepted(policy, tenants).1.iter().map(|warning| warning.path.clone()).collect()
     };
+    assert_eq!(said("buckets: { b: { limit: 1 } }", ONE_CLASS_TENANTS), ["rollout.require_gates"]);
     assert_eq!(
         said(FULL_POLICY, FULL_TENANTS),
         [
@@ -266,18 +267,19 @@ fn what_is_not_built_is_said_and_nothing_else() {
         ]
     );
     let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
-    for (policy, paths) in [
-        ("buckets: { b: { limit: 1, law: proportional, coin: independent, mode: enforce } }", &[][..]),
-        ("buckets: { b: { limit: 1, mode: canary } }", &["buckets.b.mode"]),
-        ("buckets: { b: { limit: 0, mode: enforce } }", &["buckets.b.limit"]),
-        ("buckets: { b: { limit: 0, mode: shadow } }", &[]),
-        ("{ buckets: { b: { limit: 1 } }, rollout: { require_gates: false, auto_promote: false } }", &[]),
-        ("{ buckets: { b: { limit: 1 } }, rollout: { auto_promote: true } }", &["rollout.auto_promote"]),
-        ("buckets: {}", &["buckets"]),
+    for (buckets, rollout, paths) in [
+        ("{ b: { limit: 1, law: proportional, coin: independent, mode: enforce } }", "", &[][..]),
+        ("{ b: { limit: 1, mode: canary } }", "", &["buckets.b.mode"]),
+        ("{ b: { limit: 0, mode: enforce } }", "", &["buckets.b.limit"]),
+        ("{ b: { limit: 0, mode: shadow } }", "", &[]),
+        ("{ b: { limit: 1 } }", ", auto_promote: false", &[]),
+        ("{ b: { limit: 1 } }", ", auto_promote: true", &["rollout.auto_promote"]),
+        ("{}", "", &["buckets"]),
     ] {
-        assert_eq!(said(policy, quiet), paths, "{policy}");
+        let policy = format!("{{ buckets: {buckets}, rollout: {{ require_gates: false{rollout} }} }}");
+        assert_eq!(said(&policy, quiet), paths, "{policy}");
     }
-    let one = "buckets: { b: { limit: 1 } }";
+    let one = "{ buckets: { b: { limit: 1 } }, rollout: { require_gates: false } }";
     for tenants in [
         "tenants: { default: {}, a: { weight: 2 } }",
         "tenants: { default: { burst_multiplier: 2 } }",
@@ -288,7 +290,8 @@ fn what_is_not_built_is_said_and_nothing_else() {
     }
     assert_eq!(said(one, "{ tenants: { default: {} }, fairness: { min_floor_rps: 0 } }"), [""; 0]);
 
-    let (_, warnings) = accepted("buckets:\n  b:\n    limit: 0\n    mode: enforce\n", quiet);
+    let zero = "buckets:\n  b:\n    limit: 0\n    mode: enforce\nrollout: { require_gates: false }\n";
+    let (_, warnings) = accepted(zero, quiet);
     assert_eq!(
         warnings[0].to_string(),
         "policy.yaml:3:12: buckets.b.limit: a limit of 0 in mode enforce denies everything"

@@ -55,7 +55,8 @@ const NOT_BUILT: &[NotBuilt] = &[
 const FAIRNESS_NOT_BUILT: bool = true;
 
 const LIMIT_UNKNOWN: &str = "the limit is unknown, so everything is admitted and counted";
-const NO_GATES: &str = "a mode raised in the file takes effect at once";
+const NO_GATES: &str = "no gate is ever passed, so a mode raised in the file stays pending; with `require_gates: false` \
+    it takes effect at once";
 
 const fn not_built(
     path: &'static [&'static str],
@@ -94,6 +95,12 @@ pub(super) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
         if let ["rollout", ..] = entry.path {
             buckets.entries().for_each(|bucket| entry.warn(&bucket, entry.path, &mut warnings));
         }
+    }
+    let rollout = root.then("rollout");
+    if buckets.entries().next().is_some() && rollout.entry("require_gates").is_none() {
+        let gates = rollout.then("require_gates");
+        let message = format!("true unless written, and gates are not built yet: {NO_GATES}");
+        warnings.push(Warning { at: None, ..Warning::of(&gates, message) });
     }
     if buckets.entries().next().is_none() {
         let message = "no bucket is protected: everything is admitted and counted";

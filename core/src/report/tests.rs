@@ -477,6 +477,25 @@ fn a_confirmation_reaches_no_further_than_it_says_however_long_it_takes() {
 }
 
 #[test]
+fn a_confirmation_forgets_no_key_however_long_it_takes() {
+    for changed_at in [1, 63, 64, 65, 99] {
+        let keys = [key("a"), key("b")];
+        let mut outbox = Outbox::default();
+        let mut report = Report::default();
+        for number in 1..=100 {
+            let tallies = [tally(number), tally(if number < changed_at { 0 } else { 5 })];
+            outbox.fill(&mut report, &keys, |id| tallies[id.index()]);
+        }
+        outbox.on_echo(Echo { covered: 100, confirmed: 100 });
+        outbox.open();
+        let mut greeting = Report::default();
+        outbox.fill(&mut greeting, &keys, |_| Tally::ZERO);
+        let bases: Vec<u64> = greeting.definitions.values().map(|key| key.base.offered).collect();
+        assert_eq!(bases, [100, 5], "changed at {changed_at}");
+    }
+}
+
+#[test]
 fn what_an_earlier_stream_left_unconfirmed_no_echo_of_a_later_one_confirms() {
     let mut outbox = Outbox::default();
     let fill = |outbox: &mut Outbox, offered| {
