@@ -28,6 +28,8 @@ const LATE: Duration = Duration::from_millis(1_500);
 pub struct Bounds {
     /// Clients, those who are away but remembered included.
     pub children_max: usize,
+    /// Keys that one client may define.
+    pub keys_per_child_max: usize,
     /// Keys told apart; tenants beyond it count as their bucket's default class.
     pub keys_max: usize,
     /// Buckets asked for by clients.
@@ -36,7 +38,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { children_max: 20_000, keys_max: 1_000_000, buckets_max: 10_000 }
+        Self { children_max: 20_000, keys_per_child_max: 100_000, keys_max: 1_000_000, buckets_max: 10_000 }
     }
 }
 
@@ -83,11 +85,11 @@ impl Zone {
     #[must_use]
     pub fn new(identity: Identity, bounds: Bounds) -> Self {
         Self {
+            roster: Roster::new(identity.instance, bounds.children_max, bounds.keys_per_child_max),
             identity,
             bounds,
             keys: KeyTable::new(bounds.keys_max),
             tallies: Vec::new(),
-            roster: Roster::new(bounds.children_max),
             quiet: Quiet::default(),
             figures: Figures::default(),
             board: Board::default(),
@@ -179,7 +181,7 @@ impl Zone {
         if claimed.saturating_sub(own) > JUMP_MAX {
             return Err(Refused::EpochJump { claimed, own });
         }
-        if report.kill.0.saturating_sub(self.kill.0) > JUMP_MAX {
+        if !self.kill.believes(report.kill) {
             return Err(Refused::KillJump { claimed: report.kill, own: self.kill });
         }
         Ok(())
@@ -318,8 +320,14 @@ impl Child for Zone {
     }
 
     fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
-        // A kill is never too old to be heard.
+        if !self.kill.believes(directives.kill) {
+            self.figures.stale += 1;
+            return Err(Stale::KillJump { held: self.kill, got: directives.kill });
+        }
+        // A kill is never too old to be heard, and a receipt is for this stream, whoever reigns.
         self.kill.merge(directives.kill);
+        self.outbox.on_echo(directives.echo);
+        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
         if let Err(stale) = self.order.accept(directives.epoch, directives.seq) {
             self.figures.stale += 1;
             return Err(stale);
@@ -328,7 +336,6 @@ impl Child for Zone {
         for directive in &directives.buckets {
             self.board.apply(directive);
         }
-        self.outbox.on_echo(directives.echo);
         self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
         self.upstream.on_message(now, directives.echo, directives.upstream_age);
         self.quiet.on_told(directives.children);

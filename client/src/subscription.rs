@@ -159,11 +159,16 @@ impl Child for Subscription {
     }
 
     fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
-        // A kill is never too old to be heard.
+        if !self.kill.believes(directives.kill) {
+            self.refused += 1;
+            return Err(Stale::KillJump { held: self.kill, got: directives.kill });
+        }
+        // A kill is never too old to be heard, and a receipt is for this stream, whoever reigns.
         let killed = self.kill.merge(directives.kill);
+        self.outbox.on_echo(directives.echo);
+        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
         let accepted = self.order.accept(directives.epoch, directives.seq);
         if accepted.is_ok() {
-            self.outbox.on_echo(directives.echo);
             if let Some(age) = directives.upstream_age {
                 self.upstream = Some((now, age));
             }

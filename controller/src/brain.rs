@@ -8,7 +8,7 @@ use plimsoll_core::directive::{Board, Directives, Epoch};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::kill::JUMP_MAX;
 use plimsoll_core::policy::Policy;
-use plimsoll_core::report::{Echo, Entered, Report, Role, Tally};
+use plimsoll_core::report::{Echo, Entered, InstanceId, Report, Role, Tally};
 use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
@@ -64,16 +64,16 @@ struct Saves {
 }
 
 impl Brain {
-    /// A controller that begins its next epoch. Nothing is sent before the state it starts from is saved.
+    /// A controller process that begins its next epoch. Nothing is sent before the state it starts from is saved.
     #[must_use]
-    pub fn new(now: MonoTime, mut durable: Durable, policy: Arc<Policy>) -> Self {
+    pub fn new(now: MonoTime, instance: InstanceId, mut durable: Durable, policy: Arc<Policy>) -> Self {
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
         let mut brain = Self {
             sources: Sources::new(now, durable.children.clone()),
             policy: Arc::clone(&policy),
             durable,
             saves: Saves::default(),
-            roster: Roster::new(CHILDREN_MAX),
+            roster: Roster::new(instance, CHILDREN_MAX, KEYS_MAX),
             keys: KeyTable::new(KEYS_MAX),
             classes: Classes::new(&policy),
             totals: Vec::new(),
@@ -222,7 +222,7 @@ impl Brain {
         if claimed.saturating_sub(self.durable.epoch.0) > JUMP_MAX {
             return Err(Refused::EpochJump { claimed, own: self.durable.epoch.0 });
         }
-        if report.kill.0.saturating_sub(self.durable.kill.0) > JUMP_MAX {
+        if !self.durable.kill.believes(report.kill) {
             return Err(Refused::KillJump { claimed: report.kill, own: self.durable.kill });
         }
         Ok(())

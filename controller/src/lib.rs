@@ -21,6 +21,7 @@ use std::sync::Arc;
 use axum::routing::get;
 use axum::{Json, Router};
 use plimsoll_core::policy::{PolicyHash, Warning};
+use plimsoll_core::report::InstanceId;
 use plimsoll_core::time::MonoTime;
 use plimsoll_proto::admin;
 use plimsoll_proto::parent::ParentService;
@@ -72,6 +73,9 @@ pub enum Error {
     /// The state directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The system gave no randomness for the instance id.
+    #[error("the system gave no randomness: {0}")]
+    Entropy(#[from] getrandom::Error),
     /// A port cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -127,8 +131,15 @@ impl Controller {
         if let Some(loss) = &opened.loss {
             tracing::error!(%loss, "earlier state is lost: every bucket begins in shadow");
         }
+        let mut instance = [0; 16];
+        getrandom::fill(&mut instance)?;
         let hash = policy.hash();
-        let mut brain = Brain::new(MonoTime::ZERO, opened.durable, Arc::new(policy));
+        let mut brain = Brain::new(
+            MonoTime::ZERO,
+            InstanceId(u128::from_be_bytes(instance)),
+            opened.durable,
+            Arc::new(policy),
+        );
         if let Some((number, durable)) = brain.unsaved() {
             store.save(&durable)?;
             brain.on_saved(number);

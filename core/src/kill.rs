@@ -25,6 +25,12 @@ impl KillGeneration {
         if self.is_killed() == killed { self } else { Self(self.0.saturating_add(1)) }
     }
 
+    /// Whether a peer may truly hold this generation, seen from one that holds `self`.
+    #[must_use]
+    pub const fn believes(self, claimed: Self) -> bool {
+        claimed.0.saturating_sub(self.0) <= JUMP_MAX
+    }
+
     /// Takes over a larger generation; true when that changed anything.
     pub fn merge(&mut self, other: Self) -> bool {
         let changed = other > *self;

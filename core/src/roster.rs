@@ -19,9 +19,12 @@ pub const HEARTBEAT: Duration = Duration::from_millis(500);
 /// All children of one parent, up to a bound.
 #[derive(Debug)]
 pub struct Roster {
+    /// The parent.
+    own: InstanceId,
     children: BTreeMap<InstanceId, Child>,
     streams: HashMap<StreamId, InstanceId>,
     children_max: usize,
+    keys_per_child_max: usize,
 }
 
 /// One child.
@@ -64,10 +67,12 @@ pub struct Head {
 }
 
 impl Roster {
-    /// An empty roster for at most `children_max` children, those who are away but remembered included.
+    /// An empty roster of the parent `own`, for at most `children_max` children, those who are away but remembered
+    /// included, with at most `keys_per_child_max` keys each.
     #[must_use]
-    pub fn new(children_max: usize) -> Self {
-        Self { children: BTreeMap::new(), streams: HashMap::new(), children_max }
+    pub fn new(own: InstanceId, children_max: usize, keys_per_child_max: usize) -> Self {
+        let (children, streams) = (BTreeMap::new(), HashMap::new());
+        Self { own, children, streams, children_max, keys_per_child_max }
     }
 
     /// Begins a stream of a child, which replaces an older stream of the same instance.
@@ -97,7 +102,7 @@ impl Roster {
         }
         self.streams.insert(stream, instance);
         let child = self.children.entry(instance).or_insert_with(|| Child {
-            books: Books::new(instance),
+            books: Books::new(instance, self.own, self.keys_per_child_max),
             identity: identity.clone(),
             stream: None,
             since: now,
@@ -244,6 +249,7 @@ impl Child {
             echo,
             upstream_age: None,
             report_interval: None,
+            parent: (self.told.seq == 1).then(|| self.books.parent()),
             children: None,
             buckets,
         })

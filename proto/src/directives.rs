@@ -11,7 +11,7 @@ use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::Echo;
 use plimsoll_core::rollout::Mode;
 
-use crate::report::{bound, epoch_of, name};
+use crate::report::{bound, epoch_of, instance, instance_of, name};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
 /// Keys put into one part: with the longest names, 4 framed fields each, a quarter of the bound of a message.
@@ -63,6 +63,7 @@ fn head(directives: &Directives) -> wire::Directives {
             .report_interval
             .map(|interval| u32::try_from(millis(interval)).unwrap_or(u32::MAX)),
         children: directives.children,
+        parent: directives.parent.map(instance),
         ..wire::Directives::default()
     }
 }
@@ -170,6 +171,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, Invalid> {
         upstream_age: part.upstream_age_ms.map(Duration::from_millis),
         report_interval,
         children: part.children,
+        parent: part.parent.map(|bytes| instance_of(&bytes)).transpose()?,
         buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
     })
 }

@@ -74,13 +74,23 @@ fn head(report: &Report) -> wire::Report {
         kill_generation: report.kill.0,
         leaving: report.leaving,
         children: report.children,
+        counted_by: report.counted_by.map(instance),
         ..wire::Report::default()
     }
 }
 
+pub(crate) fn instance(instance: InstanceId) -> Vec<u8> {
+    instance.0.to_be_bytes().to_vec()
+}
+
+pub(crate) fn instance_of(bytes: &[u8]) -> Result<InstanceId, Invalid> {
+    let instance = bytes.try_into().map_err(|_| Invalid::Instance(bytes.len()))?;
+    Ok(InstanceId(u128::from_be_bytes(instance)))
+}
+
 fn identity(identity: &Identity) -> wire::Identity {
     wire::Identity {
-        instance: identity.instance.0.to_be_bytes().to_vec(),
+        instance: instance(identity.instance),
         name: identity.name.to_string(),
         service: identity.service.to_string(),
         zone: identity.zone.to_string(),
@@ -186,6 +196,7 @@ impl ReportDecoder {
             epoch: epoch_of(part.epoch)?,
             kill: KillGeneration(part.kill_generation),
             children: part.children,
+            counted_by: part.counted_by.map(|bytes| instance_of(&bytes)).transpose()?,
             asked: part
                 .asked
                 .iter()
@@ -226,10 +237,8 @@ fn counts_of(counts: Option<wire::Counts>) -> Counts {
 }
 
 fn identity_of(identity: wire::Identity) -> Result<Identity, Invalid> {
-    let instance: [u8; 16] =
-        identity.instance.as_slice().try_into().map_err(|_| Invalid::Instance(identity.instance.len()))?;
     Ok(Identity {
-        instance: InstanceId(u128::from_be_bytes(instance)),
+        instance: instance_of(&identity.instance)?,
         name: name("name", &identity.name, Name::new)?,
         service: name("service", &identity.service, Name::new)?,
         zone: name("zone", &identity.zone, Zone::new)?,

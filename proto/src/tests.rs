@@ -69,13 +69,15 @@ fn any_definition() -> impl Strategy<Value = KeyDefinition> {
 
 /// A report that defines no keys.
 fn any_report() -> impl Strategy<Value = Report> {
-    let head = (1..=u64::MAX, option::of(any_identity()), option::of(0..=MICROS_MAX));
+    let head =
+        (1..=u64::MAX, option::of(any::<u128>()), option::of(any_identity()), option::of(0..=MICROS_MAX));
     let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
     let asked = btree_set(any_bucket(), 0..4);
     let tallies = btree_map(any::<u32>().prop_map(KeyId), any_tally(), 0..20);
     (head, claims, asked, tallies).prop_map(
-        |((seq, identity, micros), (epoch, kill, children, leaving), asked, tallies)| Report {
+        |((seq, counted_by, identity, micros), (epoch, kill, children, leaving), asked, tallies)| Report {
             seq,
+            counted_by: counted_by.map(InstanceId),
             identity,
             time: micros.map(MonoTime::from_micros),
             epoch: epoch.map(Epoch),
@@ -147,6 +149,7 @@ fn largest_report(keys: usize) -> Report {
     };
     Report {
         seq: u64::MAX,
+        counted_by: Some(InstanceId(u128::MAX)),
         identity: Some(Identity {
             instance: InstanceId(u128::MAX),
             name: Name::new(&text(1)).unwrap(),
@@ -269,6 +272,7 @@ fn any_directives() -> impl Strategy<Value = Directives> {
     let spans = (option::of(any::<u64>()), option::of(1..=60_000u64));
     (head, echo, spans, vec(any_bucket_directive(), 0..6)).prop_map(
         |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| Directives {
+            parent: children.map(|children| InstanceId(children.into())),
             epoch: Some(Epoch(epoch)),
             seq,
             kill: KillGeneration(kill),

@@ -24,9 +24,19 @@ fn identity(role: Role, instance: u128) -> Identity {
     }
 }
 
+const CONTROLLER: InstanceId = InstanceId(200);
+
 fn zone() -> Zone {
     let mut zone = Zone::new(identity(Role::Aggregator, 100), Bounds::default());
     zone.on_open(at(0));
+    zone
+}
+
+/// A zone whose controller has answered, and knows of no clients from before.
+fn answered() -> Zone {
+    let mut zone = zone();
+    zone.report(at(0));
+    zone.on_directives(at(0), directives(1, 1, Some(7))).unwrap();
     zone
 }
 
@@ -52,6 +62,7 @@ impl Client {
     fn new(instance: u128) -> Self {
         let mut outbox = Outbox::default();
         outbox.open();
+        outbox.on_answer(InstanceId(100));
         let stream = StreamId(instance as u64);
         Self {
             stream,
@@ -65,6 +76,7 @@ impl Client {
 
     fn reconnect(&mut self, stream: u64) {
         self.outbox.open();
+        self.outbox.on_answer(InstanceId(100));
         self.stream = StreamId(stream);
         self.greeted = false;
     }
@@ -107,6 +119,7 @@ fn directives(seq: u64, covered: u64, ratio: Option<u32>) -> Directives {
         seq,
         echo: Echo { covered, confirmed: covered },
         upstream_age: Some(Duration::ZERO),
+        parent: (seq == 1).then_some(CONTROLLER),
         buckets: vec![directive],
         ..Directives::default()
     }
@@ -118,9 +131,7 @@ fn ratio(directives: &Directives) -> Option<u32> {
 
 #[test]
 fn the_first_state_answers_a_greeting_with_everything_held() {
-    let mut zone = zone();
-    zone.report(at(0));
-    zone.on_directives(at(0), directives(1, 1, Some(7))).unwrap();
+    let mut zone = answered();
     let mut client = Client::new(1);
     client.speak(&mut zone, at(10));
     let first = zone.directives(at(10), client.stream).unwrap();
@@ -183,7 +194,7 @@ fn a_report_is_confirmed_once_the_controller_has_covered_a_rollup_that_contains_
 
 #[test]
 fn a_client_back_after_a_cut_brings_late_counts_and_loses_none() {
-    let mut zone = zone();
+    let mut zone = answered();
     let mut client = Client::new(1);
     client.speak(&mut zone, at(0));
     client.offered = 10;
@@ -203,9 +214,7 @@ fn a_client_back_after_a_cut_brings_late_counts_and_loses_none() {
 
 #[test]
 fn a_restarted_zone_is_quiet_until_its_clients_are_back() {
-    let mut zone = zone();
-    zone.report(at(0));
-    zone.on_directives(at(0), directives(1, 1, Some(7))).unwrap();
+    let mut zone = answered();
     let mut client = Client::new(1);
     client.epoch = Some(Epoch(1));
     client.offered = 100;
@@ -272,7 +281,7 @@ fn buckets_that_clients_ask_for_are_asked_of_the_controller_once_and_on_every_ne
 
 #[test]
 fn buckets_and_children_are_bounded() {
-    let bounds = Bounds { children_max: 1, keys_max: 2, buckets_max: 1 };
+    let bounds = Bounds { children_max: 1, keys_per_child_max: 9, keys_max: 2, buckets_max: 1 };
     let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds);
     let mut client = Client::new(1);
     let mut report = client.report(at(0));

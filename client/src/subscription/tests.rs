@@ -41,6 +41,7 @@ impl Held {
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         subscription.on_open(now());
         subscription.report(now());
+        subscription.outbox.on_answer(InstanceId(2));
         Self { table, subscription, draws: SmallRng::seed_from_u64(7), seq: 0 }
     }
 
@@ -159,10 +160,15 @@ fn older_messages_change_nothing_and_are_counted() {
     let from_older_reign = Directives { epoch: Some(Epoch(4)), ..older.clone() };
     held.subscription.on_directives(now(), from_older_reign.clone()).unwrap_err();
     held.subscription.on_directives(now(), Directives { seq: 1, ..older }).unwrap_err();
+    let poisoned = Directives { seq: 9, ..held.message(limit(), Mode::Enforce, &[("default", Some(0.0))]) };
+    let too_high = Directives { epoch: Some(Epoch(u64::MAX)), ..poisoned.clone() };
+    held.subscription.on_directives(now(), too_high).unwrap_err();
+    let too_killed = Directives { kill: KillGeneration(u64::MAX), ..poisoned };
+    held.subscription.on_directives(now(), too_killed).unwrap_err();
     // A new stream makes neither of them newer.
     held.subscription.on_open(now());
     held.subscription.on_directives(now(), Directives { seq: 1, ..from_older_reign }).unwrap_err();
-    assert_eq!(held.subscription.refused(), 3);
+    assert_eq!(held.subscription.refused(), 5);
     held.check(&[("stranger", 1.0)]);
 }
 
@@ -185,8 +191,11 @@ fn buckets_are_asked_for_once_a_stream_and_counts_go_on_across_streams() {
     held.check(&[("acme", 0.0)]);
     let greeting = held.subscription.report(now());
     assert_eq!((greeting.seq, greeting.asked.len(), greeting.identity.is_some()), (1, 1, true));
-    let offered: u64 = greeting.tallies.values().map(|tally| tally.counts.offered).sum();
-    let sent: u64 = greeting.definitions.values().map(|definition| definition.sent.offered).sum();
+    assert_eq!((greeting.counted_by, greeting.tallies.len()), (Some(InstanceId(2)), 0));
+    held.subscription.outbox.on_answer(InstanceId(2));
+    let report = held.subscription.report(now());
+    let offered: u64 = report.tallies.values().map(|tally| tally.counts.offered).sum();
+    let sent: u64 = report.definitions.values().map(|definition| definition.sent.offered).sum();
     assert_eq!((offered, sent), (20_000, 10_000), "nothing starts over, and what was sent is said");
 }
 

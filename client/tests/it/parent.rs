@@ -9,7 +9,7 @@ use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective}
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::report::{Counts, Echo, Report};
+use plimsoll_core::report::{Counts, Echo, InstanceId, Report};
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::time::MonoTime;
 use plimsoll_proto::parent::{OnRefused, ParentService};
@@ -157,6 +157,7 @@ impl Parent for Scripted {
             echo: Echo { covered: stream.covered, confirmed: stream.covered },
             report_interval: Some(Duration::from_millis(10)),
             buckets: self.buckets.values().cloned().collect(),
+            parent: Some(InstanceId(1)),
             ..Directives::default()
         })
     }

@@ -101,6 +101,7 @@ impl Scripted {
             self.epoch = self.epoch.max(directives.epoch);
             self.kill.merge(directives.kill);
             self.outbox.on_echo(directives.echo);
+            directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
             self.echo = directives.echo;
             for bucket in &directives.buckets {
                 self.board.apply(bucket);
@@ -122,7 +123,7 @@ fn at(ms: u64) -> MonoTime {
 }
 
 fn saved(durable: Durable, policy: Arc<Policy>, now: MonoTime) -> Brain {
-    let mut brain = Brain::new(now, durable, policy);
+    let mut brain = Brain::new(now, InstanceId(99), durable, policy);
     save(&mut brain);
     brain
 }
@@ -366,6 +367,7 @@ fn invented_names_find_a_bound_and_fold_into_the_default_class() {
         (0..10).map(|n| Key { bucket: bucket(), tenant: Tenant::new(&format!("t{n}")).unwrap() }).collect();
     let mut report = Report { identity: Some(zone.identity.clone()), time: Some(at(0)), ..Report::default() };
     let counts = Counts { offered: 7, ..Counts::ZERO };
+    zone.outbox.on_answer(InstanceId(99));
     zone.outbox.fill(&mut report, &names, |_| Tally { counts, late: Counts::ZERO });
     brain.on_report(at(0), zone.stream, report).unwrap();
     assert_eq!(brain.totals().count(), 3);

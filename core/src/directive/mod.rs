@@ -14,7 +14,7 @@ use crate::bucket::{Bucket, Tenant};
 use crate::kill::KillGeneration;
 use crate::rate::Limit;
 use crate::ratio::DropRatio;
-use crate::report::Echo;
+use crate::report::{Echo, InstanceId};
 use crate::rollout::Mode;
 
 /// One reign of a controller: grows with every start, so that an older controller is never believed again. Never 0.
@@ -41,6 +41,8 @@ pub struct Directives {
     pub upstream_age: Option<Duration>,
     /// How often to report; absent means keep what you hold.
     pub report_interval: Option<Duration>,
+    /// Who speaks; in the first message of a stream, and nowhere else.
+    pub parent: Option<InstanceId>,
     /// How many children the receiver had when it last reported counts here, in whatever process; so that one that
     /// restarted knows whom to wait for. Absent when that is not known, or it has none by its nature.
     pub children: Option<u32>,

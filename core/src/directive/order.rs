@@ -1,6 +1,7 @@
 //! Directives only ever move forward: which message may be applied after which.
 
 use super::Epoch;
+use crate::kill::{JUMP_MAX, KillGeneration};
 
 /// Remembers how far the messages of a parent have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +10,7 @@ pub struct Order {
     seq: u64,
 }
 
-/// A message that is older than what is held.
+/// A message that must not be applied: older than what is held, or too far ahead of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stale {
     /// An older reign's word: refused always.
@@ -19,6 +20,22 @@ pub enum Stale {
         held: Epoch,
         /// The epoch that came.
         got: Epoch,
+    },
+    /// An epoch that cannot be true: whoever held it would be refused by every sound peer.
+    #[error("epoch {got:?} is too far above {held:?} to be true")]
+    EpochJump {
+        /// The epoch held, if any.
+        held: Option<Epoch>,
+        /// The epoch that came.
+        got: Epoch,
+    },
+    /// A kill generation that cannot be true.
+    #[error("kill generation {got:?} is too far above {held:?} to be true")]
+    KillJump {
+        /// The generation held.
+        held: KillGeneration,
+        /// The generation that came.
+        got: KillGeneration,
     },
     /// A number at or below the last one applied on this stream.
     #[error("message {got} came after message {held} of the same stream")]
@@ -55,6 +72,11 @@ impl Order {
             && got < held
         {
             return Err(Stale::Epoch { held, got });
+        }
+        if let Some(got) = epoch
+            && got.0.saturating_sub(self.epoch.map_or(0, |held| held.0)) > JUMP_MAX
+        {
+            return Err(Stale::EpochJump { held: self.epoch, got });
         }
         self.epoch = self.epoch.max(epoch);
         self.seq = seq;

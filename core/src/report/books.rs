@@ -13,9 +13,15 @@ use crate::time::{MonoTime, Pace};
 /// key of this instance at or above its `base` counts on from what it remembers. Any other begins at `base` (that
 /// much was counted in earlier lives) and takes `value - sent`; `sent - base` is given up as unconfirmed, for it may
 /// or may not have been counted. Hence counted <= decided <= counted + unconfirmed.
+///
+/// A parent remembers only as long as the child reported counts to nobody else: once another parent was in between,
+/// what is remembered here no longer tells what was lost from what the other one has counted.
 #[derive(Debug)]
 pub struct Books {
     instance: InstanceId,
+    /// Who keeps them.
+    parent: InstanceId,
+    keys_max: usize,
     pace: Option<Pace>,
     seq: u64,
     entries: Vec<KeyBooks>,
@@ -97,22 +103,32 @@ pub enum BrokenReport {
     /// A cumulative count became smaller.
     #[error("the cumulative counts of {0:?} went back")]
     WentBack(Key),
+    /// More keys than a child may have here.
+    #[error("a child may define {0} keys here, and not one more")]
+    TooManyKeys(usize),
     /// Counts without a time say nothing.
     #[error("a report without a time must not carry counts")]
     Timeless,
 }
 
 impl Books {
-    /// Empty books for an instance.
+    /// Empty books for an instance, kept by `parent`, for at most `keys_max` keys.
     #[must_use]
-    pub fn new(instance: InstanceId) -> Self {
-        Self { instance, pace: None, seq: 0, entries: Vec::new(), remembered: HashMap::new() }
+    pub fn new(instance: InstanceId, parent: InstanceId, keys_max: usize) -> Self {
+        let (entries, remembered) = (Vec::new(), HashMap::new());
+        Self { instance, parent, keys_max, pace: None, seq: 0, entries, remembered }
     }
 
     /// Whose books these are.
     #[must_use]
     pub const fn instance(&self) -> InstanceId {
         self.instance
+    }
+
+    /// Who keeps them.
+    #[must_use]
+    pub const fn parent(&self) -> InstanceId {
+        self.parent
     }
 
     /// The last report entered on this stream; 0 before the first.
@@ -132,6 +148,9 @@ impl Books {
         self.seq = 0;
         if let Some(pace) = &mut self.pace {
             pace.open();
+        }
+        if self.remembered.len() + self.entries.len() > self.keys_max {
+            self.remembered.clear();
         }
         for entry in self.entries.drain(..) {
             if entry.start == Start::CountOn {
@@ -153,6 +172,9 @@ impl Books {
     ) -> Result<Entered, BrokenReport> {
         self.check(report)?;
         let mut entered = Entered::default();
+        if report.seq == 1 && report.counted_by.is_some_and(|parent| parent != self.parent) {
+            self.remembered.clear();
+        }
         self.seq = report.seq;
         self.define(&report.definitions, intern, &mut entered);
         let Some(time) = report.time else { return Ok(entered) };
@@ -212,6 +234,9 @@ impl Books {
         }
         if report.time.is_none() && !report.tallies.is_empty() {
             return Err(BrokenReport::Timeless);
+        }
+        if self.entries.len() + report.definitions.len() > self.keys_max {
+            return Err(BrokenReport::TooManyKeys(self.keys_max));
         }
         for (due, (id, definition)) in (self.entries.len()..).zip(&report.definitions) {
             if id.index() != due {

@@ -132,6 +132,8 @@ pub struct KeyDefinition {
 pub struct Report {
     /// Numbers the child's messages on this stream, from 1.
     pub seq: u64,
+    /// The parent that this instance last sent counts to, if any; in a greeting, and nowhere else.
+    pub counted_by: Option<InstanceId>,
     /// Who speaks; in a greeting, the first report of a stream, and nowhere else.
     pub identity: Option<Identity>,
     /// The child's monotonic clock. Absent: "I am alive, but count nothing yet".
@@ -158,6 +160,7 @@ impl Report {
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.seq = self.seq.max(other.seq);
+        self.counted_by = self.counted_by.or(other.counted_by);
         self.identity = self.identity.or(other.identity);
         self.time = self.time.max(other.time);
         self.epoch = self.epoch.max(other.epoch);

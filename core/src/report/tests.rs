@@ -9,6 +9,9 @@ use proptest::sample::subsequence;
 use super::*;
 use crate::bucket::{Name, Tenant, Zone};
 
+/// Who keeps the books.
+const PARENT: InstanceId = InstanceId(99);
+
 fn key(tenant: &str) -> Key {
     Key { bucket: Bucket::new("checkout").unwrap(), tenant: Tenant::new(tenant).unwrap() }
 }
@@ -71,6 +74,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),
                 leaving: reach > 25,
                 children: reach as u32 / 2,
+                counted_by: None,
             }
         })
     })
@@ -111,7 +115,7 @@ proptest! {
 
 /// Books after two sound reports: keys `a` (10 requests, 2 of them late and 1 refused) and `b` (nothing yet).
 fn books() -> Books {
-    let mut books = Books::new(InstanceId(7));
+    let mut books = Books::new(InstanceId(7), PARENT, 100);
     let counts = Counts { offered: 10, dropped: 1, would_dropped: 0 };
     let definition =
         |tenant: &str| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO };
@@ -266,6 +270,7 @@ fn a_key_without_room_is_counted_as_homeless_once_and_its_figures_are_kept_apart
 /// One key of a child that greets again. `remembered` is what the parent holds of it, `base`, `sent` and `value`
 /// what the child says; `counted` and `unconfirmed` is what comes of it.
 struct Return {
+    counted_by: InstanceId,
     remembered: Option<u64>,
     base: u64,
     sent: u64,
@@ -279,6 +284,7 @@ struct Return {
 fn where_counting_goes_on_from() {
     use Pedigree::{Observed, TakenOver};
     let row = |remembered, (base, sent, value), counted, unconfirmed, pedigree| Return {
+        counted_by: PARENT,
         remembered,
         base,
         sent,
@@ -299,15 +305,19 @@ fn where_counting_goes_on_from() {
         row(None, (10, 30, 35), 5, 20, TakenOver),
         row(None, (30, 30, 35), 5, 0, TakenOver),
         row(None, (0, 30, 35), 5, 30, TakenOver),
+        // It remembers, but another parent was in between and may have counted the rest.
+        Return { counted_by: InstanceId(98), ..row(Some(20), (10, 30, 35), 5, 20, TakenOver) },
+        Return { counted_by: InstanceId(98), ..row(Some(30), (10, 30, 35), 5, 20, TakenOver) },
     ] {
         check_return(&case);
     }
 }
 
 fn check_return(case: &Return) {
-    let mut books = Books::new(InstanceId(7));
+    let mut books = Books::new(InstanceId(7), PARENT, 100);
     let greeting = |base, sent, value| Report {
         seq: 1,
+        counted_by: Some(case.counted_by),
         time: Some(MonoTime::from_micros(value)),
         definitions: [(KeyId(0), KeyDefinition { key: key("a"), base: offered(base), sent: offered(sent) })]
             .into(),
@@ -338,9 +348,10 @@ fn check_return(case: &Return) {
 
 #[test]
 fn a_greeting_that_was_overtaken_by_a_later_one_takes_nothing_back() {
-    let mut books = Books::new(InstanceId(7));
+    let mut books = Books::new(InstanceId(7), PARENT, 100);
     let greeting = |sent, value| Report {
         seq: 1,
+        counted_by: Some(PARENT),
         time: Some(MonoTime::from_micros(value)),
         definitions: [(KeyId(0), KeyDefinition { key: key("a"), base: Counts::ZERO, sent: offered(sent) })]
             .into(),
@@ -395,6 +406,7 @@ impl Counting for Cumulative {
 
     fn send(&mut self, arrives: bool) -> u64 {
         let mut report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
+        self.outbox.on_answer(PARENT);
         self.outbox.fill(&mut report, &[key("a")], |_| tally(self.total));
         if !arrives {
             self.outbox.open();
@@ -421,17 +433,53 @@ fn check_nothing_is_lost(child: &mut impl Counting, lost: &[bool]) -> Result<(),
 proptest! {
     #[test]
     fn counts_outlive_the_reports_that_are_lost(lost in vec(any::<bool>(), 0..20)) {
-        let mut ours = Cumulative { total: 0, outbox: Outbox::default(), books: Books::new(InstanceId(7)) };
+        let mut ours = Cumulative { total: 0, outbox: Outbox::default(), books: Books::new(InstanceId(7), PARENT, 100) };
         prop_assert_eq!(check_nothing_is_lost(&mut ours, &lost), Ok(()));
         let naive = check_nothing_is_lost(&mut ZeroedAtSending::default(), &lost);
         prop_assert_eq!(naive.is_err(), lost.contains(&true), "the trap does not catch: {:?}", naive);
     }
 }
 
+/// An outbox on a stream whose parent has answered.
+fn answered() -> Outbox {
+    let mut outbox = Outbox::default();
+    reopen(&mut outbox);
+    outbox
+}
+
+fn reopen(outbox: &mut Outbox) {
+    outbox.open();
+    outbox.on_answer(PARENT);
+}
+
+#[test]
+fn counts_go_only_to_a_parent_that_has_answered_and_the_next_one_is_told_who_it_was() {
+    let mut outbox = Outbox::default();
+    let fill = |outbox: &mut Outbox| {
+        let mut report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
+        outbox.fill(&mut report, &[key("a")], |_| tally(9));
+        report
+    };
+    let nothing = |seq, counted_by| Report { seq, counted_by, ..Report::default() };
+    outbox.open();
+    assert_eq!(fill(&mut outbox), nothing(1, None));
+    assert_eq!(fill(&mut outbox), nothing(2, None));
+    outbox.open();
+    assert_eq!(fill(&mut outbox), nothing(1, None), "nobody was sent anything");
+    outbox.on_answer(PARENT);
+    assert_eq!(fill(&mut outbox).tallies.len(), 1);
+    outbox.open();
+    assert_eq!(fill(&mut outbox), nothing(1, Some(PARENT)));
+    outbox.on_answer(InstanceId(98));
+    fill(&mut outbox);
+    outbox.open();
+    assert_eq!(fill(&mut outbox), nothing(1, Some(InstanceId(98))));
+}
+
 #[test]
 fn an_outbox_sends_what_changed_and_everything_on_a_new_stream() {
     let keys = [key("a"), key("b")];
-    let mut outbox = Outbox::default();
+    let mut outbox = answered();
     let send = |outbox: &mut Outbox, a, b| {
         let mut report = Report::default();
         outbox.fill(&mut report, &keys, |id| tally([a, b][id.index()]));
@@ -444,13 +492,13 @@ fn an_outbox_sends_what_changed_and_everything_on_a_new_stream() {
     assert_eq!(send(&mut outbox, 1, 5), (3, 0, vec![(1, 5)]));
     // A torn read that goes back is not believed.
     assert_eq!(send(&mut outbox, 0, 6), (4, 0, vec![(1, 6)]));
-    outbox.open();
+    reopen(&mut outbox);
     assert_eq!(send(&mut outbox, 1, 6), (1, 2, vec![(0, 1), (1, 6)]));
 }
 
 /// The base a child gives out after `reports` reports, of which the parent has `confirmed` so many.
 fn base_after(reports: u64, confirmed: u64) -> u64 {
-    let mut outbox = Outbox::default();
+    let mut outbox = answered();
     let fill = |outbox: &mut Outbox, offered| {
         let mut report = Report::default();
         outbox.fill(&mut report, &[key("a")], |_| tally(offered));
@@ -460,7 +508,7 @@ fn base_after(reports: u64, confirmed: u64) -> u64 {
         fill(&mut outbox, offered);
     }
     outbox.on_echo(Echo { covered: reports, confirmed });
-    outbox.open();
+    reopen(&mut outbox);
     fill(&mut outbox, reports + 1).definitions[&KeyId(0)].base.offered
 }
 
@@ -480,14 +528,14 @@ fn a_confirmation_reaches_no_further_than_it_says_however_long_it_takes() {
 fn a_confirmation_forgets_no_key_however_long_it_takes() {
     for changed_at in [1, 63, 64, 65, 99] {
         let keys = [key("a"), key("b")];
-        let mut outbox = Outbox::default();
+        let mut outbox = answered();
         let mut report = Report::default();
         for number in 1..=100 {
             let tallies = [tally(number), tally(if number < changed_at { 0 } else { 5 })];
             outbox.fill(&mut report, &keys, |id| tallies[id.index()]);
         }
         outbox.on_echo(Echo { covered: 100, confirmed: 100 });
-        outbox.open();
+        reopen(&mut outbox);
         let mut greeting = Report::default();
         outbox.fill(&mut greeting, &keys, |_| Tally::ZERO);
         let bases: Vec<u64> = greeting.definitions.values().map(|key| key.base.offered).collect();
@@ -497,7 +545,7 @@ fn a_confirmation_forgets_no_key_however_long_it_takes() {
 
 #[test]
 fn what_an_earlier_stream_left_unconfirmed_no_echo_of_a_later_one_confirms() {
-    let mut outbox = Outbox::default();
+    let mut outbox = answered();
     let fill = |outbox: &mut Outbox, offered| {
         let mut report = Report::default();
         outbox.fill(&mut report, &[key("a")], |_| tally(offered));
@@ -507,7 +555,7 @@ fn what_an_earlier_stream_left_unconfirmed_no_echo_of_a_later_one_confirms() {
         fill(&mut outbox, offered);
     }
     outbox.on_echo(Echo { covered: 2, confirmed: 1 });
-    outbox.open();
+    reopen(&mut outbox);
     outbox.on_echo(Echo { covered: 3, confirmed: 3 });
     let definition = fill(&mut outbox, 40).definitions[&KeyId(0)].clone();
     assert_eq!((definition.base, definition.sent), (offered(10), offered(30)));

@@ -61,7 +61,7 @@ impl Roster {
 
 #[test]
 fn the_longest_away_makes_room_and_nobody_who_is_connected() {
-    let mut roster = Roster::new(3);
+    let mut roster = Roster::new(InstanceId(99), 3, 100);
     for instance in [1, 2, 3] {
         roster.open(at(0), StreamId(instance), identity(instance.into())).unwrap();
     }
@@ -80,7 +80,7 @@ fn the_longest_away_makes_room_and_nobody_who_is_connected() {
 
 #[test]
 fn a_child_that_went_away_is_remembered_for_its_time_and_no_longer() {
-    let mut roster = Roster::new(9);
+    let mut roster = Roster::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap();
     roster.open(at(0), StreamId(2), identity(2)).unwrap();
     assert_eq!(roster.close(at(1_000), StreamId(1)), Some(InstanceId(1)));
@@ -92,7 +92,7 @@ fn a_child_that_went_away_is_remembered_for_its_time_and_no_longer() {
 
 #[test]
 fn a_new_stream_replaces_the_old_one_and_keeps_what_is_known() {
-    let mut roster = Roster::new(9);
+    let mut roster = Roster::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap().confirmed = 8;
     assert!(!roster.is_superseded(StreamId(1)));
 
@@ -113,7 +113,7 @@ fn a_new_stream_replaces_the_old_one_and_keeps_what_is_known() {
 
 #[test]
 fn an_overtaken_stream_does_not_replace_the_one_that_overtook_it() {
-    let mut roster = Roster::new(9);
+    let mut roster = Roster::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(2), identity(1)).unwrap();
     assert_eq!(roster.open(at(1), StreamId(1), identity(1)).unwrap_err(), Refused::Unknown);
     assert!(roster.by_stream(StreamId(1)).is_none());
@@ -122,7 +122,7 @@ fn an_overtaken_stream_does_not_replace_the_one_that_overtook_it() {
 
 #[test]
 fn a_child_that_is_removed_takes_its_streams_with_it() {
-    let mut roster = Roster::new(1);
+    let mut roster = Roster::new(InstanceId(99), 1, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap();
     roster.open(at(0), StreamId(2), identity(1)).unwrap();
     roster.remove(InstanceId(1));
@@ -136,7 +136,7 @@ fn a_child_that_is_removed_takes_its_streams_with_it() {
 
 #[test]
 fn the_first_message_is_whole_and_immediate() {
-    let mut roster = Roster::new(1);
+    let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let echo = Echo { covered: 1, confirmed: 0 };
     let first = child.next_message(at(0), HEAD, &board(), true, echo).unwrap();
@@ -149,7 +149,7 @@ fn the_first_message_is_whole_and_immediate() {
 
 #[test]
 fn the_first_message_comes_also_where_there_is_nothing_to_say() {
-    let mut roster = Roster::new(1);
+    let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let nobody = Head { epoch: None, kill: KillGeneration(0), policy_hash: None };
     let first = child.next_message(at(0), nobody, &Board::default(), true, Echo::default()).unwrap();
@@ -158,7 +158,7 @@ fn the_first_message_comes_also_where_there_is_nothing_to_say() {
 
 #[test]
 fn a_child_is_told_what_changed_or_else_that_its_parent_lives() {
-    let mut roster = Roster::new(1);
+    let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
     let mut news = |now, head, board: &Board| {
@@ -185,7 +185,7 @@ fn a_child_is_told_what_changed_or_else_that_its_parent_lives() {
 
 #[test]
 fn only_what_a_child_wants_is_told_and_whole_from_when_it_wants_it() {
-    let mut roster = Roster::new(1);
+    let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let board = board();
     let first = child.next_message(at(0), HEAD, &board, true, Echo::default()).unwrap();
@@ -203,7 +203,7 @@ fn only_what_a_child_wants_is_told_and_whole_from_when_it_wants_it() {
 
 #[test]
 fn values_are_withheld_and_told_once_they_may() {
-    let mut roster = Roster::new(1);
+    let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
     let quiet = child.next_message(at(0), HEAD, &board, false, Echo::default()).unwrap();
@@ -220,7 +220,7 @@ fn values_are_withheld_and_told_once_they_may() {
 
 #[test]
 fn a_new_stream_is_told_everything_again_from_number_one() {
-    let mut roster = Roster::new(1);
+    let mut roster = Roster::new(InstanceId(99), 1, 100);
     let board = board();
     for stream in [1, 2] {
         let child = roster.open(at(stream), StreamId(stream), identity(1)).unwrap();

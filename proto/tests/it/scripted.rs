@@ -176,7 +176,7 @@ impl Server {
         let mut parent = ScriptedParent {
             epoch: EPOCH,
             board: Board::default(),
-            roster: Roster::new(children_max),
+            roster: Roster::new(InstanceId(99), children_max, 100),
             events: heard,
         };
         parent.post(&directive(1, 0));
