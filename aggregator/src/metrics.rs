@@ -21,6 +21,7 @@ struct Counts {
     streams_refused: BTreeMap<&'static str, u64>,
     uplink_connected: bool,
     uplink_lost: u64,
+    directives_invalid: u64,
 }
 
 impl Events {
@@ -28,10 +29,15 @@ impl Events {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn on_uplink(&self, connected: bool) {
+    pub(crate) fn on_uplink_connected(&self) {
+        self.with(|counts| counts.uplink_connected = true);
+    }
+
+    pub(crate) fn on_uplink_broken(&self, was_connected: bool, by_an_invalid_message: bool) {
         self.with(|counts| {
-            counts.uplink_connected = connected;
-            counts.uplink_lost += u64::from(!connected);
+            counts.uplink_connected = false;
+            counts.uplink_lost += u64::from(was_connected);
+            counts.directives_invalid += u64::from(by_an_invalid_message);
         });
     }
 }
@@ -47,7 +53,11 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
     let mut page = Page::default();
     state(&mut page, zone, now);
     losses(&mut page, zone);
+    let stale = zone.figures().stale;
     events.with(|counts| {
+        let refused = (stale + counts.directives_invalid) as f64;
+        let help = "Messages of the controller that were out of range, or older than what is held.";
+        page.counter("plimsoll_directives_refused_total", help, &[], plain(refused));
         page.gauge(
             "plimsoll_uplink_connected",
             "1 while there is a stream to the controller.",
@@ -56,7 +66,7 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
         );
         page.counter(
             "plimsoll_uplink_lost_total",
-            "Streams to the controller that ended or could not begin.",
+            "Streams to the controller that ended.",
             &[],
             plain(counts.uplink_lost as f64),
         );
@@ -125,11 +135,6 @@ fn losses(page: &mut Page, zone: &Zone) {
             figures.unconfirmed,
         ),
         ("plimsoll_keys_homeless_total", "Keys and buckets for which there was no room.", figures.homeless),
-        (
-            "plimsoll_directives_refused_total",
-            "Messages of the controller that were older than what is held.",
-            figures.stale,
-        ),
     ] {
         page.counter(name, help, &[], plain(value as f64));
     }

@@ -21,17 +21,19 @@ impl Log {
 
 impl Observer for Log {
     fn on_connected(&mut self) {
-        self.events.on_uplink(true);
+        self.events.on_uplink_connected();
         self.quiet = false;
         tracing::info!("connected to the controller");
     }
 
-    fn on_disconnected(&mut self, why: &Broken) {
-        self.events.on_uplink(false);
-        if self.quiet {
+    fn on_disconnected(&mut self, why: &Broken, was_connected: bool) {
+        self.events.on_uplink_broken(was_connected, matches!(why, Broken::Invalid(_)));
+        if was_connected {
+            tracing::warn!(%why, "lost the controller; the zone goes on with what it holds");
+        } else if self.quiet {
             tracing::debug!(%why, "still without the controller");
         } else {
-            tracing::warn!(%why, "lost the controller; the zone goes on with what it holds");
+            tracing::warn!(%why, "cannot reach the controller; the zone goes on with what it holds");
         }
         self.quiet = true;
     }

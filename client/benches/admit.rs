@@ -1,5 +1,5 @@
 //! What one decision costs, with directives that came over a real stream.
-#![allow(missing_docs, clippy::unwrap_used)] // it measures or it stops
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)] // it measures or it stops
 
 #[allow(dead_code)]
 #[path = "../tests/it/parent.rs"]

@@ -28,7 +28,7 @@ pub struct Feed {
 pub(crate) struct Health {
     pub(crate) connected: AtomicBool,
     pub(crate) disconnects: AtomicU64,
-    pub(crate) refused: AtomicU64,
+    pub(crate) invalid: AtomicU64,
 }
 
 impl Feed {
@@ -63,19 +63,21 @@ impl Observer for Log {
         tracing::info!("the feed is connected");
     }
 
-    fn on_disconnected(&mut self, why: &Broken) {
+    fn on_disconnected(&mut self, why: &Broken, was_connected: bool) {
         self.health.connected.store(false, Ordering::Relaxed);
-        self.health.disconnects.fetch_add(1, Ordering::Relaxed);
-        if self.quiet {
+        self.health.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);
+        self.health.invalid.fetch_add(u64::from(matches!(why, Broken::Invalid(_))), Ordering::Relaxed);
+        if was_connected {
+            tracing::warn!(%why, "the feed lost its aggregator; decisions go on with what is held");
+        } else if self.quiet {
             tracing::debug!(%why, "the feed is still without its aggregator");
         } else {
-            tracing::warn!(%why, "the feed lost its aggregator; decisions go on with what is held");
+            tracing::warn!(%why, "the feed cannot reach its aggregator; decisions go on with what is held");
         }
         self.quiet = true;
     }
 
     fn on_refused(&mut self, why: &dyn Error) {
-        self.health.refused.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(%why, "a directive was refused; what was held stays");
     }
 }

@@ -71,9 +71,10 @@ impl Metrics {
         let connected = f64::from(u8::from(health.connected.load(Ordering::Relaxed)));
         page.gauge(CONNECTED, "1 while the feed has a stream to its aggregator.", &[], plain(connected));
         let disconnects = health.disconnects.load(Ordering::Relaxed) as f64;
-        let help = "Streams to the aggregator that ended or could not begin.";
+        let help = "Streams to the aggregator that ended.";
         page.counter(DISCONNECTS, help, &[], plain(disconnects));
-        let help = "Messages refused because they were older than what is held.";
+        let refused = refused + health.invalid.load(Ordering::Relaxed);
+        let help = "Messages refused because they were out of range, or older than what is held.";
         page.counter(REFUSED, help, &[], plain(refused as f64));
         let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
         page.gauge(EPOCH, "The highest controller epoch applied; 0 before the first.", &[], plain(epoch));

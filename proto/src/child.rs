@@ -2,6 +2,7 @@
 //! the stream breaks.
 
 use std::collections::VecDeque;
+use std::error::Error as _;
 
 use plimsoll_core::backoff::Backoff;
 use plimsoll_core::exchange::Child;
@@ -25,9 +26,9 @@ const FAREWELL: Duration = Duration::from_millis(250);
 pub trait Observer: Send + 'static {
     /// The first message of the parent came on a new stream.
     fn on_connected(&mut self) {}
-    /// A stream ended, or could not begin.
-    fn on_disconnected(&mut self, why: &Broken) {
-        let _ = why;
+    /// A stream ended, or could not begin; `was_connected` says which.
+    fn on_disconnected(&mut self, why: &Broken, was_connected: bool) {
+        let _ = (why, was_connected);
     }
     /// A message was not applied; what was held stays.
     fn on_refused(&mut self, why: &dyn std::error::Error) {
@@ -39,10 +40,10 @@ pub trait Observer: Send + 'static {
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// No connection came about.
-    #[error("cannot connect: {0}")]
+    #[error("cannot connect: {}", root_cause(.0))]
     Connect(#[from] tonic::transport::Error),
     /// The parent closed the stream.
-    #[error("the parent closed the stream: {}", .0.message())]
+    #[error("the parent closed the stream: {}", .0.source().map_or_else(|| .0.message().to_owned(), root_cause))]
     Closed(Box<Status>),
     /// The stream ended without a word.
     #[error("the stream ended")]
@@ -53,6 +54,15 @@ pub enum Broken {
     /// What came cannot be a message.
     #[error("a message of the parent is out of range: {0}")]
     Invalid(#[from] Invalid),
+}
+
+/// What lies at the bottom of an error: "connection refused" says more than "transport error".
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
 }
 
 /// Keeps a conversation with the parent at `endpoint` going until `shutdown` is cancelled, then says farewell.
@@ -68,10 +78,12 @@ pub async fn run<C: Child + Send + 'static>(
             child: &child,
             observer: &mut observer,
             backoff: &mut backoff,
+            connected: false,
             outgoing: VecDeque::new(),
         };
         let Err(broken) = driver.converse(&endpoint, &shutdown).await else { return };
-        observer.on_disconnected(&broken);
+        let was_connected = driver.connected;
+        observer.on_disconnected(&broken, was_connected);
         // Without entropy the wait is drawn from the middle: worse spread, but never a busy loop.
         let draw = getrandom::u32().unwrap_or(u32::MAX / 2);
         tokio::select! {
@@ -85,6 +97,8 @@ struct Driver<'a, C, O> {
     child: &'a Shared<C>,
     observer: &'a mut O,
     backoff: &'a mut Backoff,
+    /// The parent has spoken on this stream.
+    connected: bool,
     /// Parts of a report that has begun to be sent.
     outgoing: VecDeque<wire::Report>,
 }
@@ -119,7 +133,6 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         shutdown: &CancellationToken,
     ) -> Result<(), Broken> {
         let mut decoder = DirectivesDecoder::default();
-        let mut connected = false;
         let mut next_report = Instant::now();
         let mut silent_at = Instant::now() + PARENT_SILENT;
         loop {
@@ -129,8 +142,8 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                     let message =
                         message.map_err(|status| Broken::Closed(Box::new(status)))?.ok_or(Broken::Ended)?;
                     silent_at = Instant::now() + PARENT_SILENT;
-                    if !connected {
-                        connected = true;
+                    if !self.connected {
+                        self.connected = true;
                         self.backoff.reset();
                         self.observer.on_connected();
                     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BucketDirective, KeyDirective};
-use crate::bucket::{Bucket, Tenant};
+use crate::bucket::{Bucket, DEFAULT_TENANT, Tenant};
 use crate::rate::Limit;
 use crate::ratio::DropRatio;
 use crate::rollout::Mode;
@@ -136,10 +136,10 @@ impl Posted {
         self.keys.iter().map(|(tenant, (ratio, _))| (tenant, *ratio))
     }
 
-    /// The ratio for a tenant: its own, or that of the default class.
+    /// The ratio for a tenant: its own, or else that of the default class.
     #[must_use]
     pub fn ratio(&self, tenant: &Tenant) -> Option<DropRatio> {
-        let own = self.keys.get(tenant).or_else(|| self.keys.get(crate::bucket::DEFAULT_TENANT));
-        own.and_then(|(ratio, _)| *ratio)
+        let held = |tenant: &str| self.keys.get(tenant).and_then(|(ratio, _)| *ratio);
+        held(tenant.as_str()).or_else(|| held(DEFAULT_TENANT))
     }
 }

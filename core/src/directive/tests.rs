@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
+use crate::kill::JUMP_MAX;
 use crate::rate::Rate;
 
 fn bucket(name: &str) -> Bucket {
@@ -81,10 +82,16 @@ fn directives_only_move_forward() {
         older(4, 1, 5),
         older(4, 2, 5),
         take(Some(5), 1),
-        take(Some(u64::MAX), 2),
+        take(Some(5 + JUMP_MAX), 2),
         new_stream,
-        older(5, 1, u64::MAX),
+        older(5, 1, 5 + JUMP_MAX),
     ]);
+    // What cannot be true is not believed, whatever is held.
+    for held in [None, Some(5)] {
+        let got = held.unwrap_or(0) + JUMP_MAX + 1;
+        let refused = Err(Stale::EpochJump { held: held.map(Epoch), got: Epoch(got) });
+        check_order(&[take(held, 1), (Some((Some(got), 2)), refused), take(held, 2)]);
+    }
     // Numbers start over on a new stream.
     check_order(&[take(Some(5), 7), new_stream, take(Some(5), 1), seq(Some(5), 1, 1)]);
     // A parent that heard no controller is listened to, and does not make what is held forgotten.

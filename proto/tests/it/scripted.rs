@@ -176,7 +176,7 @@ impl Server {
         let mut parent = ScriptedParent {
             epoch: EPOCH,
             board: Board::default(),
-            roster: Roster::new(InstanceId(99), children_max, 100),
+            roster: Roster::new(InstanceId(99), children_max, 100_000),
             events: heard,
         };
         parent.post(&directive(1, 0));
@@ -321,7 +321,7 @@ impl Observer for Log {
         let _ = self.0.send(ChildEvent::Connected);
     }
 
-    fn on_disconnected(&mut self, why: &Broken) {
+    fn on_disconnected(&mut self, why: &Broken, _was_connected: bool) {
         let _ = self.0.send(ChildEvent::Disconnected(why.to_string()));
     }
 
