@@ -167,7 +167,7 @@ impl Aggregator {
             close.cancel();
             said
         });
-        let parent = ParentService::new(self.zone.clone(), closing.clone(), self.events.clone());
+        let parent = ParentService::new(self.zone.clone(), closing.clone(), self.events.refusals.clone());
         let grpc = transport::serve(listeners.grpc, parent, closing.clone().cancelled_owned());
         let admin = admin::serve(listeners.admin, routes(self.zone, self.events), closing.cancelled_owned());
         tokio::select! {

@@ -1,12 +1,11 @@
 //! What an aggregator exports, in the words of the whole house.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::time::MonoTime;
-use plimsoll_proto::page::{Page, plain};
-use plimsoll_proto::parent::OnRefused;
+use plimsoll_proto::page::{Page, flag, plain};
+use plimsoll_proto::refusals::Refusals;
 
 use crate::zone::Zone;
 
@@ -14,11 +13,12 @@ use crate::zone::Zone;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     counts: Arc<Mutex<Counts>>,
+    /// Streams of children that were refused.
+    pub(crate) refusals: Refusals,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
-    streams_refused: BTreeMap<&'static str, u64>,
     uplink_connected: bool,
     uplink_lost: u64,
     directives_invalid: u64,
@@ -42,15 +42,10 @@ impl Events {
     }
 }
 
-impl OnRefused for Events {
-    fn on_refused(&self, reason: &'static str) {
-        self.with(|counts| *counts.streams_refused.entry(reason).or_default() += 1);
-    }
-}
-
 /// The page of this moment.
 pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
     let mut page = Page::default();
+    events.refusals.add_to(&mut page);
     state(&mut page, zone, now);
     losses(&mut page, zone);
     let stale = zone.figures().stale;
@@ -69,14 +64,6 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
             "Streams to the controller that ended.",
             &[],
             plain(counts.uplink_lost as f64),
-        );
-        let refused =
-            counts.streams_refused.iter().map(|(reason, count)| (vec![(*reason).to_owned()], *count as f64));
-        page.counter(
-            "plimsoll_streams_refused_total",
-            "Streams closed because of what came on them.",
-            &["reason"],
-            refused,
         );
     });
     page
@@ -138,8 +125,4 @@ fn losses(page: &mut Page, zone: &Zone) {
     ] {
         page.counter(name, help, &[], plain(value as f64));
     }
-}
-
-const fn flag(yes: bool) -> f64 {
-    if yes { 1.0 } else { 0.0 }
 }

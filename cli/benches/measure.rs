@@ -29,7 +29,7 @@ const WINDOW: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    let mut report = Report::default();
+    let mut report = Report::new();
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
     accuracy(&mut fleet, &mut report);
     wrk(&mut fleet, &mut report);

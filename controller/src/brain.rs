@@ -241,7 +241,7 @@ impl Brain {
         }
         let child = self.roster.open(now, stream, identity)?;
         self.policy.exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
-        if let Some(replaced) = self.sources.greet(place.clone(), instance) {
+        if let Some(replaced) = self.sources.greet(now, place.clone(), instance) {
             self.roster.remove(replaced);
         }
         let is_new = self.durable.children.insert(place);

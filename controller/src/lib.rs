@@ -178,7 +178,7 @@ impl Controller {
             self.events.clone(),
             stop.clone(),
         ));
-        let parent = ParentService::new(self.brain.clone(), stop.clone(), self.events.clone());
+        let parent = ParentService::new(self.brain.clone(), stop.clone(), self.events.refusals.clone());
         let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
         let routes = routes(self.brain, self.events);
         let admin = admin::serve(listeners.admin, routes, stop.clone().cancelled_owned());

@@ -1,11 +1,10 @@
 //! What the controller exports, in the words of the whole house.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::rollout::Mode;
-use plimsoll_proto::page::{Page, Row, plain};
-use plimsoll_proto::parent::OnRefused;
+use plimsoll_proto::page::{Page, Row, flag, plain};
+use plimsoll_proto::refusals::Refusals;
 
 use crate::brain::{Brain, Figures};
 use crate::status::{Status, Traffic};
@@ -14,11 +13,12 @@ use crate::status::{Status, Traffic};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     counts: Arc<Mutex<Counts>>,
+    /// Streams of children that were refused.
+    pub(crate) refusals: Refusals,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
-    streams_refused: BTreeMap<&'static str, u64>,
     reloads_accepted: u64,
     reloads_refused: u64,
     last_reload_refused: bool,
@@ -38,15 +38,10 @@ impl Events {
     }
 }
 
-impl OnRefused for Events {
-    fn on_refused(&self, reason: &'static str) {
-        self.with(|counts| *counts.streams_refused.entry(reason).or_default() += 1);
-    }
-}
-
 /// The page of this moment.
 pub(crate) fn page(brain: &Brain, status: &Status, events: &Events) -> Page {
     let mut page = Page::default();
+    events.refusals.add_to(&mut page);
     controller(&mut page, status, brain.figures());
     buckets(&mut page, status);
     aggregators(&mut page, status);
@@ -175,16 +170,4 @@ fn reloads(page: &mut Page, counts: &Counts) {
         &[],
         plain(flag(counts.last_reload_refused)),
     );
-    let refused =
-        counts.streams_refused.iter().map(|(reason, count)| (vec![(*reason).to_owned()], *count as f64));
-    page.counter(
-        "plimsoll_streams_refused_total",
-        "Streams closed because of what came on them.",
-        &["reason"],
-        refused,
-    );
-}
-
-const fn flag(yes: bool) -> f64 {
-    if yes { 1.0 } else { 0.0 }
 }

@@ -10,7 +10,7 @@ use plimsoll_core::report::{Entered, InstanceId, Pedigree, Report};
 use plimsoll_core::smoothing::smoothed;
 use plimsoll_core::time::MonoTime;
 
-/// How long after a start the children that are connected may take to show their traffic.
+/// How long an aggregator that has come back may take to show its traffic.
 const LEADS_AFTER: Duration = Duration::from_secs(5);
 /// How long after a start children that reported before it are waited for: as long as they may spread their return.
 const WAITS_FOR_RETURN: Duration = Duration::from_secs(30);
@@ -37,6 +37,7 @@ pub struct Source {
     /// Clients it had when it last reported counts.
     children: Option<u32>,
     measured: bool,
+    since: MonoTime,
     heard: bool,
     silent_for: Duration,
 }
@@ -50,13 +51,14 @@ impl Sources {
 
     /// An aggregator greets. A new process takes over what is known of the old one's traffic; returns the instance
     /// it replaces.
-    pub fn greet(&mut self, place: Place, instance: InstanceId) -> Option<InstanceId> {
+    pub fn greet(&mut self, now: MonoTime, place: Place, instance: InstanceId) -> Option<InstanceId> {
         self.awaited.remove(&place);
         let source = self.sources.entry(place).or_insert_with(|| Source {
             instance,
             rates: Vec::new(),
             children: None,
             measured: false,
+            since: now,
             heard: true,
             silent_for: Duration::ZERO,
         });
@@ -150,9 +152,9 @@ impl Sources {
         if self.leading {
             return true;
         }
-        let age = now.since(self.started);
         let all_back = self.awaited.is_empty();
-        let all_measured = self.sources.values().all(|source| source.measured) || age >= LEADS_AFTER;
+        let shown_or_late = |source: &Source| source.measured || now.since(source.since) >= LEADS_AFTER;
+        let all_measured = self.sources.values().all(shown_or_late);
         let any_measured = self.sources.values().any(|source| source.measured);
         self.leading = all_back && all_measured && any_measured;
         self.leading

@@ -57,6 +57,12 @@ pub fn plain(value: f64) -> [Row; 1] {
     [(Vec::new(), value)]
 }
 
+/// A yes as 1, a no as 0.
+#[must_use]
+pub const fn flag(yes: bool) -> f64 {
+    if yes { 1.0 } else { 0.0 }
+}
+
 fn complain(name: &str, added: prometheus::Result<()>) {
     if let Err(error) = added {
         tracing::error!(name, %error, "a metric cannot be added");

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// All figures of a run.
-#[derive(Default)]
 pub(crate) struct Report {
+    /// What is measured, as it was when the run began.
+    revision: String,
     rows: Vec<Row>,
     decisions: Vec<(String, f64)>,
 }
@@ -21,6 +22,12 @@ struct Row {
 }
 
 impl Report {
+    /// An empty report on what is checked out now.
+    pub(crate) fn new() -> Self {
+        let revision = said_by("git", &["describe", "--always", "--dirty"]);
+        Self { revision, rows: Vec::new(), decisions: Vec::new() }
+    }
+
     /// A figure, and whether it meets its bar.
     pub(crate) fn row(&mut self, what: &str, bar: &str, figure: String, met: bool) {
         println!("{} {what}: {figure} (bar: {bar})", if met { "ok    " } else { "MISSED" });
@@ -66,7 +73,7 @@ impl Report {
         let _ = writeln!(text, "- date: {}", said_by("date", &["-u", "+%Y-%m-%d"]));
         let _ = writeln!(text, "- machine: {}", machine());
         let _ = writeln!(text, "- compiler: {}", said_by("rustc", &["--version"]));
-        let _ = writeln!(text, "- revision: {}\n", said_by("git", &["describe", "--always", "--dirty"]));
+        let _ = writeln!(text, "- revision: {}\n", self.revision);
         let _ = writeln!(
             text,
             "## Real processes\n\n\

@@ -232,6 +232,9 @@ fn a_restarted_controller_waits_for_whom_it_knew_and_then_leads_on() {
     assert!(!brain.sources().is_leading());
 
     b.offer(2000 * now / 1000);
+    // Zone b is back, but has shown nothing yet: zone a alone must not lead either.
+    let now = run(&mut brain, &mut zones, 4000, now, 2);
+    assert_eq!((zones[0].ratio(), brain.sources().is_leading()), (held, false));
     run(&mut brain, &mut zones, 4000, now, 6);
     assert!((zones[0].ratio().unwrap().as_f64() - 0.875).abs() < 1e-3, "{:?}", zones[0].ratio());
 }

@@ -123,7 +123,8 @@ fn absent_ratios_are_kept_and_never_read_as_zero() {
     let mut board = Board::default();
     assert!(board.apply(&directive(true, limit, &[("a", None), ("default", Some(5))])));
     check_posted(&board, limit, &[("a", None), ("default", Some(5))]);
-    assert_eq!(board.get(&bucket("b")).unwrap().ratio(&tenant("a")), None);
+    let follows = board.get(&bucket("b")).unwrap().ratio(&tenant("a"));
+    assert_eq!(follows, Some(ratio(5)), "as long as it holds nothing of its own");
 
     assert!(board.apply(&directive(false, limit, &[("a", Some(2)), ("default", None)])));
     check_posted(&board, limit, &[("a", Some(2)), ("default", Some(5))]);
