@@ -35,6 +35,13 @@ enum State {
         /// When the latest one came.
         joined: MonoTime,
     },
+    /// Everybody is back and is counted, but the ratios that come from above do not know of it yet.
+    Showing {
+        /// Since when.
+        since: MonoTime,
+        /// The first roll-up with counts on the present stream, once it is sent.
+        first: Option<u64>,
+    },
     /// In full service.
     Over,
 }
@@ -46,6 +53,7 @@ impl Quiet {
             State::Alone if holds => State::Returning { since: now, joined: now },
             State::Alone | State::Over => State::Over,
             State::Returning { since, .. } => State::Returning { since, joined: now },
+            showing @ State::Showing { .. } => showing,
         };
     }
 
@@ -54,21 +62,48 @@ impl Quiet {
         self.told = Some(children);
     }
 
-    /// Time passes while `connected` clients are here; true at the moment the quiet ends.
-    pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32) -> bool {
-        let began = *self.began.get_or_insert(now);
-        let over = match self.state {
-            State::Over => return false,
-            State::Alone => now.since(began) >= QUIET_MAX,
-            State::Returning { since, joined } => {
-                let paused = now.since(joined) >= NOBODY_JOINED_FOR;
-                self.are_all_back(connected, paused) || now.since(since) >= QUIET_MAX
-            }
-        };
+    /// A new stream to the controller begins, and roll-ups are numbered anew.
+    pub(crate) fn on_open(&mut self) {
+        if let State::Showing { first, .. } = &mut self.state {
+            *first = None;
+        }
+    }
+
+    /// A roll-up with counts was sent.
+    pub(crate) fn on_counts(&mut self, seq: u64) {
+        if let State::Showing { first, .. } = &mut self.state {
+            first.get_or_insert(seq);
+        }
+    }
+
+    /// The controller has covered every roll-up up to `confirmed`; true at the moment the quiet ends.
+    pub(crate) fn on_confirmed(&mut self, confirmed: u64) -> bool {
+        let State::Showing { first: Some(first), .. } = self.state else { return false };
+        // The second one gives a rate, and by the third the law has seen it.
+        let over = confirmed >= first + 2;
         if over {
             self.state = State::Over;
         }
         over
+    }
+
+    /// Time passes while `connected` clients are here; true at the moment the quiet ends.
+    pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32) -> bool {
+        let began = *self.began.get_or_insert(now);
+        let next = match self.state {
+            State::Alone if now.since(began) >= QUIET_MAX => State::Over,
+            State::Returning { since, joined } => {
+                let paused = now.since(joined) >= NOBODY_JOINED_FOR;
+                if !self.are_all_back(connected, paused) && now.since(since) < QUIET_MAX {
+                    return false;
+                }
+                State::Showing { since: now, first: None }
+            }
+            State::Showing { since, .. } if now.since(since) >= QUIET_MAX => State::Over,
+            State::Alone | State::Showing { .. } | State::Over => return false,
+        };
+        self.state = next;
+        next == State::Over
     }
 
     fn are_all_back(&self, connected: u32, paused: bool) -> bool {
@@ -78,14 +113,19 @@ impl Quiet {
         }
     }
 
-    /// Whether counts and ratios are held back.
-    pub(crate) fn is_quiet(self) -> bool {
+    /// Whether counts are held back.
+    pub(crate) fn holds_counts(self) -> bool {
         match self.state {
             // A count of nothing would pass for traffic that has gone.
             State::Alone => self.told.is_none_or(|due| due.is_some_and(|due| due > 0)),
             State::Returning { .. } => true,
-            State::Over => false,
+            State::Showing { .. } | State::Over => false,
         }
+    }
+
+    /// Whether ratios are held back.
+    pub(crate) fn holds_ratios(self) -> bool {
+        self.holds_counts() || matches!(self.state, State::Showing { .. })
     }
 }
 
@@ -102,36 +142,36 @@ mod tests {
         let mut quiet = Quiet::default();
         quiet.on_greeting(at(1), false);
         quiet.on_greeting(at(2), true);
-        assert!(!quiet.is_quiet());
+        assert!(!quiet.holds_ratios());
     }
 
     #[test]
     fn a_restart_is_quiet_until_nobody_joins_any_more() {
         let mut quiet = Quiet::default();
         quiet.on_greeting(at(1), true);
-        assert!(!quiet.on_tick(at(2), 1));
+        quiet.on_tick(at(2), 1);
         quiet.on_greeting(at(2), true);
-        assert!(!quiet.on_tick(at(3), 2));
-        assert!(quiet.is_quiet());
-        assert!(quiet.on_tick(at(4), 2));
-        assert!(!quiet.on_tick(at(5), 2));
-        assert!(!quiet.is_quiet());
+        quiet.on_tick(at(3), 2);
+        assert!(quiet.holds_counts());
+        quiet.on_tick(at(4), 2);
+        assert!(!quiet.holds_counts());
     }
 
     #[test]
     fn joining_cannot_keep_it_quiet_for_ever() {
         let mut quiet = Quiet::default();
-        let ended = (0..60).find(|s| {
+        let counts_from = (0..60).find(|s| {
             quiet.on_greeting(at(*s), true);
-            quiet.on_tick(at(*s), 1)
+            quiet.on_tick(at(*s), 1);
+            !quiet.holds_counts()
         });
-        assert_eq!(ended, Some(30));
+        assert_eq!(counts_from, Some(30));
     }
 
     #[test]
     fn clients_that_are_known_to_be_due_are_waited_for() {
-        // (expected, connected, seconds since anybody joined) and whether the quiet is over by then
-        for (expected, connected, pause, over) in [
+        // (expected, connected, seconds since anybody joined) and whether they are counted by then
+        for (expected, connected, pause, counted) in [
             (2, 1, 10, false),
             (2, 2, 0, true),
             (10, 9, 1, false),
@@ -143,21 +183,38 @@ mod tests {
             let mut quiet = Quiet::default();
             quiet.on_told(Some(expected));
             quiet.on_greeting(at(100), true);
-            let got = quiet.on_tick(at(100 + pause), connected);
-            assert_eq!(got, over, "{connected} of {expected} after {pause} s");
+            quiet.on_tick(at(100 + pause), connected);
+            assert_eq!(!quiet.holds_counts(), counted, "{connected} of {expected} after {pause} s");
         }
+    }
+
+    #[test]
+    fn ratios_wait_until_the_controller_has_seen_the_traffic() {
+        let mut quiet = Quiet::default();
+        quiet.on_told(Some(1));
+        quiet.on_greeting(at(1), true);
+        assert!(!quiet.on_tick(at(1), 1));
+        assert!(!quiet.on_confirmed(9), "nothing with counts was sent yet");
+        quiet.on_counts(10);
+        quiet.on_counts(11);
+        assert!(!quiet.on_confirmed(11) && quiet.holds_ratios());
+        quiet.on_open();
+        assert!(!quiet.on_confirmed(12), "that was another stream");
+        quiet.on_counts(3);
+        assert!(quiet.on_confirmed(5) && !quiet.holds_ratios());
+        assert!(!quiet.on_confirmed(6), "it ends once");
     }
 
     #[test]
     fn nothing_is_counted_before_it_is_known_whether_clients_are_due() {
         let mut quiet = Quiet::default();
-        assert!(quiet.is_quiet(), "nobody has said anything yet");
+        assert!(quiet.holds_counts(), "nobody has said anything yet");
         quiet.on_told(None);
-        assert!(!quiet.is_quiet(), "a first start");
+        assert!(!quiet.holds_counts(), "a first start");
         quiet.on_told(Some(4));
-        assert!(quiet.is_quiet(), "four clients are due");
+        assert!(quiet.holds_counts(), "four clients are due");
         assert!(!quiet.on_tick(at(10), 0));
         assert!(quiet.on_tick(at(40), 0), "but they are not waited for for ever");
-        assert!(!quiet.is_quiet());
+        assert!(!quiet.holds_counts());
     }
 }

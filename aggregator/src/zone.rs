@@ -110,6 +110,10 @@ impl Zone {
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.roster.prune(now);
         let quiet_ends = self.quiet.on_tick(now, self.children());
+        self.tell_what_was_withheld(quiet_ends)
+    }
+
+    fn tell_what_was_withheld(&mut self, quiet_ends: bool) -> bool {
         if quiet_ends {
             self.roster.iter_mut().for_each(plimsoll_core::roster::Child::forget_told);
         }
@@ -142,7 +146,7 @@ impl Zone {
     /// Whether a restart is being waited out.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.quiet.is_quiet()
+        self.quiet.holds_ratios()
     }
 
     /// The directives in force.
@@ -274,7 +278,7 @@ impl Parent for Zone {
     fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
         let head = Head { epoch: self.order.epoch(), kill: self.kill, policy_hash: self.policy_hash };
         let upstream_age = self.upstream.age(now);
-        let values = !self.quiet.is_quiet();
+        let values = !self.quiet.holds_ratios();
         let child = self.roster.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
         let message = child.next_message(now, head, &self.board, values, echo)?;
@@ -292,12 +296,13 @@ impl Child for Zone {
         self.order.open();
         self.rollups.open();
         self.upstream.open();
+        self.quiet.on_open();
         self.greeted = false;
         self.unasked = self.asked.iter().cloned().collect();
     }
 
     fn report(&mut self, now: MonoTime) -> Report {
-        let counting = !self.quiet.is_quiet();
+        let counting = !self.quiet.holds_counts();
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: counting.then_some(now),
@@ -313,7 +318,8 @@ impl Child for Zone {
         let tallies = &self.tallies;
         self.outbox
             .fill(&mut report, keys, |id: KeyId| tallies.get(id.index()).copied().unwrap_or(Tally::ZERO));
-        if counting {
+        if report.time.is_some() {
+            self.quiet.on_counts(report.seq);
             self.rollups.sent(report.seq, &self.roster);
         }
         report
@@ -339,6 +345,8 @@ impl Child for Zone {
         self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
         self.upstream.on_message(now, directives.echo, directives.upstream_age);
         self.quiet.on_told(directives.children);
+        let quiet_ends = self.quiet.on_confirmed(directives.echo.confirmed);
+        self.tell_what_was_withheld(quiet_ends);
         Ok(())
     }
 

@@ -180,14 +180,14 @@ fn a_stamp_is_not_renewed_by_the_one_in_the_middle() {
 
 #[test]
 fn a_report_is_confirmed_once_the_controller_has_covered_a_rollup_that_contains_it() {
-    let mut zone = zone();
+    let mut zone = answered();
     let mut client = Client::new(1);
     client.offered = 5;
     client.speak(&mut zone, at(0));
     let rollup = zone.report(at(100));
     client.offered = 9;
     client.speak(&mut zone, at(200));
-    zone.on_directives(at(300), directives(1, rollup.seq, None)).unwrap();
+    zone.on_directives(at(300), directives(2, rollup.seq, None)).unwrap();
     let message = zone.directives(at(300), client.stream).unwrap();
     assert_eq!(message.echo, Echo { covered: 2, confirmed: 1 });
 }
@@ -225,11 +225,20 @@ fn a_restarted_zone_is_quiet_until_its_clients_are_back() {
     let report = zone.report(at(500));
     assert_eq!((report.time, report.tallies.len()), (None, 0), "alive, but counting nothing");
 
-    assert!(!zone.on_tick(at(1_000)));
-    assert!(zone.on_tick(at(2_100)));
-    let message = zone.directives(at(2_100), client.stream).unwrap();
-    assert_eq!(ratio(&message), Some(7), "what was withheld is told");
-    assert!(zone.report(at(2_200)).time.is_some());
+    zone.on_tick(at(1_000));
+    assert_eq!(zone.report(at(1_000)).time, None);
+    zone.on_tick(at(2_100));
+    for (seq, now) in [(2, 2_500), (3, 3_000)] {
+        let report = zone.report(at(now));
+        assert!(report.time.is_some(), "everybody is back and is counted");
+        zone.on_directives(at(now), directives(seq, report.seq, Some(9))).unwrap();
+        let message = zone.directives(at(now), client.stream).unwrap();
+        assert_eq!(ratio(&message), None, "but the ratios do not know of it yet");
+    }
+    let report = zone.report(at(3_500));
+    zone.on_directives(at(3_500), directives(4, report.seq, Some(8))).unwrap();
+    let message = zone.directives(at(3_500), client.stream).unwrap();
+    assert_eq!(ratio(&message), Some(8), "what was withheld is told");
 }
 
 #[test]
