@@ -33,7 +33,7 @@ fn checked(policy: Option<&str>, tenants: Option<&str>, flags: &[&str]) -> (bool
     (valid, text(out), text(err))
 }
 
-const POLICY: &str = "buckets: { b: { limit: 0, mode: enforce }, 'a/*': { limit: unlimited } }";
+const POLICY: &str = "{ buckets: { b: { limit: 0, mode: enforce }, 'a/*': { limit: unlimited } }, rollout: { require_gates: false } }";
 
 #[test]
 fn a_valid_policy_is_summed_up() {
@@ -44,7 +44,7 @@ fn a_valid_policy_is_summed_up() {
     assert_eq!(
         lines[..3],
         [
-            "warning: policy.yaml:1:24: buckets.b.limit: a limit of 0 in mode enforce denies everything",
+            "warning: policy.yaml:1:26: buckets.b.limit: a limit of 0 in mode enforce denies everything",
             "valid: 1 bucket and 1 pattern (1 enforce, 0 canary, 1 shadow),",
             "       1 tenant, 1 warning",
         ]
