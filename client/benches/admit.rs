@@ -40,7 +40,7 @@ fn admit(criterion: &mut Criterion) {
     let tenants: Vec<String> = (0..TENANTS - 10).map(|n| format!("tenant_{n:04}")).collect();
     tenants.iter().for_each(|tenant| drop(half.key(tenant)));
     let mut at = 0;
-    group.bench_function("by bucket and tenant, 10k tenants at random", |bencher| {
+    group.bench_function("by bucket and tenant, 10k tenants evenly spread", |bencher| {
         bencher.iter(|| {
             at = (at + 7_919) % tenants.len();
             half.admit(black_box(&tenants[at]))

@@ -84,8 +84,10 @@ pub(super) fn final_table(summary: &Summary) -> String {
     header(&mut table);
     for (name, line) in &summary.buckets {
         let error = line.limit_rps.filter(|limit| *limit > 0.0 && line.offered_rps > *limit);
-        let error =
-            error.map(|limit| format!("  {:+.1} % of the limit", (line.admitted_rps / limit - 1.0) * 100.0));
+        let error = error.map(|limit| {
+            let error = (line.admitted_rps / limit - 1.0) * 100.0;
+            format!("  {:.1} % {} the limit", error.abs(), if error < 0.0 { "below" } else { "above" })
+        });
         bucket(&mut table, name, line, error.as_deref().unwrap_or(""));
     }
     if let Some(load) = &summary.load {
