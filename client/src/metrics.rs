@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::report::Counts;
 use plimsoll_core::rollout::Mode;
-use plimsoll_proto::page::{Page, Row, plain};
+use plimsoll_proto::page::{Page, Row, flag, plain};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
@@ -68,7 +68,7 @@ impl Metrics {
             (subscription.epoch(), subscription.upstream_age(now), subscription.refused())
         });
         let health = &self.feed.health;
-        let connected = f64::from(u8::from(health.connected.load(Ordering::Relaxed)));
+        let connected = flag(health.connected.load(Ordering::Relaxed));
         page.gauge(CONNECTED, "1 while the feed has a stream to its aggregator.", &[], plain(connected));
         let disconnects = health.disconnects.load(Ordering::Relaxed) as f64;
         let help = "Streams to the aggregator that ended.";

@@ -100,6 +100,8 @@ pub struct Controller {
     store: Arc<Store>,
     files: PolicyFiles,
     policy: PolicyHash,
+    /// What was warned of at the start, and need not be said again.
+    warnings: Vec<Warning>,
     events: Events,
 }
 
@@ -151,6 +153,7 @@ impl Controller {
             store: Arc::new(store),
             files,
             policy: hash,
+            warnings,
             events: Events::default(),
         })
     }
@@ -175,6 +178,7 @@ impl Controller {
             self.brain.clone(),
             self.files,
             self.policy,
+            self.warnings,
             self.events.clone(),
             stop.clone(),
         ));
@@ -242,11 +246,11 @@ async fn follow_policy(
     brain: Shared<Brain>,
     files: PolicyFiles,
     current: PolicyHash,
+    mut said: Vec<Warning>,
     events: Events,
     stop: CancellationToken,
 ) {
     let (sender, mut reloads) = mpsc::channel(1);
-    let mut said = files.read().map(|(_, warnings)| warnings).unwrap_or_default();
     let watch = tokio::spawn(files.watch(Some(current), sender));
     loop {
         let reload = tokio::select! {

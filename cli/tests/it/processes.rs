@@ -210,6 +210,16 @@ fn check_protected(fleet: &Fleet, span: Duration) {
     });
 }
 
+/// After an outage: protection and limit hold, nobody was left without an answer, and the logs are quiet.
+fn check_recovered(fleet: &mut Fleet) {
+    check_protected(fleet, Duration::from_secs(2));
+    fleet.until_rates("the limit to be kept again", SPAN, keeps(LIMIT));
+    check_quiet_logs(fleet);
+    for figures in fleet.stop_asking() {
+        assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
+    }
+}
+
 fn check_quiet_logs(fleet: &Fleet) {
     let lines = fleet.service_logs();
     // A handful for each of four services: started, lost, found again.
@@ -231,12 +241,7 @@ fn a_controller_that_dies_takes_no_protection_with_it() {
         leads()
     });
     assert!(fleet.status().unwrap()["epoch"].as_u64().unwrap() > epoch);
-    check_protected(&fleet, Duration::from_secs(2));
-    fleet.until_rates("the limit to be kept again", SPAN, keeps(LIMIT));
-    check_quiet_logs(&fleet);
-    for figures in fleet.stop_asking() {
-        assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
-    }
+    check_recovered(&mut fleet);
 }
 
 #[test]
@@ -251,12 +256,7 @@ fn an_aggregator_that_dies_takes_no_protection_with_it() {
         let back = fleet.aggregator_metric(0, "plimsoll_children") == 2.0;
         (back && fleet.aggregator_metric(0, "plimsoll_quiet") == 0.0).then_some(())
     });
-    check_protected(&fleet, Duration::from_secs(2));
-    fleet.until_rates("the limit to be kept again", SPAN, keeps(LIMIT));
-    check_quiet_logs(&fleet);
-    for figures in fleet.stop_asking() {
-        assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
-    }
+    check_recovered(&mut fleet);
 }
 
 #[test]
