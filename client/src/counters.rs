@@ -50,6 +50,6 @@ impl Counters {
         let dropped = cell.dropped.load(Ordering::Relaxed);
         let would_dropped = cell.would_dropped.load(Ordering::Relaxed);
         let offered = cell.admitted.load(Ordering::Relaxed) + dropped + would_dropped;
-        Counts { offered, dropped, would_dropped }
+        Counts { offered, dropped, would_dropped, ..Counts::ZERO }
     }
 }

@@ -85,7 +85,7 @@ impl Subscription {
 
     /// What becomes of a bucket's refusals here and now, shadow while killed; `None` before the first directive.
     pub(crate) fn mode_of(&self, bucket: &Bucket) -> Option<Mode> {
-        self.board.get(bucket).map(|posted| self.mode(posted.mode()))
+        self.board.get(bucket).map(|posted| self.mode(posted.terms().mode))
     }
 
     /// The highest epoch applied.
@@ -111,10 +111,10 @@ impl Subscription {
     fn publish(&mut self, id: usize) {
         let Some(bucket) = self.buckets.get(id) else { return };
         let Some(posted) = self.board.get(bucket) else { return };
-        let enforced = self.mode(posted.mode()) == Mode::Enforce;
+        let enforced = self.mode(posted.terms().mode) == Mode::Enforce;
         let mut own = Vec::new();
-        for (tenant, ratio) in posted.ratios() {
-            let word = ratio.map_or(Word::NOTHING, |ratio| Word::new(ratio, enforced));
+        for (tenant, values) in posted.keys() {
+            let word = values.ratio.map_or(Word::NOTHING, |ratio| Word::new(ratio, enforced));
             if tenant.is_default_class() {
                 self.table.set_bucket(id as u32, word);
             } else if let Some(key) = self.table.keys.intern_patiently(id as u32, tenant.as_str()) {

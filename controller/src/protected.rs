@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_core::bucket::Bucket;
-use plimsoll_core::directive::{BucketDirective, KeyDirective};
+use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
 use plimsoll_core::law::{Demand, Law, Proportional};
 use plimsoll_core::policy::Policy;
 use plimsoll_core::rate::{Limit, Rate};
@@ -113,13 +113,15 @@ impl Protected {
         let keys = policy
             .tenants()
             .zip(ratios)
-            .map(|((tenant, _), ratio)| KeyDirective { tenant: tenant.clone(), ratio })
+            .map(|((tenant, _), ratio)| KeyDirective {
+                tenant: tenant.clone(),
+                values: Values { ratio, ..Values::default() },
+            })
             .collect();
         BucketDirective {
             bucket: self.name.clone(),
             whole: true,
-            limit: self.limit,
-            mode: self.stage(durable),
+            terms: Terms { limit: self.limit, mode: self.stage(durable), ..Terms::default() },
             keys,
         }
     }

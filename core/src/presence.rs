@@ -15,6 +15,48 @@ pub fn presence(silent_for: Duration) -> f64 {
     (left / (GONE - HELD).as_secs_f64()).min(1.0)
 }
 
+/// The sum of the presences of a controller's children, in thousandths: not a whole number while one is being
+/// released, and never less than one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Presences(u32);
+
+/// A number that is no sum of presences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a sum of presences is at least 1000 thousandths, not {0}")]
+pub struct InvalidPresences(u32);
+
+impl Presences {
+    /// One child in full.
+    pub const ONE: Self = Self(1_000);
+
+    /// Validates a sum in thousandths, as it travels.
+    ///
+    /// # Errors
+    /// Below 1000.
+    pub const fn new(thousandths: u32) -> Result<Self, InvalidPresences> {
+        if thousandths >= 1_000 { Ok(Self(thousandths)) } else { Err(InvalidPresences(thousandths)) }
+    }
+
+    /// The sum of these presences, at least one.
+    #[must_use]
+    pub fn sum(presences: impl Iterator<Item = f64>) -> Self {
+        // The cast saturates, and what is no number becomes 0.
+        Self(((presences.sum::<f64>() * 1e3).round() as u32).max(1_000))
+    }
+
+    /// The sum in thousandths.
+    #[must_use]
+    pub const fn thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// The sum as a number of 1 or more.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / 1e3
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

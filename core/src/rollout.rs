@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::Name;
+use crate::policy::Percent;
+
 /// What becomes of a refusal that was decided. Ordered from the most careful to the most effective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,5 +33,62 @@ impl Mode {
 impl std::fmt::Display for Mode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+/// Which instances carry refusals out in canary: a stable share of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cohort {
+    /// The share of instances.
+    pub percent: Percent,
+    /// Mixed into the choice, so that not every bucket tries its canary on the same instances.
+    pub salt: u64,
+}
+
+impl Cohort {
+    /// Whether the instance of this stable name belongs to the cohort: the same answer after every restart, on every
+    /// machine and in every version. An instance that belongs at one percentage belongs at every larger one.
+    #[must_use]
+    pub fn contains(self, instance: &Name) -> bool {
+        // FNV-1a over salt and name; its upper bits are weak for short names, so the splitmix64 finaliser mixes them.
+        let bytes = self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let position = ((hash ^ (hash >> 31)) >> 11) as f64 / (1_u64 << 53) as f64;
+        position * 100.0 < self.percent.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(percent: f64, salt: u64) -> f64 {
+        let cohort = Cohort { percent: Percent::new(percent).unwrap(), salt };
+        let name = |i: u32| Name::new(&format!("shop-{}.eu-1a:8080", i)).unwrap();
+        (0..1_000).filter(|i| cohort.contains(&name(*i))).count() as f64 / 10.0
+    }
+
+    #[test]
+    fn the_cohort_is_the_share_asked_for() {
+        for salt in 0..20 {
+            for percent in [0.0, 1.0, 5.0, 25.0, 50.0, 99.0, 100.0] {
+                // The share of 1,000 random choices: within 4 standard deviations.
+                let slack = 4.0 * (percent * (100.0 - percent) / 1_000.0).sqrt();
+                let got = share(percent, salt);
+                assert!((got - percent).abs() <= slack, "{percent} % with salt {salt}: {got} %");
+            }
+        }
+    }
+
+    #[test]
+    fn who_belongs_stays_while_the_share_grows_and_depends_on_the_salt() {
+        let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
+        let names: Vec<Name> = (0..300).map(|i| Name::new(&format!("i{i}")).unwrap()).collect();
+        assert!(names.iter().all(|name| !cohort(5.0, 1).contains(name) || cohort(20.0, 1).contains(name)));
+        assert!(names.iter().any(|name| cohort(50.0, 1).contains(name) != cohort(50.0, 2).contains(name)));
     }
 }

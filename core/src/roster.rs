@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::bucket::Bucket;
-use crate::directive::{Board, BucketDirective, Directives, Epoch};
+use crate::directive::{Board, BucketDirective, Directives, Epoch, Values};
 use crate::exchange::{Refused, StreamId};
 use crate::kill::KillGeneration;
 use crate::report::{Books, Echo, Identity, InstanceId};
@@ -216,7 +216,7 @@ impl Child {
     }
 
     /// The next message to this child, if there is anything new or a heartbeat is due. `values` is false while
-    /// ratios must not pass: they are left out then, and told once they may.
+    /// they must not pass: they are left out then, and told once they may.
     pub fn next_message(
         &mut self,
         now: MonoTime,
@@ -230,7 +230,7 @@ impl Child {
             let Some(mut news) = board.since(bucket, *seen) else { continue };
             *seen = board.version();
             if !values {
-                news.keys.iter_mut().for_each(|key| key.ratio = None);
+                news.keys.iter_mut().for_each(|key| key.values = Values::default());
             }
             buckets.push(news);
         }

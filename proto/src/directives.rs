@@ -4,18 +4,23 @@
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Tenant};
-use plimsoll_core::directive::{BucketDirective, Directives, KeyDirective};
+use plimsoll_core::directive::{BucketDirective, Directives, Entitlement, KeyDirective, Terms, Values};
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::policy::{Coin, OnSilence, Percent, Weight};
+use plimsoll_core::presence::Presences;
+use plimsoll_core::rate::Limit;
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::Echo;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::rollout::{Cohort, Mode};
 
+use crate::rates::{milli, rate};
 use crate::report::{bound, epoch_of, instance, instance_of, name};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
-/// Keys put into one part: with the longest names, 4 framed fields each, a quarter of the bound of a message.
+/// Keys put into one part: with the longest names and every value in its longest form, a part stays below the bound of a message.
 const KEYS_PER_DIRECTIVE_PART: usize = 1_024;
+/// A weight of 1 as it travels.
+const WEIGHT_UNIT: f64 = 1e9;
 /// The longest wait between reports that a parent may ask for.
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
@@ -72,34 +77,54 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The rate in thousandths. Only a rate of zero becomes zero; the cast saturates.
-fn milli(rate: Rate) -> u64 {
-    let nearest = (rate.per_second() * 1e3).round() as u64;
-    nearest.max(u64::from(rate > Rate::ZERO))
-}
-
 fn bucket_part(bucket: &BucketDirective, whole: bool, keys: &[KeyDirective]) -> wire::BucketDirective {
     use wire::bucket_directive::Limit as Wire;
+    let terms = &bucket.terms;
     wire::BucketDirective {
         bucket: bucket.bucket.to_string(),
         whole,
-        limit: match bucket.limit {
+        limit: match terms.limit {
             Limit::Unknown => None,
             Limit::Unlimited => Some(Wire::Unlimited(true)),
             Limit::PerSecond(rate) => Some(Wire::LimitMilliRps(milli(rate))),
         },
-        mode: match bucket.mode {
+        mode: match terms.mode {
             Mode::Shadow => wire::Mode::Shadow,
             Mode::Canary => wire::Mode::Canary,
             Mode::Enforce => wire::Mode::Enforce,
         } as i32,
-        keys: keys
-            .iter()
-            .map(|key| wire::KeyDirective {
-                tenant: key.tenant.to_string(),
-                ratio: key.ratio.map(DropRatio::units),
-            })
-            .collect(),
+        canary_milli_percent: (terms.cohort.percent.get() * 1e3).round() as u32,
+        canary_salt: terms.cohort.salt,
+        coin: match terms.coin {
+            Coin::Dithered => wire::Coin::Dithered,
+            Coin::Independent => wire::Coin::Independent,
+            Coin::Coherent => wire::Coin::Coherent,
+        } as i32,
+        on_silence: match terms.on_silence {
+            OnSilence::Allocation => wire::OnSilence::Allocation,
+            OnSilence::Ratio => wire::OnSilence::Ratio,
+        } as i32,
+        presences_milli: terms.presences.map(Presences::thousandths),
+        hold_milli_rps: terms.hold.map(milli),
+        clients: terms.clients,
+        keys: keys.iter().map(key).collect(),
+    }
+}
+
+fn key(key: &KeyDirective) -> wire::KeyDirective {
+    wire::KeyDirective {
+        tenant: key.tenant.to_string(),
+        ratio: key.values.ratio.map(DropRatio::units),
+        rate_milli_rps: key.values.rate.map(milli),
+        cap_milli_rps: key.values.cap.map(milli),
+        entitlement: key.values.entitlement.map(|entitlement| wire::Entitlement {
+            weight_nano: (entitlement.weight.get() * WEIGHT_UNIT).round() as u64,
+            floor_milli_rps: milli(entitlement.floor),
+            tenant_limit_milli_rps: entitlement.tenant_limit.map(milli),
+            declared: entitlement.declared,
+        }),
+        guard_milli_rps: key.values.guard.map(milli),
+        offered_milli_rps: key.values.offered.map(milli),
     }
 }
 
@@ -178,13 +203,12 @@ fn decode_part(part: wire::Directives) -> Result<Directives, Invalid> {
 
 fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Invalid> {
     use wire::bucket_directive::Limit as Wire;
-    Ok(BucketDirective {
-        bucket: name("bucket", &bucket.bucket, Bucket::new)?,
-        whole: bucket.whole,
+    let percent = f64::from(bucket.canary_milli_percent) / 1e3;
+    let terms = Terms {
         limit: match bucket.limit {
             None | Some(Wire::Unlimited(false)) => Limit::Unknown,
             Some(Wire::Unlimited(true)) => Limit::Unlimited,
-            Some(Wire::LimitMilliRps(milli)) => Limit::PerSecond(Rate::new(milli as f64 / 1e3)?),
+            Some(Wire::LimitMilliRps(milli)) => Limit::PerSecond(rate(milli)?),
         },
         mode: match wire::Mode::try_from(bucket.mode) {
             Ok(wire::Mode::Shadow) => Mode::Shadow,
@@ -194,15 +218,50 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Inval
                 return Err(Invalid::Enumeration { field: "mode", value: bucket.mode });
             }
         },
-        keys: bucket
-            .keys
-            .into_iter()
-            .map(|key| {
-                Ok(KeyDirective {
-                    tenant: name("tenant", &key.tenant, Tenant::new)?,
-                    ratio: key.ratio.map(DropRatio::new).transpose()?,
-                })
-            })
-            .collect::<Result<_, Invalid>>()?,
+        cohort: Cohort {
+            percent: Percent::new(percent).ok_or(Invalid::Percent(bucket.canary_milli_percent))?,
+            salt: bucket.canary_salt,
+        },
+        // A parent that does not say leaves the default, and so does one that says what is not known here.
+        coin: match wire::Coin::try_from(bucket.coin) {
+            Ok(wire::Coin::Independent) => Coin::Independent,
+            Ok(wire::Coin::Coherent) => Coin::Coherent,
+            Ok(wire::Coin::Dithered | wire::Coin::Unspecified) | Err(_) => Coin::Dithered,
+        },
+        on_silence: match wire::OnSilence::try_from(bucket.on_silence) {
+            Ok(wire::OnSilence::Ratio) => OnSilence::Ratio,
+            Ok(wire::OnSilence::Allocation | wire::OnSilence::Unspecified) | Err(_) => OnSilence::Allocation,
+        },
+        presences: bucket.presences_milli.map(Presences::new).transpose()?,
+        hold: bucket.hold_milli_rps.map(rate).transpose()?,
+        clients: bucket.clients,
+    };
+    Ok(BucketDirective {
+        bucket: name("bucket", &bucket.bucket, Bucket::new)?,
+        whole: bucket.whole,
+        terms,
+        keys: bucket.keys.into_iter().map(decode_key).collect::<Result<_, _>>()?,
+    })
+}
+
+fn decode_key(key: wire::KeyDirective) -> Result<KeyDirective, Invalid> {
+    let entitlement = |entitlement: wire::Entitlement| -> Result<Entitlement, Invalid> {
+        Ok(Entitlement {
+            weight: Weight::new(entitlement.weight_nano as f64 / WEIGHT_UNIT)?,
+            floor: rate(entitlement.floor_milli_rps)?,
+            tenant_limit: entitlement.tenant_limit_milli_rps.map(rate).transpose()?,
+            declared: entitlement.declared,
+        })
+    };
+    Ok(KeyDirective {
+        tenant: name("tenant", &key.tenant, Tenant::new)?,
+        values: Values {
+            ratio: key.ratio.map(DropRatio::new).transpose()?,
+            rate: key.rate_milli_rps.map(rate).transpose()?,
+            cap: key.cap_milli_rps.map(rate).transpose()?,
+            entitlement: key.entitlement.map(entitlement).transpose()?,
+            guard: key.guard_milli_rps.map(rate).transpose()?,
+            offered: key.offered_milli_rps.map(rate).transpose()?,
+        },
     })
 }

@@ -1,6 +1,8 @@
 //! Why a message is refused before anything of it reaches a state machine.
 
 use plimsoll_core::bucket::InvalidName;
+use plimsoll_core::policy::InvalidWeight;
+use plimsoll_core::presence::InvalidPresences;
 use plimsoll_core::rate::InvalidRate;
 use plimsoll_core::ratio::InvalidRatio;
 
@@ -18,9 +20,26 @@ pub enum Invalid {
     /// A drop ratio above 1.
     #[error("ratio: {0}")]
     Ratio(#[from] InvalidRatio),
-    /// A limit that is no rate.
-    #[error("limit: {0}")]
-    Limit(#[from] InvalidRate),
+    /// A number that is no rate.
+    #[error("rate: {0}")]
+    Rate(#[from] InvalidRate),
+    /// A number that is no weight.
+    #[error("weight: {0}")]
+    Weight(#[from] InvalidWeight),
+    /// Fewer presences than one.
+    #[error("presences: {0}")]
+    Presences(#[from] InvalidPresences),
+    /// A share of instances above all of them.
+    #[error("canary_milli_percent: {0} is more than 100000")]
+    Percent(u32),
+    /// A report is missing on a stream that keeps order.
+    #[error("report {got} came where {expected} was due")]
+    Gap {
+        /// The number due.
+        expected: u64,
+        /// The number that came.
+        got: u64,
+    },
     /// An instance id that is not 16 bytes.
     #[error("instance: 16 bytes are due, {0} came")]
     Instance(usize),

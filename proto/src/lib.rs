@@ -13,6 +13,7 @@ mod directives;
 mod invalid;
 pub mod page;
 pub mod parent;
+mod rates;
 pub mod refusals;
 mod report;
 pub mod shared;

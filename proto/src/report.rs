@@ -9,12 +9,13 @@ use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Report, Role, Tally};
 use plimsoll_core::time::MonoTime;
 
+use crate::rates::{milli, rate};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
-/// What a definition may take on the wire at most: two names of 128 bytes, two times three counts, and framing.
-const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (3 * 11 + 2) + 4;
-/// What a key's counts may take at most: an id, two times three counts, and framing.
-const COUNTS_BYTES_MAX: usize = 6 + 3 * 11 + (3 * 11 + 2) + 4;
+/// What a definition may take on the wire at most: two names of 128 bytes, two times five counts, and framing.
+const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 4;
+/// What a key's counts may take at most: an id, two times five counts, and framing.
+const COUNTS_BYTES_MAX: usize = 6 + 5 * 11 + (5 * 11 + 2) + 4;
 /// What a part's names and counts may take together, with room left for its head.
 const PART_BYTES_MAX: usize = crate::MESSAGE_BYTES_MAX - 8 * 1024;
 
@@ -41,6 +42,11 @@ pub fn encode_report(report: &Report) -> Vec<wire::Report> {
             last.asked.push(bucket.to_string())
         });
     }
+    for (bucket, hold) in &report.holds {
+        part(142, |last| last.holds.len() >= KEYS_PER_PART_MAX, &mut |last| {
+            last.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: milli(*hold) });
+        });
+    }
     for definition in report.definitions.values() {
         part(DEFINITION_BYTES_MAX, |last| last.definitions.len() >= KEYS_PER_PART_MAX, &mut |last| {
             last.definitions.push(wire::KeyDefinition {
@@ -58,6 +64,8 @@ pub fn encode_report(report: &Report) -> Vec<wire::Report> {
                 offered: tally.counts.offered,
                 dropped: tally.counts.dropped,
                 would_dropped: tally.counts.would_dropped,
+                guard_dropped: tally.counts.guard_dropped,
+                would_guard_dropped: tally.counts.would_guard_dropped,
                 late: counts(tally.late),
             });
         });
@@ -106,6 +114,8 @@ fn counts(counts: Counts) -> Option<wire::Counts> {
         offered: counts.offered,
         dropped: counts.dropped,
         would_dropped: counts.would_dropped,
+        guard_dropped: counts.guard_dropped,
+        would_guard_dropped: counts.would_guard_dropped,
     })
 }
 
@@ -113,6 +123,8 @@ fn counts(counts: Counts) -> Option<wire::Counts> {
 #[derive(Debug, Default)]
 pub struct ReportDecoder {
     defined: u32,
+    /// The last report that is complete.
+    seq: u64,
     parts: Option<Report>,
 }
 
@@ -142,10 +154,16 @@ impl ReportDecoder {
         bound("counts", report.tallies.len(), KEYS_PER_MESSAGE_MAX)?;
         bound("definitions", report.definitions.len(), KEYS_PER_MESSAGE_MAX)?;
         bound("asked", report.asked.len(), KEYS_PER_MESSAGE_MAX)?;
+        bound("holds", report.holds.len(), KEYS_PER_MESSAGE_MAX)?;
+        // What a report leaves out is what its predecessor said, so none may be missing.
+        if report.seq != self.seq + 1 {
+            return Err(Invalid::Gap { expected: self.seq + 1, got: report.seq });
+        }
         if more {
             self.parts = Some(report);
             return Ok(None);
         }
+        self.seq = report.seq;
         Ok(Some(report))
     }
 
@@ -154,6 +172,7 @@ impl ReportDecoder {
             return Err(Invalid::Zero("seq"));
         }
         bound("asked", part.asked.len(), KEYS_PER_PART_MAX)?;
+        bound("holds", part.holds.len(), KEYS_PER_PART_MAX)?;
         bound("definitions", part.definitions.len(), KEYS_PER_PART_MAX)?;
         bound("counts", part.counts.len(), KEYS_PER_PART_MAX)?;
         let mut definitions = BTreeMap::new();
@@ -184,6 +203,8 @@ impl ReportDecoder {
                     offered: counts.offered,
                     dropped: counts.dropped,
                     would_dropped: counts.would_dropped,
+                    guard_dropped: counts.guard_dropped,
+                    would_guard_dropped: counts.would_guard_dropped,
                 },
                 late: counts_of(counts.late),
             };
@@ -202,6 +223,11 @@ impl ReportDecoder {
                 .iter()
                 .map(|bucket| name("asked", bucket, Bucket::new))
                 .collect::<Result<_, _>>()?,
+            holds: part
+                .holds
+                .iter()
+                .map(|hold| Ok((name("hold", &hold.bucket, Bucket::new)?, rate(hold.milli_rps)?)))
+                .collect::<Result<_, Invalid>>()?,
             definitions,
             tallies,
             leaving: part.leaving,
@@ -233,6 +259,8 @@ fn counts_of(counts: Option<wire::Counts>) -> Counts {
         offered: counts.offered,
         dropped: counts.dropped,
         would_dropped: counts.would_dropped,
+        guard_dropped: counts.guard_dropped,
+        would_guard_dropped: counts.would_guard_dropped,
     })
 }
 

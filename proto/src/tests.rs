@@ -140,7 +140,7 @@ fn check_directives(directives: &Directives) -> usize {
 
 /// A report with `keys` new keys, everything in it as large as can be.
 fn largest_report(keys: usize) -> Report {
-    let most = Counts { offered: u64::MAX, dropped: u64::MAX, would_dropped: u64::MAX };
+    let most = Counts { offered: u64::MAX, dropped: u64::MAX, would_dropped: u64::MAX, ..Counts::ZERO };
     let text = |number: usize| longest(number);
     let definition = |number| KeyDefinition {
         key: Key { bucket: Bucket::new(&text(0)).unwrap(), tenant: Tenant::new(&text(number)).unwrap() },

@@ -91,7 +91,9 @@ async fn a_refusal_carries_details_and_pushback() {
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("CLUSTER_OVERLOAD", ERROR_DOMAIN));
     }
     assert_eq!(shop.served.load(Ordering::Relaxed), 0);
-    shop.fleet.counted("check", "acme", Counts { offered: 20, dropped: 20, would_dropped: 0 }).await;
+    shop.fleet
+        .counted("check", "acme", Counts { offered: 20, dropped: 20, would_dropped: 0, ..Counts::ZERO })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +126,9 @@ async fn what_is_admitted_passes_untouched() {
     let watched = HealthClient::new(shop.channel.clone()).watch(asking("somebody")).await.unwrap();
     let first = watched.into_inner().message().await.unwrap().unwrap();
     assert_eq!(first.status, ServingStatus::NotServing as i32);
-    shop.fleet.counted("watch", "somebody", Counts { offered: 1, dropped: 0, would_dropped: 0 }).await;
+    shop.fleet
+        .counted("watch", "somebody", Counts { offered: 1, dropped: 0, would_dropped: 0, ..Counts::ZERO })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -135,5 +139,7 @@ async fn shadow_counts_and_never_refuses() {
         shop.check("acme").await.unwrap();
     }
     assert_eq!(shop.served.load(Ordering::Relaxed), 20);
-    shop.fleet.counted("check", "acme", Counts { offered: 20, dropped: 0, would_dropped: 20 }).await;
+    shop.fleet
+        .counted("check", "acme", Counts { offered: 20, dropped: 0, would_dropped: 20, ..Counts::ZERO })
+        .await;
 }

@@ -107,7 +107,9 @@ async fn a_refusal_says_why_and_until_when_and_never_reaches_the_service() {
         }
     }
     assert_eq!(shop.served(), 0);
-    shop.fleet.counted("write", "acme", Counts { offered: 20, dropped: 20, would_dropped: 0 }).await;
+    shop.fleet
+        .counted("write", "acme", Counts { offered: 20, dropped: 20, would_dropped: 0, ..Counts::ZERO })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +131,9 @@ async fn what_is_admitted_passes_untouched() {
     assert!(!answer.headers.contains_key("retry-after"));
     assert_eq!(answer.body, "a body");
     assert_eq!(shop.served(), 1);
-    shop.fleet.counted("write", "acme", Counts { offered: 1, dropped: 0, would_dropped: 0 }).await;
+    shop.fleet
+        .counted("write", "acme", Counts { offered: 1, dropped: 0, would_dropped: 0, ..Counts::ZERO })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,7 +144,9 @@ async fn shadow_counts_and_never_refuses() {
         assert_eq!(shop.status(Method::GET, "/orders/7", &[b"acme"]).await, 200);
     }
     assert_eq!(shop.served(), 20);
-    shop.fleet.counted("read", "acme", Counts { offered: 20, dropped: 0, would_dropped: 20 }).await;
+    shop.fleet
+        .counted("read", "acme", Counts { offered: 20, dropped: 0, would_dropped: 20, ..Counts::ZERO })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,8 +173,12 @@ async fn a_tenant_header_that_says_nothing_usable_counts_as_default() {
         assert_eq!(shop.status(Method::GET, "/orders/7", tenants).await, 429, "{tenants:?}");
     }
     let dropped = unusable.len() as u64;
-    shop.fleet.counted("read", "default", Counts { offered: dropped, dropped, would_dropped: 0 }).await;
-    shop.fleet.counted("read", "acme", Counts { offered: 1, dropped: 0, would_dropped: 0 }).await;
+    shop.fleet
+        .counted("read", "default", Counts { offered: dropped, dropped, would_dropped: 0, ..Counts::ZERO })
+        .await;
+    shop.fleet
+        .counted("read", "acme", Counts { offered: 1, dropped: 0, would_dropped: 0, ..Counts::ZERO })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,6 +191,8 @@ async fn what_no_rule_matches_is_neither_limited_nor_counted() {
         assert_eq!(shop.status(Method::GET, "/healthz", &[b"acme"]).await, 200);
     }
     assert_eq!(shop.status(Method::GET, "/orders/7", &[b"acme"]).await, 429);
-    shop.fleet.counted("read", "acme", Counts { offered: 1, dropped: 1, would_dropped: 0 }).await;
+    shop.fleet
+        .counted("read", "acme", Counts { offered: 1, dropped: 1, would_dropped: 0, ..Counts::ZERO })
+        .await;
     assert_eq!(shop.fleet.offered(), 1);
 }

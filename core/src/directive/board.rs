@@ -1,12 +1,11 @@
 //! The directives in force at one place, and what of them a reader has not seen yet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
-use super::{BucketDirective, KeyDirective};
+use super::{BucketDirective, KeyDirective, Terms, Values};
 use crate::bucket::{Bucket, DEFAULT_TENANT, Tenant};
 use crate::rate::Limit;
-use crate::ratio::DropRatio;
-use crate::rollout::Mode;
 
 /// Holds the whole state of every bucket and numbers its changes, so that any reader can be told only what changed
 /// since it last looked, however long ago that was: slow readers are conflated here, before anything is encoded.
@@ -19,11 +18,19 @@ pub struct Board {
 /// One bucket on the board.
 #[derive(Debug, Default)]
 pub struct Posted {
-    limit: Limit,
-    mode: Mode,
-    keys: BTreeMap<Tenant, (Option<DropRatio>, u64)>,
+    terms: Terms,
+    /// In the order of names.
+    keys: Vec<PostedKey>,
     changed: u64,
     reshaped: u64,
+}
+
+/// One key on the board.
+#[derive(Debug)]
+struct PostedKey {
+    tenant: Tenant,
+    values: Values,
+    changed: u64,
 }
 
 impl Board {
@@ -56,48 +63,33 @@ impl Board {
         self.buckets.is_empty()
     }
 
-    /// Applies a directive; true when it changed anything. An absent ratio keeps the one held, a limit without a
-    /// number clears all of them, a whole directive takes away the tenants it does not name.
+    /// Applies a directive; true when it changed anything. An absent value keeps the one held, a limit without a
+    /// number clears all of them, a whole directive takes away the tenants it does not name. Linear in the keys when
+    /// they come in the order of names, as they should.
     pub fn apply(&mut self, directive: &BucketDirective) -> bool {
         let next = self.version + 1;
         let is_new = !self.buckets.contains_key(&directive.bucket);
         let posted = self.buckets.entry(directive.bucket.clone()).or_default();
-        let mut reshaped = is_new || posted.limit != directive.limit || posted.mode != directive.mode;
-        let mut changed = reshaped;
-        (posted.limit, posted.mode) = (directive.limit, directive.mode);
-        if directive.whole {
-            let before = posted.keys.len();
-            let named: BTreeSet<&Tenant> = directive.keys.iter().map(|key| &key.tenant).collect();
-            posted.keys.retain(|tenant, _| named.contains(tenant));
-            reshaped |= posted.keys.len() != before;
+        let terms = Terms { hold: directive.terms.hold.or(posted.terms.hold), ..directive.terms };
+        let reshaped = is_new || posted.terms != terms;
+        posted.terms = terms;
+        let sorted;
+        let keys = if directive.keys.is_sorted_by(|a, b| a.tenant < b.tenant) {
+            &directive.keys
+        } else {
+            sorted = in_order(&directive.keys);
+            &sorted
+        };
+        let (changed, removed) = posted.take(keys, directive.whole, next);
+        if !(reshaped || changed || removed) {
+            return false;
         }
-        for key in &directive.keys {
-            let is_new = !posted.keys.contains_key(&key.tenant);
-            let held = posted.keys.entry(key.tenant.clone()).or_insert((None, next));
-            let ratio = match directive.limit {
-                Limit::PerSecond(_) => key.ratio.or(held.0),
-                Limit::Unlimited | Limit::Unknown => None,
-            };
-            if is_new || ratio != held.0 {
-                *held = (ratio, next);
-                changed = true;
-            }
+        posted.changed = next;
+        if reshaped || removed {
+            posted.reshaped = next;
         }
-        if directive.limit.per_second().is_none() {
-            for held in posted.keys.values_mut().filter(|held| held.0.is_some()) {
-                *held = (None, next);
-                changed = true;
-            }
-        }
-        changed |= reshaped;
-        if changed {
-            posted.changed = next;
-            if reshaped {
-                posted.reshaped = next;
-            }
-            self.version = next;
-        }
-        changed
+        self.version = next;
+        true
     }
 
     /// What a reader that last saw version `seen` of a bucket has to be told; `None` when it knows everything.
@@ -111,35 +103,79 @@ impl Board {
         let keys = posted
             .keys
             .iter()
-            .filter(|(_, (_, changed))| whole || *changed > seen)
-            .map(|(tenant, (ratio, _))| KeyDirective { tenant: tenant.clone(), ratio: *ratio })
+            .filter(|key| whole || key.changed > seen)
+            .map(|key| KeyDirective { tenant: key.tenant.clone(), values: key.values })
             .collect();
-        Some(BucketDirective { bucket: bucket.clone(), whole, limit: posted.limit, mode: posted.mode, keys })
+        Some(BucketDirective { bucket: bucket.clone(), whole, terms: posted.terms, keys })
     }
 }
 
+/// The keys in the order of names; of two with one name, the later one.
+fn in_order(keys: &[KeyDirective]) -> Vec<KeyDirective> {
+    let by_name: BTreeMap<&Tenant, &KeyDirective> = keys.iter().map(|key| (&key.tenant, key)).collect();
+    by_name.into_values().cloned().collect()
+}
+
 impl Posted {
-    /// What the bucket may admit.
+    /// What holds for all keys.
     #[must_use]
-    pub const fn limit(&self) -> Limit {
-        self.limit
+    pub const fn terms(&self) -> &Terms {
+        &self.terms
     }
 
-    /// What becomes of its refusals.
-    #[must_use]
-    pub const fn mode(&self) -> Mode {
-        self.mode
+    /// The tenants with a directive of their own, the default class among them, and their values, in the order of
+    /// names.
+    pub fn keys(&self) -> impl Iterator<Item = (&Tenant, Values)> {
+        self.keys.iter().map(|key| (&key.tenant, key.values))
     }
 
-    /// The tenants with a directive of their own, the default class among them, and their ratios.
-    pub fn ratios(&self) -> impl Iterator<Item = (&Tenant, Option<DropRatio>)> {
-        self.keys.iter().map(|(tenant, (ratio, _))| (tenant, *ratio))
+    /// What holds for a tenant by its own name; `None` where it has no directive of its own.
+    #[must_use]
+    pub fn own(&self, tenant: &str) -> Option<Values> {
+        let at = self.keys.binary_search_by(|key| key.tenant.as_str().cmp(tenant)).ok()?;
+        self.keys.get(at).map(|key| key.values)
     }
 
-    /// The ratio for a tenant: its own, or else that of the default class.
+    /// What holds for a tenant: its own values, or else those of the default class.
     #[must_use]
-    pub fn ratio(&self, tenant: &Tenant) -> Option<DropRatio> {
-        let held = |tenant: &str| self.keys.get(tenant).and_then(|(ratio, _)| *ratio);
-        held(tenant.as_str()).or_else(|| held(DEFAULT_TENANT))
+    pub fn values(&self, tenant: &Tenant) -> Option<Values> {
+        self.own(tenant.as_str()).or_else(|| self.own(DEFAULT_TENANT))
+    }
+
+    /// Merges keys that come in the order of names; says whether any value changed, and whether any key went.
+    fn take(&mut self, news: &[KeyDirective], whole: bool, version: u64) -> (bool, bool) {
+        let limited = matches!(self.terms.limit, Limit::PerSecond(_));
+        let settle = |values: Values| if limited { values } else { values.without_limit() };
+        let (mut changed, mut removed) = (false, false);
+        let mut news = news.iter().peekable();
+        let held = std::mem::take(&mut self.keys);
+        self.keys.reserve(held.len());
+        let enter = |news: &KeyDirective| PostedKey {
+            tenant: news.tenant.clone(),
+            values: settle(news.values),
+            changed: version,
+        };
+        for mut key in held {
+            while let Some(new) = news.next_if(|new| new.tenant < key.tenant) {
+                self.keys.push(enter(new));
+                changed = true;
+            }
+            let named = news.next_if(|new| new.tenant.cmp(&key.tenant) == Ordering::Equal);
+            if whole && named.is_none() {
+                removed = true;
+                continue;
+            }
+            let values = settle(named.map_or(key.values, |new| new.values.or(key.values)));
+            if values != key.values {
+                (key.values, key.changed) = (values, version);
+                changed = true;
+            }
+            self.keys.push(key);
+        }
+        for new in news {
+            self.keys.push(enter(new));
+            changed = true;
+        }
+        (changed, removed)
     }
 }

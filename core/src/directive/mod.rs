@@ -12,10 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Bucket, Tenant};
 use crate::kill::KillGeneration;
-use crate::rate::Limit;
+use crate::policy::{Coin, OnSilence, Weight};
+use crate::presence::Presences;
+use crate::rate::{Limit, Rate};
 use crate::ratio::DropRatio;
 use crate::report::{Echo, InstanceId};
-use crate::rollout::Mode;
+use crate::rollout::{Cohort, Mode};
 
 /// One reign of a controller: grows with every start, so that an older controller is never believed again. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -57,12 +59,31 @@ pub struct BucketDirective {
     pub bucket: Bucket,
     /// True when `keys` is the whole state: a tenant that is not in it has no directive of its own any more.
     pub whole: bool,
-    /// What the bucket may admit. Without a number it clears every ratio.
+    /// What holds for all its keys.
+    pub terms: Terms,
+    /// Per tenant, in the order of names; a tenant without an entry uses that of the default class.
+    pub keys: Vec<KeyDirective>,
+}
+
+/// What holds for a bucket as a whole. Always told in full, but for what only one kind of child needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// What the bucket may admit over all zones. Without a number it clears every value of every key.
     pub limit: Limit,
     /// What becomes of refusals.
     pub mode: Mode,
-    /// Per tenant; a tenant without an entry uses that of the default class.
-    pub keys: Vec<KeyDirective>,
+    /// Which instances carry refusals out in canary.
+    pub cohort: Cohort,
+    /// How clients turn a ratio into decisions.
+    pub coin: Coin,
+    /// What a zone keeps to while the controller is silent.
+    pub on_silence: OnSilence,
+    /// To an aggregator: among how many children a limit per tenant and a floor are divided.
+    pub presences: Option<Presences>,
+    /// To an aggregator: its part of the limit while the controller is silent. Absent: keep what you hold.
+    pub hold: Option<Rate>,
+    /// To a client: how many clients share the zone's guard.
+    pub clients: Option<u32>,
 }
 
 /// What holds for one key.
@@ -70,9 +91,60 @@ pub struct BucketDirective {
 pub struct KeyDirective {
     /// Whose requests.
     pub tenant: Tenant,
-    /// The probability of refusal. Absent: keep what you hold, or admit and count if you hold nothing. Never to be
-    /// mistaken for zero.
+    /// What is directed.
+    pub values: Values,
+}
+
+/// What is directed for a key. Absent: keep what you hold, or admit and count if you hold nothing; never to be
+/// mistaken for zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    /// The probability of refusal.
     pub ratio: Option<DropRatio>,
+    /// To an aggregator: what its clients may pass of this key.
+    pub rate: Option<Rate>,
+    /// To an aggregator: what the guards of its clients leave room for, before their slack.
+    pub cap: Option<Rate>,
+    /// To an aggregator: what it divides by while the controller is silent.
+    pub entitlement: Option<Entitlement>,
+    /// To a client: what all guards of the zone together let pass of this key.
+    pub guard: Option<Rate>,
+    /// To a client: what is offered in the zone, of which its own part of the guard is a share.
+    pub offered: Option<Rate>,
+}
+
+/// What a tenant may claim in a bucket when there is not enough for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entitlement {
+    /// Its share relative to the others, boosts included.
+    pub weight: Weight,
+    /// What it is not dropped below, over all zones.
+    pub floor: Rate,
+    /// What it never passes, over all zones.
+    pub tenant_limit: Option<Rate>,
+    /// Whether policy lists it. All that are not listed share the entitlement of the default class.
+    pub declared: bool,
+}
+
+impl Values {
+    /// These values where they are present, else those of `held`.
+    #[must_use]
+    pub fn or(self, held: Self) -> Self {
+        Self {
+            ratio: self.ratio.or(held.ratio),
+            rate: self.rate.or(held.rate),
+            cap: self.cap.or(held.cap),
+            entitlement: self.entitlement.or(held.entitlement),
+            guard: self.guard.or(held.guard),
+            offered: self.offered.or(held.offered),
+        }
+    }
+
+    /// What is left where there is no limit: nothing but the entitlement.
+    #[must_use]
+    pub fn without_limit(self) -> Self {
+        Self { entitlement: self.entitlement, ..Self::default() }
+    }
 }
 
 #[cfg(test)]

@@ -31,9 +31,12 @@ fn per_second(rate: u32) -> Limit {
 fn directive(whole: bool, limit: Limit, keys: &[(&str, Option<u32>)]) -> BucketDirective {
     let keys = keys
         .iter()
-        .map(|(name, tenths)| KeyDirective { tenant: tenant(name), ratio: tenths.map(ratio) })
+        .map(|(name, tenths)| KeyDirective {
+            tenant: tenant(name),
+            values: Values { ratio: tenths.map(ratio), ..Values::default() },
+        })
         .collect();
-    BucketDirective { bucket: bucket("b"), whole, limit, mode: Mode::Shadow, keys }
+    BucketDirective { bucket: bucket("b"), whole, terms: Terms { limit, ..Terms::default() }, keys }
 }
 
 /// A message as (epoch, seq).

@@ -1,7 +1,9 @@
 //! The control laws: offered rates in, drop ratios out. One law, one file, behind one small trait.
 
+mod parameters;
 mod proportional;
 
+pub use parameters::Parameters;
 pub use proportional::Proportional;
 
 use std::time::Duration;

@@ -29,8 +29,11 @@ pub struct RolloutPolicy {
 }
 
 /// A share in percent, in 0..=100.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Percent(f64);
+
+// Never NaN.
+impl Eq for Percent {}
 
 /// What must hold to leave shadow.
 #[derive(Clone, Debug, PartialEq)]

@@ -22,6 +22,9 @@ const MIN_FLOOR_DEFAULT_RPS: f64 = 5.0;
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Weight(f64);
 
+// Never NaN.
+impl Eq for Weight {}
+
 /// A number that is no weight.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a weight lies in 0.000001..=1000000, not {0}")]
@@ -101,6 +104,12 @@ impl Weight {
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
+    }
+
+    /// This weight times a factor, within the bounds of weights; a factor that is no number changes nothing.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        if factor.is_nan() { self } else { Self((self.0 * factor).clamp(Self::MIN, Self::MAX)) }
     }
 }
 

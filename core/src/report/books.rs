@@ -83,11 +83,11 @@ pub struct Entered {
 /// A report that cannot have come from a sound peer; its stream is closed and nothing of it counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrokenReport {
-    /// A report is missing or came again, on a stream that keeps order.
-    #[error("report {got} came where {expected} was due")]
-    Gap {
-        /// The number due.
-        expected: u64,
+    /// A report came again, or after a later one.
+    #[error("report {got} came after report {held}")]
+    Late {
+        /// The last number entered.
+        held: u64,
         /// The number that came.
         got: u64,
     },
@@ -172,7 +172,7 @@ impl Books {
     ) -> Result<Entered, BrokenReport> {
         self.check(report)?;
         let mut entered = Entered::default();
-        if report.seq == 1 && report.counted_by.is_some_and(|parent| parent != self.parent) {
+        if report.counted_by.is_some_and(|parent| parent != self.parent) {
             self.remembered.clear();
         }
         self.seq = report.seq;
@@ -229,8 +229,8 @@ impl Books {
 
     /// Everything that could be wrong with a report, before anything of it is entered.
     fn check(&self, report: &Report) -> Result<(), BrokenReport> {
-        if report.seq != self.seq + 1 {
-            return Err(BrokenReport::Gap { expected: self.seq + 1, got: report.seq });
+        if report.seq <= self.seq {
+            return Err(BrokenReport::Late { held: self.seq, got: report.seq });
         }
         if report.time.is_none() && !report.tallies.is_empty() {
             return Err(BrokenReport::Timeless);

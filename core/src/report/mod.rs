@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use crate::bucket::{Bucket, Key, KeyId};
 use crate::directive::Epoch;
 use crate::kill::KillGeneration;
+use crate::rate::Rate;
 use crate::time::MonoTime;
 
 /// Requests of one key since the counting process began. Only ever grows.
@@ -20,26 +21,53 @@ use crate::time::MonoTime;
 pub struct Counts {
     /// Requests that asked.
     pub offered: u64,
-    /// Requests that were refused.
+    /// Requests that the coin refused.
     pub dropped: u64,
+    /// Requests that the guard refused, after the coin had let them pass.
+    pub guard_dropped: u64,
     /// Refusals decided but not carried out: in shadow, while killed, outside the canary.
     pub would_dropped: u64,
+    /// Those among `would_dropped` that the guard decided.
+    pub would_guard_dropped: u64,
 }
 
 impl Counts {
     /// Nothing counted.
-    pub const ZERO: Self = Self { offered: 0, dropped: 0, would_dropped: 0 };
+    pub const ZERO: Self =
+        Self { offered: 0, dropped: 0, guard_dropped: 0, would_dropped: 0, would_guard_dropped: 0 };
+
+    /// Requests that were refused, by coin or guard.
+    #[must_use]
+    pub const fn refused(self) -> u64 {
+        self.dropped.saturating_add(self.guard_dropped)
+    }
 
     /// Requests that were let through.
     #[must_use]
     pub const fn admitted(self) -> u64 {
-        self.offered.saturating_sub(self.dropped)
+        self.offered.saturating_sub(self.refused())
+    }
+
+    /// What is let through, *or would be under enforcement*: what the law works on. Worked on what shadow let pass,
+    /// its balance would sink to the bottom before anything is enforced.
+    #[must_use]
+    pub const fn passed(self) -> u64 {
+        self.admitted().saturating_sub(self.would_dropped)
+    }
+
+    /// What the guard decided to refuse, carried out or not.
+    #[must_use]
+    pub const fn guarded(self) -> u64 {
+        self.guard_dropped.saturating_add(self.would_guard_dropped)
     }
 
     /// Whether no more was refused, or would have been, than was offered.
     #[must_use]
     pub fn is_consistent(self) -> bool {
-        self.dropped.checked_add(self.would_dropped).is_some_and(|refused| refused <= self.offered)
+        let refused = self.dropped.checked_add(self.guard_dropped);
+        let decided = refused.and_then(|refused| refused.checked_add(self.would_dropped));
+        decided.is_some_and(|decided| decided <= self.offered)
+            && self.would_guard_dropped <= self.would_dropped
     }
 
     /// Whether every column is at or above that of `other`.
@@ -47,7 +75,9 @@ impl Counts {
     pub const fn covers(self, other: Self) -> bool {
         self.offered >= other.offered
             && self.dropped >= other.dropped
+            && self.guard_dropped >= other.guard_dropped
             && self.would_dropped >= other.would_dropped
+            && self.would_guard_dropped >= other.would_guard_dropped
     }
 
     /// The join of two states of one cumulative count: the larger of each column. Associative, commutative,
@@ -73,7 +103,9 @@ impl Counts {
         Self {
             offered: f(self.offered, other.offered),
             dropped: f(self.dropped, other.dropped),
+            guard_dropped: f(self.guard_dropped, other.guard_dropped),
             would_dropped: f(self.would_dropped, other.would_dropped),
+            would_guard_dropped: f(self.would_guard_dropped, other.would_guard_dropped),
         }
     }
 }
@@ -146,6 +178,8 @@ pub struct Report {
     pub children: u32,
     /// Buckets whose directives the child wants, new on this stream.
     pub asked: Vec<Bucket>,
+    /// Of an aggregator, in a greeting: the parts of limits that it holds, from whichever controller.
+    pub holds: BTreeMap<Bucket, Rate>,
     /// Keys new on this stream, by the child's ids.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
@@ -169,6 +203,9 @@ impl Report {
         self.asked.extend(other.asked);
         self.asked.sort_unstable();
         self.asked.dedup();
+        for (bucket, hold) in other.holds {
+            self.holds.entry(bucket).or_insert(hold);
+        }
         for (id, definition) in other.definitions {
             self.definitions.entry(id).or_insert(definition);
         }

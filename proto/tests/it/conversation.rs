@@ -61,7 +61,10 @@ async fn what_is_larger_than_a_message_travels_in_parts_and_arrives_whole() {
     };
     let definitions: BTreeMap<KeyId, KeyDefinition> =
         (0..).map(KeyId).zip((0..10_000).map(definition)).collect();
-    let tally = Tally { counts: Counts { offered: 5, dropped: 2, would_dropped: 0 }, late: Counts::ZERO };
+    let tally = Tally {
+        counts: Counts { offered: 5, dropped: 2, would_dropped: 0, ..Counts::ZERO },
+        late: Counts::ZERO,
+    };
     let tallies: BTreeMap<KeyId, Tally> = definitions.keys().map(|id| (*id, tally)).collect();
     server.parent.with(|parent, _| parent.post(&directive(2, 5_000)));
 
