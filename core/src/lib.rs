@@ -21,6 +21,6 @@ pub mod ratio;
 pub mod report;
 pub mod rollout;
 pub mod roster;
-pub mod smoothing;
+
 pub mod time;
 pub mod verdict;

@@ -1,26 +1,29 @@
-//! The control laws: offered rates in, drop ratios out. One law, one file, behind one small trait.
+//! The control law: offered rates in, and out of them what may pass. Pure, one concept a file.
+//!
+//! In the order in which a request's traces pass through it: [`smoothed`] rates and the [`Balance`] of what passed give
+//! the controller a target; [`Division`] divides it between tenants, whose [`Burst`] may raise their weight, and
+//! [`Whole::part`] splits each part between zones. A zone's fast loop turns its part into a ratio with the counts of
+//! its [`Window`] ([`fast_ratio`]), keeps the [`Slack`] of its guards, and lives on [`divide_hold`] while the controller
+//! is silent. `docs/law.md` tells the whole of it.
 
+mod balance;
+mod burst;
+mod division;
+mod fast;
+mod hold;
 mod parameters;
-mod proportional;
+mod slack;
+mod smoothing;
+mod split;
+mod window;
 
+pub use balance::Balance;
+pub use burst::Burst;
+pub use division::{Claimant, Class, Division};
+pub use fast::fast_ratio;
+pub use hold::divide_hold;
 pub use parameters::Parameters;
-pub use proportional::Proportional;
-
-use std::time::Duration;
-
-use crate::rate::Rate;
-use crate::ratio::DropRatio;
-
-/// What one tenant class asks of a bucket, summed over all zones.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Demand {
-    /// The rate offered, normalised to one second.
-    pub offered: Rate,
-}
-
-/// A control law for one bucket, fed once a tick. Pure: the time since the last tick is an argument.
-pub trait Law: std::fmt::Debug {
-    /// Decides how much of each demand is refused, given what the bucket may admit over all zones. `ratios` is
-    /// cleared and filled, one for each demand in the same order.
-    fn on_tick(&mut self, since_last: Duration, limit: Rate, demands: &[Demand], ratios: &mut Vec<DropRatio>);
-}
+pub use slack::{SLACK_PERIOD, Slack};
+pub use smoothing::smoothed;
+pub use split::{Child, Part, Whole};
+pub use window::Window;

@@ -1,0 +1,108 @@
+//! The balance: tokens that were left over or overdrawn, so that what was admitted too much is repaid and what was
+//! refused too much is made good.
+
+use std::time::Duration;
+
+use super::Parameters;
+
+/// The account of one bucket in requests: above zero is credit, below is debt.
+///
+/// Tokens come in at the limit and go out with what was let through, so dB/dt = L - V. The target drawn from it,
+/// `L + B / tau`, makes B return to zero as `dB/dt = -B(t - theta) / tau`, where theta is the time until a decision
+/// shows in the counts (about 0.9 s at half-second ticks). That is stable for theta/tau < pi/2 and free of overshoot
+/// for theta/tau <= 1/e, which is what `tau_min` is chosen for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Balance {
+    tokens: f64,
+}
+
+impl Balance {
+    /// Requests of credit, or of debt when negative.
+    #[must_use]
+    pub const fn tokens(&self) -> f64 {
+        self.tokens
+    }
+
+    /// Adds tokens, or takes them when negative. What is no number changes nothing.
+    pub fn add(&mut self, tokens: f64) {
+        if tokens.is_finite() {
+            self.tokens += tokens;
+        }
+    }
+
+    /// Cuts credit and debt to their caps and says at which rate, in requests/s, to admit now: the limit with what
+    /// is saved or owed spread over tau, within bounds. `burst` is how much time's worth of the limit may be saved.
+    pub fn target(&mut self, limit: f64, burst: Duration, parameters: &Parameters) -> f64 {
+        let credit = (burst.as_secs_f64() * limit).max(parameters.credit_deviations * limit.sqrt());
+        let debt = (parameters.debt.as_secs_f64() * limit).max(parameters.debt_requests);
+        self.tokens = self.tokens.clamp(-debt, credit);
+        let tau = if parameters.tick >= Duration::from_secs(1) {
+            parameters.tau_slow.as_secs_f64()
+        } else {
+            parameters.tau_min.as_secs_f64().max(parameters.tau_requests / limit)
+        };
+        (limit + self.tokens / tau).clamp(parameters.target_min * limit, parameters.target_max * limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BURST: Duration = Duration::from_millis(250);
+
+    fn target(tokens: f64, limit: f64) -> (f64, f64) {
+        let mut balance = Balance::default();
+        balance.add(tokens);
+        let target = balance.target(limit, BURST, &Parameters::default());
+        (target, balance.tokens())
+    }
+
+    #[test]
+    fn debt_is_repaid_and_credit_spent_within_bounds() {
+        for (tokens, limit, expected, left) in [
+            (0.0, 1_000.0, 1_000.0, 0.0),
+            (-500.0, 1_000.0, 750.0, -500.0),
+            (100.0, 1_000.0, 1_050.0, 100.0),
+            (9_999.0, 1_000.0, 1_125.0, 250.0),   // a quarter of a second may be saved
+            (-9_999.0, 1_000.0, 250.0, -2_000.0), // two seconds are remembered
+            (9.0, 4.0, 6.0, 4.0),                 // at low limits the noise of a second
+            (-99.0, 1.0, 0.25, -10.0),            // and ten requests; tau is 8 s here
+        ] {
+            let got = target(tokens, limit);
+            assert!((got.0 - expected).abs() < 1e-9 && got.1 == left, "{tokens} at {limit}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_taken() {
+        let mut balance = Balance::default();
+        balance.add(f64::NAN);
+        balance.add(f64::NEG_INFINITY);
+        assert_eq!(balance.tokens(), 0.0);
+    }
+
+    /// With the delay of the loop in it the balance goes back to zero without swinging through; with a time constant
+    /// as short as half a second it does not.
+    #[test]
+    fn overshoot_is_repaid_without_swinging() {
+        let swing = |tau: Duration| {
+            let parameters = Parameters { tau_min: tau, ..Parameters::default() };
+            let mut balance = Balance::default();
+            balance.add(-1_500.0);
+            // What was targeted shows in the counts two ticks later.
+            let mut pending = [1_000.0, 1_000.0];
+            let mut highest = f64::MIN;
+            for _ in 0..60 {
+                let target = balance.target(1_000.0, Duration::from_secs(10), &parameters);
+                let passed = pending[0];
+                pending = [pending[1], target];
+                balance.add((1_000.0 - passed) * 0.5);
+                highest = highest.max(balance.tokens());
+            }
+            highest
+        };
+        assert!(swing(Duration::from_secs(2)) < 120.0, "{}", swing(Duration::from_secs(2)));
+        assert!(swing(Duration::from_millis(500)) > 400.0, "{}", swing(Duration::from_millis(500)));
+    }
+}

@@ -1,0 +1,62 @@
+//! Burst credit: a tenant that stayed below its share may go above it for a while.
+
+use super::Parameters;
+
+/// What one tenant has saved up, in requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Burst {
+    credit: f64,
+}
+
+impl Burst {
+    /// Accounts for a time `dt` in seconds in which the tenant let `passed` requests through where its share of the
+    /// limit was `share` requests/s, and says by what factor its weight is raised now: from 1 to `multiplier`. The
+    /// credit lasts for `burst_time` of what the multiplier adds to the share, and fades out over its last part.
+    pub fn on_tick(
+        &mut self,
+        dt: f64,
+        share: f64,
+        passed: f64,
+        multiplier: f64,
+        parameters: &Parameters,
+    ) -> f64 {
+        let most = (multiplier - 1.0) * share * parameters.burst_time.as_secs_f64();
+        if !(most.is_finite() && most > 0.0) {
+            self.credit = 0.0;
+            return 1.0;
+        }
+        let earned = share * dt - passed;
+        if earned.is_finite() {
+            self.credit = (self.credit + earned).clamp(0.0, most);
+        }
+        1.0 + (multiplier - 1.0) * (self.credit / (parameters.burst_fade * most)).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_is_saved_below_the_share_and_spent_above_it() {
+        let parameters = Parameters::default();
+        let mut burst = Burst::default();
+        // Nothing is saved at the start; idle at a share of 100/s fills 200 requests in two seconds.
+        assert_eq!(burst.on_tick(0.0, 100.0, 0.0, 2.0, &parameters), 1.0);
+        assert_eq!(burst.on_tick(2.0, 100.0, 0.0, 2.0, &parameters), 2.0);
+        assert_eq!(burst.on_tick(60.0, 100.0, 0.0, 2.0, &parameters), 2.0);
+        // At twice the share it lasts two seconds, and fades out over the last fifth of the credit.
+        for (passed, credit, boost) in [(200.0, 100.0, 2.0), (150.0, 50.0, 2.0), (130.0, 20.0, 1.5), (200.0, 0.0, 1.0)] {
+            assert_eq!(burst.on_tick(1.0, 100.0, passed, 2.0, &parameters), boost);
+            assert_eq!(burst.credit, credit);
+        }
+    }
+
+    #[test]
+    fn without_a_multiplier_or_a_share_there_is_nothing_to_boost() {
+        let parameters = Parameters::default();
+        for (share, multiplier) in [(100.0, 1.0), (0.0, 3.0), (f64::NAN, 3.0), (100.0, f64::NAN)] {
+            assert_eq!(Burst::default().on_tick(10.0, share, 0.0, multiplier, &parameters), 1.0);
+        }
+    }
+}

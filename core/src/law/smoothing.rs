@@ -1,0 +1,70 @@
+//! Smoothing of measured rates: fast up, slower down, and careful where few requests tell.
+
+use std::time::Duration;
+
+use super::Parameters;
+
+/// The rate to hold, in requests/s, after `count` requests were found over `span`: an exponentially weighted moving
+/// average whose gain grows with the span, `1 - (1 - gain)^(span / step)`. A rise is believed at once, a fall more
+/// slowly, for refusing too little costs more than refusing too much; a rise that rests on few requests may be chance
+/// and is believed no faster than a fall. An empty span measures nothing.
+#[must_use]
+pub fn smoothed(held: f64, count: f64, span: Duration, parameters: &Parameters) -> f64 {
+    let measured = count / span.as_secs_f64();
+    if !measured.is_finite() {
+        return held;
+    }
+    let gain = match measured > held {
+        true if count >= parameters.gain_counts => parameters.gain_rising,
+        true => parameters.gain_rising_few,
+        false => parameters.gain_falling,
+    };
+    let steps = span.as_secs_f64() / parameters.gain_step.as_secs_f64();
+    held + (1.0 - (1.0 - gain).powf(steps)) * (measured - held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STEP: Duration = Duration::from_millis(500);
+
+    #[test]
+    fn a_rise_is_believed_at_once_and_a_fall_in_part() {
+        let parameters = Parameters::default();
+        for (held, count, expected) in [
+            (0.0, 500.0, 1_000.0),
+            (0.0, 99.0, 0.6 * 198.0), // few requests may be chance
+            (1_000.0, 0.0, 400.0),
+            (1_000.0, 250.0, 700.0),
+        ] {
+            let got = smoothed(held, count, STEP, &parameters);
+            assert!((got - expected).abs() < 1e-9, "{held} after {count}: {got}");
+        }
+        assert_eq!(smoothed(7.0, 0.0, Duration::ZERO, &parameters), 7.0);
+        assert_eq!(smoothed(7.0, 3.0, Duration::ZERO, &parameters), 7.0);
+    }
+
+    proptest! {
+        #[test]
+        fn two_steps_of_half_the_span_lead_down_where_one_does(
+            held in 1e3..1e6, measured in 0.0..1e3, ms in 1..10_000u64,
+        ) {
+            let parameters = Parameters::default();
+            let half = Duration::from_millis(ms);
+            let count = measured * half.as_secs_f64();
+            let twice = smoothed(smoothed(held, count, half, &parameters), count, half, &parameters);
+            prop_assert!((twice - smoothed(held, 2.0 * count, half * 2, &parameters)).abs() < 1e-6);
+        }
+
+        #[test]
+        fn what_is_held_stays_between(held in 0.0..1e6, count in 0.0..1e6, ms in 1..10_000u64) {
+            let span = Duration::from_millis(ms);
+            let measured = count / span.as_secs_f64();
+            let next = smoothed(held, count, span, &Parameters::default());
+            let slack = 1e-9 * held.max(measured).max(1.0);
+            prop_assert!(next >= held.min(measured) - slack && next <= held.max(measured) + slack);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The fast loop's eye: what came for one key in the last moments, in bins of time, spread as evenly as it came.
+
+use std::time::Duration;
+
+use super::Parameters;
+use crate::time::MonoTime;
+
+/// Bins kept: the longest window behind, and the longest spread of one report ahead.
+const BINS: usize = 48;
+
+/// Counts of one key in bins as long as the report interval.
+///
+/// A report says how many requests came since the last one, not when: they are spread evenly over as long as they
+/// took to gather, from their arrival on. Counted all at once on arrival they alias with the loop that reads them,
+/// when one client carries a zone. No history per client is needed for that.
+#[derive(Clone, Debug)]
+pub struct Window {
+    bins: [f32; BINS],
+    /// The number of the bin that is filling; all later ones are in the future.
+    current: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { bins: [0.0; BINS], current: 0 }
+    }
+}
+
+impl Window {
+    /// Adds `count` requests that took `span` to gather and arrive `now`. At most 1.5 s ahead are filled.
+    pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
+        self.turn(now, parameters);
+        let bin = parameters.report_interval.as_secs_f64();
+        let begin = now.since(MonoTime::ZERO).as_secs_f64();
+        let most = (BINS - (parameters.window_few.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
+        let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
+        let end = begin + span;
+        let mut at = self.current;
+        let mut from = begin;
+        while from < end {
+            let to = ((at + 1) as f64 * bin).min(end);
+            self.bins[at as usize % BINS] += (count * (to - from).max(0.0) / span) as f32;
+            // Rounding must not let the bin before this point stand still.
+            (at, from) = (at + 1, to.max((at + 1) as f64 * bin));
+        }
+    }
+
+    /// What came per second in the window: over `window`, or over the last bin if that exceeds it by more than
+    /// chance. In requests/s.
+    pub fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
+        self.turn(now, parameters);
+        let bin = parameters.report_interval.as_secs_f64();
+        let steady = self.over(parameters.window, parameters);
+        let latest = self.over(parameters.report_interval, parameters);
+        if latest > steady + parameters.surge_deviations * (steady / bin).sqrt() { latest } else { steady }
+    }
+
+    /// What came per second over the last `span` of whole bins.
+    pub fn over(&self, span: Duration, parameters: &Parameters) -> f64 {
+        let bin = parameters.report_interval.as_secs_f64();
+        let bins = ((span.as_secs_f64() / bin).round() as u64).max(1);
+        let counted: f64 = (1..=bins.min(BINS as u64 / 2 + 8))
+            .filter_map(|back| self.current.checked_sub(back))
+            .map(|at| f64::from(self.bins[at as usize % BINS]))
+            .sum();
+        counted / (bins as f64 * bin)
+    }
+
+    /// Time passes: bins that have left the longest window become the future.
+    pub fn turn(&mut self, now: MonoTime, parameters: &Parameters) {
+        let bin = parameters.report_interval.as_nanos().max(1);
+        let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
+        let behind = (parameters.window_few.as_nanos() / bin) as u64;
+        let turned = current.saturating_sub(self.current).min(BINS as u64);
+        // What was `behind` bins old before each step is forgotten, and stands for the furthest future from then on.
+        for step in 1..=turned {
+            let now = current - turned + step;
+            if let Some(old) = now.checked_sub(behind + 1) {
+                self.bins[old as usize % BINS] = 0.0;
+            }
+        }
+        if turned == BINS as u64 {
+            self.bins = [0.0; BINS];
+        }
+        self.current = self.current.max(current);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(millis: u64) -> MonoTime {
+        MonoTime::from_elapsed(ms(millis))
+    }
+
+    #[test]
+    fn a_steady_stream_is_seen_steady_whatever_its_phase_and_interval() {
+        let parameters = Parameters::default();
+        for (phase, interval) in [(0, 100), (3, 100), (50, 100), (99, 100), (20, 250), (7, 500), (0, 1_000)] {
+            let mut window = Window::default();
+            for tick in 0..3_000 {
+                let now = tick * 10;
+                if now >= phase && (now - phase) / interval != (now.saturating_sub(10 + phase)) / interval {
+                    window.add(at(now), interval as f64, ms(interval), &parameters);
+                }
+                if now % 100 == 0 && now > 4_000 {
+                    let rate = window.rate(at(now), &parameters);
+                    assert!((rate - 1_000.0).abs() < 110.0, "{phase}/{interval} at {now}: {rate}");
+                    let long = window.over(parameters.window_few, &parameters);
+                    assert!((long - 1_000.0).abs() < 40.0, "{phase}/{interval} at {now}: {long} over 3 s");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_surge_is_seen_in_the_last_bin_and_chance_is_not() {
+        let parameters = Parameters::default();
+        let mut window = Window::default();
+        for tick in 0..20 {
+            window.add(at(tick * 100), 100.0, ms(100), &parameters);
+        }
+        window.add(at(2_000), 130.0, ms(100), &parameters);
+        let noisy = window.rate(at(2_100), &parameters);
+        assert!((noisy - 1_100.0).abs() < 1.0, "within three deviations: {noisy}");
+        window.add(at(2_100), 1_000.0, ms(100), &parameters);
+        let surged = window.rate(at(2_200), &parameters);
+        assert!((surged - 10_000.0).abs() < 1.0, "{surged}");
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten_also_after_a_long_pause() {
+        let parameters = Parameters::default();
+        for pause in [3_200, 4_700, 4_800, 5_000, 60_000] {
+            let mut window = Window::default();
+            for tick in 0..100 {
+                window.add(at(tick * 100), 100.0, ms(100), &parameters);
+            }
+            let now = at(10_000 + pause);
+            assert_eq!(window.rate(now, &parameters), 0.0, "{pause}");
+            assert_eq!(window.over(parameters.window_few, &parameters), 0.0, "{pause}");
+        }
+    }
+}
