@@ -5,6 +5,7 @@
 //! parent.
 #![forbid(unsafe_code)]
 
+mod flows;
 mod metrics;
 mod quiet;
 mod rollups;
@@ -18,6 +19,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use axum::routing::get;
 use axum::{Json, Router};
 use plimsoll_core::bucket::{InvalidName, Name, Zone as ZoneName};
+use plimsoll_core::law::Parameters;
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::admin;
 use plimsoll_proto::child;
@@ -31,7 +33,7 @@ use tonic::transport::Endpoint;
 
 use metrics::Events;
 use status::Status;
-use zone::{Bounds, REPORT_INTERVAL, Zone};
+use zone::{Bounds, Zone};
 
 /// The gRPC port clients connect to.
 pub const PORT: u16 = 7410;
@@ -142,7 +144,7 @@ impl Aggregator {
             role: Role::Aggregator,
         };
         Ok(Self {
-            zone: Shared::new(Zone::new(identity, Bounds::default())),
+            zone: Shared::new(Zone::new(identity, Bounds::default(), Parameters::default())),
             controller: transport::endpoint(&args.controller)?,
             events: Events::default(),
         })
@@ -205,8 +207,8 @@ fn host_and_port(listen: SocketAddr) -> String {
 
 /// Lets time pass in the zone.
 async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
-    let mut ticks = interval(REPORT_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(Parameters::default().report_interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,

@@ -35,13 +35,6 @@ enum State {
         /// When the latest one came.
         joined: MonoTime,
     },
-    /// Everybody is back and is counted, but the ratios that come from above do not know of it yet.
-    Showing {
-        /// Since when.
-        since: MonoTime,
-        /// The first roll-up with counts on the present stream, once it is sent.
-        first: Option<u64>,
-    },
     /// In full service.
     Over,
 }
@@ -53,38 +46,12 @@ impl Quiet {
             State::Alone if holds => State::Returning { since: now, joined: now },
             State::Alone | State::Over => State::Over,
             State::Returning { since, .. } => State::Returning { since, joined: now },
-            showing @ State::Showing { .. } => showing,
         };
     }
 
     /// The controller says how many clients there were before, if it remembers.
     pub(crate) fn on_told(&mut self, children: Option<u32>) {
         self.told = Some(children);
-    }
-
-    /// A new stream to the controller begins, and roll-ups are numbered anew.
-    pub(crate) fn on_open(&mut self) {
-        if let State::Showing { first, .. } = &mut self.state {
-            *first = None;
-        }
-    }
-
-    /// A roll-up with counts was sent.
-    pub(crate) fn on_counts(&mut self, seq: u64) {
-        if let State::Showing { first, .. } = &mut self.state {
-            first.get_or_insert(seq);
-        }
-    }
-
-    /// The controller has covered every roll-up up to `confirmed`; true at the moment the quiet ends.
-    pub(crate) fn on_confirmed(&mut self, confirmed: u64) -> bool {
-        let State::Showing { first: Some(first), .. } = self.state else { return false };
-        // The second one gives a rate, and by the third the law has seen it.
-        let over = confirmed >= first + 2;
-        if over {
-            self.state = State::Over;
-        }
-        over
     }
 
     /// Time passes while `connected` clients are here; true at the moment the quiet ends.
@@ -97,10 +64,9 @@ impl Quiet {
                 if !self.are_all_back(connected, paused) && now.since(since) < QUIET_MAX {
                     return false;
                 }
-                State::Showing { since: now, first: None }
+                State::Over
             }
-            State::Showing { since, .. } if now.since(since) >= QUIET_MAX => State::Over,
-            State::Alone | State::Showing { .. } | State::Over => return false,
+            State::Alone | State::Over => return false,
         };
         self.state = next;
         next == State::Over
@@ -113,19 +79,14 @@ impl Quiet {
         }
     }
 
-    /// Whether counts are held back.
-    pub(crate) fn holds_counts(self) -> bool {
+    /// Whether counts are held back on the way up, and values on the way down.
+    pub(crate) fn holds_back(self) -> bool {
         match self.state {
             // A count of nothing would pass for traffic that has gone.
             State::Alone => self.told.is_none_or(|due| due.is_some_and(|due| due > 0)),
             State::Returning { .. } => true,
-            State::Showing { .. } | State::Over => false,
+            State::Over => false,
         }
-    }
-
-    /// Whether ratios are held back.
-    pub(crate) fn holds_ratios(self) -> bool {
-        self.holds_counts() || matches!(self.state, State::Showing { .. })
     }
 }
 

@@ -1,27 +1,30 @@
 //! The zone: merges what its clients report, rolls it up, and passes directives down. Pure: parent to its clients,
 //! child of the controller, and nothing else.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
 use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::{JUMP_MAX, KillGeneration};
+use plimsoll_core::law::Parameters;
+use plimsoll_core::rate::Rate;
 use plimsoll_core::report::{Counts, Echo, Entered, Identity, Outbox, Pedigree, Report, Role, Tally};
 use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
+use crate::flows::{Flows, Moment};
 use crate::quiet::Quiet;
 use crate::rollups::Rollups;
 use crate::upstream::Upstream;
 
-/// How often a zone rolls its counts up to the controller.
-pub const ROLLUP_INTERVAL: Duration = Duration::from_millis(500);
-/// How often clients report.
-pub const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// A report that covers at least this much says how many requests there were, not how fast they come.
 const LATE: Duration = Duration::from_millis(1_500);
+/// The same in report intervals; the longer of the two holds.
+const LATE_INTERVALS: u32 = 3;
+/// How long a client whose stream has closed still counts as one that shares the guard.
+const COUNTS_ON: Duration = Duration::from_millis(1_500);
 
 /// What a zone holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +63,13 @@ pub struct Figures {
 pub struct Zone {
     identity: Identity,
     bounds: Bounds,
+    parameters: Parameters,
     keys: KeyTable,
     tallies: Vec<Tally>,
     roster: Roster,
+    flows: Flows,
+    /// What clients are told.
+    told: Board,
     quiet: Quiet,
     figures: Figures,
     // What the controller said, and what was said to it.
@@ -83,8 +90,11 @@ pub struct Zone {
 impl Zone {
     /// A zone that has heard nobody yet.
     #[must_use]
-    pub fn new(identity: Identity, bounds: Bounds) -> Self {
+    pub fn new(identity: Identity, bounds: Bounds, parameters: Parameters) -> Self {
         Self {
+            flows: Flows::new(parameters),
+            told: Board::default(),
+            parameters,
             roster: Roster::new(identity.instance, bounds.children_max, bounds.keys_per_child_max),
             identity,
             bounds,
@@ -106,18 +116,43 @@ impl Zone {
         }
     }
 
-    /// Time passes: to be called about every [`REPORT_INTERVAL`]. True when clients have something new to hear.
+    /// Time passes: to be called about every [report interval](Parameters::report_interval). True when clients have
+    /// something new to hear.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.roster.prune(now);
         let quiet_ends = self.quiet.on_tick(now, self.children());
-        self.tell_what_was_withheld(quiet_ends)
-    }
-
-    fn tell_what_was_withheld(&mut self, quiet_ends: bool) -> bool {
         if quiet_ends {
             self.roster.iter_mut().for_each(plimsoll_core::roster::Child::forget_told);
         }
-        quiet_ends
+        self.flows.on_tick(now);
+        self.direct(now) || quiet_ends
+    }
+
+    /// Works out what clients are to be told; true when it is something new.
+    fn direct(&mut self, now: MonoTime) -> bool {
+        let sharing = |child: &&plimsoll_core::roster::Child| {
+            child.stream.is_some() || now.since(child.heard) <= COUNTS_ON
+        };
+        let clients = self.roster.iter().filter(sharing).count();
+        let moment =
+            Moment { now, led: self.is_led(now), clients: u32::try_from(clients).unwrap_or(u32::MAX) };
+        let before = self.told.version();
+        for (bucket, posted) in self.board.iter() {
+            let directive = self.flows.directive(bucket, posted, moment);
+            self.told.apply(&directive);
+        }
+        self.told.version() != before
+    }
+
+    /// Whether the controller confirms what it is told.
+    fn is_led(&self, now: MonoTime) -> bool {
+        self.upstream.is_led(now, self.parameters.controller_silent)
+    }
+
+    /// Whether the zone lives on its own part of a bucket's limit because no controller leads.
+    #[must_use]
+    pub fn is_on_hold(&self, bucket: &Bucket, now: MonoTime) -> bool {
+        self.flows.is_on_hold(bucket, self.is_led(now))
     }
 
     /// The zone's name.
@@ -146,7 +181,7 @@ impl Zone {
     /// Whether a restart is being waited out.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.quiet.holds_ratios()
+        self.quiet.holds_back()
     }
 
     /// The directives in force.
@@ -191,6 +226,13 @@ impl Zone {
         Ok(())
     }
 
+    /// The parts of limits that the zone holds, from whichever controller.
+    fn holds(&self) -> BTreeMap<Bucket, Rate> {
+        let each =
+            self.board.iter().filter_map(|(bucket, posted)| Some((bucket.clone(), posted.terms().hold?)));
+        each.collect()
+    }
+
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), Refused> {
         let identity = report.identity.clone().ok_or(Refused::Greeting)?;
         if identity.role != Role::Client {
@@ -228,20 +270,25 @@ impl Zone {
         }
     }
 
-    fn enter(&mut self, entered: Entered) {
+    fn enter(&mut self, now: MonoTime, entered: Entered) {
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
         self.tallies.resize(self.keys.keys().len(), Tally::ZERO);
-        let all_late = entered.span.is_none_or(|span| span >= LATE.max(3 * REPORT_INTERVAL));
+        self.flows.introduce(self.keys.keys());
+        let late_from = LATE.max(self.parameters.report_interval * LATE_INTERVALS);
+        let all_late = entered.span.is_none_or(|span| span >= late_from);
         for entry in entered.entries {
             let mut delta = entry.delta;
             if all_late || entry.pedigree == Pedigree::TakenOver {
                 delta.late = delta.counts;
             }
             self.figures.late += delta.late.offered;
-            if let Some(tally) = entry.own.and_then(|own| self.tallies.get_mut(own.index())) {
+            let Some(own) = entry.own else { continue };
+            if let Some(tally) = self.tallies.get_mut(own.index()) {
                 *tally = tally.plus(delta);
             }
+            let timely = delta.counts.since(delta.late);
+            self.flows.add(now, own, timely, entered.span.unwrap_or_default(), entered.first_span);
         }
     }
 }
@@ -262,7 +309,7 @@ impl Parent for Zone {
             keys.intern(key)
                 .or_else(|| keys.get(&Key { bucket: key.bucket.clone(), tenant: Tenant::default_class() }))
         })?;
-        self.enter(entered);
+        self.enter(now, entered);
         if report.leaving {
             let instance = self.roster.by_stream(stream).map(|child| child.identity.instance);
             instance.into_iter().for_each(|instance| self.roster.remove(instance));
@@ -278,11 +325,11 @@ impl Parent for Zone {
     fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
         let head = Head { epoch: self.order.epoch(), kill: self.kill, policy_hash: self.policy_hash };
         let upstream_age = self.upstream.age(now);
-        let values = !self.quiet.holds_ratios();
+        let values = !self.quiet.holds_back();
         let child = self.roster.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
-        let message = child.next_message(now, head, &self.board, values, echo)?;
-        Some(Directives { upstream_age, report_interval: Some(REPORT_INTERVAL), ..message })
+        let message = child.next_message(now, head, &self.told, values, echo)?;
+        Some(Directives { upstream_age, report_interval: Some(self.parameters.report_interval), ..message })
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {
@@ -296,19 +343,19 @@ impl Child for Zone {
         self.order.open();
         self.rollups.open();
         self.upstream.open();
-        self.quiet.on_open();
         self.greeted = false;
         self.unasked = self.asked.iter().cloned().collect();
     }
 
     fn report(&mut self, now: MonoTime) -> Report {
-        let counting = !self.quiet.holds_counts();
+        let counting = !self.quiet.holds_back();
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: counting.then_some(now),
             epoch: self.order.epoch().max(self.epoch_below),
             kill: self.kill,
             children: self.children(),
+            holds: if self.greeted { BTreeMap::new() } else { self.holds() },
             asked: std::mem::take(&mut self.unasked),
             ..Report::default()
         };
@@ -318,8 +365,8 @@ impl Child for Zone {
         let tallies = &self.tallies;
         self.outbox
             .fill(&mut report, keys, |id: KeyId| tallies.get(id.index()).copied().unwrap_or(Tally::ZERO));
+        self.upstream.on_report(now, report.seq);
         if report.time.is_some() {
-            self.quiet.on_counts(report.seq);
             self.rollups.sent(report.seq, &self.roster);
         }
         report
@@ -341,12 +388,14 @@ impl Child for Zone {
         self.policy_hash = directives.policy_hash.or(self.policy_hash);
         for directive in &directives.buckets {
             self.board.apply(directive);
+            if let Some(posted) = self.board.get(&directive.bucket) {
+                self.flows.on_directive(directive, posted);
+            }
         }
         self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
         self.upstream.on_message(now, directives.echo, directives.upstream_age);
         self.quiet.on_told(directives.children);
-        let quiet_ends = self.quiet.on_confirmed(directives.echo.confirmed);
-        self.tell_what_was_withheld(quiet_ends);
+        self.direct(now);
         Ok(())
     }
 
@@ -357,7 +406,7 @@ impl Child for Zone {
     }
 
     fn report_interval(&self) -> Duration {
-        ROLLUP_INTERVAL
+        self.parameters.tick
     }
 }
 

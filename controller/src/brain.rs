@@ -1,24 +1,25 @@
 //! The brain: reports, policy and time in, directives out. Pure: it decides, the files around it only carry.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyTable, Tenant};
+use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
 use plimsoll_core::directive::{Board, Directives, Epoch};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::kill::JUMP_MAX;
+use plimsoll_core::law::Parameters;
 use plimsoll_core::policy::Policy;
+use plimsoll_core::rate::Rate;
 use plimsoll_core::report::{Echo, Entered, InstanceId, Report, Role, Tally};
 use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
-use crate::classes::Classes;
 use crate::durable::Durable;
-use crate::protected::Protected;
+use crate::protected::{Protected, Scratch, Tick};
+use crate::reign::Reign;
 use crate::sources::{Place, Sources};
 
-/// How often the law is applied.
-pub const TICK: Duration = Duration::from_millis(500);
 /// Aggregators at most, those who are away but remembered included.
 const CHILDREN_MAX: usize = 1_000;
 /// Keys told apart; tenants beyond it count as their bucket's default class.
@@ -43,13 +44,21 @@ pub struct Brain {
     policy: Arc<Policy>,
     durable: Durable,
     saves: Saves,
+    parameters: Parameters,
     roster: Roster,
     sources: Sources,
+    reign: Reign,
     keys: KeyTable,
-    classes: Classes,
+    /// Keys that their buckets know of.
+    keys_known: usize,
     totals: Vec<Tally>,
     buckets: Vec<Protected>,
-    board: Board,
+    by_name: HashMap<Bucket, usize>,
+    /// What each aggregator is told.
+    boards: BTreeMap<Place, Board>,
+    scratch: Scratch,
+    /// Numbers what changed outside a tick.
+    news: u64,
     ticked: MonoTime,
     figures: Figures,
 }
@@ -66,19 +75,30 @@ struct Saves {
 impl Brain {
     /// A controller process that begins its next epoch. Nothing is sent before the state it starts from is saved.
     #[must_use]
-    pub fn new(now: MonoTime, instance: InstanceId, mut durable: Durable, policy: Arc<Policy>) -> Self {
+    pub fn new(
+        now: MonoTime,
+        instance: InstanceId,
+        mut durable: Durable,
+        policy: Arc<Policy>,
+        parameters: Parameters,
+    ) -> Self {
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
         let mut brain = Self {
-            sources: Sources::new(now, durable.children.clone()),
+            parameters,
+            sources: Sources::default(),
+            reign: Reign::new(now),
             policy: Arc::clone(&policy),
             durable,
             saves: Saves::default(),
             roster: Roster::new(instance, CHILDREN_MAX, KEYS_MAX),
             keys: KeyTable::new(KEYS_MAX),
-            classes: Classes::new(&policy),
+            keys_known: 0,
             totals: Vec::new(),
             buckets: Vec::new(),
-            board: Board::default(),
+            by_name: HashMap::new(),
+            boards: BTreeMap::new(),
+            scratch: Scratch::default(),
+            news: 0,
             ticked: now,
             figures: Figures::default(),
         };
@@ -90,7 +110,6 @@ impl Brain {
     pub fn on_policy(&mut self, policy: Arc<Policy>) {
         let before = self.durable.clone();
         self.durable.on_policy(&policy);
-        self.classes = Classes::new(&policy);
         self.policy = policy;
         let exact: Vec<Bucket> = self.policy.exact_buckets().map(|(bucket, _)| bucket.clone()).collect();
         for bucket in exact {
@@ -99,7 +118,8 @@ impl Brain {
         for bucket in &mut self.buckets {
             bucket.configure(&self.policy);
         }
-        self.classes.assign(self.keys.keys(), &self.buckets);
+        self.keys_known = 0;
+        self.introduce_keys();
         self.post();
         self.note_change(before != self.durable || self.saves.changed == 0);
         for child in self.roster.iter_mut() {
@@ -107,21 +127,56 @@ impl Brain {
         }
     }
 
-    /// Applies the law: to be called every [`TICK`].
-    pub fn on_tick(&mut self, now: MonoTime) {
+    /// Applies the law: to be called once a [tick](Parameters::tick). `unix_s` is the time of day in seconds since
+    /// 1970, by which boosts end.
+    pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
         let since_last = now.since(self.ticked);
         self.ticked = now;
-        for gone in self.sources.on_tick(now, since_last) {
-            let changed = self.durable.children.remove(&gone);
-            self.note_change(changed);
-        }
+        self.sources.on_tick(since_last, &self.parameters);
+        self.forget(now);
         self.roster.prune(now);
-        let leading = self.sources.leads(now);
-        self.classes.sum(&mut self.buckets, &self.sources);
-        for bucket in &mut self.buckets {
-            bucket.on_tick(since_last, leading);
-        }
+        self.reign.on_tick(now, &mut self.sources, &self.parameters);
+        self.apply_law(now, since_last, unix_s);
+        self.sources.clear_fresh();
         self.post();
+    }
+
+    /// Forgets aggregators of which nothing counts any more, or that never came back.
+    fn forget(&mut self, now: MonoTime) {
+        let keep = self.buckets.iter().any(Protected::is_never_released);
+        let mut gone = self.sources.forget(keep);
+        if self.reign.has_waited(now, &self.parameters) {
+            let missing = self.durable.children.iter().filter(|place| self.sources.get(place).is_none());
+            gone.extend(missing.cloned().collect::<Vec<_>>());
+        }
+        for place in gone {
+            self.drop_place(&place);
+        }
+    }
+
+    fn drop_place(&mut self, place: &Place) {
+        self.buckets.iter_mut().for_each(|bucket| bucket.forget(place));
+        self.boards.remove(place);
+        let changed = self.durable.children.remove(place);
+        self.note_change(changed);
+    }
+
+    fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
+        let tick = Tick {
+            since_last,
+            unix_s,
+            sources: &self.sources,
+            policy: &self.policy,
+            parameters: &self.parameters,
+            leading: self.reign.is_leading(),
+        };
+        let expected = self.durable.children.len().max(self.sources.len());
+        for bucket in &mut self.buckets {
+            bucket.welcome(&self.sources, expected);
+            let limit = bucket.limit().per_second().map_or(0.0, Rate::per_second);
+            let within = self.reign.within(now, bucket.name(), limit, &self.sources, &self.parameters);
+            bucket.on_tick(&tick, within, &mut self.scratch);
+        }
     }
 
     /// What must be written down, and under which number to report that it was.
@@ -177,10 +232,10 @@ impl Brain {
         self.keys.keys().iter().zip(self.totals.iter().copied())
     }
 
-    /// The tenant class a tenant falls into: its own name where policy lists it, else the default class.
+    /// Whether rates are being sent.
     #[must_use]
-    pub fn class<'a>(&'a self, tenant: &'a Tenant) -> &'a Tenant {
-        self.classes.class(tenant)
+    pub const fn is_leading(&self) -> bool {
+        self.reign.is_leading()
     }
 
     /// What happened that nobody should have to guess.
@@ -195,7 +250,7 @@ impl Brain {
 
     /// The bucket becomes known, if there is room; true if it is.
     fn protect(&mut self, bucket: &Bucket) -> bool {
-        if self.board.get(bucket).is_some() {
+        if self.by_name.contains_key(bucket) {
             return true;
         }
         if self.buckets.len() >= BUCKETS_MAX {
@@ -205,16 +260,44 @@ impl Brain {
         let mut protected = Protected::new(bucket.clone());
         protected.configure(&self.policy);
         self.keys.intern(&Key { bucket: bucket.clone(), tenant: Tenant::default_class() });
-        self.board.apply(&protected.directive(&self.policy, &self.durable));
+        self.by_name.insert(bucket.clone(), self.buckets.len());
         self.buckets.push(protected);
+        self.news += 1;
         true
     }
 
-    /// Brings the board in line with what holds now.
-    fn post(&mut self) {
-        for bucket in &self.buckets {
-            self.board.apply(&bucket.directive(&self.policy, &self.durable));
+    /// Tells the buckets of their new keys. Linear in what is new.
+    fn introduce_keys(&mut self) {
+        for (id, key) in (0..).map(KeyId).zip(self.keys.keys()).skip(self.keys_known) {
+            if let Some(bucket) = self.by_name.get(&key.bucket).and_then(|at| self.buckets.get_mut(*at)) {
+                bucket.add_key(id, &key.tenant);
+            }
         }
+        self.keys_known = self.keys.keys().len();
+    }
+
+    /// Brings what aggregators are told in line with what holds now.
+    fn post(&mut self) {
+        self.news += 1;
+        for (place, board) in &mut self.boards {
+            for bucket in &self.buckets {
+                board.apply(&bucket.directive(place, &self.policy, &self.durable));
+            }
+        }
+    }
+
+    /// An aggregator came or went: those that have nothing to live on yet divide a limit among more, or fewer.
+    fn welcome(&mut self) {
+        let expected = self.expected();
+        for bucket in &mut self.buckets {
+            bucket.welcome(&self.sources, expected);
+        }
+        self.post();
+    }
+
+    /// Among how many a limit is divided as long as nobody knows where the traffic is.
+    fn expected(&self) -> usize {
+        self.durable.children.len().max(self.sources.len())
     }
 
     fn check_claims(&self, report: &Report) -> Result<(), Refused> {
@@ -236,14 +319,16 @@ impl Brain {
             ));
         }
         let (place, instance) = ((identity.zone.clone(), identity.name.clone()), identity.instance);
-        if self.sources.len() >= CHILDREN_MAX && !self.sources.contains(&place) {
+        if self.sources.len() >= CHILDREN_MAX && self.sources.get(&place).is_none() {
             return Err(Refused::Full(CHILDREN_MAX));
         }
         let child = self.roster.open(now, stream, identity)?;
         self.policy.exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
-        if let Some(replaced) = self.sources.greet(now, place.clone(), instance) {
+        if let Some(replaced) = self.sources.greet(now, place.clone(), instance, report.holds.clone()) {
             self.roster.remove(replaced);
+            self.buckets.iter_mut().for_each(|bucket| bucket.replace(&place));
         }
+        self.boards.entry(place.clone()).or_default();
         let is_new = self.durable.children.insert(place);
         self.note_change(is_new);
         Ok(())
@@ -263,7 +348,7 @@ impl Brain {
     fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
-        self.classes.assign(self.keys.keys(), &self.buckets);
+        self.introduce_keys();
         self.totals.resize(self.keys.keys().len(), Tally::ZERO);
         for entry in &entered.entries {
             if let Some(total) = entry.own.and_then(|own| self.totals.get_mut(own.index())) {
@@ -277,8 +362,9 @@ impl Brain {
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
         self.check_claims(&report)?;
-        let posted = self.board.version();
-        if self.roster.by_stream(stream).is_none() {
+        let news = self.news;
+        let greets = self.roster.by_stream(stream).is_none();
+        if greets {
             self.greet(now, stream, &report)?;
         } else if report.identity.is_some() {
             return Err(Refused::Greeting);
@@ -293,6 +379,9 @@ impl Parent for Brain {
             self.post();
         }
         self.note_buckets(stream, &report);
+        if greets || self.news != news {
+            self.welcome();
+        }
         let keys = &mut self.keys;
         let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
         child.heard = now;
@@ -306,10 +395,10 @@ impl Parent for Brain {
         if report.leaving {
             self.roster.remove(instance);
             self.sources.leave(&place);
-            let changed = self.durable.children.remove(&place);
-            self.note_change(changed);
+            self.drop_place(&place);
+            self.welcome();
         }
-        Ok(self.saves.saved < self.saves.changed || self.board.version() != posted)
+        Ok(self.saves.saved < self.saves.changed || self.news != news)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
@@ -329,8 +418,8 @@ impl Parent for Brain {
         let child = self.roster.by_stream(stream)?;
         let covered = child.books.seq();
         let echo = Echo { covered, confirmed: covered };
-        let message = child.next_message(now, head, &self.board, true, echo)?;
         let place = (child.identity.zone.clone(), child.identity.name.clone());
+        let message = child.next_message(now, head, self.boards.get(&place)?, true, echo)?;
         let children = self.sources.children(&place);
         Some(Directives { upstream_age: Some(Duration::ZERO), children, ..message })
     }

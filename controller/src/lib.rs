@@ -5,11 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod brain;
-mod classes;
 pub mod durable;
+mod members;
 mod metrics;
 pub mod policy_file;
 pub mod protected;
+pub mod reign;
 pub mod sources;
 pub mod status;
 pub mod store;
@@ -17,9 +18,11 @@ pub mod store;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::routing::get;
 use axum::{Json, Router};
+use plimsoll_core::law::Parameters;
 use plimsoll_core::policy::{PolicyHash, Warning};
 use plimsoll_core::report::InstanceId;
 use plimsoll_core::time::MonoTime;
@@ -32,7 +35,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use brain::{Brain, TICK};
+use brain::Brain;
 use durable::Durable;
 use metrics::Events;
 use policy_file::{PolicyFiles, ReadError, Reload};
@@ -141,6 +144,7 @@ impl Controller {
             InstanceId(u128::from_be_bytes(instance)),
             opened.durable,
             Arc::new(policy),
+            Parameters::default(),
         );
         if let Some((number, durable)) = brain.unsaved() {
             store.save(&durable)?;
@@ -204,12 +208,15 @@ fn routes(brain: Shared<Brain>, events: Events) -> Router {
 
 /// Applies the law every half second.
 async fn tick(brain: Shared<Brain>, stop: CancellationToken) {
-    let mut ticks = interval(TICK);
+    let mut ticks = interval(Parameters::default().tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = ticks.tick() => brain.with(Brain::on_tick),
+            _ = ticks.tick() => {
+                let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                brain.with(|brain, now| brain.on_tick(now, i64::try_from(unix_s).unwrap_or(i64::MAX)));
+            }
         }
         brain.ring();
     }

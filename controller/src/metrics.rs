@@ -129,10 +129,11 @@ fn buckets(page: &mut Page, status: &Status) {
     );
 }
 
-fn results(traffic: &Traffic) -> [(&'static str, u64); 3] {
+fn results(traffic: &Traffic) -> [(&'static str, u64); 4] {
     [
         ("admit", traffic.admitted.saturating_sub(traffic.would_dropped)),
         ("drop", traffic.dropped),
+        ("guard_drop", traffic.guard_dropped),
         ("would_drop", traffic.would_dropped),
     ]
 }

@@ -1,16 +1,20 @@
-//! One protected bucket: its limit, its law, what is offered to it, and the directive that follows.
+//! One protected bucket: its limit, its law, what is offered to it, and the directives that follow.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use plimsoll_core::bucket::Bucket;
-use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
-use plimsoll_core::law::{Demand, Law, Proportional};
-use plimsoll_core::policy::Policy;
+use plimsoll_core::bucket::{Bucket, KeyId, Tenant};
+use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
+use plimsoll_core::law::{Balance, Burst, Child, Claimant, Class, Division, Parameters, Part, Whole};
+use plimsoll_core::policy::{BucketPolicy, Coin, LawName, OnSilence, Policy, Release, Weight};
+use plimsoll_core::presence::{HELD, Presences};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::rollout::{Cohort, Mode};
 
 use crate::durable::Durable;
+use crate::members::{Member, Members};
+use crate::sources::{Beat, Place, Source, Sources};
 
 /// A bucket that the controller knows.
 #[derive(Debug)]
@@ -19,11 +23,76 @@ pub struct Protected {
     /// The entry of the policy it falls under, if any.
     entry: Option<String>,
     limit: Limit,
-    law: Box<dyn Law + Send>,
-    /// By tenant class.
-    demands: Vec<Demand>,
-    /// By tenant class; empty until the law was first applied.
-    ratios: Vec<DropRatio>,
+    terms: PolicyTerms,
+    members: Members,
+    balance: Balance,
+    /// What tenants have saved up whose weight may burst.
+    bursts: HashMap<Tenant, Burst>,
+    /// By member; empty until the law was first applied.
+    shares: Vec<Share>,
+    zones: BTreeMap<Place, ZoneShare>,
+    presences: Presences,
+}
+
+/// What the policy says of the bucket, as far as the law needs it.
+#[derive(Clone, Copy, Debug)]
+struct PolicyTerms {
+    law: LawName,
+    burst: Duration,
+    tenant_limit: Option<Rate>,
+    release: Release,
+    coin: Coin,
+    on_silence: OnSilence,
+    cohort: Cohort,
+}
+
+/// What one tenant asks of the bucket and gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Share {
+    /// Requests/s offered over all zones.
+    pub offered: f64,
+    /// Requests/s that may pass.
+    pub allocation: f64,
+    /// The probability of refusal that follows.
+    pub ratio: DropRatio,
+    weight: f64,
+}
+
+/// What one zone has of the bucket.
+#[derive(Debug, Default)]
+struct ZoneShare {
+    /// By member.
+    parts: Vec<Part>,
+    /// Its part of the limit while this controller is silent, once it was told one.
+    hold: Option<f64>,
+    /// What the balance was charged for it while it was silent.
+    assumed: f64,
+}
+
+/// What a tick knows besides the bucket itself.
+#[derive(Debug)]
+pub struct Tick<'a> {
+    /// Time since the last one.
+    pub since_last: Duration,
+    /// Seconds since 1970.
+    pub unix_s: i64,
+    /// Who reports.
+    pub sources: &'a Sources,
+    /// What is in force.
+    pub policy: &'a Policy,
+    /// What the law is tuned by.
+    pub parameters: &'a Parameters,
+    /// Rates are being sent.
+    pub leading: bool,
+}
+
+/// Scratch that all buckets share.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    division: Division,
+    holding: Division,
+    claimants: Vec<Claimant>,
+    passed: Vec<f64>,
 }
 
 impl Protected {
@@ -34,9 +103,13 @@ impl Protected {
             name,
             entry: None,
             limit: Limit::Unknown,
-            law: Box::new(Proportional),
-            demands: Vec::new(),
-            ratios: Vec::new(),
+            terms: PolicyTerms::of(None, ""),
+            members: Members::default(),
+            balance: Balance::default(),
+            bursts: HashMap::new(),
+            shares: Vec::new(),
+            zones: BTreeMap::new(),
+            presences: Presences::ONE,
         }
     }
 
@@ -58,16 +131,22 @@ impl Protected {
         self.limit
     }
 
-    /// What is offered to it, by tenant class.
-    #[must_use]
-    pub fn demands(&self) -> &[Demand] {
-        &self.demands
+    /// What the law has given each tenant that is told apart; nothing while there is no limit or the controller does
+    /// not lead.
+    pub fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
+        self.members.iter().map(|member| &member.tenant).zip(&self.shares)
     }
 
-    /// The drop ratios in force by tenant class; empty while there are none.
+    /// Requests saved up, or owed when negative.
     #[must_use]
-    pub fn ratios(&self) -> &[DropRatio] {
-        &self.ratios
+    pub const fn balance(&self) -> Balance {
+        self.balance
+    }
+
+    /// Whether a silent aggregator's share of it is never released.
+    #[must_use]
+    pub fn is_never_released(&self) -> bool {
+        self.terms.release == Release::Never
     }
 
     /// How far enforcement has come, before a kill is considered.
@@ -77,52 +156,310 @@ impl Protected {
         stage.map_or(Mode::Shadow, |stage| stage.stage)
     }
 
-    /// Takes up the policy. The tenant classes may have changed, so ratios begin anew with the next tick.
+    /// Takes up the policy. The tenants may have changed, so keys have to be added again; the balance stays.
     pub fn configure(&mut self, policy: &Policy) {
+        let of_bucket = policy.bucket(&self.name);
         self.entry = policy.entry(&self.name);
-        self.limit = policy.bucket(&self.name).map_or(Limit::Unknown, |bucket| bucket.limit());
-        self.demands.clear();
-        self.ratios.clear();
+        self.limit = of_bucket.map_or(Limit::Unknown, BucketPolicy::limit);
+        self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
+        self.members = Members::new(policy);
+        self.bursts.retain(|tenant, _| policy.is_listed(tenant));
+        self.shares.clear();
+        self.zones.values_mut().for_each(|zone| zone.parts.clear());
     }
 
-    pub(crate) fn clear_offered(&mut self, classes: usize) {
-        self.demands.clear();
-        self.demands.resize(classes, Demand { offered: Rate::ZERO });
+    /// A key of the bucket has appeared.
+    pub fn add_key(&mut self, key: KeyId, tenant: &Tenant) {
+        self.members.add(key, tenant);
     }
 
-    pub(crate) fn add_offered(&mut self, class: usize, rate: f64) {
-        // A rate that is no number adds nothing: what is held stays.
-        if let (Some(demand), Ok(rate)) = (self.demands.get_mut(class), Rate::new(rate)) {
-            demand.offered = demand.offered + rate;
+    /// An aggregator is gone for good.
+    pub fn forget(&mut self, place: &Place) {
+        self.zones.remove(place);
+    }
+
+    /// A new process speaks for this place: what its predecessor passed in silence will never be known.
+    pub fn replace(&mut self, place: &Place) {
+        if let Some(zone) = self.zones.get_mut(place) {
+            zone.assumed = 0.0;
         }
     }
 
-    /// Applies the law to what is offered now, unless too little is known to lead.
-    pub(crate) fn on_tick(&mut self, since_last: Duration, leading: bool) {
-        match self.limit {
-            Limit::PerSecond(limit) if leading => {
-                self.law.on_tick(since_last, limit, &self.demands, &mut self.ratios);
-            }
-            _ => self.ratios.clear(),
+    /// Gives every aggregator that is not sent rates something to live on: an even part of the limit, unless it came
+    /// with a hold; and where the limit is zero, nothing.
+    pub fn welcome(&mut self, sources: &Sources, expected: usize) {
+        let Some(limit) = self.limit.per_second().map(Rate::per_second) else {
+            self.shares.clear();
+            self.zones.clear();
+            return;
+        };
+        if limit == 0.0 {
+            self.deny(sources);
+            return;
+        }
+        for (place, source) in sources.iter().filter(|(_, source)| !source.is_served()) {
+            let zone = self.zones.entry(place.clone()).or_default();
+            let brought = source.holds().contains_key(&self.name);
+            zone.hold = (!brought).then(|| limit / expected.max(1) as f64);
         }
     }
 
-    /// The whole state of the bucket, as children are told it.
-    pub(crate) fn directive(&self, policy: &Policy, durable: &Durable) -> BucketDirective {
-        let ratios = self.ratios.iter().copied().map(Some).chain(std::iter::repeat(None));
-        let keys = policy
-            .tenants()
-            .zip(ratios)
-            .map(|((tenant, _), ratio)| KeyDirective {
-                tenant: tenant.clone(),
-                values: Values { ratio, ..Values::default() },
+    fn deny(&mut self, sources: &Sources) {
+        let share = Share { ratio: DropRatio::ALL, ..Share::default() };
+        self.shares.clear();
+        self.shares.resize(self.members.len(), share);
+        for (place, _) in sources.iter() {
+            let parts = vec![Part::default(); self.members.len()];
+            self.zones.insert(place.clone(), ZoneShare { parts, hold: Some(0.0), ..ZoneShare::default() });
+        }
+    }
+
+    /// Applies the law. `within` is what may be divided now in requests/s, the limit unless this controller has just
+    /// taken over. O(Z K + K log K) for Z zones and K tenants told apart.
+    pub fn on_tick(&mut self, tick: &Tick<'_>, within: f64, scratch: &mut Scratch) {
+        if tick.leading && self.limit.per_second().is_some_and(|limit| limit > Rate::ZERO) {
+            self.lead(tick, within, scratch);
+        }
+    }
+
+    fn lead(&mut self, tick: &Tick<'_>, within: f64, scratch: &mut Scratch) {
+        let children: Vec<(&Place, &Source, f64)> = tick
+            .sources
+            .iter()
+            .filter(|(_, source)| source.is_served())
+            .map(|(place, source)| {
+                let presence = if self.is_never_released() { 1.0 } else { source.presence() };
+                (place, source, presence)
             })
             .collect();
+        let total: f64 = children.iter().map(|(.., presence)| presence).sum();
+        self.presences = Presences::sum([total].into_iter());
+        let presences = total.max(1.0);
+
+        if self.members.choose(|key| children.iter().map(|(_, source, f)| f * source.rate(key)).sum()) {
+            self.shares.clear();
+        }
+        let mut rates: Vec<Vec<f64>> = vec![Vec::new(); children.len()];
+        for ((_, source, _), rates) in children.iter().zip(&mut rates) {
+            self.members.gather(|key| source.rate(key), rates);
+        }
+        self.shares.resize(self.members.len(), Share::default());
+        for (at, share) in self.shares.iter_mut().enumerate() {
+            let each = children.iter().zip(&rates).map(|((.., f), rates)| f * rates[at]);
+            share.offered = each.sum();
+        }
+        self.settle(tick, within, presences, &children, &rates, scratch);
+        self.weigh(tick, &children, scratch);
+        let target = match self.terms.law {
+            LawName::Balanced => self.balance.target(within, self.terms.burst, tick.parameters),
+            LawName::Proportional => within,
+        };
+        self.divide(tick, target, within, scratch);
+        for ((place, _, presence), rates) in children.iter().zip(&rates) {
+            let child = Child { presence: *presence, presences };
+            self.split(place, child, rates, scratch, tick.parameters);
+        }
+    }
+
+    /// Credits what each zone might have passed and debits what it did, or, while it is silent, what it is taken to.
+    fn settle(
+        &mut self,
+        tick: &Tick<'_>,
+        within: f64,
+        presences: f64,
+        children: &[(&Place, &Source, f64)],
+        rates: &[Vec<f64>],
+        scratch: &mut Scratch,
+    ) {
+        for ((place, source, presence), rates) in children.iter().zip(rates) {
+            let zone = self.zones.entry((*place).clone()).or_default();
+            match source.beat() {
+                Beat::Idle => {}
+                Beat::Counted(span) => {
+                    let assumed = std::mem::take(&mut zone.assumed);
+                    let released = span > HELD && self.terms.release == Release::Auto;
+                    let unaccounted = span >= tick.parameters.silent_after() && assumed == 0.0;
+                    if released || unaccounted {
+                        continue;
+                    }
+                    self.members.gather(|key| source.passed(key), &mut scratch.passed);
+                    let passed: f64 = scratch.passed.iter().sum();
+                    self.balance.add(within * span.as_secs_f64() / presences - passed - assumed);
+                }
+                Beat::Silent(span) => {
+                    let offered: f64 = rates.iter().sum();
+                    let passes = presence * zone.hold.map_or(offered, |hold| hold.min(offered));
+                    let tokens = (presence * within / presences - passes) * span.as_secs_f64();
+                    zone.assumed += tokens;
+                    self.balance.add(tokens);
+                }
+            }
+        }
+    }
+
+    /// Works out each entry's weight of this moment, boosts included.
+    fn weigh(&mut self, tick: &Tick<'_>, children: &[(&Place, &Source, f64)], scratch: &mut Scratch) {
+        let limit = self.limit.per_second().map_or(0.0, Rate::per_second);
+        let plain = |member: &Member| tick.policy.tenant(&member.tenant).weight().get();
+        let sum_passed = |key: KeyId| children.iter().map(|(_, source, _)| source.passed(key)).sum();
+        self.members.gather(sum_passed, &mut scratch.passed);
+        // The class speaks for all that are not listed.
+        let (mut class_offered, mut class_passed, mut active) = (0.0, 0.0, 0.0);
+        for ((member, share), passed) in self.members.iter().zip(&self.shares).zip(&scratch.passed) {
+            if member.class == Class::Listed {
+                active += if share.offered > 0.0 { plain(member) } else { 0.0 };
+            } else {
+                class_offered += share.offered;
+                class_passed += passed;
+            }
+        }
+        let class = self.members.iter().find(|member| member.class == Class::Default).map_or(1.0, plain);
+        active += if class_offered > 0.0 { class } else { 0.0 };
+        for ((member, share), passed) in self.members.iter().zip(&mut self.shares).zip(&scratch.passed) {
+            let tenant = tick.policy.tenant(&member.tenant);
+            let weight = tenant.weight_at(tick.unix_s).get();
+            let multiplier = tenant.burst_multiplier().get();
+            share.weight = weight;
+            if member.class == Class::Unlisted || multiplier <= 1.0 {
+                continue;
+            }
+            let passed = if member.class == Class::Default { class_passed } else { *passed };
+            let fair = if active > 0.0 { tenant.weight().get() * limit / active } else { 0.0 };
+            let burst = self.bursts.entry(member.tenant.clone()).or_default();
+            share.weight = weight
+                * burst.on_tick(tick.since_last.as_secs_f64(), fair, passed, multiplier, tick.parameters);
+        }
+    }
+
+    fn divide(&mut self, tick: &Tick<'_>, target: f64, within: f64, scratch: &mut Scratch) {
+        let floor = match self.terms.law {
+            LawName::Balanced => tick.policy.fairness().min_floor().per_second(),
+            LawName::Proportional => 0.0,
+        };
+        let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
+        scratch.claimants.clear();
+        scratch.claimants.extend(self.members.iter().zip(&self.shares).map(|(member, share)| Claimant {
+            offered: share.offered,
+            weight: share.weight,
+            floor,
+            tenant_limit,
+            class: member.class,
+        }));
+        scratch.division.divide(self.terms.law, target, &scratch.claimants);
+        scratch.holding.divide(self.terms.law, within, &scratch.claimants);
+        for (share, allocation) in self.shares.iter_mut().zip(scratch.division.allocations()) {
+            share.allocation = *allocation;
+            // What is no number keeps the ratio that was.
+            if let (Ok(offered), Ok(allowed)) = (Rate::new(share.offered), Rate::new(*allocation)) {
+                share.ratio = DropRatio::of_excess(offered, allowed);
+            }
+        }
+    }
+
+    fn split(
+        &mut self,
+        place: &Place,
+        child: Child,
+        rates: &[f64],
+        scratch: &Scratch,
+        parameters: &Parameters,
+    ) {
+        let zone = self.zones.entry(place.clone()).or_default();
+        let wholes = |division: &Division| -> Vec<Whole> {
+            let given = division.allocations().iter().zip(division.rooms());
+            let each = self.shares.iter().zip(given);
+            each.map(|(share, (allocation, room))| Whole {
+                offered: share.offered,
+                allocation: *allocation,
+                room: *room,
+            })
+            .collect()
+        };
+        let led = wholes(&scratch.division);
+        zone.parts.clear();
+        zone.parts.extend(led.iter().zip(rates).map(|(whole, rate)| whole.part(child, *rate, parameters)));
+        let overloaded = scratch.holding.is_overloaded();
+        let held = wholes(&scratch.holding);
+        let hold: f64 = held
+            .iter()
+            .zip(rates)
+            .map(|(whole, rate)| whole.hold(child, *rate, overloaded, parameters))
+            .sum();
+        zone.hold = Some(hold);
+    }
+
+    /// The whole state of the bucket, as the aggregator at a place is told it.
+    #[must_use]
+    pub fn directive(&self, place: &Place, policy: &Policy, durable: &Durable) -> BucketDirective {
+        let zone = self.zones.get(place);
+        let led = zone.filter(|zone| zone.parts.len() == self.members.len());
+        let rate = |rate: f64| Rate::new(rate).ok();
+        let keys = self.members.iter().enumerate().map(|(at, member)| {
+            let share = self.shares.get(at);
+            let part = led.and_then(|zone| zone.parts.get(at));
+            let values = Values {
+                ratio: part.and(share).map(|share| share.ratio),
+                rate: part.and_then(|part| rate(part.rate)),
+                cap: part.and_then(|part| rate(part.cap)),
+                entitlement: Some(self.entitlement(member, share, policy)),
+                ..Values::default()
+            };
+            KeyDirective { tenant: member.tenant.clone(), values }
+        });
         BucketDirective {
             bucket: self.name.clone(),
             whole: true,
-            terms: Terms { limit: self.limit, mode: self.stage(durable), ..Terms::default() },
-            keys,
+            terms: Terms {
+                limit: self.limit,
+                mode: self.stage(durable),
+                cohort: self.terms.cohort,
+                coin: self.terms.coin,
+                on_silence: self.terms.on_silence,
+                presences: Some(self.presences),
+                hold: zone.and_then(|zone| zone.hold).and_then(rate),
+                clients: None,
+            },
+            keys: keys.collect(),
         }
+    }
+
+    fn entitlement(&self, member: &Member, share: Option<&Share>, policy: &Policy) -> Entitlement {
+        let (weight, floor) = match self.terms.law {
+            LawName::Proportional => (Weight::ONE, Rate::ZERO),
+            LawName::Balanced => {
+                let plain = policy.tenant(&member.tenant).weight();
+                let now = share.map_or(1.0, |share| share.weight / plain.get());
+                (if now > 0.0 { plain.times(now) } else { plain }, policy.fairness().min_floor())
+            }
+        };
+        Entitlement {
+            weight,
+            floor,
+            tenant_limit: self.terms.tenant_limit,
+            declared: member.class != Class::Unlisted,
+        }
+    }
+}
+
+impl PolicyTerms {
+    fn of(bucket: Option<&BucketPolicy>, name: &str) -> Self {
+        let default = Self {
+            law: LawName::default(),
+            burst: Duration::ZERO,
+            tenant_limit: None,
+            release: Release::default(),
+            coin: Coin::default(),
+            on_silence: OnSilence::default(),
+            cohort: Cohort::default(),
+        };
+        bucket.map_or(default, |bucket| Self {
+            law: bucket.law(),
+            burst: bucket.burst(),
+            tenant_limit: bucket.tenant_limit(),
+            release: bucket.release(),
+            coin: bucket.coin(),
+            on_silence: bucket.on_silence(),
+            cohort: Cohort { percent: bucket.rollout().canary_percent, salt: Cohort::salt_of(name) },
+        })
     }
 }

@@ -1,31 +1,23 @@
 //! Where traffic comes from: the aggregators, how fast requests of each key came through them, and how much of that
 //! still counts when one falls silent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{KeyId, Name, Zone};
+use plimsoll_core::bucket::{Bucket, KeyId, Name, Zone};
+use plimsoll_core::law::{Parameters, smoothed};
 use plimsoll_core::presence::presence;
+use plimsoll_core::rate::Rate;
 use plimsoll_core::report::{Entered, InstanceId, Pedigree, Report};
-use plimsoll_core::smoothing::smoothed;
 use plimsoll_core::time::MonoTime;
-
-/// How long an aggregator that has come back may take to show its traffic.
-const LEADS_AFTER: Duration = Duration::from_secs(5);
-/// How long after a start children that reported before it are waited for: as long as they may spread their return.
-const WAITS_FOR_RETURN: Duration = Duration::from_secs(30);
 
 /// An aggregator's place in the fleet, which outlives its processes.
 pub type Place = (Zone, Name);
 
 /// All aggregators that are connected or still count.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sources {
     sources: BTreeMap<Place, Source>,
-    started: MonoTime,
-    /// Those that reported to this controller before it restarted and are not back yet.
-    awaited: BTreeSet<Place>,
-    leading: bool,
 }
 
 /// One aggregator.
@@ -34,35 +26,69 @@ pub struct Source {
     instance: InstanceId,
     /// Requests/s offered, by key; held as they are while the aggregator is silent.
     rates: Vec<f64>,
+    /// What came since the last tick.
+    fresh: Fresh,
     /// Clients it had when it last reported counts.
     children: Option<u32>,
-    measured: bool,
+    /// The parts of limits it was living on when it greeted.
+    holds: BTreeMap<Bucket, Rate>,
+    /// When this process of it greeted.
     since: MonoTime,
+    /// Roll-ups that gave a rate, in this controller's reign.
+    rollups: u32,
+    /// It is sent rates; before that it lives on a hold.
+    served: bool,
     heard: bool,
     silent_for: Duration,
+    beat: Beat,
+}
+
+/// Counts that the law has not seen yet, by key.
+#[derive(Debug, Default)]
+struct Fresh {
+    span: Duration,
+    offered: Vec<f64>,
+    passed: Vec<f64>,
+}
+
+/// What one tick learned of an aggregator.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Beat {
+    /// Nothing that moves a balance: it was heard without counts, or is not silent for long enough.
+    #[default]
+    Idle,
+    /// Counts that cover this time.
+    Counted(Duration),
+    /// It is silent, and this much more time has to be accounted for by what it was sent last.
+    Silent(Duration),
 }
 
 impl Sources {
-    /// Nobody yet, but `awaited` should come back.
-    #[must_use]
-    pub fn new(now: MonoTime, awaited: BTreeSet<Place>) -> Self {
-        Self { sources: BTreeMap::new(), started: now, awaited, leading: false }
-    }
-
     /// An aggregator greets. A new process takes over what is known of the old one's traffic; returns the instance
     /// it replaces.
-    pub fn greet(&mut self, now: MonoTime, place: Place, instance: InstanceId) -> Option<InstanceId> {
-        self.awaited.remove(&place);
+    pub fn greet(
+        &mut self,
+        now: MonoTime,
+        place: Place,
+        instance: InstanceId,
+        holds: BTreeMap<Bucket, Rate>,
+    ) -> Option<InstanceId> {
         let source = self.sources.entry(place).or_insert_with(|| Source {
             instance,
             rates: Vec::new(),
+            fresh: Fresh::default(),
             children: None,
-            measured: false,
+            holds: BTreeMap::new(),
             since: now,
+            rollups: 0,
+            served: false,
             heard: true,
             silent_for: Duration::ZERO,
+            beat: Beat::Idle,
         });
         source.heard = true;
+        source.since = now;
+        source.holds = holds;
         let before = std::mem::replace(&mut source.instance, instance);
         (before != instance).then_some(before)
     }
@@ -77,27 +103,24 @@ impl Sources {
             source.children = Some(report.children);
         }
         let Some(span) = entered.span.filter(|span| !span.is_zero()) else { return };
-        let mut timely: Vec<u64> = vec![0; source.rates.len()];
+        source.rollups = source.rollups.saturating_add(1);
+        source.fresh.span += span;
         for entry in entered.entries.iter().filter(|entry| entry.pedigree == Pedigree::Observed) {
             let Some(own) = entry.own.map(KeyId::index) else { continue };
-            if timely.len() <= own {
-                timely.resize(own + 1, 0);
+            if source.fresh.offered.len() <= own {
+                source.fresh.offered.resize(own + 1, 0.0);
+                source.fresh.passed.resize(own + 1, 0.0);
             }
             // What came late says how much, not how fast.
-            timely[own] += entry.delta.counts.offered.saturating_sub(entry.delta.late.offered);
+            let (counts, late) = (entry.delta.counts, entry.delta.late);
+            source.fresh.offered[own] += counts.offered.saturating_sub(late.offered) as f64;
+            source.fresh.passed[own] += counts.passed().saturating_sub(late.passed()) as f64;
         }
-        source.rates.resize(timely.len(), 0.0);
-        for (rate, count) in source.rates.iter_mut().zip(timely) {
-            let measured = count as f64 / span.as_secs_f64();
-            *rate = smoothed(source.measured.then_some(*rate), measured, span);
-        }
-        source.measured = true;
     }
 
     /// An aggregator stops in good order: its share is free at once.
     pub fn leave(&mut self, place: &Place) {
         self.sources.remove(place);
-        self.awaited.remove(place);
     }
 
     /// How many aggregators count.
@@ -112,58 +135,45 @@ impl Sources {
         self.sources.is_empty()
     }
 
-    /// Whether this place is known.
+    /// The aggregator at a place.
     #[must_use]
-    pub fn contains(&self, place: &Place) -> bool {
-        self.sources.contains_key(place)
+    pub fn get(&self, place: &Place) -> Option<&Source> {
+        self.sources.get(place)
     }
 
-    /// Time passes; returns those that nobody need remember any longer: they have been silent for so long that
-    /// nothing of them counts, or never came back. While nobody at all is heard it is this controller that is cut
-    /// off, and nobody ages.
-    pub fn on_tick(&mut self, now: MonoTime, since_last: Duration) -> Vec<Place> {
-        if !self.sources.values().any(|source| source.heard) {
-            return Vec::new();
-        }
-        let missed: Vec<Place> = if now.since(self.started) >= WAITS_FOR_RETURN {
-            std::mem::take(&mut self.awaited).into_iter().collect()
-        } else {
-            Vec::new()
-        };
+    /// Time passes: works out what each aggregator's reports say, and whose silence has to be accounted for. While
+    /// nobody at all is heard it is this controller that is cut off, and nobody ages.
+    pub fn on_tick(&mut self, since_last: Duration, parameters: &Parameters) {
+        let anybody = self.sources.values().any(|source| source.heard);
         for source in self.sources.values_mut() {
-            source.silent_for = if source.heard { Duration::ZERO } else { source.silent_for + since_last };
-            source.heard = false;
+            source.on_tick(since_last, anybody, parameters);
         }
-        let gone: Vec<Place> = self
-            .sources
-            .iter()
-            .filter(|(_, source)| source.presence() == 0.0)
-            .map(|(place, _)| place.clone())
-            .collect();
+    }
+
+    /// Removes those of which nothing counts any more; returns who. `keep` says that their share is never released.
+    pub fn forget(&mut self, keep: bool) -> Vec<Place> {
+        let gone = self.sources.iter().filter(|(_, source)| source.presence() == 0.0 && !keep);
+        let gone: Vec<Place> = gone.map(|(place, _)| place.clone()).collect();
         for place in &gone {
             self.sources.remove(place);
         }
-        gone.into_iter().chain(missed).collect()
+        gone
     }
 
-    /// Whether enough is known to send ratios. After a restart, ratios from part of the fleet would admit too much,
-    /// and ratios from none of it everything; until this says so, children keep what they hold.
-    pub fn leads(&mut self, now: MonoTime) -> bool {
-        if self.leading {
-            return true;
+    /// The law has seen what came.
+    pub fn clear_fresh(&mut self) {
+        for source in self.sources.values_mut().filter(|source| !source.fresh.span.is_zero()) {
+            source.fresh.span = Duration::ZERO;
+            source.fresh.offered.fill(0.0);
+            source.fresh.passed.fill(0.0);
         }
-        let all_back = self.awaited.is_empty();
-        let shown_or_late = |source: &Source| source.measured || now.since(source.since) >= LEADS_AFTER;
-        let all_measured = self.sources.values().all(shown_or_late);
-        let any_measured = self.sources.values().any(|source| source.measured);
-        self.leading = all_back && all_measured && any_measured;
-        self.leading
     }
 
-    /// Whether ratios are being sent.
-    #[must_use]
-    pub const fn is_leading(&self) -> bool {
-        self.leading
+    /// Begins to send rates to whom `ready` says.
+    pub fn serve(&mut self, ready: impl Fn(&Source) -> bool) {
+        for source in self.sources.values_mut() {
+            source.served |= ready(source);
+        }
     }
 
     /// How many clients the aggregator at this place had when it last reported counts.
@@ -173,12 +183,53 @@ impl Sources {
     }
 
     /// Every aggregator that counts.
-    pub fn iter(&self) -> impl Iterator<Item = (&Place, &Source)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Place, &Source)> + Clone {
         self.sources.iter()
     }
 }
 
 impl Source {
+    fn on_tick(&mut self, since_last: Duration, anybody: bool, parameters: &Parameters) {
+        self.beat = Beat::Idle;
+        let was_silent_for = self.silent_for;
+        if self.heard {
+            self.silent_for = Duration::ZERO;
+        } else if anybody {
+            self.silent_for += since_last;
+        }
+        let after = parameters.silent_after();
+        if !self.fresh.span.is_zero() {
+            self.beat = Beat::Counted(self.fresh.span);
+            self.smooth(parameters);
+        } else if !self.heard && anybody && self.silent_for >= after {
+            // Accounted for once, from when it was last heard.
+            let from = if was_silent_for < after { self.silent_for } else { since_last };
+            self.beat = Beat::Silent(from);
+        }
+        self.heard = false;
+    }
+
+    fn smooth(&mut self, parameters: &Parameters) {
+        let span = self.fresh.span;
+        let known = self.rates.len();
+        self.rates.resize(known.max(self.fresh.offered.len()), 0.0);
+        let counts = self.fresh.offered.iter().copied().chain(std::iter::repeat(0.0));
+        for (rate, count) in self.rates.iter_mut().zip(counts) {
+            // After a silence nothing that is held means anything.
+            *rate = if span >= parameters.silent_after() {
+                count / span.as_secs_f64()
+            } else {
+                smoothed(*rate, count, span, parameters)
+            };
+        }
+    }
+
+    /// What the last tick learned.
+    #[must_use]
+    pub const fn beat(&self) -> Beat {
+        self.beat
+    }
+
     /// The share of its last known traffic with which it counts.
     #[must_use]
     pub fn presence(&self) -> f64 {
@@ -191,9 +242,45 @@ impl Source {
         self.silent_for
     }
 
-    /// Requests/s offered through it, by key.
+    /// Whether it is taken as silent.
     #[must_use]
-    pub fn rates(&self) -> &[f64] {
-        &self.rates
+    pub fn is_silent(&self, parameters: &Parameters) -> bool {
+        self.silent_for >= parameters.silent_after()
+    }
+
+    /// Whether it is sent rates.
+    #[must_use]
+    pub const fn is_served(&self) -> bool {
+        self.served
+    }
+
+    /// When this process of it greeted.
+    #[must_use]
+    pub const fn since(&self) -> MonoTime {
+        self.since
+    }
+
+    /// The parts of limits it was living on when it greeted.
+    #[must_use]
+    pub const fn holds(&self) -> &BTreeMap<Bucket, Rate> {
+        &self.holds
+    }
+
+    /// Roll-ups that gave a rate, in this controller's reign.
+    #[must_use]
+    pub const fn rollups(&self) -> u32 {
+        self.rollups
+    }
+
+    /// Requests/s of a key offered through it.
+    #[must_use]
+    pub fn rate(&self, key: KeyId) -> f64 {
+        self.rates.get(key.index()).copied().unwrap_or_default()
+    }
+
+    /// Requests of a key that passed since the last tick.
+    #[must_use]
+    pub fn passed(&self, key: KeyId) -> f64 {
+        self.fresh.passed.get(key.index()).copied().unwrap_or_default()
     }
 }

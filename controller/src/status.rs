@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Tenant};
-use plimsoll_core::law::Demand;
 use plimsoll_core::rate::Limit;
-use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::Counts;
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::time::MonoTime;
 use serde::Serialize;
 
 use crate::brain::Brain;
+use crate::protected::Share;
 
 /// The whole picture at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,6 +45,8 @@ pub struct BucketStatus {
     pub file_mode: Option<Mode>,
     /// What waits for its gates.
     pub pending_mode: Option<Mode>,
+    /// Requests saved up, or owed when negative.
+    pub balance: f64,
     /// All its traffic.
     #[serde(flatten)]
     pub traffic: Traffic,
@@ -58,14 +59,18 @@ pub struct BucketStatus {
 pub struct Traffic {
     /// Requests/s offered now.
     pub offered_rps: f64,
+    /// Requests/s that may pass.
+    pub allocated_rps: f64,
     /// The drop ratio in force; null where there is none.
     pub drop_ratio: Option<f64>,
     /// Requests counted in all.
     pub offered: u64,
     /// Requests let through in all.
     pub admitted: u64,
-    /// Requests refused in all.
+    /// Requests refused in all by the coin.
     pub dropped: u64,
+    /// Requests refused in all by guards.
+    pub guard_dropped: u64,
     /// Refusals decided but not carried out.
     pub would_dropped: u64,
 }
@@ -91,21 +96,16 @@ impl Status {
     pub fn of(brain: &Brain, now: MonoTime) -> Self {
         let durable = brain.durable();
         let killed = durable.kill.is_killed();
-        let classes: Vec<&Tenant> = brain.policy().tenants().map(|(tenant, _)| tenant).collect();
         let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
         for protected in brain.buckets() {
             let stage = protected.entry().and_then(|entry| durable.stages.get(entry));
-            let of_class = |(index, class): (usize, &&Tenant)| {
-                let traffic = Traffic {
-                    offered_rps: protected
-                        .demands()
-                        .get(index)
-                        .map_or(0.0, |demand| demand.offered.per_second()),
-                    drop_ratio: protected.ratios().get(index).map(|ratio| ratio.as_f64()),
-                    ..Traffic::default()
-                };
-                ((*class).clone(), traffic)
-            };
+            let mut tenants: BTreeMap<Tenant, Traffic> =
+                brain.policy().tenants().map(|(tenant, _)| (tenant.clone(), Traffic::default())).collect();
+            let mut traffic = Traffic::default();
+            for (tenant, share) in protected.shares() {
+                traffic.ask(share);
+                tenants.entry(class(brain, tenant)).or_default().ask(share);
+            }
             let status = BucketStatus {
                 entry: protected.entry().map(ToOwned::to_owned),
                 limit_rps: match protected.limit() {
@@ -115,19 +115,16 @@ impl Status {
                 mode: if killed { Mode::Shadow } else { protected.stage(durable) },
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
-                traffic: Traffic {
-                    offered_rps: protected.demands().iter().map(|demand| demand.offered.per_second()).sum(),
-                    drop_ratio: mean_ratio(protected.demands(), protected.ratios()),
-                    ..Traffic::default()
-                },
-                tenants: classes.iter().enumerate().map(of_class).collect(),
+                balance: protected.balance().tokens(),
+                traffic,
+                tenants,
             };
             buckets.insert(protected.name().clone(), status);
         }
         for (key, tally) in brain.totals() {
             if let Some(bucket) = buckets.get_mut(&key.bucket) {
                 bucket.traffic.count(tally.counts);
-                bucket.tenants.entry(brain.class(&key.tenant).clone()).or_default().count(tally.counts);
+                bucket.tenants.entry(class(brain, &key.tenant)).or_default().count(tally.counts);
             }
         }
         Self {
@@ -135,7 +132,7 @@ impl Status {
             policy_hash: brain.policy().hash().to_string(),
             kill_generation: durable.kill.0,
             killed,
-            leading: brain.sources().is_leading(),
+            leading: brain.is_leading(),
             buckets,
             aggregators: aggregators(brain, now),
         }
@@ -143,24 +140,28 @@ impl Status {
 }
 
 impl Traffic {
+    /// Adds what a tenant asks for and gets; the ratio becomes that of all added so far.
+    fn ask(&mut self, share: &Share) {
+        let refused = self.offered_rps * self.drop_ratio.unwrap_or_default();
+        let refused = refused + share.offered * share.ratio.as_f64();
+        self.offered_rps += share.offered;
+        self.allocated_rps += share.allocation;
+        let mean = refused / self.offered_rps;
+        self.drop_ratio = Some(if mean.is_finite() { mean } else { share.ratio.as_f64() });
+    }
+
     fn count(&mut self, counts: Counts) {
         self.offered += counts.offered;
         self.admitted += counts.admitted();
         self.dropped += counts.dropped;
+        self.guard_dropped += counts.guard_dropped;
         self.would_dropped += counts.would_dropped;
     }
 }
 
-/// The share of all that is offered which the ratios refuse.
-fn mean_ratio(demands: &[Demand], ratios: &[DropRatio]) -> Option<f64> {
-    let first = ratios.first()?;
-    let offered: f64 = demands.iter().map(|demand| demand.offered.per_second()).sum();
-    if offered == 0.0 {
-        return Some(first.as_f64());
-    }
-    let refused =
-        demands.iter().zip(ratios).map(|(demand, ratio)| demand.offered.per_second() * ratio.as_f64());
-    Some(refused.sum::<f64>() / offered)
+/// The tenant itself where policy lists it, else the class of all others.
+fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
+    if brain.policy().is_listed(tenant) { tenant.clone() } else { Tenant::default_class() }
 }
 
 fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {

@@ -64,10 +64,10 @@ mod tests {
             (0.0, 1_000.0, 1_000.0, 0.0),
             (-500.0, 1_000.0, 750.0, -500.0),
             (100.0, 1_000.0, 1_050.0, 100.0),
-            (9_999.0, 1_000.0, 1_125.0, 250.0),   // a quarter of a second may be saved
+            (9_999.0, 1_000.0, 1_125.0, 250.0), // a quarter of a second may be saved
             (-9_999.0, 1_000.0, 250.0, -2_000.0), // two seconds are remembered
-            (9.0, 4.0, 6.0, 4.0),                 // at low limits the noise of a second
-            (-99.0, 1.0, 0.25, -10.0),            // and ten requests; tau is 8 s here
+            (9.0, 4.0, 6.0, 4.0),               // at low limits the noise of a second
+            (-99.0, 1.0, 0.25, -10.0),          // and ten requests; tau is 8 s here
         ] {
             let got = target(tokens, limit);
             assert!((got.0 - expected).abs() < 1e-9 && got.1 == left, "{tokens} at {limit}: {got:?}");

@@ -87,8 +87,7 @@ impl Division {
         self.shared.clear();
         let mut class = Claim { demand: 0.0, weight: 1.0, floor: 0.0 };
         for claimant in claimants {
-            let claim =
-                Claim { demand: claimant.demand(), weight: claimant.weight, floor: claimant.floor };
+            let claim = Claim { demand: claimant.demand(), weight: claimant.weight, floor: claimant.floor };
             match claimant.class {
                 Class::Listed => self.entries.push(claim),
                 Class::Default => (class.weight, class.floor) = (claim.weight, claim.floor),
@@ -150,10 +149,7 @@ mod tests {
     #[test]
     fn invented_names_share_one_entry() {
         // Twenty names that nobody listed, against one that is: half and half, not one in twenty-one.
-        let mut claimants = vec![
-            claimant(1_000.0, 1.0, Class::Listed),
-            claimant(0.0, 1.0, Class::Default),
-        ];
+        let mut claimants = vec![claimant(1_000.0, 1.0, Class::Listed), claimant(0.0, 1.0, Class::Default)];
         claimants.extend((0..20).map(|_| claimant(1_000.0, 1.0, Class::Unlisted)));
         let got = divided(LawName::Balanced, 1_000.0, &claimants);
         assert_eq!((got[0], got[1]), (500.0, 0.0));

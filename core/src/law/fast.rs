@@ -55,11 +55,11 @@ mod tests {
         for (rps, allowed, on_hold, directed, expected) in [
             (1_000.0, 250.0, false, None, 0.75),
             (1_000.0, 2_000.0, false, Some(half), 0.0),
-            (20.0, 10.0, false, None, 0.0),        // 6 in the window: too few
-            (20.0, 10.0, false, Some(half), 0.5),  // so the controller knows better
-            (40.0, 10.0, true, Some(half), 0.75),  // but on hold a longer look tells
-            (1.0, 0.5, true, Some(half), 0.5),     // unless that tells nothing either
-            (1.0, 100.0, false, Some(half), 0.0),  // few may come where many are allowed
+            (20.0, 10.0, false, None, 0.0),       // 6 in the window: too few
+            (20.0, 10.0, false, Some(half), 0.5), // so the controller knows better
+            (40.0, 10.0, true, Some(half), 0.75), // but on hold a longer look tells
+            (1.0, 0.5, true, Some(half), 0.5),    // unless that tells nothing either
+            (1.0, 100.0, false, Some(half), 0.0), // few may come where many are allowed
         ] {
             let got = ratio(rps, allowed, on_hold, directed);
             assert!((got - expected).abs() < 1e-3, "{rps} of {allowed}, {on_hold}, {directed:?}: {got}");

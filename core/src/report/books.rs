@@ -23,6 +23,8 @@ pub struct Books {
     parent: InstanceId,
     keys_max: usize,
     pace: Option<Pace>,
+    /// A span was measured.
+    timed: bool,
     seq: u64,
     entries: Vec<KeyBooks>,
     /// What earlier streams of the instance left here.
@@ -72,6 +74,8 @@ pub struct Entry {
 pub struct Entered {
     /// The time the report covers, by the child's clock; `None` for the first report with a time of an instance.
     pub span: Option<Duration>,
+    /// The span is the first one of the instance.
+    pub first_span: bool,
     /// What is new, for each key that changed.
     pub entries: Vec<Entry>,
     /// Requests given up because nobody can tell whether they were counted before.
@@ -116,7 +120,7 @@ impl Books {
     #[must_use]
     pub fn new(instance: InstanceId, parent: InstanceId, keys_max: usize) -> Self {
         let (entries, remembered) = (Vec::new(), HashMap::new());
-        Self { instance, parent, keys_max, pace: None, seq: 0, entries, remembered }
+        Self { instance, parent, keys_max, pace: None, timed: false, seq: 0, entries, remembered }
     }
 
     /// Whose books these are.
@@ -178,6 +182,7 @@ impl Books {
         self.seq = report.seq;
         self.define(&report.definitions, intern, &mut entered);
         let Some(time) = report.time else { return Ok(entered) };
+        entered.first_span = self.pace.is_some() && !std::mem::replace(&mut self.timed, self.pace.is_some());
         entered.span = match &mut self.pace {
             Some(pace) => Some(pace.elapsed(time, now)),
             first @ None => {

@@ -1,0 +1,128 @@
+//! The keys of one bucket as the law sees them: every tenant that policy lists, the class `default`, and of all others
+//! those that matter most.
+
+use std::collections::HashMap;
+
+use plimsoll_core::bucket::{KeyId, Tenant};
+use plimsoll_core::law::Class;
+use plimsoll_core::policy::Policy;
+
+/// Tenants that are not listed and yet told apart, by bucket: those with the most traffic. All others count as the
+/// class `default`.
+pub(crate) const UNLISTED_MAX: usize = 1_000;
+/// Requests/s below which a tenant that is not listed is told apart no longer.
+const UNLISTED_RATE_MIN: f64 = 0.01;
+
+/// One key that the law divides for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Whose.
+    pub tenant: Tenant,
+    /// Its entry in the division.
+    pub class: Class,
+    /// Its id, once it had traffic.
+    key: Option<KeyId>,
+}
+
+/// The keys of one bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    /// In the order of names.
+    members: Vec<Member>,
+    default: usize,
+    by_tenant: HashMap<Tenant, usize>,
+    /// Keys of tenants that are not listed.
+    unlisted: Vec<(KeyId, Tenant)>,
+    /// Those among them that are not told apart now.
+    pooled: Vec<KeyId>,
+}
+
+impl Members {
+    /// The tenants of a policy. Keys have to be added again.
+    #[must_use]
+    pub(crate) fn new(policy: &Policy) -> Self {
+        let class = |tenant: &Tenant| {
+            if tenant.is_default_class() { Class::Default } else { Class::Listed }
+        };
+        let members: Vec<Member> = policy
+            .tenants()
+            .map(|(tenant, _)| Member { tenant: tenant.clone(), class: class(tenant), key: None })
+            .collect();
+        let mut members = Self { members, ..Self::default() };
+        members.index();
+        members
+    }
+
+    fn index(&mut self) {
+        self.by_tenant = self.members.iter().map(|member| member.tenant.clone()).zip(0..).collect();
+        self.default = self.by_tenant.get(&Tenant::default_class()).copied().unwrap_or_default();
+    }
+
+    /// A key of the bucket has appeared.
+    pub(crate) fn add(&mut self, key: KeyId, tenant: &Tenant) {
+        match self.by_tenant.get(tenant).and_then(|at| self.members.get_mut(*at)) {
+            Some(member) if member.class != Class::Unlisted => member.key = Some(key),
+            _ => {
+                self.unlisted.push((key, tenant.clone()));
+                self.pooled.push(key);
+            }
+        }
+    }
+
+    /// Chooses anew which unlisted tenants are told apart, by `rate` of a key in requests/s; true when that changed
+    /// who they are. Linear in the bucket's keys but for the sorting of the chosen names.
+    pub(crate) fn choose(&mut self, rate: impl Fn(KeyId) -> f64) -> bool {
+        if self.unlisted.is_empty() {
+            return false;
+        }
+        let mut ranked: Vec<(f64, &(KeyId, Tenant))> = self
+            .unlisted
+            .iter()
+            .map(|entry| (rate(entry.0), entry))
+            .filter(|(rate, _)| *rate >= UNLISTED_RATE_MIN)
+            .collect();
+        if ranked.len() > UNLISTED_MAX {
+            ranked.select_nth_unstable_by(UNLISTED_MAX, |a, b| b.0.total_cmp(&a.0));
+            ranked.truncate(UNLISTED_MAX);
+        }
+        let mut chosen: Vec<(KeyId, Tenant)> = ranked.into_iter().map(|(_, entry)| entry.clone()).collect();
+        chosen.sort_unstable_by(|a, b| a.1.cmp(&b.1));
+        let present = self.members.iter().filter(|member| member.class == Class::Unlisted);
+        if present.map(|member| &member.tenant).eq(chosen.iter().map(|(_, tenant)| tenant)) {
+            return false;
+        }
+        self.members.retain(|member| member.class != Class::Unlisted);
+        self.members.extend(chosen.into_iter().map(|(key, tenant)| Member {
+            tenant,
+            class: Class::Unlisted,
+            key: Some(key),
+        }));
+        self.members.sort_unstable_by(|a, b| a.tenant.cmp(&b.tenant));
+        self.index();
+        let apart: std::collections::HashSet<KeyId> =
+            self.members.iter().filter_map(|member| member.key).collect();
+        self.pooled = self.unlisted.iter().map(|(key, _)| *key).filter(|key| !apart.contains(key)).collect();
+        true
+    }
+
+    /// Every member, in the order of names.
+    #[must_use]
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Member> {
+        self.members.iter()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Gathers a figure of each key by member, in order: what is not told apart adds to the class `default`.
+    pub(crate) fn gather(&self, figure: impl Fn(KeyId) -> f64, into: &mut Vec<f64>) {
+        into.clear();
+        into.extend(self.members.iter().map(|member| member.key.map_or(0.0, &figure)));
+        if let Some(default) = into.get_mut(self.default) {
+            *default += self.pooled.iter().map(|key| figure(*key)).sum::<f64>();
+        }
+    }
+}
