@@ -12,6 +12,7 @@ pub mod bucket;
 pub mod coin;
 pub mod directive;
 pub mod exchange;
+pub mod fairness;
 pub mod kill;
 pub mod law;
 pub mod policy;
