@@ -234,6 +234,10 @@ proptest! {
         let parts = divided(capacity, &claims);
         let expected = demanded(&claims).min(capacity);
         prop_assert!((parts.iter().sum::<f64>() - expected).abs() <= ROUNDING * expected, "{parts:?}, not {expected}");
+        if demanded(&claims) <= capacity {
+            let demands: Vec<f64> = claims.iter().map(|claim| claim.demand).collect();
+            prop_assert_eq!(&parts, &demands, "what fits is given to the last bit");
+        }
         for (part, claim) in parts.iter().zip(&claims) {
             prop_assert!(*part >= 0.0 && *part <= claim.demand, "{part} for {claim:?}");
         }
