@@ -77,7 +77,7 @@ mod tests {
         for salt in 0..20 {
             for percent in [0.0, 1.0, 5.0, 25.0, 50.0, 99.0, 100.0] {
                 // The share of 1,000 random choices: within 4 standard deviations.
-                let slack = 4.0 * (percent * (100.0 - percent) / 1_000.0).sqrt();
+                let slack = 4.0 * f64::sqrt(percent * (100.0 - percent) / 1_000.0);
                 let got = share(percent, salt);
                 assert!((got - percent).abs() <= slack, "{percent} % with salt {salt}: {got} %");
             }
