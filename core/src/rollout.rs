@@ -84,6 +84,24 @@ mod tests {
         }
     }
 
+    /// The choice is part of the protocol (`docs/wire.md`): these positions were worked out apart from this code.
+    #[test]
+    fn who_belongs_is_the_same_in_every_implementation() {
+        for (salt, name, position) in [
+            (0, "host-7:8080", 59.292_530),
+            (1, "host-7:8080", 78.616_618),
+            (u64::MAX, "host-7:8080", 34.730_456),
+            (0, "a", 5.164_836),
+            (0x0123_4567_89ab_cdef, "shop-0.eu-1a:8080", 41.708_653),
+        ] {
+            let contains = |percent| {
+                let percent = Percent::new(percent).unwrap();
+                Cohort { percent, salt }.contains(&Name::new(name).unwrap())
+            };
+            assert!(!contains(position) && contains(position + 2e-6), "{name} with salt {salt}");
+        }
+    }
+
     #[test]
     fn who_belongs_stays_while_the_share_grows_and_depends_on_the_salt() {
         let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
