@@ -59,12 +59,56 @@ impl Presences {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn held_then_released() {
         for (age_s, share) in [(0, 1.0), (30, 1.0), (45, 0.5), (60, 0.0), (3600, 0.0)] {
             assert!((presence(Duration::from_secs(age_s)) - share).abs() < 1e-9, "{age_s}");
+        }
+    }
+
+    #[test]
+    fn fewer_presences_than_one_are_none() {
+        for thousandths in [0, 1, 999] {
+            assert_eq!(Presences::new(thousandths), Err(InvalidPresences(thousandths)));
+        }
+        for thousandths in [1_000, 1_001, u32::MAX] {
+            assert_eq!(Presences::new(thousandths).map(Presences::thousandths), Ok(thousandths));
+        }
+        assert_eq!(Presences::new(1_000), Ok(Presences::ONE));
+    }
+
+    #[test]
+    fn presences_add_up_to_the_nearest_thousandth_and_to_one_at_least() {
+        let table: [(&[f64], u32); 10] = [
+            (&[], 1_000),
+            (&[0.0], 1_000),
+            (&[0.4, 0.3], 1_000),
+            (&[1.0], 1_000),
+            (&[1.0, 1.0, 1.0], 3_000),
+            (&[1.0, 0.5], 1_500),
+            (&[1.0, 0.000_4], 1_000),
+            (&[1.0, 0.000_6], 1_001),
+            (&[f64::NAN, 1.0], 1_000),
+            (&[1e9], u32::MAX),
+        ];
+        for (presences, due) in table {
+            assert_eq!(Presences::sum(presences.iter().copied()).thousandths(), due, "{presences:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_sum_travels_and_is_as_near_as_thousandths_are(ages in vec(0..90_000u64, 0..100)) {
+            let presences: Vec<f64> = ages.iter().map(|ms| presence(Duration::from_millis(*ms))).collect();
+            let sum = Presences::sum(presences.iter().copied());
+            prop_assert_eq!(Presences::new(sum.thousandths()), Ok(sum));
+            let due = presences.iter().sum::<f64>().max(1.0);
+            prop_assert!((sum.as_f64() - due).abs() <= 0.000_5 + 1e-9, "{} for {}", sum.as_f64(), due);
         }
     }
 }

@@ -87,10 +87,28 @@ mod tests {
         for salt in 0..20 {
             for percent in [0.0, 1.0, 5.0, 25.0, 50.0, 99.0, 100.0] {
                 // The share of 1,000 random choices: within 4 standard deviations.
-                let slack = 4.0 * (percent * (100.0 - percent) / 1_000.0).sqrt();
+                let slack = 4.0 * f64::sqrt(percent * (100.0 - percent) / 1_000.0);
                 let got = share(percent, salt);
                 assert!((got - percent).abs() <= slack, "{percent} % with salt {salt}: {got} %");
             }
+        }
+    }
+
+    /// The choice is part of the protocol (`docs/wire.md`): these positions were worked out apart from this code.
+    #[test]
+    fn who_belongs_is_the_same_in_every_implementation() {
+        for (salt, name, position) in [
+            (0, "host-7:8080", 59.292_530),
+            (1, "host-7:8080", 78.616_618),
+            (u64::MAX, "host-7:8080", 34.730_456),
+            (0, "a", 5.164_836),
+            (0x0123_4567_89ab_cdef, "shop-0.eu-1a:8080", 41.708_653),
+        ] {
+            let contains = |percent| {
+                let percent = Percent::new(percent).unwrap();
+                Cohort { percent, salt }.contains(&Name::new(name).unwrap())
+            };
+            assert!(!contains(position) && contains(position + 2e-6), "{name} with salt {salt}");
         }
     }
 

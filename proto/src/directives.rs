@@ -17,7 +17,8 @@ use crate::rates::{milli, rate};
 use crate::report::{bound, epoch_of, instance, instance_of, name};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
-/// Keys put into one part: with the longest names and every value in its longest form, a part stays below the bound of a message.
+/// Keys put into one part. One takes at most 221 bytes, with the longest name and every value in its longest form, so a
+/// part stays below the bound of a message.
 const KEYS_PER_DIRECTIVE_PART: usize = 1_024;
 /// A weight of 1 as it travels.
 const WEIGHT_UNIT: f64 = 1e9;

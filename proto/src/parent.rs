@@ -221,6 +221,8 @@ impl End {
                 };
                 (refused.label(), status)
             }
+            // Each value may be in its range, but the peer has broken the order of the stream.
+            Self::Invalid(gap @ Invalid::Gap { .. }) => ("broken", Status::invalid_argument(gap.to_string())),
             Self::Invalid(invalid) => ("invalid", Status::invalid_argument(invalid.to_string())),
             Self::Unreadable(status) => ("unreadable", Status::invalid_argument(status.message())),
             Self::Silent => ("silent", Status::deadline_exceeded("no greeting came")),

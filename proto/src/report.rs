@@ -16,6 +16,10 @@ use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 4;
 /// What a key's counts may take at most: an id, two times five counts, and framing.
 const COUNTS_BYTES_MAX: usize = 6 + 5 * 11 + (5 * 11 + 2) + 4;
+/// What a name asked for may take at most: 128 bytes and framing.
+const ASKED_BYTES_MAX: usize = 128 + 3;
+/// What a hold may take at most: a name of 128 bytes, a rate, and framing.
+const HOLD_BYTES_MAX: usize = (128 + 3) + 11 + 3;
 /// What a part's names and counts may take together, with room left for its head.
 const PART_BYTES_MAX: usize = crate::MESSAGE_BYTES_MAX - 8 * 1024;
 
@@ -38,12 +42,12 @@ pub fn encode_report(report: &Report) -> Vec<wire::Report> {
         }
     };
     for bucket in &report.asked {
-        part(130, |last| last.asked.len() >= KEYS_PER_PART_MAX, &mut |last| {
+        part(ASKED_BYTES_MAX, |last| last.asked.len() >= KEYS_PER_PART_MAX, &mut |last| {
             last.asked.push(bucket.to_string())
         });
     }
     for (bucket, hold) in &report.holds {
-        part(142, |last| last.holds.len() >= KEYS_PER_PART_MAX, &mut |last| {
+        part(HOLD_BYTES_MAX, |last| last.holds.len() >= KEYS_PER_PART_MAX, &mut |last| {
             last.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: milli(*hold) });
         });
     }

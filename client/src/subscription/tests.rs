@@ -2,7 +2,7 @@
 
 use super::*;
 use plimsoll_core::bucket::{Name, Zone};
-use plimsoll_core::directive::{BucketDirective, KeyDirective};
+use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::{InstanceId, Role};
@@ -49,10 +49,14 @@ impl Held {
         self.seq += 1;
         let keys = keys.iter().map(|(tenant, ratio)| KeyDirective {
             tenant: Tenant::new(tenant).unwrap(),
-            ratio: ratio.map(|ratio| DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap()),
+            values: Values {
+                ratio: ratio.map(|ratio| DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap()),
+                ..Values::default()
+            },
         });
         let bucket = Bucket::new("api").unwrap();
-        let directive = BucketDirective { bucket, whole: true, limit, mode, keys: keys.collect() };
+        let terms = Terms { limit, mode, ..Terms::default() };
+        let directive = BucketDirective { bucket, whole: true, terms, keys: keys.collect() };
         Directives { epoch: Some(Epoch(5)), seq: self.seq, buckets: vec![directive], ..Directives::default() }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_client::{Limiter, Settings};
 use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
-use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective};
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
@@ -87,13 +87,12 @@ impl Fleet {
         let directive = BucketDirective {
             bucket: Bucket::new(bucket).unwrap(),
             whole: true,
-            limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
-            mode,
+            terms: Terms { limit: Limit::PerSecond(Rate::new(100.0).unwrap()), mode, ..Terms::default() },
             keys: ratios
                 .iter()
                 .map(|(tenant, units)| KeyDirective {
                     tenant: Tenant::new(tenant).unwrap(),
-                    ratio: Some(DropRatio::new(*units).unwrap()),
+                    values: Values { ratio: Some(DropRatio::new(*units).unwrap()), ..Values::default() },
                 })
                 .collect(),
         };

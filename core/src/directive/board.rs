@@ -71,7 +71,7 @@ impl Board {
         let is_new = !self.buckets.contains_key(&directive.bucket);
         let posted = self.buckets.entry(directive.bucket.clone()).or_default();
         let terms = Terms { hold: directive.terms.hold.or(posted.terms.hold), ..directive.terms };
-        let reshaped = is_new || posted.terms != terms;
+        let retermed = posted.terms != terms;
         posted.terms = terms;
         let sorted;
         let keys = if directive.keys.is_sorted_by(|a, b| a.tenant < b.tenant) {
@@ -81,11 +81,12 @@ impl Board {
             &sorted
         };
         let (changed, removed) = posted.take(keys, directive.whole, next);
-        if !(reshaped || changed || removed) {
+        if !(is_new || retermed || changed || removed) {
             return false;
         }
         posted.changed = next;
-        if reshaped || removed {
+        // New terms alone reshape nothing: they are told with every directive, and a hold changes all the time.
+        if is_new || removed {
             posted.reshaped = next;
         }
         self.version = next;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bucket::{Name, Tenant, Zone};
-use crate::directive::KeyDirective;
+use crate::directive::{KeyDirective, Terms};
 use crate::rate::{Limit, Rate};
 use crate::ratio::DropRatio;
 use crate::report::Role;
@@ -33,9 +33,15 @@ fn directive(tenths: Option<u32>, whole: bool) -> BucketDirective {
     BucketDirective {
         bucket: bucket(),
         whole,
-        limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
-        mode: Mode::Enforce,
-        keys: vec![KeyDirective { tenant: Tenant::default_class(), ratio }],
+        terms: Terms {
+            limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
+            mode: Mode::Enforce,
+            ..Terms::default()
+        },
+        keys: vec![KeyDirective {
+            tenant: Tenant::default_class(),
+            values: Values { ratio, guard: tenths.map(|_| Rate::ZERO), ..Values::default() },
+        }],
     }
 }
 
@@ -207,7 +213,7 @@ fn values_are_withheld_and_told_once_they_may() {
     let child = listener(&mut roster);
     let mut board = board();
     let quiet = child.next_message(at(0), HEAD, &board, false, Echo::default()).unwrap();
-    assert_eq!(quiet.buckets, [directive(None, true)], "limit and mode pass, the ratio does not");
+    assert_eq!(quiet.buckets, [directive(None, true)], "limit and mode pass, ratio and guard do not");
     board.apply(&directive(Some(6), false));
     let quiet = child.next_message(at(1), HEAD, &board, false, Echo::default()).unwrap();
     assert_eq!(quiet.buckets, [directive(None, false)]);

@@ -32,6 +32,10 @@ fn counts(ids: impl IntoIterator<Item = u32>) -> Vec<wire::KeyCounts> {
     ids.into_iter().map(|id| wire::KeyCounts { id, ..wire::KeyCounts::default() }).collect()
 }
 
+fn hold(bucket: &str) -> wire::Hold {
+    wire::Hold { bucket: bucket.to_owned(), milli_rps: 1 }
+}
+
 fn more(report: wire::Report) -> wire::Report {
     wire::Report { more: true, ..report }
 }
@@ -80,6 +84,11 @@ fn reports_out_of_range_are_refused() {
         (vec![with(defines("b", "a b"))], invalid_name("tenant", space)),
         (vec![with(defines("b", &longest(0).repeat(2)))], invalid_name("tenant", InvalidName::TooLong(256))),
         (vec![wire::Report { asked: vec!["a b".to_owned()], ..report() }], invalid_name("asked", space)),
+        (vec![wire::Report { holds: vec![hold("a b")], ..report() }], invalid_name("hold", space)),
+        (
+            vec![wire::Report { holds: vec![hold("a"), hold("")], ..report() }],
+            invalid_name("hold", InvalidName::Empty),
+        ),
         (vec![wire::Report { counts: counts([1, 1]), ..report() }], Invalid::Unsorted(1)),
         (vec![wire::Report { counts: counts([3, 5, 4]), ..report() }], Invalid::Unsorted(4)),
         (vec![wire::Report { counts: counts(0..=4_096), ..report() }], too_many("counts", 4_097, part_max)),
@@ -90,6 +99,10 @@ fn reports_out_of_range_are_refused() {
         (
             vec![wire::Report { asked: vec!["b".to_owned(); 4_097], ..report() }],
             too_many("asked", 4_097, part_max),
+        ),
+        (
+            vec![wire::Report { holds: vec![hold("b"); 4_097], ..report() }],
+            too_many("holds", 4_097, part_max),
         ),
         (vec![more(report()), wire::Report { seq: 2, ..report() }], Invalid::Parts("seq")),
         (vec![more(report()), wire::Report { time_us: Some(1), ..report() }], Invalid::Parts("time")),
@@ -109,6 +122,46 @@ fn a_report_in_endless_parts_is_refused_at_its_bound() {
     check_report_refused(parts, &too_many("counts", KEYS_PER_MESSAGE_MAX + 4_096, KEYS_PER_MESSAGE_MAX));
 }
 
+#[test]
+fn holds_without_end_are_refused_at_their_bound() {
+    let part = |number: usize| {
+        let names = (number * 4_096..).take(4_096).map(|bucket| hold(&bucket.to_string()));
+        more(wire::Report { holds: names.collect(), ..report() })
+    };
+    let parts = (0..257).map(part).collect();
+    check_report_refused(parts, &too_many("holds", KEYS_PER_MESSAGE_MAX + 4_096, KEYS_PER_MESSAGE_MAX));
+}
+
+#[test]
+fn a_gap_and_a_repetition_are_refused_by_what_keeps_the_order_of_a_stream() {
+    let numbered = |seq| wire::Report { seq, ..report() };
+    let gap = |expected, got| Invalid::Gap { expected, got };
+    // What has come completely, what comes then, and why it is refused.
+    let table = [
+        (0, numbered(2), gap(1, 2)),
+        (0, more(numbered(2)), gap(1, 2)),
+        (0, numbered(u64::MAX), gap(1, u64::MAX)),
+        (1, numbered(3), gap(2, 3)),
+        (1, numbered(1), gap(2, 1)),
+        (1, more(numbered(1)), gap(2, 1)),
+        (5, numbered(5), gap(6, 5)),
+        (5, numbered(1), gap(6, 1)),
+        (5, numbered(7), gap(6, 7)),
+        (5, wire::Report { definitions: vec![defines("b", "t")], ..numbered(7) }, gap(6, 7)),
+    ];
+    for (complete, refused, why) in table {
+        let mut decoder = ReportDecoder::default();
+        for seq in 1..=complete {
+            // In parts: the parts of one report have one number between them.
+            assert_eq!(decoder.decode(more(numbered(seq))), Ok(None));
+            assert_eq!(decoder.decode(more(numbered(seq))), Ok(None));
+            let decoded = decoder.decode(numbered(seq)).unwrap();
+            assert_eq!(decoded.map(|report| report.seq), Some(seq));
+        }
+        assert_eq!(decoder.decode(refused), Err(why));
+    }
+}
+
 fn directives(buckets: Vec<wire::BucketDirective>) -> wire::Directives {
     wire::Directives { epoch: Some(1), seq: 1, buckets, ..wire::Directives::default() }
 }
@@ -123,7 +176,7 @@ fn bucket(name: &str, keys: Vec<wire::KeyDirective>) -> wire::BucketDirective {
 }
 
 fn key(tenant: &str, ratio: Option<u32>) -> wire::KeyDirective {
-    wire::KeyDirective { tenant: tenant.to_owned(), ratio }
+    wire::KeyDirective { tenant: tenant.to_owned(), ratio, ..wire::KeyDirective::default() }
 }
 
 fn check_directives_refused(parts: Vec<wire::Directives>, why: &Invalid) {
@@ -145,6 +198,19 @@ fn directives_out_of_range_are_refused() {
     let above = |units| Invalid::Ratio(DropRatio::new(units).unwrap_err());
     let mode = |value| directives(vec![wire::BucketDirective { mode: value, ..bucket("b", Vec::new()) }]);
     let enumeration = |value| Invalid::Enumeration { field: "mode", value };
+    let weight = |weight_nano| {
+        let entitlement = Some(wire::Entitlement { weight_nano, ..wire::Entitlement::default() });
+        directives(vec![bucket("b", vec![wire::KeyDirective { entitlement, ..key("t", None) }])])
+    };
+    let no_weight = |weight| Invalid::Weight(Weight::new(weight).unwrap_err());
+    let presences = |thousandths| {
+        let presences_milli = Some(thousandths);
+        directives(vec![wire::BucketDirective { presences_milli, ..bucket("b", Vec::new()) }])
+    };
+    let no_presences = |thousandths| Invalid::Presences(Presences::new(thousandths).unwrap_err());
+    let percent = |canary_milli_percent| {
+        directives(vec![wire::BucketDirective { canary_milli_percent, ..bucket("b", Vec::new()) }])
+    };
     let first = |message| wire::Directives { more: true, ..message };
     let none = || directives(Vec::new());
     let part_max = KEYS_PER_PART_MAX;
@@ -161,6 +227,14 @@ fn directives_out_of_range_are_refused() {
             vec![wire::Directives { epoch: None, ..directives(vec![bucket("b", Vec::new())]) }],
             Invalid::ValuesWithoutEpoch,
         ),
+        (vec![weight(0)], no_weight(0.0)),
+        (vec![weight(999)], no_weight(0.000_000_999)),
+        (vec![weight(1_000_000_000_000_001)], no_weight(1_000_000.000_000_001)),
+        (vec![weight(u64::MAX)], no_weight(u64::MAX as f64 / 1e9)),
+        (vec![presences(0)], no_presences(0)),
+        (vec![presences(999)], no_presences(999)),
+        (vec![percent(100_001)], Invalid::Percent(100_001)),
+        (vec![percent(u32::MAX)], Invalid::Percent(u32::MAX)),
         (vec![mode(0)], enumeration(0)),
         (vec![mode(4)], enumeration(4)),
         (vec![directives(vec![bucket("", Vec::new())])], invalid_name("bucket", InvalidName::Empty)),
@@ -193,7 +267,32 @@ fn the_ends_of_every_range_are_taken() {
             ..bucket(&longest(0), vec![key("t", None); KEYS_PER_PART_MAX])
         }]),
     ];
-    for message in ends {
+    let entitled = |weight_nano| {
+        let entitlement = wire::Entitlement {
+            weight_nano,
+            floor_milli_rps: u64::MAX,
+            tenant_limit_milli_rps: Some(u64::MAX),
+            declared: true,
+        };
+        wire::KeyDirective {
+            rate_milli_rps: Some(u64::MAX),
+            cap_milli_rps: Some(u64::MAX),
+            entitlement: Some(entitlement),
+            guard_milli_rps: Some(u64::MAX),
+            offered_milli_rps: Some(u64::MAX),
+            ..key("t", None)
+        }
+    };
+    let terms = |presences, canary_milli_percent| wire::BucketDirective {
+        canary_milli_percent,
+        canary_salt: u64::MAX,
+        presences_milli: Some(presences),
+        hold_milli_rps: Some(u64::MAX),
+        clients: Some(u32::MAX),
+        ..bucket("b", vec![entitled(1_000), entitled(1_000_000_000_000_000)])
+    };
+    let richer = [directives(vec![terms(1_000, 100_000)]), directives(vec![terms(u32::MAX, 0)])];
+    for message in ends.into_iter().chain(richer) {
         let decoded = DirectivesDecoder::default().decode(message.clone());
         assert!(matches!(decoded, Ok(Some(_))), "{decoded:?}");
     }
@@ -207,7 +306,7 @@ fn false_is_no_promise_that_there_is_no_limit() {
     };
     let decode = |bucket| {
         let decoded = DirectivesDecoder::default().decode(directives(vec![bucket])).unwrap().unwrap();
-        decoded.buckets[0].limit
+        decoded.buckets[0].terms.limit
     };
     assert_eq!(decode(unlimited(true)), Limit::Unlimited);
     assert_eq!(decode(unlimited(false)), Limit::Unknown);
@@ -218,4 +317,21 @@ fn an_interval_beyond_all_reason_is_cut_to_a_minute() {
     let message = wire::Directives { report_interval_ms: Some(u32::MAX), ..directives(Vec::new()) };
     let decoded = DirectivesDecoder::default().decode(message).unwrap().unwrap();
     assert_eq!(decoded.report_interval, Some(Duration::from_secs(60)));
+}
+
+#[test]
+fn a_coin_or_a_silence_that_is_not_known_here_is_the_default() {
+    for (coin, on_silence, due) in [
+        (0, 0, (Coin::Dithered, OnSilence::Allocation)),
+        (1, 1, (Coin::Dithered, OnSilence::Allocation)),
+        (2, 2, (Coin::Independent, OnSilence::Ratio)),
+        (3, 1, (Coin::Coherent, OnSilence::Allocation)),
+        (4, 3, (Coin::Dithered, OnSilence::Allocation)),
+        (-1, -1, (Coin::Dithered, OnSilence::Allocation)),
+    ] {
+        let told = wire::BucketDirective { coin, on_silence, ..bucket("b", Vec::new()) };
+        let decoded = DirectivesDecoder::default().decode(directives(vec![told])).unwrap().unwrap();
+        let terms = decoded.buckets[0].terms;
+        assert_eq!((terms.coin, terms.on_silence), due, "{coin}, {on_silence}");
+    }
 }

@@ -6,7 +6,9 @@ use std::sync::mpsc as blocking;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
-use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, KeyDirective, Stale};
+use plimsoll_core::directive::{
+    Board, BucketDirective, Directives, Epoch, KeyDirective, Stale, Terms, Values,
+};
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::rate::{Limit, Rate};
@@ -61,9 +63,14 @@ pub(crate) fn directive(limit: u32, tenants: usize) -> BucketDirective {
     BucketDirective {
         bucket: Bucket::new("checkout").unwrap(),
         whole: true,
-        limit: Limit::PerSecond(Rate::new(f64::from(limit)).unwrap()),
-        mode: Mode::Enforce,
-        keys: (0..tenants).map(|number| KeyDirective { tenant: tenant(number), ratio: None }).collect(),
+        terms: Terms {
+            limit: Limit::PerSecond(Rate::new(f64::from(limit)).unwrap()),
+            mode: Mode::Enforce,
+            ..Terms::default()
+        },
+        keys: (0..tenants)
+            .map(|number| KeyDirective { tenant: tenant(number), values: Values::default() })
+            .collect(),
     }
 }
 
@@ -364,8 +371,8 @@ impl Running {
 
     /// Waits for a limit to be told.
     pub(crate) async fn told_limit(&mut self, limit: u32) {
-        let due = directive(limit, 0).limit;
-        while !self.told().await.buckets.iter().any(|bucket| bucket.limit == due) {}
+        let due = directive(limit, 0).terms.limit;
+        while !self.told().await.buckets.iter().any(|bucket| bucket.terms.limit == due) {}
     }
 
     /// Waits for a stream to end; why it did.

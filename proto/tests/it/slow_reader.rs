@@ -33,7 +33,7 @@ async fn a_slow_reader_is_conflated() {
     let mut messages = 0;
     for limit in 2..2 + CHANGES {
         server.post(&directive(limit, TENANTS));
-        let due = directive(limit, TENANTS).limit.per_second().unwrap().per_second() * 1e3;
+        let due = directive(limit, TENANTS).terms.limit.per_second().unwrap().per_second() * 1e3;
         loop {
             messages += 1;
             let limits = fast.next().await.buckets.into_iter().filter_map(|bucket| bucket.limit);

@@ -123,7 +123,7 @@ impl World {
     }
 
     fn decide(&mut self, key: usize, admitted: u64, dropped: u64) {
-        let more = Counts { offered: admitted + dropped, dropped, would_dropped: 0, ..Counts::ZERO };
+        let more = Counts { offered: admitted + dropped, dropped, ..Counts::ZERO };
         self.decided[key] = self.decided[key].plus(more);
         self.fates[key].resize(self.decided[key].offered as usize, Fate::Decided);
     }

@@ -1,0 +1,221 @@
+//! What a directive makes of what is posted: kept where it is silent, cleared where there is no limit.
+
+use super::*;
+
+/// What a bucket on the board is expected to hold: its terms, and its tenants in the order of names.
+fn check_posted_of(board: &Board, terms: Terms, keys: &[(&str, Values)]) {
+    let posted = board.get(&bucket("b")).unwrap();
+    let held: Vec<(&str, Values)> = posted.keys().map(|(tenant, values)| (tenant.as_str(), values)).collect();
+    assert_eq!((*posted.terms(), held.as_slice()), (terms, keys));
+    for (name, values) in keys {
+        assert_eq!(posted.own(name), Some(*values), "{name} is found by its name");
+        assert_eq!(posted.values(&tenant(name)), Some(*values), "{name}");
+    }
+}
+
+/// The same for nothing but ratios, in tenths.
+fn check_posted(board: &Board, limit: Limit, keys: &[(&str, Option<u32>)]) {
+    let keys: Vec<(&str, Values)> = keys.iter().map(|(name, tenths)| (*name, drops(*tenths))).collect();
+    check_posted_of(board, terms(limit), &keys);
+}
+
+#[test]
+fn absent_ratios_are_kept_and_never_read_as_zero() {
+    let limit = per_second(100);
+    let mut board = Board::default();
+    assert!(board.apply(&directive(true, limit, &[("a", None), ("default", Some(5))])));
+    check_posted(&board, limit, &[("a", None), ("default", Some(5))]);
+
+    assert!(board.apply(&directive(false, limit, &[("a", Some(2)), ("default", None)])));
+    check_posted(&board, limit, &[("a", Some(2)), ("default", Some(5))]);
+    assert!(!board.apply(&directive(false, limit, &[("a", None), ("default", None)])), "nothing new");
+    assert!(board.apply(&directive(false, limit, &[("a", Some(0))])), "zero is a ratio");
+    check_posted(&board, limit, &[("a", Some(0)), ("default", Some(5))]);
+}
+
+#[test]
+fn every_value_that_is_absent_is_kept_by_itself() {
+    let held = everything(1);
+    let news = everything(2);
+    let nothing = Values::default();
+    let table = [
+        (nothing, held),
+        (Values { ratio: news.ratio, ..nothing }, Values { ratio: news.ratio, ..held }),
+        (Values { rate: news.rate, ..nothing }, Values { rate: news.rate, ..held }),
+        (Values { cap: news.cap, ..nothing }, Values { cap: news.cap, ..held }),
+        (
+            Values { entitlement: news.entitlement, ..nothing },
+            Values { entitlement: news.entitlement, ..held },
+        ),
+        (Values { guard: news.guard, ..nothing }, Values { guard: news.guard, ..held }),
+        (Values { offered: news.offered, ..nothing }, Values { offered: news.offered, ..held }),
+        (news, news),
+        (Values { rate: Some(Rate::ZERO), ..nothing }, Values { rate: Some(Rate::ZERO), ..held }),
+    ];
+    for whole in [false, true] {
+        for (told, due) in table {
+            let limited = terms(per_second(100));
+            let mut board = Board::default();
+            board.apply(&directive_of(true, limited, &[("a", held)]));
+            let seen = board.version();
+            let changed = board.apply(&directive_of(whole, limited, &[("a", told)]));
+            check_posted_of(&board, limited, &[("a", due)]);
+            assert_eq!(changed, due != held, "{told:?}");
+            let news = changed.then(|| directive_of(false, limited, &[("a", due)]));
+            assert_eq!(board.since(&bucket("b"), seen), news, "told in full what changed in part");
+        }
+    }
+}
+
+#[test]
+fn a_limit_without_a_number_clears_every_value_also_those_it_does_not_name_but_no_entitlement() {
+    let entitled = |number| Values { entitlement: Some(entitlement(number)), ..Values::default() };
+    for limit in [Limit::Unlimited, Limit::Unknown] {
+        let mut board = Board::default();
+        board.apply(&directive_of(
+            true,
+            terms(per_second(100)),
+            &[("a", everything(1)), ("b", everything(2)), ("default", drops(Some(5)))],
+        ));
+        assert!(board.apply(&directive_of(
+            false,
+            terms(limit),
+            &[("a", everything(3)), ("c", everything(4))]
+        )));
+        let cleared =
+            [("a", entitled(3)), ("b", entitled(2)), ("c", entitled(4)), ("default", Values::default())];
+        check_posted_of(&board, terms(limit), &cleared);
+        assert!(
+            !board.apply(&directive_of(false, terms(limit), &[("b", drops(Some(9)))])),
+            "nothing to clear"
+        );
+        // The number is back: what was cleared stays so until a value comes.
+        assert!(board.apply(&directive(false, per_second(100), &[])));
+        check_posted_of(&board, terms(per_second(100)), &cleared);
+    }
+}
+
+#[test]
+fn a_limit_of_zero_is_a_number() {
+    let mut board = Board::default();
+    board.apply(&directive(true, per_second(0), &[("default", Some(10))]));
+    check_posted(&board, per_second(0), &[("default", Some(10))]);
+}
+
+#[test]
+fn terms_are_told_in_full_but_for_a_hold_which_is_kept() {
+    let first = Terms {
+        limit: per_second(100),
+        mode: Mode::Canary,
+        cohort: Cohort { percent: Percent::new(5.0).unwrap(), salt: 7 },
+        coin: Coin::Coherent,
+        on_silence: OnSilence::Ratio,
+        presences: Some(Presences::new(2_500).unwrap()),
+        hold: Some(rate(40)),
+        clients: Some(9),
+    };
+    let bare = terms(per_second(100));
+    let mut board = Board::default();
+    assert!(board.apply(&directive_of(true, first, &[])));
+    check_posted_of(&board, first, &[]);
+
+    assert!(!board.apply(&directive_of(true, Terms { hold: None, ..first }, &[])), "nothing new");
+    check_posted_of(&board, first, &[]);
+
+    assert!(board.apply(&directive_of(false, bare, &[])));
+    check_posted_of(&board, Terms { hold: first.hold, ..bare }, &[]);
+
+    let none = Terms { hold: Some(Rate::ZERO), ..bare };
+    assert!(board.apply(&directive_of(false, none, &[])), "zero is a hold");
+    check_posted_of(&board, none, &[]);
+}
+
+#[test]
+fn a_change_of_any_term_is_told() {
+    let held = Terms { hold: Some(rate(40)), ..terms(per_second(100)) };
+    for changed in [
+        Terms { limit: per_second(101), ..held },
+        Terms { mode: Mode::Enforce, ..held },
+        Terms { cohort: Cohort { percent: Percent::new(1.0).unwrap(), salt: 0 }, ..held },
+        Terms { cohort: Cohort { salt: 1, ..held.cohort }, ..held },
+        Terms { coin: Coin::Independent, ..held },
+        Terms { on_silence: OnSilence::Ratio, ..held },
+        Terms { presences: Some(Presences::ONE), ..held },
+        Terms { hold: Some(rate(41)), ..held },
+        Terms { clients: Some(0), ..held },
+    ] {
+        let mut board = Board::default();
+        board.apply(&directive_of(true, held, &[("a", everything(1))]));
+        let seen = board.version();
+        assert!(board.apply(&directive_of(false, changed, &[])), "{changed:?}");
+        let news = directive_of(false, changed, &[]);
+        assert_eq!(board.since(&bucket("b"), seen), Some(news), "and no key with it");
+    }
+}
+
+#[test]
+fn a_tenant_without_a_directive_follows_the_default_class() {
+    let mut board = Board::default();
+    board.apply(&directive(true, per_second(100), &[("a", Some(1))]));
+    let posted = board.get(&bucket("b")).unwrap();
+    assert_eq!((posted.own("nobody"), posted.values(&tenant("nobody"))), (None, None));
+
+    board.apply(&directive(false, per_second(100), &[("default", Some(5))]));
+    let posted = board.get(&bucket("b")).unwrap();
+    assert_eq!(posted.values(&tenant("a")), Some(drops(Some(1))));
+    assert_eq!(posted.values(&tenant("nobody")), Some(drops(Some(5))));
+    assert_eq!(posted.own("nobody"), None);
+}
+
+#[test]
+fn keys_out_of_order_end_up_in_order_and_of_two_with_one_name_the_later_one_counts() {
+    let limit = per_second(100);
+    for held in [&[][..], &[("b", Some(9)), ("d", Some(4))][..]] {
+        let mut board = Board::default();
+        board.apply(&directive(true, limit, held));
+        let disorder = [("c", Some(3)), ("a", Some(1)), ("b", Some(2)), ("a", Some(7)), ("a", Some(6))];
+        assert!(board.apply(&directive(true, limit, &disorder)));
+        check_posted(&board, limit, &[("a", Some(6)), ("b", Some(2)), ("c", Some(3))]);
+        assert!(!board.apply(&directive(true, limit, &disorder)), "nothing new");
+
+        // In order, but twice.
+        assert!(board.apply(&directive(false, limit, &[("b", Some(5)), ("b", Some(8))])));
+        check_posted(&board, limit, &[("a", Some(6)), ("b", Some(8)), ("c", Some(3))]);
+    }
+}
+
+#[test]
+fn whole_directives_take_tenants_away_and_others_do_not() {
+    let limit = per_second(100);
+    let mut board = Board::default();
+    board.apply(&directive(true, limit, &[("a", Some(1)), ("b", Some(2)), ("c", Some(3))]));
+    let seen = board.version();
+    assert!(!board.apply(&directive(false, limit, &[("a", Some(1))])));
+    check_posted(&board, limit, &[("a", Some(1)), ("b", Some(2)), ("c", Some(3))]);
+    assert!(board.apply(&directive(true, limit, &[("b", None)])));
+    check_posted(&board, limit, &[("b", Some(2))]);
+    assert_eq!(board.since(&bucket("b"), seen), Some(directive(true, limit, &[("b", Some(2))])));
+    // One comes as another goes: the first, the last, and one that was there before.
+    assert!(board.apply(&directive(true, limit, &[("a", None), ("d", Some(4))])));
+    check_posted(&board, limit, &[("a", None), ("d", Some(4))]);
+    assert!(board.apply(&directive(true, limit, &[])));
+    check_posted(&board, limit, &[]);
+    assert!(!board.apply(&directive(true, limit, &[])), "nothing is left to take away");
+}
+
+#[test]
+fn a_reader_is_told_no_more_than_it_needs() {
+    let limit = per_second(100);
+    let mut board = Board::default();
+    assert_eq!(board.since(&bucket("b"), 0), None, "nothing is posted");
+    board.apply(&directive(true, limit, &[("a", Some(1)), ("b", Some(2))]));
+    let seen = board.version();
+    assert_eq!(board.since(&bucket("b"), seen), None, "nothing is new");
+    board.apply(&directive(false, limit, &[("b", Some(3))]));
+    assert_eq!(board.since(&bucket("b"), seen), Some(directive(false, limit, &[("b", Some(3))])));
+    // A change of another bucket is not news of this one.
+    let seen = board.version();
+    board.apply(&BucketDirective { bucket: bucket("other"), ..directive(true, limit, &[]) });
+    assert_eq!(board.since(&bucket("b"), seen), None);
+    assert!(board.since(&bucket("other"), seen).is_some());
+}

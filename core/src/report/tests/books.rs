@@ -1,0 +1,369 @@
+//! What a parent enters of a report, where it counts on from, and which reports it refuses.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// Books after two sound reports: keys `a` (10 requests, 2 of them late and 1 refused) and `b` (nothing yet).
+fn books() -> Books {
+    let mut books = Books::new(InstanceId(7), PARENT, 100);
+    let counts = Counts { offered: 10, dropped: 1, would_dropped: 0, ..Counts::ZERO };
+    let definition =
+        |tenant: &str| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO };
+    let first = Report {
+        seq: 1,
+        time: Some(MonoTime::from_micros(1)),
+        definitions: [(KeyId(0), definition("a"))].into(),
+        tallies: [(KeyId(0), Tally { counts, late: offered(2) })].into(),
+        ..Report::default()
+    };
+    let second = Report { seq: 2, definitions: [(KeyId(1), definition("b"))].into(), ..Report::default() };
+    for report in [first, second] {
+        enter(&mut books, &report).unwrap();
+    }
+    books
+}
+
+/// Enters a report with every key in place `own = its number in order of appearance`.
+pub(super) fn enter(books: &mut Books, report: &Report) -> Result<Entered, BrokenReport> {
+    books.enter(MonoTime::ZERO, report, |key| Some(KeyId(u32::from(key.tenant.as_str().as_bytes()[0]))))
+}
+
+/// A broken report is refused for the reason given, asks for no room, and leaves no trace: the good report that
+/// comes in its place counts as if nothing had happened.
+fn check_refused(broken: &Report, why: &BrokenReport) {
+    let mut books = books();
+    let refused = books.enter(MonoTime::ZERO, broken, |key| panic!("{key:?} asked for room"));
+    assert_eq!(refused.as_ref(), Err(why));
+    assert_eq!(books.seq(), 2);
+
+    let counts = Counts { offered: 15, dropped: 2, would_dropped: 0, ..Counts::ZERO };
+    let definition = KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO };
+    let good = Report {
+        seq: 3,
+        time: Some(MonoTime::from_micros(2_000)),
+        definitions: [(KeyId(2), definition)].into(),
+        tallies: [(KeyId(0), Tally { counts, late: offered(2) }), (KeyId(1), tally(4)), (KeyId(2), tally(3))]
+            .into(),
+        ..Report::default()
+    };
+    let entered = enter(&mut books, &good).unwrap();
+    let observed = |tenant: u8, delta| Entry {
+        own: Some(KeyId(u32::from(tenant))),
+        delta,
+        pedigree: Pedigree::Observed,
+    };
+    let new = Tally {
+        counts: Counts { offered: 5, dropped: 1, would_dropped: 0, ..Counts::ZERO },
+        late: Counts::ZERO,
+    };
+    assert_eq!(
+        entered.entries,
+        [observed(b'a', new), observed(b'b', tally(4)), observed(b'c', tally(3))],
+        "after {why}"
+    );
+    assert_eq!((entered.unconfirmed, entered.homeless), (0, 0));
+    assert_eq!(entered.span.map(|span| span.as_micros()), Some(1_999));
+}
+
+#[test]
+fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
+    let good = Report { seq: 3, time: Some(MonoTime::from_micros(1_000)), ..Report::default() };
+    let counts = |id: u32, counts: Counts, late: Counts| Report {
+        tallies: [(KeyId(id), Tally { counts, late })].into(),
+        ..good.clone()
+    };
+    let defines = |id: u32, base: u64, sent: u64| Report {
+        definitions: [(KeyId(id), KeyDefinition { key: key("c"), base: offered(base), sent: offered(sent) })]
+            .into(),
+        ..good.clone()
+    };
+    let of = |offered, dropped, would_dropped| Counts { offered, dropped, would_dropped, ..Counts::ZERO };
+    let guarded = |offered, guard_dropped, would_dropped, would_guard_dropped| Counts {
+        guard_dropped,
+        would_guard_dropped,
+        ..of(offered, 1, would_dropped)
+    };
+    let none = Counts::ZERO;
+
+    let late = |got| (Report { seq: got, ..good.clone() }, BrokenReport::Late { held: 2, got });
+    let inconsistent = |tenant: &str| BrokenReport::Inconsistent(key(tenant));
+    let went_back = |tenant: &str| BrokenReport::WentBack(key(tenant));
+    let table = [
+        late(0),
+        late(1),
+        late(2),
+        (defines(1, 0, 0), BrokenReport::Definition(1)),
+        (defines(3, 0, 0), BrokenReport::Definition(3)),
+        (defines(u32::MAX, 0, 0), BrokenReport::Definition(u32::MAX)),
+        (defines(2, 6, 5), went_back("c")),
+        (counts(2, of(1, 0, 0), none), BrokenReport::Undefined(2)),
+        (counts(u32::MAX, of(1, 0, 0), none), BrokenReport::Undefined(u32::MAX)),
+        (counts(0, of(12, 13, 0), offered(2)), inconsistent("a")),
+        (counts(0, of(12, 7, 6), offered(2)), inconsistent("a")),
+        (counts(0, of(u64::MAX, u64::MAX, 1), offered(2)), inconsistent("a")),
+        (counts(0, guarded(12, 12, 0, 0), offered(2)), inconsistent("a")),
+        (counts(0, guarded(12, 6, 6, 0), offered(2)), inconsistent("a")),
+        (counts(0, guarded(12, 0, 4, 5), offered(2)), inconsistent("a")),
+        (counts(0, guarded(12, u64::MAX, 0, 0), offered(2)), inconsistent("a")),
+        (counts(0, of(12, 1, 0), offered(13)), inconsistent("a")),
+        (counts(0, of(12, 1, 0), Counts { guard_dropped: 1, ..offered(2) }), inconsistent("a")),
+        (counts(1, of(3, 0, 0), of(3, 1, 0)), inconsistent("b")),
+        (counts(0, of(9, 1, 0), offered(2)), went_back("a")),
+        (counts(0, of(12, 0, 0), offered(2)), went_back("a")),
+        (counts(0, of(12, 1, 0), offered(1)), went_back("a")),
+        (Report { tallies: counts(2, of(4, 0, 0), none).tallies, ..defines(2, 0, 5) }, went_back("c")),
+        (Report { time: None, ..counts(0, of(12, 1, 0), offered(2)) }, BrokenReport::Timeless),
+    ];
+    for (broken, why) in &table {
+        check_refused(broken, why);
+    }
+}
+
+#[test]
+fn one_broken_entry_spoils_the_whole_report() {
+    let definition = KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO };
+    let report = Report {
+        seq: 3,
+        time: Some(MonoTime::from_micros(1_000)),
+        definitions: [(KeyId(2), definition)].into(),
+        tallies: [
+            (
+                KeyId(0),
+                Tally {
+                    counts: Counts { offered: 99, dropped: 1, would_dropped: 0, ..Counts::ZERO },
+                    late: offered(2),
+                },
+            ),
+            (KeyId(1), tally(99)),
+            (KeyId(3), tally(1)),
+        ]
+        .into(),
+        ..Report::default()
+    };
+    check_refused(&report, &BrokenReport::Undefined(3));
+}
+
+#[test]
+fn a_report_without_a_time_counts_nothing_and_measures_nothing() {
+    let mut books = books();
+    let alive = Report { seq: 3, ..Report::default() };
+    assert_eq!(enter(&mut books, &alive).unwrap(), Entered::default());
+    let next = Report { seq: 4, time: Some(MonoTime::from_micros(500_001)), ..Report::default() };
+    let span = enter(&mut books, &next).unwrap().span;
+    assert_eq!(span.map(|span| span.as_millis()), Some(500), "from the last report with a time");
+}
+
+#[test]
+fn a_key_without_room_is_counted_as_homeless_once_and_its_figures_are_kept_apart() {
+    let mut books = books();
+    let definition = KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO };
+    let report = |seq, offered| Report {
+        seq,
+        time: Some(MonoTime::from_micros(seq)),
+        tallies: [(KeyId(2), tally(offered))].into(),
+        ..Report::default()
+    };
+    let first = Report { definitions: [(KeyId(2), definition)].into(), ..report(3, 5) };
+    let entered = books.enter(MonoTime::ZERO, &first, |_| None).unwrap();
+    let homeless = |delta| Entry { own: None, delta, pedigree: Pedigree::Observed };
+    assert_eq!((entered.homeless, entered.entries), (1, vec![homeless(tally(5))]));
+    let entered = books.enter(MonoTime::ZERO, &report(4, 7), |_| None).unwrap();
+    assert_eq!((entered.homeless, entered.entries), (0, vec![homeless(tally(2))]));
+}
+
+/// One key of a child that greets again. `remembered` is what the parent holds of it, `base`, `sent` and `value`
+/// what the child says; `counted` and `unconfirmed` is what comes of it.
+struct Return {
+    counted_by: InstanceId,
+    remembered: Option<u64>,
+    base: u64,
+    sent: u64,
+    value: u64,
+    counted: u64,
+    unconfirmed: u64,
+    pedigree: Pedigree,
+}
+
+#[test]
+fn where_counting_goes_on_from() {
+    use Pedigree::{Observed, TakenOver};
+    let row = |remembered, (base, sent, value), counted, unconfirmed, pedigree| Return {
+        counted_by: PARENT,
+        remembered,
+        base,
+        sent,
+        value,
+        counted,
+        unconfirmed,
+        pedigree,
+    };
+    for case in [
+        // A key nobody ever heard of.
+        row(None, (0, 0, 9), 9, 0, Observed),
+        // The parent remembers: everything, part of what was sent, only what is confirmed.
+        row(Some(30), (10, 30, 35), 5, 0, Observed),
+        row(Some(20), (10, 30, 35), 15, 0, Observed),
+        row(Some(10), (10, 30, 35), 25, 0, Observed),
+        // It remembers less than was confirmed meanwhile, or nothing.
+        row(Some(9), (10, 30, 35), 5, 20, TakenOver),
+        row(None, (10, 30, 35), 5, 20, TakenOver),
+        row(None, (30, 30, 35), 5, 0, TakenOver),
+        row(None, (0, 30, 35), 5, 30, TakenOver),
+        // It remembers, but another parent was in between and may have counted the rest.
+        Return { counted_by: InstanceId(98), ..row(Some(20), (10, 30, 35), 5, 20, TakenOver) },
+        Return { counted_by: InstanceId(98), ..row(Some(30), (10, 30, 35), 5, 20, TakenOver) },
+    ] {
+        check_return(&case);
+    }
+}
+
+fn check_return(case: &Return) {
+    let mut books = Books::new(InstanceId(7), PARENT, 100);
+    let greeting = |base, sent, value| Report {
+        seq: 1,
+        counted_by: Some(case.counted_by),
+        time: Some(MonoTime::from_micros(value)),
+        definitions: [(KeyId(0), KeyDefinition { key: key("a"), base: offered(base), sent: offered(sent) })]
+            .into(),
+        tallies: [(KeyId(0), tally(value))].into(),
+        ..Report::default()
+    };
+    if let Some(remembered) = case.remembered {
+        enter(&mut books, &greeting(0, 0, remembered)).unwrap();
+        books.open();
+    }
+    let entered = enter(&mut books, &greeting(case.base, case.sent, case.value)).unwrap();
+    let label = format!("{:?} at {}, {}, {}", case.remembered, case.base, case.sent, case.value);
+    assert_eq!(entered.unconfirmed, case.unconfirmed, "{label}");
+    let entry =
+        Entry { own: Some(KeyId(u32::from(b'a'))), delta: tally(case.counted), pedigree: case.pedigree };
+    assert_eq!(entered.entries, [entry], "{label}");
+
+    let next = Report {
+        seq: 2,
+        time: Some(MonoTime::from_micros(case.value + 1)),
+        tallies: [(KeyId(0), tally(case.value + 2))].into(),
+        ..Report::default()
+    };
+    let entered = enter(&mut books, &next).unwrap();
+    let two = Entry { own: entry.own, delta: tally(2), pedigree: Pedigree::Observed };
+    assert_eq!((entered.unconfirmed, entered.entries), (0, vec![two]), "{label}: what comes next is plain");
+}
+
+#[test]
+fn a_greeting_that_was_overtaken_by_a_later_one_takes_nothing_back() {
+    let mut books = Books::new(InstanceId(7), PARENT, 100);
+    let greeting = |sent, value| Report {
+        seq: 1,
+        counted_by: Some(PARENT),
+        time: Some(MonoTime::from_micros(value)),
+        definitions: [(KeyId(0), KeyDefinition { key: key("a"), base: Counts::ZERO, sent: offered(sent) })]
+            .into(),
+        tallies: [(KeyId(0), tally(value))].into(),
+        ..Report::default()
+    };
+    let mut counted = 0;
+    for (sent, value) in [(0, 20), (35, 36), (20, 35), (36, 40)] {
+        books.open();
+        let entered = enter(&mut books, &greeting(sent, value)).unwrap();
+        counted += entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
+    }
+    assert_eq!(counted, 40);
+}
+
+/// A gap in the numbers is no harm: what a lost report said, a later one says again.
+#[test]
+fn a_report_is_entered_whatever_was_lost_before_it_and_none_before_it_any_more() {
+    let report = |seq, offered| Report {
+        seq,
+        time: Some(MonoTime::from_micros(seq)),
+        tallies: [(KeyId(1), tally(offered))].into(),
+        ..Report::default()
+    };
+    let mut books = books();
+    let new = |entered: Entered| entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
+    assert_eq!(enter(&mut books, &report(3, 4)).map(new), Ok(4));
+    assert_eq!(enter(&mut books, &report(9, 30)).map(new), Ok(26));
+    assert_eq!(books.seq(), 9);
+    for (late, offered) in [(9, 30), (9, 31), (8, 29), (4, 5), (0, 30)] {
+        let refused = enter(&mut books, &report(late, offered));
+        assert_eq!(refused, Err(BrokenReport::Late { held: 9, got: late }));
+    }
+    assert_eq!(enter(&mut books, &report(u64::MAX, 31)).map(new), Ok(1));
+}
+
+/// What a lost report defined, nobody can make good: the ids that follow stand for nothing.
+#[test]
+fn a_definition_that_was_lost_is_missed() {
+    let definition = |tenant| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO };
+    let later = Report { seq: 5, definitions: [(KeyId(3), definition("d"))].into(), ..Report::default() };
+    assert_eq!(enter(&mut books(), &later), Err(BrokenReport::Definition(3)));
+    let joined = Report { seq: 4, definitions: [(KeyId(2), definition("c"))].into(), ..Report::default() }
+        .merge(later);
+    assert_eq!(enter(&mut books(), &joined), Ok(Entered::default()));
+}
+
+proptest! {
+    #[test]
+    fn reports_joined_on_the_way_count_as_if_each_had_come(
+        steps in vec((vec((0..4usize, 1..9u64), 0..4), any::<bool>()), 1..30),
+    ) {
+        let mut outbox = Outbox::default();
+        outbox.on_answer(PARENT);
+        let mut keys: Vec<Key> = Vec::new();
+        let mut totals = [0; 4];
+        let (mut each, mut joined) = (Totals::new(), Totals::new());
+        let mut waiting: Option<Report> = None;
+        let last = steps.len() - 1;
+        for (at, (requests, waits)) in steps.into_iter().enumerate() {
+            for (tenant, more) in requests {
+                totals[tenant] += more;
+            }
+            // A tenant gets its key once it is heard of.
+            let known = ["a", "b", "c", "d"].into_iter().zip(totals).filter(|(_, total)| *total > 0);
+            for key in known.map(|(tenant, _)| key(tenant)) {
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+            let mut report = Report { time: Some(MonoTime::from_micros(at as u64)), ..Report::default() };
+            let total = |id: KeyId| totals[usize::from(keys[id.index()].tenant.as_str().as_bytes()[0] - b'a')];
+            outbox.fill(&mut report, &keys, |id| tally(total(id)));
+            each.enter(&report);
+            let so_far = match waiting.take() {
+                Some(before) => before.merge(report),
+                None => report,
+            };
+            if waits && at < last {
+                waiting = Some(so_far);
+            } else {
+                joined.enter(&so_far);
+                prop_assert_eq!(&joined.counted, &each.counted);
+            }
+        }
+        prop_assert_eq!(joined.counted.values().sum::<u64>(), totals.iter().sum::<u64>());
+        prop_assert_eq!(joined.books.seq(), each.books.seq());
+    }
+}
+
+/// Books, and what was entered in them so far by the parent's ids.
+struct Totals {
+    books: Books,
+    counted: BTreeMap<u32, u64>,
+}
+
+impl Totals {
+    fn new() -> Self {
+        Self { books: Books::new(InstanceId(7), PARENT, 100), counted: BTreeMap::new() }
+    }
+
+    fn enter(&mut self, report: &Report) {
+        let entered = enter(&mut self.books, report).unwrap();
+        assert_eq!((entered.unconfirmed, entered.homeless), (0, 0));
+        for entry in entered.entries {
+            *self.counted.entry(entry.own.unwrap().0).or_default() += entry.delta.counts.offered;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Reports of one stream join in any order.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::subsequence;
+
+use super::*;
+
+/// Reports cut out of one growing history: what one stream may carry, in any order and any number of times.
+fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
+    const KEYS: u32 = 5;
+    let grown = vec((0..KEYS, 0..100u64, [0..50u64, 0..50, 0..50, 0..50], 0..9u64), 30);
+    let cut = || (0..30usize, subsequence((0..KEYS).collect::<Vec<_>>(), 0..=KEYS as usize), any::<bool>());
+    (grown, [cut(), cut(), cut()]).prop_map(|(grown, cuts)| {
+        cuts.map(|(reach, keys, asks)| {
+            let mut tallies = [Tally::ZERO; KEYS as usize];
+            for (key, offered, [dropped, guard, would, would_guard], late) in &grown[..reach] {
+                let held = &mut tallies[*key as usize];
+                let step = Counts {
+                    offered: offered + dropped + guard + would + would_guard,
+                    dropped: *dropped,
+                    guard_dropped: *guard,
+                    would_dropped: would + would_guard,
+                    would_guard_dropped: *would_guard,
+                };
+                *held = held.plus(Tally { counts: step, late: self::offered(*offered.min(late)) });
+            }
+            let sent = |id: u32| offered(u64::from(id));
+            let definition =
+                |id: u32| KeyDefinition { key: key(&format!("t{id}")), base: Counts::ZERO, sent: sent(id) };
+            let hold = |id: &u32| {
+                let bucket = Bucket::new(&format!("b{id}")).unwrap();
+                (bucket, Rate::new(f64::from(*id)).unwrap())
+            };
+            let reached = reach as u64;
+            Report {
+                seq: reached + 1,
+                identity: (reach % 2 == 0).then(identity),
+                time: (reach > 3).then(|| MonoTime::from_micros(reached)),
+                epoch: (reach > 9).then_some(Epoch(reached / 10)),
+                kill: KillGeneration(reached / 7),
+                asked: if asks { vec![key("x").bucket] } else { Vec::new() },
+                holds: keys.iter().map(hold).collect(),
+                definitions: keys.iter().map(|id| (KeyId(*id), definition(*id))).collect(),
+                tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),
+                leaving: reach > 25,
+                children: reach as u32 / 2,
+                counted_by: None,
+            }
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn reports_of_one_stream_join_in_any_order_and_any_number_of_times([a, b, c] in three_of_a_stream()) {
+        let join = |one: &Report, other: &Report| one.clone().merge(other.clone());
+        prop_assert_eq!(join(&a, &a), a.clone());
+        prop_assert_eq!(join(&a, &b), join(&b, &a));
+        prop_assert_eq!(join(&join(&a, &b), &c), join(&a, &join(&b, &c)));
+        let joined = join(&a, &b);
+        for (id, tally) in a.tallies.iter().chain(&b.tallies) {
+            prop_assert!(joined.tallies[id].covers(*tally));
+        }
+        for (bucket, hold) in a.holds.iter().chain(&b.holds) {
+            prop_assert_eq!(joined.holds.get(bucket), Some(hold));
+        }
+        prop_assert!(joined.holds.keys().all(|held| a.holds.contains_key(held) || b.holds.contains_key(held)));
+    }
+}
+
+#[test]
+fn holds_join_bucket_by_bucket() {
+    let report = |holds: &[(&str, f64)]| Report {
+        holds: holds
+            .iter()
+            .map(|(bucket, hold)| (Bucket::new(bucket).unwrap(), Rate::new(*hold).unwrap()))
+            .collect(),
+        ..Report::default()
+    };
+    let parts = [report(&[("a", 1.0), ("c", 0.0)]), report(&[]), report(&[("b", 2.0), ("c", 0.0)])];
+    let whole = report(&[("a", 1.0), ("b", 2.0), ("c", 0.0)]);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let joined = order.map(|at| parts[at].clone()).into_iter().fold(Report::default(), Report::merge);
+        assert_eq!(joined, whole, "{order:?}");
+    }
+}

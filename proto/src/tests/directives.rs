@@ -1,0 +1,285 @@
+//! Directives between bytes and core, in parts that keep the bounds.
+
+use super::*;
+
+/// Sends directives through bytes; returns into how many parts they went.
+fn check_directives(directives: &Directives) -> usize {
+    let mut decoder = DirectivesDecoder::default();
+    let parts = encode_directives(directives);
+    for (part, left) in parts.iter().zip((0..parts.len()).rev()) {
+        assert!(part.encoded_len() <= MESSAGE_BYTES_MAX, "{} bytes", part.encoded_len());
+        assert!(part.buckets.iter().map(|bucket| bucket.keys.len()).sum::<usize>() <= KEYS_PER_PART_MAX);
+        let part = wire::Directives::decode(part.encode_to_vec().as_slice()).unwrap();
+        let whole = decoder.decode(part).unwrap();
+        assert_eq!(whole.as_ref(), (left == 0).then_some(directives));
+    }
+    parts.len()
+}
+
+fn directive(name: &str, whole: bool, tenants: usize) -> BucketDirective {
+    let ratio = |number: usize| DropRatio::new(DropRatio::ONE - number as u32).unwrap();
+    BucketDirective {
+        bucket: Bucket::new(name).unwrap(),
+        whole,
+        terms: Terms {
+            limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
+            mode: Mode::Enforce,
+            ..Terms::default()
+        },
+        keys: (0..tenants)
+            .map(|number| KeyDirective {
+                tenant: Tenant::new(&longest(number)).unwrap(),
+                values: Values { ratio: (number % 3 > 0).then(|| ratio(number)), ..Values::default() },
+            })
+            .collect(),
+    }
+}
+
+fn message(buckets: Vec<BucketDirective>) -> Directives {
+    Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() }
+}
+
+#[test]
+fn directives_of_any_size_keep_the_bounds_of_a_message_and_whether_they_are_whole() {
+    for whole in [false, true] {
+        let large = |name| directive(name, whole, 5_000);
+        assert!(check_directives(&message(vec![large("a"), large("b")])) > 2);
+        // Around the ends of parts, and a bucket that begins where another one ended a part.
+        for tenants in [0, 1, 1_021, 1_022, 1_023, 1_024, 1_025, 2_046, 2_047] {
+            let fits = |name| directive(name, whole, tenants);
+            check_directives(&message(vec![fits("a"), fits("b"), directive("c", !whole, 1)]));
+        }
+        let many = (0..5_000).map(|number| directive(&longest(number), whole, 0)).collect();
+        assert!(check_directives(&message(many)) > 1);
+    }
+    assert_eq!(check_directives(&message(Vec::new())), 1, "a heartbeat is a message");
+}
+
+fn limit_after_the_wire(limit: Limit) -> Limit {
+    let terms = Terms { limit, ..Terms::default() };
+    let sent = message(vec![BucketDirective { terms, ..directive("a", true, 0) }]);
+    let part = encode_directives(&sent).remove(0);
+    DirectivesDecoder::default().decode(part).unwrap().unwrap().buckets[0].terms.limit
+}
+
+#[test]
+fn limits_are_exact_to_a_thousandth_and_only_zero_is_zero() {
+    let rate = |per_second: f64| Limit::PerSecond(Rate::new(per_second).unwrap());
+    let table = [
+        (Limit::Unknown, Limit::Unknown),
+        (Limit::Unlimited, Limit::Unlimited),
+        (rate(0.0), rate(0.0)),
+        (rate(f64::MIN_POSITIVE), rate(0.001)),
+        (rate(0.000_4), rate(0.001)),
+        (rate(0.001), rate(0.001)),
+        // A thousand times this is a little more than 70.
+        (rate(0.07), rate(0.07)),
+        (rate(1.0 / 3.0), rate(0.333)),
+        (rate(999.999_6), rate(1_000.0)),
+        (rate(f64::MAX), rate(u64::MAX as f64 / 1e3)),
+    ];
+    for (sent, due) in table {
+        assert_eq!(limit_after_the_wire(sent), due, "{sent:?}");
+    }
+}
+
+fn any_limit() -> impl Strategy<Value = Limit> {
+    prop_oneof![Just(Limit::Unknown), Just(Limit::Unlimited), any_rate().prop_map(Limit::PerSecond)]
+}
+
+fn any_terms() -> impl Strategy<Value = Terms> {
+    let mode = select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]);
+    let cohort = (0..=100_000u32, any::<u64>())
+        .prop_map(|(milli, salt)| Cohort { percent: Percent::new(f64::from(milli) / 1e3).unwrap(), salt });
+    let coin = select(vec![Coin::Dithered, Coin::Independent, Coin::Coherent]);
+    let on_silence = select(vec![OnSilence::Allocation, OnSilence::Ratio]);
+    let presences = option::of((1_000..=u32::MAX).prop_map(|number| Presences::new(number).unwrap()));
+    let shares = (presences, option::of(any_rate()), option::of(any::<u32>()));
+    (any_limit(), mode, cohort, coin, on_silence, shares).prop_map(
+        |(limit, mode, cohort, coin, on_silence, (presences, hold, clients))| Terms {
+            limit,
+            mode,
+            cohort,
+            coin,
+            on_silence,
+            presences,
+            hold,
+            clients,
+        },
+    )
+}
+
+/// Entitlements that the wire carries exactly.
+fn any_entitlement() -> impl Strategy<Value = Entitlement> {
+    let weight = prop_oneof![1_000..10_000u64, 1_000..=1_000_000_000_000_000u64]
+        .prop_map(|nano| Weight::new(nano as f64 / 1e9).unwrap());
+    (weight, any_rate(), option::of(any_rate()), any::<bool>()).prop_map(
+        |(weight, floor, tenant_limit, declared)| Entitlement { weight, floor, tenant_limit, declared },
+    )
+}
+
+fn any_values() -> impl Strategy<Value = Values> {
+    let ratio = (0..=DropRatio::ONE).prop_map(|units| DropRatio::new(units).unwrap());
+    let rate = || option::of(any_rate());
+    (option::of(ratio), rate(), rate(), option::of(any_entitlement()), rate(), rate()).prop_map(
+        |(ratio, rate, cap, entitlement, guard, offered)| Values {
+            ratio,
+            rate,
+            cap,
+            entitlement,
+            guard,
+            offered,
+        },
+    )
+}
+
+fn any_bucket_directive() -> impl Strategy<Value = BucketDirective> {
+    let key = (any_tenant(), any_values()).prop_map(|(tenant, values)| KeyDirective { tenant, values });
+    (any_bucket(), any::<bool>(), any_terms(), vec(key, 0..8))
+        .prop_map(|(bucket, whole, terms, keys)| BucketDirective { bucket, whole, terms, keys })
+}
+
+pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
+    let head = (1..=u64::MAX, 1..=u64::MAX, any::<u64>(), option::of(any::<u64>()), option::of(any::<u32>()));
+    let echo = (any::<u64>(), any::<u64>()).prop_map(|(covered, confirmed)| Echo { covered, confirmed });
+    let spans = (option::of(any::<u64>()), option::of(1..=60_000u64));
+    (head, echo, spans, vec(any_bucket_directive(), 0..6)).prop_map(
+        |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| Directives {
+            parent: children.map(|children| InstanceId(children.into())),
+            epoch: Some(Epoch(epoch)),
+            seq,
+            kill: KillGeneration(kill),
+            policy_hash,
+            echo,
+            upstream_age: age_ms.map(Duration::from_millis),
+            report_interval: interval_ms.map(Duration::from_millis),
+            children,
+            buckets,
+        },
+    )
+}
+
+/// A directive with the longest names and the largest number in every field.
+fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
+    let most = Some(largest_rate());
+    let entitlement = Entitlement {
+        weight: Weight::new(Weight::MAX).unwrap(),
+        floor: largest_rate(),
+        tenant_limit: most,
+        declared: true,
+    };
+    let values = Values {
+        ratio: Some(DropRatio::ALL),
+        rate: most,
+        cap: most,
+        entitlement: Some(entitlement),
+        guard: most,
+        offered: most,
+    };
+    let tenant = |number| Tenant::new(&longest(number)).unwrap();
+    BucketDirective {
+        bucket: Bucket::new(name).unwrap(),
+        whole: true,
+        terms: Terms {
+            limit: Limit::PerSecond(largest_rate()),
+            mode: Mode::Enforce,
+            cohort: Cohort { percent: Percent::new(100.0).unwrap(), salt: u64::MAX },
+            coin: Coin::Coherent,
+            on_silence: OnSilence::Ratio,
+            presences: Some(Presences::new(u32::MAX).unwrap()),
+            hold: most,
+            clients: Some(u32::MAX),
+        },
+        keys: (0..tenants).map(|number| KeyDirective { tenant: tenant(number), values }).collect(),
+    }
+}
+
+#[test]
+fn the_largest_directives_keep_the_bounds_of_a_message() {
+    let message = |buckets| Directives {
+        epoch: Some(Epoch(u64::MAX)),
+        seq: u64::MAX,
+        kill: KillGeneration(u64::MAX),
+        policy_hash: Some(u64::MAX),
+        echo: Echo { covered: u64::MAX, confirmed: u64::MAX },
+        upstream_age: Some(Duration::from_millis(u64::MAX)),
+        report_interval: Some(Duration::from_secs(60)),
+        parent: Some(InstanceId(u128::MAX)),
+        children: Some(u32::MAX),
+        buckets,
+    };
+    let buckets = |count: usize, tenants| {
+        message((0..count).map(|number| largest_directive(&longest(number), tenants)).collect())
+    };
+    // A full part of keys of one bucket, of buckets without keys, and of buckets with one key each.
+    for full in [buckets(1, 1_023), buckets(1_024, 0), buckets(512, 1)] {
+        assert_eq!(check_directives(&full), 1);
+        assert!(encode_directives(&full)[0].encoded_len() > MESSAGE_BYTES_MAX / 4 * 3 - 8 * 1024);
+    }
+    assert_eq!(check_directives(&buckets(1, 1_024)), 2);
+    assert_eq!(check_directives(&buckets(3, 4_000)), 12);
+}
+
+fn values_after_the_wire(values: Values) -> Values {
+    let key = KeyDirective { tenant: Tenant::default_class(), values };
+    let sent = message(vec![BucketDirective { keys: vec![key], ..directive("a", true, 0) }]);
+    let part = encode_directives(&sent).remove(0);
+    DirectivesDecoder::default().decode(part).unwrap().unwrap().buckets[0].keys[0].values
+}
+
+#[test]
+fn every_value_travels_by_itself_and_an_absent_one_is_not_zero() {
+    let nothing = Values::default();
+    let zero = Some(Rate::ZERO);
+    let entitlement = |weight, tenant_limit| {
+        Some(Entitlement {
+            weight: Weight::new(weight).unwrap(),
+            floor: Rate::ZERO,
+            tenant_limit,
+            declared: false,
+        })
+    };
+    for values in [
+        nothing,
+        Values { ratio: Some(DropRatio::NONE), ..nothing },
+        Values { rate: zero, ..nothing },
+        Values { cap: zero, ..nothing },
+        Values { guard: zero, ..nothing },
+        Values { offered: zero, ..nothing },
+        Values { entitlement: entitlement(Weight::MIN, None), ..nothing },
+        Values { entitlement: entitlement(Weight::MAX, zero), ..nothing },
+    ] {
+        assert_eq!(values_after_the_wire(values), values);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn directives_survive_the_wire(directives in any_directives()) {
+        check_directives(&directives);
+    }
+
+    #[test]
+    fn any_limit_arrives_within_half_a_thousandth(per_second in prop_oneof![0.0..10.0, 0.0..1e12]) {
+        let arrived = limit_after_the_wire(Limit::PerSecond(Rate::new(per_second).unwrap()));
+        let arrived = arrived.per_second().unwrap().per_second();
+        prop_assert_eq!(arrived == 0.0, per_second == 0.0);
+        let tolerance = if per_second < 0.001 { 0.001 } else { 0.000_5 + per_second * f64::EPSILON };
+        prop_assert!((arrived - per_second).abs() <= tolerance, "{} became {}", per_second, arrived);
+    }
+
+    #[test]
+    fn any_weight_arrives_as_a_weight_within_half_a_billionth(weight in prop_oneof![1e-6..1e-5, 1e-6..=1e6]) {
+        let entitlement = Entitlement {
+            weight: Weight::new(weight).unwrap(),
+            floor: Rate::ZERO,
+            tenant_limit: None,
+            declared: true,
+        };
+        let values = Values { entitlement: Some(entitlement), ..Values::default() };
+        let arrived = values_after_the_wire(values).entitlement.unwrap().weight.get();
+        prop_assert!((arrived - weight).abs() <= 0.5e-9 + weight * 2.0 * f64::EPSILON, "{} became {}", weight, arrived);
+    }
+}
