@@ -112,7 +112,7 @@ mod tests {
         ) {
             let parameters = Parameters::default();
             let sum: f64 = offered.iter().sum();
-            let allocation = allocation.min(sum);
+            let allocation: f64 = sum.min(allocation);
             let whole = Whole { offered: sum, allocation, room: allocation + extra };
             let child = Child { presence: 1.0, presences: offered.len() as f64 };
             let parts: Vec<Part> = offered.iter().map(|o| whole.part(child, *o, &parameters)).collect();
