@@ -23,4 +23,5 @@ pub mod rollout;
 pub mod roster;
 pub mod smoothing;
 pub mod time;
+pub mod token_bucket;
 pub mod verdict;

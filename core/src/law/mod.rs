@@ -1,8 +1,10 @@
 //! The control laws: offered rates in, drop ratios out. One law, one file, behind one small trait.
 
+mod guard;
 mod parameters;
 mod proportional;
 
+pub use guard::{Guard, ZoneGuard, client_rate};
 pub use parameters::Parameters;
 pub use proportional::Proportional;
 
