@@ -91,7 +91,10 @@ impl Limiter {
     /// Decides by names. A tenant whose name is invalid, or for which there is no room, counts as the default class;
     /// a bucket for which there is none is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
-        draws::with_thread(|draws| self.table.admit(bucket, tenant, draws))
+        draws::with_thread(|thread| {
+            let mut coins = self.table.stripes.of_thread(thread.number);
+            self.table.admit(bucket, tenant, &mut coins, &mut thread.generator)
+        })
     }
 }
 
@@ -100,7 +103,7 @@ impl BucketHandle {
     #[inline]
     pub fn admit(&self, tenant: &str) -> Verdict {
         let place = self.table.key(self.place, tenant);
-        draws::with_thread(|draws| self.table.decide(place, draws))
+        decide(&self.table, place)
     }
 
     /// Resolves a tenant's key once. A tenant without room, or with an invalid name, shares the default class.
@@ -114,7 +117,7 @@ impl KeyHandle {
     /// Decides for this key.
     #[inline]
     pub fn admit(&self) -> Verdict {
-        draws::with_thread(|draws| self.table.decide(self.place, draws))
+        decide(&self.table, self.place)
     }
 
     /// What was decided for this key so far.
@@ -122,4 +125,12 @@ impl KeyHandle {
     pub fn counts(&self) -> Counts {
         self.table.counters.read(self.place.key)
     }
+}
+
+/// Decides with what the present thread has: its generator and its coins.
+#[inline]
+fn decide(table: &Table, place: KeyPlace) -> Verdict {
+    draws::with_thread(|thread| {
+        table.decide(place, &mut table.stripes.of_thread(thread.number), &mut thread.generator)
+    })
 }

@@ -1,8 +1,10 @@
-//! One owner's part of a limiter: where a decision's randomness comes from when nothing may be ambient.
+//! One owner's part of a limiter: where a decision's randomness comes from, and its coins stand, when nothing may be
+//! ambient.
 
 use std::fmt;
 use std::sync::Arc;
 
+use plimsoll_core::coin::Dither;
 use plimsoll_core::verdict::Verdict;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -10,25 +12,26 @@ use rand::rngs::SmallRng;
 use crate::limiter::KeyHandle;
 use crate::table::Table;
 
-/// Decides like its [`Limiter`](crate::Limiter), with a generator of its own that is seeded by whoever makes it.
+/// Decides like its [`Limiter`](crate::Limiter), with coins and a generator of its own, seeded by whoever makes it.
 ///
 /// Services need none: their threads have generators already. It is for callers that must be able to do the very
 /// same thing twice, such as a simulation.
 pub struct Shard {
     table: Arc<Table>,
     generator: SmallRng,
+    coins: Vec<Dither>,
 }
 
 impl Shard {
     pub(crate) fn new(table: Arc<Table>, seed: u64) -> Self {
-        Self { table, generator: SmallRng::seed_from_u64(seed) }
+        Self { table, generator: SmallRng::seed_from_u64(seed), coins: Vec::new() }
     }
 
     /// Decides for a key of the limiter that this shard belongs to.
     #[inline]
     pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
-        self.table.decide(key.place, &mut self.generator)
+        self.table.decide(key.place, &mut self.coins, &mut self.generator)
     }
 }
 
@@ -41,7 +44,7 @@ impl fmt::Debug for Shard {
 #[cfg(test)]
 mod tests {
     use crate::Limiter;
-    use crate::table::Word;
+    use crate::word::Word;
     use plimsoll_core::bucket::{Name, Zone};
     use plimsoll_core::ratio::DropRatio;
     use plimsoll_core::report::{Identity, InstanceId, Role};
@@ -56,7 +59,8 @@ mod tests {
         };
         let (limiter, mut subscription) = Limiter::detached(identity, 8, seed);
         let key = limiter.bucket("b").unwrap().key("acme");
-        limiter.table.set_bucket(0, Word::new(DropRatio::new(DropRatio::ONE / 2).unwrap(), true));
+        let half = Word::new(DropRatio::new(DropRatio::ONE / 2).unwrap());
+        limiter.table.publish(key.place.default_key, half.enforced(true));
         let mut shard = limiter.shard(seed);
         let verdicts: Vec<bool> = (0..1_000).map(|_| shard.admit(&key).is_admit()).collect();
         let counts = key.counts();
