@@ -4,12 +4,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::report::Counts;
 
-/// How a decision ended.
+/// How a decision ended. The outcomes exclude each other, so that one decision is one addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Admitted,
+    /// Refused by the coin.
     Dropped,
+    /// Refused by the guard.
+    GuardDropped,
+    /// Admitted, though the coin would have refused.
     WouldDropped,
+    /// Admitted, though the guard would have refused.
+    WouldGuardDropped,
+}
+
+impl Outcome {
+    const COUNT: usize = Self::WouldGuardDropped as usize + 1;
 }
 
 /// One set of counts for each key.
@@ -18,13 +28,9 @@ pub(crate) struct Counters {
     cells: Box<[Cell]>,
 }
 
-/// The outcomes exclude each other, so that one decision is one addition; what was offered is their sum.
+/// How often each outcome came about; what was offered is their sum.
 #[derive(Debug, Default)]
-struct Cell {
-    admitted: AtomicU64,
-    dropped: AtomicU64,
-    would_dropped: AtomicU64,
-}
+struct Cell([AtomicU64; Outcome::COUNT]);
 
 impl Counters {
     pub(crate) fn new(keys_max: usize) -> Self {
@@ -35,21 +41,17 @@ impl Counters {
     #[inline]
     pub(crate) fn add(&self, key: u32, outcome: Outcome) {
         if let Some(cell) = self.cells.get(key as usize) {
-            let counter = match outcome {
-                Outcome::Admitted => &cell.admitted,
-                Outcome::Dropped => &cell.dropped,
-                Outcome::WouldDropped => &cell.would_dropped,
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
+            cell.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Everything counted for a key so far.
     pub(crate) fn read(&self, key: u32) -> Counts {
-        let Some(cell) = self.cells.get(key as usize) else { return Counts::ZERO };
-        let dropped = cell.dropped.load(Ordering::Relaxed);
-        let would_dropped = cell.would_dropped.load(Ordering::Relaxed);
-        let offered = cell.admitted.load(Ordering::Relaxed) + dropped + would_dropped;
-        Counts { offered, dropped, would_dropped, ..Counts::ZERO }
+        let Some(Cell(cell)) = self.cells.get(key as usize) else { return Counts::ZERO };
+        let [admitted, dropped, guard_dropped, coin_only, would_guard_dropped] =
+            cell.each_ref().map(|count| count.load(Ordering::Relaxed));
+        let would_dropped = coin_only + would_guard_dropped;
+        let offered = admitted + dropped + guard_dropped + would_dropped;
+        Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped }
     }
 }

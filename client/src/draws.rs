@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
@@ -35,11 +35,18 @@ impl Draws for SmallRng {
 
 /// Drawn from the system once, when the first limiter is made: processes cloned from one image must not share coins.
 static PROCESS_SEED: OnceLock<u64> = OnceLock::new();
-static THREADS: AtomicU64 = AtomicU64::new(0);
+static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     // Constant, and without a destructor: the first use on a thread neither allocates nor registers anything.
-    static GENERATOR: RefCell<Option<SmallRng>> = const { RefCell::new(None) };
+    static THREAD: RefCell<Option<Thread>> = const { RefCell::new(None) };
+}
+
+/// What a thread decides with.
+pub(crate) struct Thread {
+    pub(crate) generator: SmallRng,
+    /// Threads are numbered in the order of their first decisions.
+    pub(crate) number: usize,
 }
 
 /// Draws the seed of this process, unless that was done before.
@@ -51,15 +58,18 @@ pub(crate) fn seed_process() -> Result<u64, getrandom::Error> {
     Ok(*PROCESS_SEED.get_or_init(|| drawn))
 }
 
-/// Runs `f` with this thread's generator.
+/// Runs `f` with what this thread decides with.
 #[inline]
-pub(crate) fn with_thread<R>(f: impl FnOnce(&mut SmallRng) -> R) -> R {
-    GENERATOR.with_borrow_mut(|generator| f(generator.get_or_insert_with(generator_of_thread)))
+pub(crate) fn with_thread<R>(f: impl FnOnce(&mut Thread) -> R) -> R {
+    THREAD.with_borrow_mut(|thread| f(thread.get_or_insert_with(Thread::new)))
 }
 
-#[cold]
-fn generator_of_thread() -> SmallRng {
-    let thread = THREADS.fetch_add(1, Ordering::Relaxed);
-    let process = PROCESS_SEED.get().copied().unwrap_or_default();
-    SmallRng::seed_from_u64(process ^ thread.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+impl Thread {
+    #[cold]
+    fn new() -> Self {
+        let number = THREADS.fetch_add(1, Ordering::Relaxed);
+        let process = PROCESS_SEED.get().copied().unwrap_or_default();
+        let seed = process ^ (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self { generator: SmallRng::seed_from_u64(seed), number }
+    }
 }

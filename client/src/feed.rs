@@ -4,9 +4,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use plimsoll_core::law::Parameters;
 use plimsoll_proto::child::{self, Broken, Observer};
 use plimsoll_proto::shared::Shared;
 use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
@@ -32,12 +34,16 @@ pub(crate) struct Health {
 }
 
 impl Feed {
-    /// Runs until `shutdown` is cancelled, then says farewell so that the aggregator does not wait for a return.
+    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that the aggregator does not wait for a return.
     /// Ends at once if no aggregator is configured.
     pub async fn run(self, shutdown: CancellationToken) {
         let Some(endpoint) = self.endpoint else { return };
         let observer = Log { health: Arc::clone(&self.health), quiet: false };
-        child::run(self.subscription, endpoint, shutdown, observer).await;
+        let ticks = tick(self.subscription.clone());
+        tokio::select! {
+            () = child::run(self.subscription, endpoint, shutdown, observer) => {}
+            () = ticks => {}
+        }
         self.health.connected.store(false, Ordering::Relaxed);
     }
 
@@ -47,6 +53,17 @@ impl Feed {
     /// Outside a tokio runtime.
     pub fn spawn(self, shutdown: CancellationToken) -> JoinHandle<()> {
         tokio::spawn(self.run(shutdown))
+    }
+}
+
+/// Lets time pass for the subscription, whether there is a stream or not. Never ends.
+async fn tick(subscription: Shared<Subscription>) {
+    let mut ticks = interval(Parameters::default().refill);
+    // A refill counts the time since the last one; missed ones are not made up for.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        subscription.with(|subscription, now| subscription.on_tick(now));
     }
 }
 

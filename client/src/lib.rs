@@ -22,20 +22,27 @@
 //! # Ok(()) }
 //! ```
 
+mod coins;
 mod counters;
 mod draws;
 mod feed;
+mod guards;
 mod limiter;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 mod names;
+mod pool;
 mod settings;
+mod shard;
 mod subscription;
 mod table;
+mod word;
 
 pub use feed::Feed;
 pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter};
 pub use metrics::Metrics;
 pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 pub use settings::{Settings, SettingsError};
+pub use shard::Shard;
+pub use subscription::Subscription;

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use plimsoll_core::bucket::InvalidName;
+use plimsoll_core::report::{Counts, Identity};
 use plimsoll_core::verdict::Verdict;
 
 use crate::draws;
+use crate::shard::Shard;
+use crate::subscription::Subscription;
 use crate::table::{BucketPlace, KeyPlace, Table};
 
 /// The most keys a limiter tells apart unless told otherwise.
@@ -38,8 +41,8 @@ pub struct BucketHandle {
 /// A key, resolved once: the fastest way to decide.
 #[derive(Clone, Debug)]
 pub struct KeyHandle {
-    table: Arc<Table>,
-    place: KeyPlace,
+    pub(crate) table: Arc<Table>,
+    pub(crate) place: KeyPlace,
 }
 
 /// Why a bucket cannot be had.
@@ -59,6 +62,21 @@ pub enum BucketError {
 }
 
 impl Limiter {
+    /// A limiter with nobody to carry its messages: the caller passes reports and directives to and fro and says
+    /// what time it is. No clock, no socket and no entropy take part; `seed` is for the hashes of names.
+    #[must_use]
+    pub fn detached(identity: Identity, keys_max: usize, seed: u64) -> (Self, Subscription) {
+        let table = Arc::new(Table::new(keys_max, seed));
+        let subscription = Subscription::new(identity, Arc::clone(&table));
+        (Self { table }, subscription)
+    }
+
+    /// A part of this limiter whose decisions are drawn from `seed` alone.
+    #[must_use]
+    pub fn shard(&self, seed: u64) -> Shard {
+        Shard::new(Arc::clone(&self.table), seed)
+    }
+
     /// Declares a bucket: its directives are asked for at once, before there is any traffic.
     ///
     /// # Errors
@@ -73,7 +91,10 @@ impl Limiter {
     /// Decides by names. A tenant whose name is invalid, or for which there is no room, counts as the default class;
     /// a bucket for which there is none is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
-        draws::with_thread(|draws| self.table.admit(bucket, tenant, draws))
+        draws::with_thread(|thread| {
+            let mut coins = self.table.stripes.of_thread(thread.number);
+            self.table.admit(bucket, tenant, &mut coins, &mut thread.generator)
+        })
     }
 }
 
@@ -82,7 +103,7 @@ impl BucketHandle {
     #[inline]
     pub fn admit(&self, tenant: &str) -> Verdict {
         let place = self.table.key(self.place, tenant);
-        draws::with_thread(|draws| self.table.decide(place, draws))
+        decide(&self.table, place)
     }
 
     /// Resolves a tenant's key once. A tenant without room, or with an invalid name, shares the default class.
@@ -96,6 +117,20 @@ impl KeyHandle {
     /// Decides for this key.
     #[inline]
     pub fn admit(&self) -> Verdict {
-        draws::with_thread(|draws| self.table.decide(self.place, draws))
+        decide(&self.table, self.place)
     }
+
+    /// What was decided for this key so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.table.counters.read(self.place.key)
+    }
+}
+
+/// Decides with what the present thread has: its generator and its coins.
+#[inline]
+fn decide(table: &Table, place: KeyPlace) -> Verdict {
+    draws::with_thread(|thread| {
+        table.decide(place, &mut table.stripes.of_thread(thread.number), &mut thread.generator)
+    })
 }

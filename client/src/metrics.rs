@@ -61,7 +61,7 @@ impl Metrics {
 
     fn page(&self) -> Page {
         let mut page = Page::default();
-        let help = "Decisions by bucket, mode and result (admit, drop, would_drop).";
+        let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
         page.counter(DECISIONS, help, &["bucket", "mode", "result"], self.decisions());
 
         let (epoch, age, refused) = self.feed.subscription.with(|subscription, now| {
@@ -116,8 +116,9 @@ impl Metrics {
             (seen.mode, seen.counts) = (mode, counts);
             for (mode, counts) in &seen.by_mode {
                 for (result, count) in [
-                    ("admit", counts.admitted().saturating_sub(counts.would_dropped)),
+                    ("admit", counts.passed()),
                     ("drop", counts.dropped),
+                    ("guard_drop", counts.guard_dropped),
                     ("would_drop", counts.would_dropped),
                 ] {
                     let labels = vec![bucket.to_string(), mode.to_string(), result.to_owned()];

@@ -6,25 +6,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
-use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
+use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale, Terms, Values};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::law::ZoneGuard;
 use plimsoll_core::report::{Counts, Identity, Outbox, Report, Tally};
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::time::MonoTime;
 
-use crate::table::{Table, Word};
+use crate::guards::Guards;
+use crate::table::{KeyPlace, Table};
+use crate::word::Word;
 
 /// How often to report until the parent says otherwise.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a limiter holds and has sent.
+/// What a limiter holds and has sent: a [`Child`] of its zone's aggregator.
+///
+/// The [`Feed`](crate::Feed) carries its messages over a stream; [`Limiter::detached`](crate::Limiter::detached) gives
+/// it to a caller who carries them in some other way.
 #[derive(Debug)]
-pub(crate) struct Subscription {
+pub struct Subscription {
     identity: Identity,
     table: Arc<Table>,
     buckets: Vec<Bucket>,
     keys: Vec<Key>,
+    /// Where each of the keys stands.
+    places: Vec<KeyPlace>,
+    guards: Guards,
     /// Buckets already asked for on the present stream.
     asked: usize,
     greeted: bool,
@@ -46,6 +55,8 @@ impl Subscription {
             table,
             buckets: Vec::new(),
             keys: Vec::new(),
+            places: Vec::new(),
+            guards: Guards::default(),
             asked: 0,
             greeted: false,
             outbox: Outbox::default(),
@@ -73,11 +84,25 @@ impl Subscription {
             let Some(bucket) = self.buckets.get(owner as usize).cloned() else { return };
             let Ok(tenant) = Tenant::new(&name) else { return };
             self.keys.push(Key { bucket, tenant });
+            let key = id as u32;
+            // The default class's own key may be seen a moment before it is known as such.
+            let default_key = self.table.default_key(owner).unwrap_or(key);
+            self.places.push(KeyPlace { key, default_key });
         }
     }
 
+    /// Time passes: to be called about every 10 ms, off the request path. Refills the guards.
+    pub fn on_tick(&mut self, now: MonoTime) {
+        // What is offered is measured with each report; while nobody asks for reports, here.
+        if self.guards.measured().is_some_and(|at| now.since(at) >= self.interval * 2) {
+            self.look();
+            self.guards.measure(now, &self.table, &self.places);
+        }
+        self.guards.refill(now, &self.table);
+    }
+
     /// What was decided for each key so far.
-    pub(crate) fn counts(&mut self) -> BTreeMap<Key, Counts> {
+    pub fn counts(&mut self) -> BTreeMap<Key, Counts> {
         self.look();
         let all = self.keys.iter().zip(0..);
         all.map(|(key, id)| (key.clone(), self.table.counters.read(id))).collect()
@@ -107,27 +132,56 @@ impl Subscription {
         if self.kill.is_killed() { Mode::Shadow } else { directed }
     }
 
+    /// Whether refusals are carried out here and now.
+    fn enforces(&self, terms: &Terms) -> bool {
+        match self.mode(terms.mode) {
+            Mode::Shadow => false,
+            Mode::Canary => terms.cohort.contains(&self.identity.name),
+            Mode::Enforce => true,
+        }
+    }
+
     /// Publishes what holds for the bucket with this id.
     fn publish(&mut self, id: usize) {
         let Some(bucket) = self.buckets.get(id) else { return };
         let Some(posted) = self.board.get(bucket) else { return };
-        let enforced = self.mode(posted.terms().mode) == Mode::Enforce;
+        let enforced = self.enforces(posted.terms());
         let mut own = Vec::new();
         for (tenant, values) in posted.keys() {
-            let word = values.ratio.map_or(Word::NOTHING, |ratio| Word::new(ratio, enforced));
-            if tenant.is_default_class() {
-                self.table.set_bucket(id as u32, word);
-            } else if let Some(key) = self.table.keys.intern_patiently(id as u32, tenant.as_str()) {
-                self.table.set_key(key, word);
-                own.push(key);
+            let Some(key) = self.table.keys.intern_patiently(id as u32, tenant.as_str()) else { continue };
+            let guard = guard_of(posted.terms(), &values);
+            match guard {
+                // The tokens are there before anybody can miss them.
+                Some(guard) => self.guards.set(&self.table, key, guard),
+                None => self.guards.remove(key),
             }
+            let word = match (values.ratio, guard) {
+                (None, None) => Word::NOTHING,
+                (ratio, guard) => Word::new(ratio.unwrap_or_default())
+                    .enforced(enforced)
+                    .guarded(guard.is_some())
+                    .coin(posted.terms().coin),
+            };
+            self.table.publish(key, word);
+            own.push(key);
         }
         own.sort_unstable();
         let before = self.own.insert(bucket.clone(), own.clone()).unwrap_or_default();
         for key in before.into_iter().filter(|key| own.binary_search(key).is_err()) {
-            self.table.set_key(key, Word::NOTHING);
+            self.table.publish(key, Word::NOTHING);
+            self.guards.remove(key);
         }
     }
+}
+
+/// The guard that is directed for a key. Without the number of clients to divide it among there is none.
+fn guard_of(terms: &Terms, values: &Values) -> Option<ZoneGuard> {
+    Some(ZoneGuard {
+        limit: terms.limit,
+        rate: values.guard?,
+        offered: values.offered,
+        clients: terms.clients?,
+    })
 }
 
 impl Child for Subscription {
@@ -140,6 +194,10 @@ impl Child for Subscription {
 
     fn report(&mut self, now: MonoTime) -> Report {
         self.look();
+        // Two reports may follow each other at once, when a stream breaks or ends; a rate over so little time is noise.
+        if self.guards.measured().is_none_or(|at| now.since(at) >= self.interval / 2) {
+            self.guards.measure(now, &self.table, &self.places);
+        }
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: Some(now),

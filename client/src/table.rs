@@ -1,4 +1,4 @@
-//! The directives a service holds, as the request path reads them: one word for each key, never torn.
+//! What a decision is made from: the directives a service holds by key, its coins, its guards and its counts.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -7,37 +7,15 @@ use plimsoll_core::coin;
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 
+use crate::coins::{Coins, Stripes};
 use crate::counters::{Counters, Outcome};
 use crate::draws::Draws;
 use crate::names::{Found, Names};
+use crate::pool::Pool;
+use crate::word::{SharedWord, Word};
 
-/// The most buckets one limiter knows.
+/// The most buckets one limiter knows; no more than keys in any case.
 pub(crate) const BUCKETS_MAX: usize = 1_024;
-
-/// Ratio, and whether refusals are carried out, in one atomic word: a reader sees both of the same directive.
-/// The word 0 means that nothing is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Word(u64);
-
-impl Word {
-    /// No directive: a key then follows its bucket, a bucket admits.
-    pub(crate) const NOTHING: Self = Self(0);
-    const ENFORCED: u64 = 1 << 32;
-    const HELD: u64 = 1 << 33;
-
-    pub(crate) fn new(ratio: DropRatio, enforced: bool) -> Self {
-        Self(u64::from(ratio.units()) | Self::HELD | if enforced { Self::ENFORCED } else { 0 })
-    }
-
-    fn ratio(self) -> DropRatio {
-        // Words are only made from ratios; anything else would refuse nothing.
-        DropRatio::new(self.0 as u32).unwrap_or(DropRatio::NONE)
-    }
-
-    const fn enforced(self) -> bool {
-        self.0 & Self::ENFORCED != 0
-    }
-}
 
 /// Where a bucket stands in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,19 +28,27 @@ pub(crate) struct BucketPlace {
 /// Where a key stands in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPlace {
-    pub(crate) bucket: u32,
     pub(crate) key: u32,
+    /// The key of its bucket's default class, which it follows while it has no directive of its own.
+    pub(crate) default_key: u32,
 }
 
-/// All buckets and keys of one limiter: names, words and counters. Everything is allocated at the start.
+/// What holds for one key.
+#[derive(Debug, Default)]
+struct Held {
+    word: SharedWord,
+    pool: Pool,
+}
+
+/// All buckets and keys of one limiter: names, what holds, coins and counters. Everything is allocated at the start.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) buckets: Names,
     pub(crate) keys: Names,
-    bucket_words: Box<[AtomicU64]>,
     /// The default key of each bucket plus one; 0 until it is given.
     default_keys: Box<[AtomicU32]>,
-    key_words: Box<[AtomicU64]>,
+    held: Box<[Held]>,
+    pub(crate) stripes: Stripes,
     pub(crate) counters: Counters,
     /// Requests admitted without a count of their own: no room for the bucket, or an invalid name.
     unplaced: AtomicU64,
@@ -72,12 +58,14 @@ impl Table {
     /// A table for at most `keys_max` keys.
     pub(crate) fn new(keys_max: usize, seed: u64) -> Self {
         let keys_max = keys_max.max(1);
+        // Every bucket takes a key at least, that of its default class.
+        let buckets_max = BUCKETS_MAX.min(keys_max);
         Self {
-            buckets: Names::new(BUCKETS_MAX, seed),
+            buckets: Names::new(buckets_max, seed),
             keys: Names::new(keys_max, seed),
-            bucket_words: (0..BUCKETS_MAX).map(|_| AtomicU64::new(0)).collect(),
-            default_keys: (0..BUCKETS_MAX).map(|_| AtomicU32::new(0)).collect(),
-            key_words: (0..keys_max).map(|_| AtomicU64::new(0)).collect(),
+            default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
+            held: (0..keys_max).map(|_| Held::default()).collect(),
+            stripes: Stripes::new(keys_max),
             counters: Counters::new(keys_max),
             unplaced: AtomicU64::new(0),
         }
@@ -95,13 +83,18 @@ impl Table {
     fn bucket(&self, bucket: &str) -> Option<BucketPlace> {
         check_name(bucket).ok()?;
         let Found::Id(id) = self.buckets.intern(0, bucket) else { return None };
-        match self.default_keys.get(id as usize)?.load(Ordering::Acquire) {
-            0 => match self.keys.intern(id, DEFAULT_TENANT) {
+        match self.default_key(id) {
+            None => match self.keys.intern(id, DEFAULT_TENANT) {
                 Found::Id(default_key) => self.remember_default(id, default_key),
                 Found::Busy | Found::Full => None,
             },
-            known => Some(BucketPlace { bucket: id, default_key: known - 1 }),
+            Some(default_key) => Some(BucketPlace { bucket: id, default_key }),
         }
+    }
+
+    /// The key of a bucket's default class, once it is given.
+    pub(crate) fn default_key(&self, bucket: u32) -> Option<u32> {
+        self.default_keys.get(bucket as usize)?.load(Ordering::Acquire).checked_sub(1)
     }
 
     fn remember_default(&self, bucket: u32, default_key: u32) -> Option<BucketPlace> {
@@ -120,13 +113,19 @@ impl Table {
             Found::Id(key) => key,
             Found::Busy | Found::Full => place.default_key,
         };
-        KeyPlace { bucket: place.bucket, key }
+        KeyPlace { key, default_key: place.default_key }
     }
 
     /// Decides by names.
-    pub(crate) fn admit(&self, bucket: &str, tenant: &str, draws: &mut impl Draws) -> Verdict {
+    pub(crate) fn admit(
+        &self,
+        bucket: &str,
+        tenant: &str,
+        coins: &mut impl Coins,
+        draws: &mut impl Draws,
+    ) -> Verdict {
         match self.bucket(bucket) {
-            Some(place) => self.decide(self.key(place, tenant), draws),
+            Some(place) => self.decide(self.key(place, tenant), coins, draws),
             None => {
                 self.unplaced.fetch_add(1, Ordering::Relaxed);
                 Verdict::Admit
@@ -136,45 +135,71 @@ impl Table {
 
     /// Decides and counts. Never blocks, allocates, makes a system call or fails.
     #[inline]
-    pub(crate) fn decide(&self, place: KeyPlace, draws: &mut impl Draws) -> Verdict {
-        let word = self.word(place);
-        let ratio = word.ratio();
-        if ratio == DropRatio::NONE || !coin::refuses(ratio, draws.draw()) {
-            self.counters.add(place.key, Outcome::Admitted);
-            return Verdict::Admit;
+    pub(crate) fn decide(&self, place: KeyPlace, coins: &mut impl Coins, draws: &mut impl Draws) -> Verdict {
+        let (directing, word) = self.directing(place);
+        let outcome =
+            if word.admits() { Outcome::Admitted } else { self.weigh(directing, word, coins, draws) };
+        self.counters.add(place.key, outcome);
+        match outcome {
+            Outcome::Admitted | Outcome::WouldDropped | Outcome::WouldGuardDropped => Verdict::Admit,
+            Outcome::Dropped | Outcome::GuardDropped => {
+                Verdict::Refuse(Refusal { reason: Reason::ClusterOverload, retry_after: draws.retry_after() })
+            }
         }
-        if !word.enforced() {
-            self.counters.add(place.key, Outcome::WouldDropped);
-            return Verdict::Admit;
-        }
-        self.counters.add(place.key, Outcome::Dropped);
-        Verdict::Refuse(Refusal { reason: Reason::ClusterOverload, retry_after: draws.retry_after() })
     }
 
-    /// What holds for a key: its own word, or its bucket's.
+    /// The coin first, then the guard: a request that the coin refuses takes no token. Both decide alike whether
+    /// refusals are carried out or not, or what is counted in shadow would say nothing about what enforcing brings.
     #[inline]
-    fn word(&self, place: KeyPlace) -> Word {
-        let load = |words: &[AtomicU64], at: u32| {
-            words.get(at as usize).map_or(Word::NOTHING, |word| Word(word.load(Ordering::Relaxed)))
+    fn weigh(&self, directing: u32, word: Word, coins: &mut impl Coins, draws: &mut impl Draws) -> Outcome {
+        let ratio = word.ratio();
+        let by_coin = if ratio == DropRatio::NONE {
+            false
+        } else if word.is_independent() {
+            coin::refuses(ratio, draws.draw())
+        } else {
+            // The coin is that of the directive, not of each tenant that follows it: tenants whose names come and go
+            // would otherwise all begin anew.
+            coins.with(directing, |state| state.refuses(ratio, || draws.draw()))
         };
-        match load(&self.key_words, place.key) {
-            Word::NOTHING => load(&self.bucket_words, place.bucket),
-            own => own,
+        match (by_coin, word.is_enforced()) {
+            (true, true) => Outcome::Dropped,
+            (true, false) => Outcome::WouldDropped,
+            (false, _) if !word.is_guarded() || self.take(directing) => Outcome::Admitted,
+            (false, true) => Outcome::GuardDropped,
+            (false, false) => Outcome::WouldGuardDropped,
         }
     }
 
-    /// Publishes what holds for every key of a bucket that has no word of its own.
-    pub(crate) fn set_bucket(&self, bucket: u32, word: Word) {
-        if let Some(cell) = self.bucket_words.get(bucket as usize) {
-            cell.store(word.0, Ordering::Relaxed);
+    /// Whose directive holds for a key, and what it says: its own, or its bucket's default class's.
+    #[inline]
+    pub(crate) fn directing(&self, place: KeyPlace) -> (u32, Word) {
+        match self.word(place.key) {
+            Word::NOTHING => (place.default_key, self.word(place.default_key)),
+            own => (place.key, own),
         }
     }
 
-    /// Publishes what holds for one key.
-    pub(crate) fn set_key(&self, key: u32, word: Word) {
-        if let Some(cell) = self.key_words.get(key as usize) {
-            cell.store(word.0, Ordering::Relaxed);
+    #[inline]
+    fn word(&self, key: u32) -> Word {
+        self.held.get(key as usize).map_or(Word::NOTHING, |held| held.word.load())
+    }
+
+    #[inline]
+    fn take(&self, key: u32) -> bool {
+        self.held.get(key as usize).is_none_or(|held| held.pool.take())
+    }
+
+    /// Publishes what holds for one key, and for those that follow it.
+    pub(crate) fn publish(&self, key: u32, word: Word) {
+        if let Some(held) = self.held.get(key as usize) {
+            held.word.store(word);
         }
+    }
+
+    /// The tokens of a key's guard; `None` for a key there is no room for.
+    pub(crate) fn pool(&self, key: u32) -> Option<&Pool> {
+        self.held.get(key as usize).map(|held| &held.pool)
     }
 
     /// Requests admitted without a count of their own.

@@ -1,4 +1,4 @@
-//! The biased coin: a pure function of the drop ratio and a draw.
+//! The biased coins: pure functions of the drop ratio, a draw and, where refusals are spread evenly, a state.
 
 use crate::ratio::DropRatio;
 
@@ -12,39 +12,77 @@ pub const fn refuses(ratio: DropRatio, draw: u32) -> bool {
     draw >> 1 < ratio.units()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
+/// The state of a coin that spreads refusals evenly over requests.
+///
+/// Every request adds `1 - ratio` to what is owed, and one request is admitted in each whole unit of that: the one in
+/// which a point falls that was drawn uniformly from the unit. So what is admitted never strays by 2 from the sum of
+/// `1 - ratio`, whatever the ratios are, and yet each single request is admitted with probability `1 - ratio`, be it the
+/// first one or one of a periodic pattern. (With a fixed point in each unit the coin would lock onto such patterns and
+/// refuse all of one position and none of another.)
+///
+/// A request that reaches over into the next unit could be owed the points of both. It gets one: if the first unit's
+/// point was not its own, it gets the next one's with a probability that makes up its ratio, and what is left of the next
+/// unit shares the rest. This is systematic sampling after J.-C. Deville (INSEE, 1998), made to decide as requests come.
+///
+/// Eight bytes, so that it lives in one atomic word; the default has not begun and begins with its first draws.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dither {
+    /// How far into the present unit: 0..=1, in the units of [`DropRatio`], so that nothing is lost to rounding.
+    owed: u32,
+    /// The unit's point, in the same units: above 0, at most 1, and passed when it is not above `owed`. 0 while the
+    /// coin has not begun.
+    point: u32,
+}
 
-    #[test]
-    fn the_ends_are_exact() {
-        for draw in [0, 1, 2, u32::MAX / 2, u32::MAX - 1, u32::MAX] {
-            assert!(!refuses(DropRatio::NONE, draw));
-            assert!(refuses(DropRatio::ALL, draw));
-        }
+impl Dither {
+    /// The state as one word; 0 before it has begun.
+    #[inline]
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.point as u64) << 32 | self.owed as u64
     }
 
-    #[test]
-    fn evenly_spaced_draws_are_refused_at_the_ratio() {
-        for tenths in 0..=10u32 {
-            let ratio = DropRatio::new(DropRatio::ONE / 10 * tenths).unwrap();
-            let draws = 1 << 20;
-            let refused = (0..draws).filter(|i| refuses(ratio, i << 12)).count();
-            let share = refused as f64 / f64::from(draws);
-            assert!((share - ratio.as_f64()).abs() < 1e-4, "{ratio:?}: {share}");
-        }
+    /// The state that [`to_bits`](Self::to_bits) gave; any other word is cut to a state.
+    #[inline]
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Self {
+        Self { owed: (bits as u32).min(DropRatio::ONE), point: ((bits >> 32) as u32).min(DropRatio::ONE) }
     }
 
-    proptest! {
-        #[test]
-        fn a_larger_ratio_refuses_whatever_a_smaller_one_does(
-            a in 0..=DropRatio::ONE, b in 0..=DropRatio::ONE, draw: u32,
-        ) {
-            let (small, large) = (a.min(b), a.max(b));
-            prop_assert!(
-                !refuses(DropRatio::new(small).unwrap(), draw) || refuses(DropRatio::new(large).unwrap(), draw)
-            );
+    /// Whether the next request is to be refused. Draws, uniform over all of `u32`, are taken to begin, and once or twice
+    /// whenever a unit ends: less than twice for each admission. A ratio of 0 admits and a ratio of 1 refuses without
+    /// touching the state.
+    #[inline]
+    pub fn refuses(&mut self, ratio: DropRatio, mut draw: impl FnMut() -> u32) -> bool {
+        if ratio == DropRatio::NONE || ratio == DropRatio::ALL {
+            return ratio == DropRatio::ALL;
         }
+        if self.point == 0 {
+            *self = Self { owed: below(DropRatio::ONE, draw()), point: 1 + below(DropRatio::ONE, draw()) };
+        }
+        let is_ahead = self.point > self.owed;
+        // At most 1 and less than 1: no overflow.
+        let reached = self.owed + (DropRatio::ONE - ratio.units());
+        if reached <= DropRatio::ONE {
+            self.owed = reached;
+            return !(is_ahead && self.point <= reached);
+        }
+        let beyond = reached - DropRatio::ONE;
+        // Where the point was ahead, it was this request's: the unit has ended. Where it was not, this request has the
+        // next one's with probability `beyond / owed`.
+        let next = if is_ahead { DropRatio::ONE } else { 1 + below(self.owed, draw()) };
+        let has_next = next <= beyond;
+        self.point = if has_next { next } else { beyond + 1 + below(DropRatio::ONE - beyond, draw()) };
+        self.owed = beyond;
+        !(is_ahead || has_next)
     }
 }
+
+/// A draw brought down to 0..bound.
+#[inline]
+const fn below(bound: u32, draw: u32) -> u32 {
+    ((bound as u64 * draw as u64) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests;

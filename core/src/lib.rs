@@ -24,4 +24,5 @@ pub mod rollout;
 pub mod roster;
 
 pub mod time;
+pub mod token_bucket;
 pub mod verdict;

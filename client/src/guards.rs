@@ -1,0 +1,104 @@
+//! The guards of a limiter: each one's rate and depth, from what the zone directs and what this client itself is
+//! offered, and the refills of their tokens. Pure: the subscription says what time it is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::law::{Guard, Parameters, ZoneGuard, client_rate};
+use plimsoll_core::rate::Rate;
+use plimsoll_core::time::MonoTime;
+
+use crate::table::{KeyPlace, Table};
+
+/// Every guard that is set, and what is offered here.
+#[derive(Debug, Default)]
+pub(crate) struct Guards {
+    parameters: Parameters,
+    set: BTreeMap<u32, Set>,
+    /// By key.
+    offered: Vec<Offered>,
+    measured: Option<MonoTime>,
+    refilled: Option<MonoTime>,
+}
+
+/// A guard that is set.
+#[derive(Debug)]
+struct Set {
+    zone: ZoneGuard,
+    part: Guard,
+}
+
+/// What this client is offered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offered {
+    /// For the key alone, at the last measurement.
+    seen: u64,
+    /// Since then, for the key and all that follow it.
+    fresh: u64,
+    /// For the key and all that follow it, smoothed; `None` while it follows another or nothing was measured.
+    rate: Option<Rate>,
+}
+
+impl Guards {
+    /// Sets a key's guard: full when there was none, else with the tokens it has, as far as they fit.
+    pub(crate) fn set(&mut self, table: &Table, key: u32, zone: ZoneGuard) {
+        let own = self.offered.get(key as usize).and_then(|offered| offered.rate);
+        let part = Guard::part_of(&zone, own, &self.parameters);
+        let is_new = self.set.insert(key, Set { zone, part }).is_none();
+        if let Some(pool) = table.pool(key) {
+            pool.set(|tokens| if is_new { part.depth } else { tokens.min(part.depth) });
+        }
+    }
+
+    /// Takes a key's guard away.
+    pub(crate) fn remove(&mut self, key: u32) {
+        self.set.remove(&key);
+    }
+
+    /// When what is offered was last measured.
+    pub(crate) const fn measured(&self) -> Option<MonoTime> {
+        self.measured
+    }
+
+    /// Measures what is offered since the last time, and with it this client's part of every guard. `places` are those
+    /// of all keys, by id. Linear in the keys.
+    pub(crate) fn measure(&mut self, now: MonoTime, table: &Table, places: &[KeyPlace]) {
+        let span = self.measured.map(|at| now.since(at));
+        self.measured = Some(now);
+        self.offered.resize(places.len(), Offered::default());
+        for place in places {
+            let offered = table.counters.read(place.key).offered;
+            let Some(own) = self.offered.get_mut(place.key as usize) else { continue };
+            // A count read while it is being written may seem to go back.
+            let fresh = offered.saturating_sub(own.seen);
+            own.seen += fresh;
+            let (directing, _) = table.directing(*place);
+            if let Some(class) = self.offered.get_mut(directing as usize) {
+                class.fresh += fresh;
+            }
+        }
+        for (place, offered) in places.iter().zip(&mut self.offered) {
+            let fresh = std::mem::take(&mut offered.fresh);
+            let directs_itself = table.directing(*place).0 == place.key;
+            let measured =
+                span.filter(|_| directs_itself).and_then(|span| Some((Rate::over(fresh, span)?, span)));
+            let rate = |(rate, span)| client_rate(offered.rate, rate, span, &self.parameters);
+            offered.rate = measured.map(rate);
+        }
+        for (key, set) in &mut self.set {
+            let own = self.offered.get(*key as usize).and_then(|offered| offered.rate);
+            set.part = Guard::part_of(&set.zone, own, &self.parameters);
+        }
+    }
+
+    /// Gives every guard the tokens of the time since the last refill. Linear in the guards.
+    pub(crate) fn refill(&mut self, now: MonoTime, table: &Table) {
+        let elapsed = self.refilled.map_or(Duration::ZERO, |at| now.since(at));
+        self.refilled = Some(now);
+        for (key, Set { part, .. }) in &self.set {
+            if let Some(pool) = table.pool(*key) {
+                pool.set(|tokens| tokens.refilled(part.rate, elapsed, part.depth));
+            }
+        }
+    }
+}
