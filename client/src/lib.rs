@@ -31,6 +31,7 @@ mod metrics;
 pub mod middleware;
 mod names;
 mod settings;
+mod shard;
 mod subscription;
 mod table;
 
@@ -39,3 +40,5 @@ pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limite
 pub use metrics::Metrics;
 pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 pub use settings::{Settings, SettingsError};
+pub use shard::Shard;
+pub use subscription::Subscription;

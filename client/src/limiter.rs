@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use plimsoll_core::bucket::InvalidName;
+use plimsoll_core::report::{Counts, Identity};
 use plimsoll_core::verdict::Verdict;
 
 use crate::draws;
+use crate::shard::Shard;
+use crate::subscription::Subscription;
 use crate::table::{BucketPlace, KeyPlace, Table};
 
 /// The most keys a limiter tells apart unless told otherwise.
@@ -38,8 +41,8 @@ pub struct BucketHandle {
 /// A key, resolved once: the fastest way to decide.
 #[derive(Clone, Debug)]
 pub struct KeyHandle {
-    table: Arc<Table>,
-    place: KeyPlace,
+    pub(crate) table: Arc<Table>,
+    pub(crate) place: KeyPlace,
 }
 
 /// Why a bucket cannot be had.
@@ -59,6 +62,21 @@ pub enum BucketError {
 }
 
 impl Limiter {
+    /// A limiter with nobody to carry its messages: the caller passes reports and directives to and fro and says
+    /// what time it is. No clock, no socket and no entropy take part; `seed` is for the hashes of names.
+    #[must_use]
+    pub fn detached(identity: Identity, keys_max: usize, seed: u64) -> (Self, Subscription) {
+        let table = Arc::new(Table::new(keys_max, seed));
+        let subscription = Subscription::new(identity, Arc::clone(&table));
+        (Self { table }, subscription)
+    }
+
+    /// A part of this limiter whose decisions are drawn from `seed` alone.
+    #[must_use]
+    pub fn shard(&self, seed: u64) -> Shard {
+        Shard::new(Arc::clone(&self.table), seed)
+    }
+
     /// Declares a bucket: its directives are asked for at once, before there is any traffic.
     ///
     /// # Errors
@@ -97,5 +115,11 @@ impl KeyHandle {
     #[inline]
     pub fn admit(&self) -> Verdict {
         draws::with_thread(|draws| self.table.decide(self.place, draws))
+    }
+
+    /// What was decided for this key so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.table.counters.read(self.place.key)
     }
 }

@@ -18,9 +18,12 @@ use crate::table::{Table, Word};
 /// How often to report until the parent says otherwise.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a limiter holds and has sent.
+/// What a limiter holds and has sent: a [`Child`] of its zone's aggregator.
+///
+/// The [`Feed`](crate::Feed) carries its messages over a stream; [`Limiter::detached`](crate::Limiter::detached) gives
+/// it to a caller who carries them in some other way.
 #[derive(Debug)]
-pub(crate) struct Subscription {
+pub struct Subscription {
     identity: Identity,
     table: Arc<Table>,
     buckets: Vec<Bucket>,
@@ -76,8 +79,11 @@ impl Subscription {
         }
     }
 
+    /// Time passes: to be called about every 10 ms, off the request path.
+    pub fn on_tick(&mut self, _now: MonoTime) {}
+
     /// What was decided for each key so far.
-    pub(crate) fn counts(&mut self) -> BTreeMap<Key, Counts> {
+    pub fn counts(&mut self) -> BTreeMap<Key, Counts> {
         self.look();
         let all = self.keys.iter().zip(0..);
         all.map(|(key, id)| (key.clone(), self.table.counters.read(id))).collect()

@@ -11,7 +11,7 @@ use crate::counters::{Counters, Outcome};
 use crate::draws::Draws;
 use crate::names::{Found, Names};
 
-/// The most buckets one limiter knows.
+/// The most buckets one limiter knows; no more than keys in any case.
 pub(crate) const BUCKETS_MAX: usize = 1_024;
 
 /// Ratio, and whether refusals are carried out, in one atomic word: a reader sees both of the same directive.
@@ -72,11 +72,13 @@ impl Table {
     /// A table for at most `keys_max` keys.
     pub(crate) fn new(keys_max: usize, seed: u64) -> Self {
         let keys_max = keys_max.max(1);
+        // Every bucket takes a key at least, that of its default class.
+        let buckets_max = BUCKETS_MAX.min(keys_max);
         Self {
-            buckets: Names::new(BUCKETS_MAX, seed),
+            buckets: Names::new(buckets_max, seed),
             keys: Names::new(keys_max, seed),
-            bucket_words: (0..BUCKETS_MAX).map(|_| AtomicU64::new(0)).collect(),
-            default_keys: (0..BUCKETS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            bucket_words: (0..buckets_max).map(|_| AtomicU64::new(0)).collect(),
+            default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
             key_words: (0..keys_max).map(|_| AtomicU64::new(0)).collect(),
             counters: Counters::new(keys_max),
             unplaced: AtomicU64::new(0),

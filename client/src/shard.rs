@@ -1,0 +1,76 @@
+//! One owner's part of a limiter: where a decision's randomness comes from when nothing may be ambient.
+
+use std::fmt;
+use std::sync::Arc;
+
+use plimsoll_core::verdict::Verdict;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::limiter::KeyHandle;
+use crate::table::Table;
+
+/// Decides like its [`Limiter`](crate::Limiter), with a generator of its own that is seeded by whoever makes it.
+///
+/// Services need none: their threads have generators already. It is for callers that must be able to do the very
+/// same thing twice, such as a simulation.
+pub struct Shard {
+    table: Arc<Table>,
+    generator: SmallRng,
+}
+
+impl Shard {
+    pub(crate) fn new(table: Arc<Table>, seed: u64) -> Self {
+        Self { table, generator: SmallRng::seed_from_u64(seed) }
+    }
+
+    /// Decides for a key of the limiter that this shard belongs to.
+    #[inline]
+    pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
+        debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
+        self.table.decide(key.place, &mut self.generator)
+    }
+}
+
+impl fmt::Debug for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shard").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Limiter;
+    use crate::table::Word;
+    use plimsoll_core::bucket::{Name, Zone};
+    use plimsoll_core::ratio::DropRatio;
+    use plimsoll_core::report::{Identity, InstanceId, Role};
+
+    fn verdicts(seed: u64) -> Vec<bool> {
+        let identity = Identity {
+            instance: InstanceId(1),
+            name: Name::new("shop-1").unwrap(),
+            service: Name::new("shop").unwrap(),
+            zone: Zone::new("z").unwrap(),
+            role: Role::Client,
+        };
+        let (limiter, mut subscription) = Limiter::detached(identity, 8, seed);
+        let key = limiter.bucket("b").unwrap().key("acme");
+        limiter.table.set_bucket(0, Word::new(DropRatio::new(DropRatio::ONE / 2).unwrap(), true));
+        let mut shard = limiter.shard(seed);
+        let verdicts: Vec<bool> = (0..1_000).map(|_| shard.admit(&key).is_admit()).collect();
+        let counts = key.counts();
+        assert_eq!(counts.offered, 1_000);
+        assert_eq!(counts.admitted(), verdicts.iter().filter(|admitted| **admitted).count() as u64);
+        assert_eq!(subscription.counts().values().map(|counts| counts.offered).sum::<u64>(), 1_000);
+        verdicts
+    }
+
+    #[test]
+    fn the_same_seed_decides_the_same_and_another_does_not() {
+        let admitted = verdicts(7).iter().filter(|admitted| **admitted).count();
+        assert!((400..600).contains(&admitted), "{admitted} of 1,000 at one half");
+        assert_eq!(verdicts(7), verdicts(7));
+        assert_ne!(verdicts(7), verdicts(8));
+    }
+}
