@@ -126,7 +126,7 @@ impl Flows {
         }
     }
 
-    /// Time passes, about once every report interval: shares and slacks follow. Linear in keys with traffic.
+    /// Time passes, once every period of the fast loop: shares and slacks follow. Linear in keys with traffic.
     pub(crate) fn on_tick(&mut self, now: MonoTime) {
         let since_last = now.since(self.ticked);
         self.ticked = now;

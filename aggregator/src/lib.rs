@@ -207,7 +207,7 @@ fn host_and_port(listen: SocketAddr) -> String {
 
 /// Lets time pass in the zone.
 async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
-    let mut ticks = interval(Parameters::default().report_interval);
+    let mut ticks = interval(Parameters::default().fast_period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {

@@ -116,7 +116,7 @@ impl Zone {
         }
     }
 
-    /// Time passes: to be called about every [report interval](Parameters::report_interval). True when clients have
+    /// Time passes: to be called about every [period of the fast loop](Parameters::fast_period). True when clients have
     /// something new to hear.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.roster.prune(now);

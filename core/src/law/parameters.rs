@@ -8,8 +8,10 @@ use std::time::Duration;
 pub struct Parameters {
     /// How often a zone rolls its counts up, and how often the controller applies the law.
     pub tick: Duration,
-    /// How often clients report, and the period of an aggregator's fast loop.
+    /// How often clients report.
     pub report_interval: Duration,
+    /// The period of an aggregator's fast loop, and the grain of its windows.
+    pub fast_period: Duration,
     /// What one step of `gain_step` goes of the way to a measured rate that is higher than the held one: 0..=1.
     pub gain_rising: f64,
     /// The same for a rise that rests on fewer than `gain_counts` requests of the key in the zone: 0..=1.
@@ -44,7 +46,7 @@ pub struct Parameters {
     pub window: Duration,
     /// What it counts over on hold, where few come.
     pub window_few: Duration,
-    /// A rise within one `report_interval` by more than this many standard deviations is believed at once.
+    /// A rise within one `fast_period` by more than this many standard deviations is believed at once.
     pub surge_deviations: f64,
     /// The fewest requests in the window that the fast loop works with.
     pub counts_min: f64,
@@ -85,6 +87,7 @@ impl Default for Parameters {
         Self {
             tick: Duration::from_millis(500),
             report_interval: Duration::from_millis(100),
+            fast_period: Duration::from_millis(100),
             gain_rising: 1.0,
             gain_rising_few: 0.6,
             gain_falling: 0.6,

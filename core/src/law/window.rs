@@ -8,7 +8,7 @@ use crate::time::MonoTime;
 /// Bins kept: the longest window behind, and the longest spread of one report ahead.
 const BINS: usize = 48;
 
-/// Counts of one key in bins as long as the report interval.
+/// Counts of one key in bins as long as the fast loop's period.
 ///
 /// A report says how many requests came since the last one, not when: they are spread evenly over as long as they
 /// took to gather, from their arrival on. Counted all at once on arrival they alias with the loop that reads them,
@@ -30,7 +30,7 @@ impl Window {
     /// Adds `count` requests that took `span` to gather and arrive `now`. At most 1.5 s ahead are filled.
     pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
         self.turn(now, parameters);
-        let bin = parameters.report_interval.as_secs_f64();
+        let bin = parameters.fast_period.as_secs_f64();
         let begin = now.since(MonoTime::ZERO).as_secs_f64();
         let most = (BINS - (parameters.window_few.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
         let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
@@ -49,15 +49,15 @@ impl Window {
     /// chance. In requests/s.
     pub fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
         self.turn(now, parameters);
-        let bin = parameters.report_interval.as_secs_f64();
+        let bin = parameters.fast_period.as_secs_f64();
         let steady = self.over(parameters.window, parameters);
-        let latest = self.over(parameters.report_interval, parameters);
+        let latest = self.over(parameters.fast_period, parameters);
         if latest > steady + parameters.surge_deviations * (steady / bin).sqrt() { latest } else { steady }
     }
 
     /// What came per second over the last `span` of whole bins.
     pub fn over(&self, span: Duration, parameters: &Parameters) -> f64 {
-        let bin = parameters.report_interval.as_secs_f64();
+        let bin = parameters.fast_period.as_secs_f64();
         let bins = ((span.as_secs_f64() / bin).round() as u64).max(1);
         let counted: f64 = (1..=bins.min(BINS as u64 / 2 + 8))
             .filter_map(|back| self.current.checked_sub(back))
@@ -68,7 +68,7 @@ impl Window {
 
     /// Time passes: bins that have left the longest window become the future.
     pub fn turn(&mut self, now: MonoTime, parameters: &Parameters) {
-        let bin = parameters.report_interval.as_nanos().max(1);
+        let bin = parameters.fast_period.as_nanos().max(1);
         let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
         let behind = (parameters.window_few.as_nanos() / bin) as u64;
         let turned = current.saturating_sub(self.current).min(BINS as u64);

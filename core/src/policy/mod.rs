@@ -30,7 +30,7 @@ pub use error::{FAULTS_MAX, Fault, Place, PolicyError};
 pub use gates::{CanaryGate, Percent, RolloutPolicy, ShadowGate};
 pub use hash::PolicyHash;
 pub use limits::{Bounds, Learned, LimitSource, Prometheus};
-pub use source::{FILE_BYTES_MAX, Source};
+pub use source::{Document, FILE_BYTES_MAX, Field, Source};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, InvalidWeight,
     REWEIGHT_INTERVAL_DEFAULT, TenantPolicy, Weight,

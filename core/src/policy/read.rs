@@ -136,6 +136,16 @@ fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {
     field.then(name).refuse_name(format_args!("`{name}` is missing"), hint)
 }
 
+impl Document<'_> {
+    /// Reads the document strictly as a `T`.
+    ///
+    /// # Errors
+    /// The first field that is unknown, missing or of another shape, with its place.
+    pub fn parse<T: DeserializeOwned>(&self) -> Checked<T> {
+        parse(self)
+    }
+}
+
 /// Reads the shape of a document whose structure was checked before.
 fn parse<T: DeserializeOwned>(document: &Document<'_>) -> Checked<T> {
     let mut track = Track::new();

@@ -19,8 +19,9 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// A source that is well-formed YAML of the allowed kind, with its outline.
-pub(super) struct Document<'a> {
+/// A source that is well-formed YAML of the allowed kind, with its outline: a mapping without anchors, aliases, tags,
+/// nulls and repeated keys.
+pub struct Document<'a> {
     source: Source<'a>,
     root: Node,
 }
@@ -28,7 +29,7 @@ pub(super) struct Document<'a> {
 /// One field of a document: what it is called and where it stands. A field that was not written stands where the
 /// mapping that lacks it does.
 #[derive(Clone)]
-pub(super) struct Field<'a> {
+pub struct Field<'a> {
     document: &'a Document<'a>,
     node: &'a Node,
     written: bool,
@@ -75,8 +76,11 @@ impl<'a> Source<'a> {
 // === impl Document ===
 
 impl<'a> Document<'a> {
-    /// Checks size and structure of `source`.
-    pub(super) fn open(source: Source<'a>) -> Checked<Self> {
+    /// Checks size and structure of `source`. Linear in its length but for the sorting of keys.
+    ///
+    /// # Errors
+    /// The first fault of its structure.
+    pub fn open(source: Source<'a>) -> Checked<Self> {
         source.check_size()?;
         match Node::read(source.text) {
             Ok(root) => Ok(Self { source, root }),
@@ -92,7 +96,8 @@ impl<'a> Document<'a> {
     }
 
     /// The root mapping.
-    pub(super) fn root(&self) -> Field<'_> {
+    #[must_use]
+    pub fn root(&self) -> Field<'_> {
         Field { document: self, node: &self.root, written: true, path: Vec::new() }
     }
 }
@@ -100,8 +105,9 @@ impl<'a> Document<'a> {
 // === impl Field ===
 
 impl<'a> Field<'a> {
-    /// The field `name` inside this one, written or not.
-    pub(super) fn then(&self, name: &str) -> Self {
+    /// The field `name` inside this one, written or not. Items of a sequence are called by their index.
+    #[must_use]
+    pub fn then(&self, name: &str) -> Self {
         let mut path = self.path.clone();
         path.push(name.to_owned());
         match self.node.entry(name).filter(|_| self.written) {
@@ -111,12 +117,13 @@ impl<'a> Field<'a> {
     }
 
     /// The field `name` inside this one, if it was written.
-    pub(super) fn entry(&self, name: &str) -> Option<Self> {
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<Self> {
         Some(self.then(name)).filter(|field| field.written)
     }
 
     /// The fields that were written inside this one, by name.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Self> {
+    pub fn entries(&self) -> impl Iterator<Item = Self> {
         self.node.names().filter_map(|name| self.entry(name))
     }
 
@@ -126,7 +133,8 @@ impl<'a> Field<'a> {
     }
 
     /// The field's name in messages.
-    pub(super) fn path(&self) -> String {
+    #[must_use]
+    pub fn path(&self) -> String {
         joined(&self.path)
     }
 
@@ -135,18 +143,27 @@ impl<'a> Field<'a> {
         self.document.source.name
     }
 
+    /// Where the name stands; of an item of a sequence, where the item begins.
+    #[must_use]
+    pub const fn name_at(&self) -> Place {
+        self.node.key_at
+    }
+
     /// Where the value stands.
-    pub(super) const fn at(&self) -> Place {
+    #[must_use]
+    pub const fn at(&self) -> Place {
         self.node.at
     }
 
     /// Refuses the value.
-    pub(super) fn refuse(&self, why: impl Display, hint: &str) -> Box<Fault> {
+    #[must_use]
+    pub fn refuse(&self, why: impl Display, hint: &str) -> Box<Fault> {
         self.refuse_at(self.node.at, why, hint)
     }
 
     /// Refuses the field's name.
-    pub(super) fn refuse_name(&self, why: impl Display, hint: &str) -> Box<Fault> {
+    #[must_use]
+    pub fn refuse_name(&self, why: impl Display, hint: &str) -> Box<Fault> {
         self.refuse_at(self.node.key_at, why, hint)
     }
 

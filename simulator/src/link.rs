@@ -1,0 +1,134 @@
+//! One direction of one stream: messages take their time, keep their order, and may be lost.
+
+use std::collections::VecDeque;
+
+use plimsoll_core::directive::Directives;
+use plimsoll_core::report::Report;
+use rand::rngs::SmallRng;
+
+use crate::clock::SimTime;
+use crate::draws::{span, unit};
+
+/// What a direction is like, in microseconds and as a probability.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quality {
+    pub(crate) delay: u64,
+    pub(crate) jitter: u64,
+    pub(crate) loss: f64,
+}
+
+/// A direction of a stream.
+#[derive(Debug)]
+pub(crate) struct Link<M> {
+    quality: Quality,
+    last: SimTime,
+    in_flight: VecDeque<M>,
+    /// What was lost: the next message that gets through carries it.
+    lost: Option<M>,
+}
+
+/// A message whose content survives in the next one.
+pub(crate) trait Carried {
+    /// `self` was lost, `later` comes in its place.
+    fn carried_by(self, later: Self) -> Self;
+}
+
+impl<M: Carried> Link<M> {
+    pub(crate) fn new(quality: Quality) -> Self {
+        Self { quality, last: SimTime::default(), in_flight: VecDeque::new(), lost: None }
+    }
+
+    /// Sends a message; the time of its arrival, unless it is lost. Nothing gets through a `cut`.
+    pub(crate) fn send(
+        &mut self,
+        now: SimTime,
+        message: M,
+        cut: bool,
+        draws: &mut SmallRng,
+    ) -> Option<SimTime> {
+        let message = match self.lost.take() {
+            Some(lost) => lost.carried_by(message),
+            None => message,
+        };
+        if cut || (self.quality.loss > 0.0 && unit(draws) < self.quality.loss) {
+            self.lost = Some(message);
+            return None;
+        }
+        let arrival = now.plus(self.quality.delay + span(draws, self.quality.jitter));
+        self.last = self.last.max(arrival);
+        self.in_flight.push_back(message);
+        Some(self.last)
+    }
+
+    /// Takes the message that arrives now.
+    pub(crate) fn take(&mut self) -> Option<M> {
+        self.in_flight.pop_front()
+    }
+
+    /// When the end of the stream is noticed at the other side, if it ends now.
+    pub(crate) fn ends(&self, now: SimTime) -> SimTime {
+        self.last.max(now.plus(self.quality.delay))
+    }
+}
+
+impl Carried for Report {
+    fn carried_by(self, later: Self) -> Self {
+        // Reports are cumulative.
+        self.merge(later)
+    }
+}
+
+impl Carried for Directives {
+    fn carried_by(self, later: Self) -> Self {
+        // Buckets are applied in their order, and the later word on one stands.
+        let mut buckets = self.buckets;
+        buckets.extend(later.buckets);
+        Self {
+            buckets,
+            parent: later.parent.or(self.parent),
+            children: later.children.or(self.children),
+            policy_hash: later.policy_hash.or(self.policy_hash),
+            upstream_age: later.upstream_age.or(self.upstream_age),
+            report_interval: later.report_interval.or(self.report_interval),
+            ..later
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draws::{Purpose, generator};
+    use plimsoll_core::report::InstanceId;
+
+    fn message(seq: u64) -> Directives {
+        Directives { seq, parent: (seq == 1).then_some(InstanceId(7)), ..Directives::default() }
+    }
+
+    #[test]
+    fn messages_keep_their_order_whatever_the_jitter() {
+        let mut draws = generator(1, Purpose::Network);
+        let mut link = Link::new(Quality { delay: 1_000, jitter: 5_000, loss: 0.0 });
+        let arrivals: Vec<SimTime> = (1..=100)
+            .map(|seq| link.send(SimTime(seq * 100), message(seq), false, &mut draws).unwrap())
+            .collect();
+        assert!(arrivals.is_sorted());
+        assert!(arrivals.iter().zip(1..).all(|(at, seq)| at.0 >= seq * 100 + 1_000));
+        assert!((1..=100).all(|seq| link.take().is_some_and(|message| message.seq == seq)));
+        assert!(link.take().is_none());
+    }
+
+    #[test]
+    fn what_is_lost_is_carried_by_the_next() {
+        let mut draws = generator(1, Purpose::Network);
+        let mut link = Link::new(Quality { delay: 0, jitter: 0, loss: 0.0 });
+        assert_eq!(link.send(SimTime(0), message(1), true, &mut draws), None);
+        assert_eq!(link.send(SimTime(1), message(2), true, &mut draws), None);
+        assert_eq!(link.send(SimTime(2), message(3), false, &mut draws), Some(SimTime(2)));
+        let carried = link.take().unwrap();
+        assert_eq!((carried.seq, carried.parent), (3, Some(InstanceId(7))));
+        let mut lossy = Link::new(Quality { delay: 0, jitter: 0, loss: 0.2 });
+        let lost = (0..10_000).filter(|at| lossy.send(SimTime(*at), message(1), false, &mut draws).is_none());
+        assert!((1_800..2_200).contains(&lost.count()));
+    }
+}

@@ -1,0 +1,222 @@
+//! How processes of the world begin and end, by plan or by fault.
+
+use plimsoll_core::exchange::Child as _;
+
+use crate::clock::{SimTime, micros};
+use crate::draws::span;
+use crate::faults::What;
+use crate::fleet::ZONE_TICK;
+use crate::world::{Child, Event, World};
+
+/// After how long a stream through a cut is taken for dead by both ends.
+const KEEPALIVE_US: u64 = 3_000_000;
+
+impl World<'_> {
+    /// A controller starts; those who waited for one connect within so many seconds.
+    pub(crate) fn start_controller(&mut self, now: SimTime, within_s: (f64, f64)) {
+        if self.controller.process.is_some() {
+            return;
+        }
+        let durable = self.durable.clone();
+        let controller = self.fleet.controller(now, durable, &mut self.processes);
+        self.controller.process = Some(controller);
+        self.controller.life += 1;
+        let first = now.plus(self.phase(self.scenario.tick));
+        self.queue.plan(first, Event::BrainTick { life: self.controller.life });
+        for zone in 0..self.scenario.zones {
+            self.reconnect(now, Child::Zone(zone), within_s);
+        }
+    }
+
+    /// An aggregator starts; its clients that wait for one connect within so many seconds.
+    pub(crate) fn start_zone(&mut self, now: SimTime, zone: u32, within_s: (f64, f64)) {
+        let slot = &mut self.zones[zone as usize];
+        if slot.dead || slot.process.is_some() {
+            return;
+        }
+        match self.fleet.aggregator(now, zone, &mut self.processes) {
+            Ok(process) => slot.process = Some(process),
+            Err(error) => return self.refusals.push(error.to_string()),
+        }
+        slot.life += 1;
+        let life = slot.life;
+        let first = now.plus(self.phase(ZONE_TICK));
+        self.queue.plan(first, Event::ZoneTick { zone, life });
+        self.queue.plan(now, Event::Connect { child: Child::Zone(zone), life });
+        for client in 0..self.clients.len() as u32 {
+            if self.clients[client as usize].zone == zone {
+                self.reconnect(now, Child::Client(client), within_s);
+            }
+        }
+    }
+
+    pub(crate) fn start_client(&mut self, now: SimTime, client: u32) {
+        let slot = &mut self.clients[client as usize];
+        if slot.dead || slot.process.is_some() {
+            return;
+        }
+        match self.fleet.client(now, (client, slot.life, slot.zone), &mut self.processes) {
+            Ok(process) => slot.process = Some(process),
+            Err(error) => return self.refusals.push(error.to_string()),
+        }
+        slot.life += 1;
+        self.queue.plan(now, Event::Connect { child: Child::Client(client), life: slot.life });
+    }
+
+    pub(crate) fn brain_tick(&mut self, now: SimTime, life: u32) {
+        if life != self.controller.life {
+            return;
+        }
+        let Some(controller) = &mut self.controller.process else { return };
+        controller.tick(now);
+        self.ring_controller(now);
+        self.queue.plan(now.plus(micros(self.scenario.tick.as_secs_f64())), Event::BrainTick { life });
+    }
+
+    pub(crate) fn zone_tick(&mut self, now: SimTime, zone: u32, life: u32) {
+        let slot = &mut self.zones[zone as usize];
+        let Some(aggregator) = slot.process.as_mut().filter(|_| slot.life == life) else { return };
+        if aggregator.tick(now) {
+            self.ring_zone(now, zone);
+        }
+        self.queue.plan(now.plus(micros(ZONE_TICK.as_secs_f64())), Event::ZoneTick { zone, life });
+    }
+
+    /// A child without a parent tries again at a time of its own.
+    fn reconnect(&mut self, now: SimTime, child: Child, (from, to): (f64, f64)) {
+        let ends = self.ends(child);
+        let (lives, life, uplink) = (ends.lives, ends.life, *ends.uplink);
+        let connected = uplink.is_some_and(|stream| self.streams[stream].parent_open);
+        if !lives || connected {
+            return;
+        }
+        let wait = micros(from) + if to > from { span(&mut self.processes, micros(to - from)) } else { 0 };
+        self.queue.plan(now.plus(wait), Event::Connect { child, life });
+    }
+
+    pub(crate) fn fault_begins(&mut self, now: SimTime, fault: usize) {
+        match self.scenario.faults[fault].what {
+            What::ControllerDown => {
+                let Some(controller) = self.controller.process.take() else { return };
+                self.durable = controller.brain.durable().clone();
+                self.controller.life += 1;
+                self.controller.below.clear();
+                for zone in 0..self.scenario.zones {
+                    self.parent_dies(now, Child::Zone(zone));
+                }
+            }
+            What::ControllerCut => {
+                for zone in 0..self.scenario.zones {
+                    self.cut(now, Child::Zone(zone), fault);
+                }
+            }
+            What::ZonePartition(zone) => self.cut(now, Child::Zone(zone), fault),
+            What::ClientPartition(client) => self.cut(now, Child::Client(client), fault),
+            What::ZoneCrash(zone) => self.zone_dies(now, zone),
+            What::ZoneDead(zone) => {
+                self.zone_dies(now, zone);
+                self.zones[zone as usize].dead = true;
+                for slot in self.clients.iter_mut().filter(|slot| slot.zone == zone) {
+                    (slot.process, slot.uplink, slot.dead) = (None, None, true);
+                }
+            }
+            What::ClientCrash(client) => {
+                self.clients[client as usize].process = None;
+                self.clients[client as usize].life += 1;
+                self.child_dies(now, Child::Client(client));
+            }
+        }
+    }
+
+    pub(crate) fn fault_ends(&mut self, now: SimTime, fault: usize) {
+        let fault = self.scenario.faults[fault];
+        match fault.what {
+            What::ControllerDown => self.start_controller(now, fault.reconnect_s),
+            What::ControllerCut => {
+                for zone in 0..self.scenario.zones {
+                    self.mend(now, Child::Zone(zone), fault.reconnect_s);
+                }
+            }
+            What::ZonePartition(zone) => self.mend(now, Child::Zone(zone), fault.reconnect_s),
+            What::ClientPartition(client) => self.mend(now, Child::Client(client), fault.reconnect_s),
+            What::ZoneCrash(zone) => self.start_zone(now, zone, fault.reconnect_s),
+            What::ZoneDead(_) => {}
+            What::ClientCrash(client) => self.start_client(now, client),
+        }
+    }
+
+    fn zone_dies(&mut self, now: SimTime, zone: u32) {
+        let slot = &mut self.zones[zone as usize];
+        slot.process = None;
+        slot.life += 1;
+        slot.below.clear();
+        self.child_dies(now, Child::Zone(zone));
+        for client in 0..self.clients.len() as u32 {
+            if self.clients[client as usize].zone == zone {
+                self.parent_dies(now, Child::Client(client));
+            }
+        }
+    }
+
+    /// The way of a child to its parent is cut: what is sent is lost, and after a while both ends give up.
+    fn cut(&mut self, now: SimTime, child: Child, fault: usize) {
+        self.change_cuts(child, |cuts| cuts + 1);
+        self.queue.plan(now.plus(KEEPALIVE_US), Event::Keepalive { child, fault });
+    }
+
+    fn mend(&mut self, now: SimTime, child: Child, within_s: (f64, f64)) {
+        self.change_cuts(child, |cuts| cuts - 1);
+        self.reconnect(now, child, within_s);
+    }
+
+    fn change_cuts(&mut self, child: Child, change: impl FnOnce(u32) -> u32) {
+        let cuts = match child {
+            Child::Client(client) => &mut self.clients[client as usize].cuts,
+            Child::Zone(zone) => &mut self.zones[zone as usize].cuts,
+        };
+        *cuts = change(*cuts);
+    }
+
+    pub(crate) fn keepalive(&mut self, now: SimTime, child: Child, fault: usize) {
+        let until = self.scenario.faults[fault].until_s;
+        if until.is_some_and(|until| self.zero.plus(micros(until)) <= now) {
+            return;
+        }
+        if let Some(stream) = *self.ends(child).uplink {
+            self.child_ends(now, stream, false);
+            self.parent_ends(now, stream);
+        }
+    }
+
+    /// A new stream begins, if there is somebody at both ends and a way between them.
+    pub(crate) fn connect(&mut self, now: SimTime, child: Child, life: u32) {
+        let ends = self.ends(child);
+        let (possible, uplink) =
+            (ends.life == life && ends.lives && ends.parent_lives && !ends.cut, *ends.uplink);
+        if !possible {
+            return;
+        }
+        if let Some(stream) = uplink {
+            if self.streams[stream].parent_open {
+                return;
+            }
+            // The end of the old one has not been noticed yet; a newer one takes its place.
+            self.child_ends(now, stream, false);
+        }
+        let stream = self.open(child);
+        *self.ends(child).uplink = Some(stream);
+        match child {
+            Child::Client(client) => {
+                if let Some(process) = &mut self.clients[client as usize].process {
+                    process.subscription.on_open(process.clock.read(now));
+                }
+            }
+            Child::Zone(zone) => {
+                if let Some(process) = &mut self.zones[zone as usize].process {
+                    process.zone.on_open(process.clock.read(now));
+                }
+            }
+        }
+        self.report(now, stream);
+    }
+}

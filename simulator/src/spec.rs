@@ -1,0 +1,317 @@
+//! A scenario as it is written: what may stand where. What the values mean, and which of them are refused, is said
+//! by [`Scenario`](crate::scenario::Scenario).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScenarioSpec {
+    pub(crate) name: String,
+    pub(crate) duration_s: Number,
+    #[serde(default)]
+    pub(crate) warmup_s: Number,
+    pub(crate) zones: u32,
+    pub(crate) clients: u32,
+    pub(crate) report_ms: Option<u32>,
+    pub(crate) tick_ms: Option<u32>,
+    #[serde(default)]
+    pub(crate) network: NetworkSpec,
+    // Read by the policy's own reader, from the same text.
+    pub(crate) policy: Option<IgnoredAny>,
+    pub(crate) policy_file: Option<String>,
+    pub(crate) tenants: Option<IgnoredAny>,
+    pub(crate) tenants_file: Option<String>,
+    pub(crate) traffic: Vec<TrafficSpec>,
+    #[serde(default)]
+    pub(crate) joins: Vec<JoinSpec>,
+    #[serde(default)]
+    pub(crate) faults: Vec<FaultSpec>,
+    #[serde(default)]
+    pub(crate) align_rollups: bool,
+    pub(crate) start: Option<StartSpec>,
+    pub(crate) reference: Option<Reference>,
+    #[serde(default)]
+    pub(crate) expect: BTreeMap<String, Few<ExpectSpec>>,
+    #[serde(default)]
+    pub(crate) expect_at_tick: BTreeMap<String, BTreeMap<String, Few<ExpectSpec>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NetworkSpec {
+    pub(crate) client_delay_ms: Option<Number>,
+    pub(crate) uplink_delay_ms: Option<Number>,
+    pub(crate) jitter_ms: Option<Number>,
+    pub(crate) report_loss: Number,
+    pub(crate) directive_loss: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrafficSpec {
+    pub(crate) bucket: String,
+    #[serde(default = "default_tenant")]
+    pub(crate) tenant: String,
+    pub(crate) load: LoadSpec,
+    pub(crate) clients: Option<ClientsSpec>,
+    pub(crate) retry: Option<RetrySpec>,
+}
+
+fn default_tenant() -> String {
+    plimsoll_core::bucket::DEFAULT_TENANT.to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LoadSpec {
+    Constant(Number),
+    Steps(Vec<StepSpec>),
+    Ramp(RampSpec),
+    Sine(SineSpec),
+    Square(SquareSpec),
+    Pareto(ParetoSpec),
+    Trace(TraceSpec),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepSpec {
+    pub(crate) at_s: Number,
+    pub(crate) rps: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RampSpec {
+    pub(crate) from_rps: Number,
+    pub(crate) to_rps: Number,
+    pub(crate) start_s: Number,
+    pub(crate) end_s: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SineSpec {
+    pub(crate) mean_rps: Number,
+    pub(crate) amplitude_rps: Number,
+    pub(crate) period_s: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SquareSpec {
+    pub(crate) high_rps: Number,
+    #[serde(default)]
+    pub(crate) low_rps: Number,
+    pub(crate) on_s: Number,
+    pub(crate) off_s: Number,
+    /// From here on it is quiet.
+    pub(crate) until_s: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ParetoSpec {
+    pub(crate) mean_rps: Number,
+    pub(crate) alpha: Number,
+    pub(crate) on_s: Number,
+    pub(crate) off_s: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TraceSpec {
+    pub(crate) csv: String,
+    /// How many seconds of the file pass in one of the run.
+    pub(crate) speed: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientsSpec {
+    pub(crate) share: Vec<ShareSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShareSpec {
+    pub(crate) at_s: Number,
+    pub(crate) first: u32,
+    pub(crate) of_load: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetrySpec {
+    pub(crate) probability: Number,
+    pub(crate) backoff_s: Number,
+    #[serde(default)]
+    pub(crate) jitter: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JoinSpec {
+    pub(crate) at_s: Number,
+    pub(crate) clients: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaultSpec {
+    pub(crate) kind: FaultKind,
+    pub(crate) zone: Option<u32>,
+    pub(crate) client: Option<u32>,
+    pub(crate) at_s: Number,
+    pub(crate) until_s: Option<Number>,
+    pub(crate) keep_state: Option<bool>,
+    pub(crate) reconnect_s: Option<Vec<Number>>,
+}
+
+/// What breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FaultKind {
+    ControllerDown,
+    ZonePartition,
+    ZoneCrash,
+    ZoneDead,
+    ClientCrash,
+    ClientPartition,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StartSpec {
+    pub(crate) controller_s: Number,
+    pub(crate) zones_s: Number,
+    pub(crate) clients_s: Number,
+}
+
+/// A law to compare with, instead of the real code; see [`reference`](crate::reference).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reference {
+    /// `(offered - limit) / offered` over all zones, without memory, guard or fast loop.
+    Memoryless,
+    /// Each zone for itself, a count of half a second against the limit of a whole one.
+    Local,
+    /// The global ratio divided by each tenant's weight.
+    TextbookWeights,
+    /// A limit learned as the 95th percentile of what was offered, which is 0 before there are three samples.
+    TextbookP95,
+}
+
+/// What is expected of one bucket: bounds by the name of the figure.
+pub(crate) type ExpectSpec = BTreeMap<String, Judgement>;
+
+/// What may stand behind a name in an expectation.
+#[derive(Clone, Debug)]
+pub(crate) enum Judgement {
+    Numbers(Vec<Number>),
+    Number(Number),
+    Flag(bool),
+}
+
+/// One of something, or a list of it.
+#[derive(Debug)]
+pub(crate) struct Few<T>(pub(crate) Vec<T>, pub(crate) bool);
+
+/// Any number YAML can write; what is not finite is refused where it gets its meaning. A quoted number is text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Number(pub(crate) f64);
+
+// === impl Number ===
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Expected;
+        impl Visitor<'_> for Expected {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Number, E> {
+                Ok(Number(number))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Number, E> {
+                Ok(Number(number as f64))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Number, E> {
+                Ok(Number(number as f64))
+            }
+        }
+        deserializer.deserialize_any(Expected)
+    }
+}
+
+// === impl Judgement ===
+
+impl<'de> Deserialize<'de> for Judgement {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Expected;
+        impl<'de> Visitor<'de> for Expected {
+            type Value = Judgement;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bounds such as [0, 1.65]")
+            }
+
+            fn visit_bool<E: Error>(self, flag: bool) -> Result<Judgement, E> {
+                Ok(Judgement::Flag(flag))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Judgement, E> {
+                Ok(Judgement::Number(Number(number)))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Judgement, E> {
+                Ok(Judgement::Number(Number(number as f64)))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Judgement, E> {
+                Ok(Judgement::Number(Number(number as f64)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Judgement, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(items)).map(Judgement::Numbers)
+            }
+        }
+        deserializer.deserialize_any(Expected)
+    }
+}
+
+// === impl Few ===
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Expected<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Expected<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mapping, or a list of them")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Few<T>, A::Error> {
+                let one = T::deserialize(MapAccessDeserializer::new(entries))?;
+                Ok(Few(vec![one], false))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Few<T>, A::Error> {
+                Ok(Few(Vec::deserialize(SeqAccessDeserializer::new(items))?, true))
+            }
+        }
+        deserializer.deserialize_any(Expected(std::marker::PhantomData))
+    }
+}
