@@ -16,6 +16,10 @@ use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::Counts;
 use plimsoll_core::time::MonoTime;
 
+/// Bins of time end this much before the loop looks at them, so that a tick that comes a little late does not put
+/// every later one before the end of its bin, and all rates a whole bin behind.
+const GRID_SLACK: Duration = Duration::from_millis(5);
+
 /// The traffic of all keys.
 #[derive(Debug)]
 pub(crate) struct Flows {
@@ -24,6 +28,8 @@ pub(crate) struct Flows {
     flows: Vec<Flow>,
     buckets: BTreeMap<Bucket, Members>,
     division: Division,
+    /// Where the grid of the windows begins, once the fast loop runs: see [`GRID_SLACK`].
+    grid: Option<MonoTime>,
     ticked: MonoTime,
     period_began: MonoTime,
 }
@@ -67,6 +73,7 @@ impl Flows {
             flows: Vec::new(),
             buckets: BTreeMap::new(),
             division: Division::default(),
+            grid: None,
             ticked: MonoTime::ZERO,
             period_began: MonoTime::ZERO,
         }
@@ -93,6 +100,7 @@ impl Flows {
     /// Counts arrived that took `span` to gather. `first` says that they are the first of their client, whose share
     /// begins with them.
     pub(crate) fn add(&mut self, now: MonoTime, key: KeyId, counts: Counts, span: Duration, first: bool) {
+        let Some(now) = self.on_grid(now) else { return };
         let Some(flow) = self.flows.get_mut(key.index()) else { return };
         flow.add(now, counts, span, first, &self.parameters);
         let follows = if flow.directed { None } else { flow.default };
@@ -128,6 +136,9 @@ impl Flows {
 
     /// Time passes, once every period of the fast loop: shares and slacks follow. Linear in keys with traffic.
     pub(crate) fn on_tick(&mut self, now: MonoTime) {
+        let grid = *self.grid.get_or_insert(now);
+        let now = now.since(grid) + GRID_SLACK;
+        let now = MonoTime::from_elapsed(now);
         let since_last = now.since(self.ticked);
         self.ticked = now;
         let gain = 1.0 - (-since_last.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
@@ -145,6 +156,11 @@ impl Flows {
         }
     }
 
+    /// The time on the grid of the windows; `None` before the fast loop runs.
+    fn on_grid(&self, now: MonoTime) -> Option<MonoTime> {
+        self.grid.map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
+    }
+
     /// Whether the zone lives on its hold of a bucket.
     pub(crate) fn is_on_hold(&self, bucket: &Bucket, led: bool) -> bool {
         !(led && self.buckets.get(bucket).is_some_and(|members| members.led))
@@ -160,7 +176,10 @@ impl Flows {
                 let ratio = Some(DropRatio::ALL);
                 plain(posted, Values { ratio, guard: nothing, offered: nothing, ..Values::default() })
             }
-            Limit::PerSecond(_) => self.keys(bucket, posted, moment),
+            Limit::PerSecond(_) => {
+                let now = self.on_grid(moment.now).unwrap_or_default();
+                self.keys(bucket, posted, Moment { now, ..moment })
+            }
         };
         BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
     }
