@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
-use plimsoll_core::directive::Epoch;
+use plimsoll_core::directive::{BucketDirective, Epoch};
 use plimsoll_core::report::{Counts, KeyDefinition, Report, Tally};
 use plimsoll_core::roster::HEARTBEAT;
 use tonic_health::pb::HealthCheckRequest;
@@ -100,7 +100,8 @@ async fn what_is_too_old_is_refused_and_the_conversation_goes_on() {
     server.parent.with(|parent, _| parent.epoch = Epoch(6));
     server.post(&directive(3, 0));
     let next = child.told().await;
-    assert_eq!((next.epoch, next.buckets), (Some(Epoch(6)), vec![directive(3, 0)]));
+    let changed = BucketDirective { whole: false, ..directive(3, 0) };
+    assert_eq!((next.epoch, next.buckets), (Some(Epoch(6)), vec![changed]));
     child.stop().await;
 }
 

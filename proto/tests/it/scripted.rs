@@ -57,19 +57,19 @@ pub(crate) async fn until<E: Debug, T>(
     .await
 }
 
-/// What holds for the one bucket: this limit, for this many tenants with the longest names.
+/// What holds for the one bucket: this limit, and as much for each of this many tenants with the longest names.
 pub(crate) fn directive(limit: u32, tenants: usize) -> BucketDirective {
+    let rate = Rate::new(f64::from(limit)).unwrap();
     let tenant = |number| Tenant::new(&format!("{number:0>128}")).unwrap();
     BucketDirective {
         bucket: Bucket::new("checkout").unwrap(),
         whole: true,
-        terms: Terms {
-            limit: Limit::PerSecond(Rate::new(f64::from(limit)).unwrap()),
-            mode: Mode::Enforce,
-            ..Terms::default()
-        },
+        terms: Terms { limit: Limit::PerSecond(rate), mode: Mode::Enforce, ..Terms::default() },
         keys: (0..tenants)
-            .map(|number| KeyDirective { tenant: tenant(number), values: Values::default() })
+            .map(|number| KeyDirective {
+                tenant: tenant(number),
+                values: Values { rate: Some(rate), ..Values::default() },
+            })
             .collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! A child that does not read gets the latest state when it reads again, not everything it missed.
 
-use plimsoll_core::directive::Directives;
+use plimsoll_core::directive::{BucketDirective, Directives};
 use plimsoll_proto::DirectivesDecoder;
 
 use crate::scripted::{Server, Stream, directive, greeting};
@@ -13,10 +13,11 @@ const TENANTS: usize = 40;
 async fn read_until(stream: &mut Stream, limit: u32) -> usize {
     let mut decoder = DirectivesDecoder::default();
     let mut last = Directives::default();
+    let due = BucketDirective { whole: false, ..directive(limit, TENANTS) };
     for messages in 1.. {
         let Some(message) = decoder.decode(stream.next().await).unwrap() else { continue };
         assert!(message.seq == last.seq + 1, "{} after {}", message.seq, last.seq);
-        if message.buckets == [directive(limit, TENANTS)] {
+        if message.buckets == [due.clone()] {
             return messages;
         }
         last = Directives { seq: message.seq, ..Directives::default() };
