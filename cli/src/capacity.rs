@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// How large the capacity is. Without workers there is no work, and every request is answered at once.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct CapacityArgs {
     /// Give the service a finite capacity: so many requests are worked on at a time. It serves WORKERS x 1000 / WORK_MS
     /// requests/s at most
     #[arg(long, env = "PLIMSOLL_WORKERS", value_name = "N", requires = "work_ms")]
@@ -36,7 +36,7 @@ pub(crate) struct Capacity {
     done_at: VecDeque<Instant>,
 }
 
-impl Args {
+impl CapacityArgs {
     /// The capacity asked for; `None` when it is not limited.
     pub(crate) fn capacity(&self) -> Option<Capacity> {
         let (workers, work_ms) = self.workers.zip(self.work_ms)?;
@@ -70,7 +70,8 @@ mod tests {
     use super::*;
 
     fn capacity(workers: usize, queue: usize, work_ms: u64) -> Capacity {
-        let args = Args { workers: NonZeroUsize::new(workers), work_ms: NonZeroU64::new(work_ms), queue };
+        let args =
+            CapacityArgs { workers: NonZeroUsize::new(workers), work_ms: NonZeroU64::new(work_ms), queue };
         args.capacity().unwrap()
     }
 
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn no_workers_mean_no_limit() {
-        assert!(Args { workers: None, work_ms: None, queue: 5 }.capacity().is_none());
+        assert!(CapacityArgs { workers: None, work_ms: None, queue: 5 }.capacity().is_none());
     }
 
     proptest! {

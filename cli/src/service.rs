@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::capacity::{self, Capacity};
+use crate::capacity::{Capacity, CapacityArgs};
 
 /// What the demo service is started with.
 #[derive(Clone, Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     pub(crate) buckets: Vec<String>,
     /// How much it can serve
     #[command(flatten)]
-    pub(crate) capacity: capacity::Args,
+    pub(crate) capacity: CapacityArgs,
 }
 
 /// A service that is ready to serve.

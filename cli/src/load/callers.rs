@@ -27,6 +27,9 @@ const PACE: Duration = Duration::from_millis(5);
 /// Requests under way at most; beyond it a request that is due counts as not sent.
 const IN_FLIGHT_MAX: usize = 2_000;
 
+/// The longest wait that is told apart; longer ones count as this long.
+const WAIT_US_MAX: u64 = 60_000_000;
+
 type HttpClient = Client<HttpConnector, Empty<Bytes>>;
 
 /// Requests of one tenant for one address: a Poisson process.
@@ -72,7 +75,7 @@ impl Load {
             timeout,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             requests: TaskTracker::new(),
-            waits: Arc::new(Mutex::new(Histogram::new(3)?)),
+            waits: Arc::new(Mutex::new(Histogram::new_with_max(WAIT_US_MAX, 3)?)),
         };
         let (began, stop) = (Instant::now(), CancellationToken::new());
         let mut tenants: BTreeMap<HeaderValue, Arc<Counts>> = BTreeMap::new();
