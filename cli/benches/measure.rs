@@ -35,8 +35,11 @@ const WINDOW: Duration = Duration::from_secs(20);
 /// How long a system in change may take to settle before it is measured.
 const SETTLE: Duration = Duration::from_secs(5);
 
+/// Starts a fleet of its own, and writes down what it sees.
+type Part = fn(&mut Report);
+
 /// What can be measured by itself; `./measure` measures `decision` before these.
-const PARTS: [(&str, fn(&mut Report)); 5] = [
+const PARTS: [(&str, Part); 5] = [
     ("accuracy", accuracy::measure),
     ("step", step::measure),
     ("changes", changes::measure),

@@ -1,7 +1,7 @@
 //! The curves of goodput as a picture for the README. The background is part of it, so that it reads on dark pages too.
 
-use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS, Point};
 use crate::root;
@@ -11,8 +11,9 @@ const PAPER: RGBColor = RGBColor(255, 255, 255);
 const INK: RGBColor = RGBColor(36, 41, 47);
 const FAINT: RGBColor = RGBColor(225, 228, 232);
 const GREY: RGBColor = RGBColor(110, 119, 129);
-const WITH: RGBColor = RGBColor(9, 105, 218);
-const WITHOUT: RGBColor = RGBColor(207, 34, 46);
+/// Of all tenants, and of the ordinary ones.
+const WITH: [RGBColor; 2] = [RGBColor(9, 105, 218), RGBColor(84, 174, 255)];
+const WITHOUT: [RGBColor; 2] = [RGBColor(207, 34, 46), RGBColor(255, 129, 130)];
 
 /// Draws docs/goodput.svg.
 pub(crate) fn draw(curves: &Curves) {
@@ -48,44 +49,32 @@ pub(crate) fn draw(curves: &Curves) {
     let even = ORDINARY_RPS * ORDINARY as f64;
     chart.draw_series(DashedLineSeries::new(level(even), 3, 4, GREY.stroke_width(1))).unwrap();
     let notes = [
-        (CAPACITY, format!("capacity {CAPACITY:.0}/s")),
+        (CAPACITY, format!("capacity {CAPACITY:.0}/s; limit {LIMIT}/s")),
         (even, format!("asked for by the {ORDINARY} ordinary tenants")),
     ];
     for (rate, note) in notes {
         let place = (offered_max * 0.995, rate + 6.0);
         let style = ("sans-serif", 12).into_font().color(&GREY);
-        let style = style.pos(plotters::style::text_anchor::Pos::new(
-            plotters::style::text_anchor::HPos::Right,
-            plotters::style::text_anchor::VPos::Bottom,
-        ));
+        let style = style.pos(Pos::new(HPos::Right, VPos::Bottom));
         chart.draw_series([Text::new(note, place, style)]).unwrap();
     }
 
-    let all = |point: &Point| (point.offered, point.useful);
-    let ordinary = |point: &Point| (point.offered, point.ordinary_useful);
-    for (points, colour, who) in [
-        (&curves.with, WITH, format!("with Plimsoll, limit {LIMIT}/s")),
-        (&curves.without, WITHOUT, "without".to_owned()),
+    let all: fn(&Point) -> (f64, f64) = |point| (point.offered, point.useful);
+    let ordinary: fn(&Point) -> (f64, f64) = |point| (point.offered, point.ordinary_useful);
+    for (label, points, read, colour, width) in [
+        ("with Plimsoll: all tenants", &curves.with, all, WITH[0], 3),
+        ("with Plimsoll: ordinary tenants", &curves.with, ordinary, WITH[1], 2),
+        ("without: all tenants", &curves.without, all, WITHOUT[0], 3),
+        ("without: ordinary tenants", &curves.without, ordinary, WITHOUT[1], 2),
     ] {
-        let line: Vec<(f64, f64)> = points.iter().map(all).collect();
-        let thick = colour.stroke_width(3);
-        let dots = line.iter().map(|place| Circle::new(*place, 4, colour.filled()));
+        let style = colour.stroke_width(width);
+        let dots = points.iter().map(|point| Circle::new(read(point), width + 1, colour.filled()));
         chart.draw_series(dots).unwrap();
         chart
-            .draw_series(LineSeries::new(line.iter().copied(), thick))
+            .draw_series(LineSeries::new(points.iter().map(read), style))
             .unwrap()
-            .label(format!("{who}: all tenants"))
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 28, y)], thick));
-
-        let line: Vec<(f64, f64)> = points.iter().map(ordinary).collect();
-        let thin = colour.stroke_width(2);
-        let dots = line.iter().map(|place| Circle::new(*place, 3, colour.filled()));
-        chart.draw_series(dots).unwrap();
-        chart
-            .draw_series(DashedLineSeries::new(line.iter().copied(), 8, 5, thin))
-            .unwrap()
-            .label(format!("{who}: ordinary tenants"))
-            .legend(move |(x, y)| DashedPathElement::new([(x, y), (x + 28, y)], 8, 5, thin));
+            .label(label)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 28, y)], style));
     }
     chart
         .configure_series_labels()
