@@ -1,5 +1,6 @@
 //! `plimsoll`, the one binary: parse and run.
 
+mod capacity;
 mod check;
 mod command;
 mod load;

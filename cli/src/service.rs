@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use axum::Router;
@@ -12,7 +13,10 @@ use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
 use plimsoll_client::{Feed, Limiter, Metrics, Settings};
 use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+
+use crate::capacity::{Capacity, CapacityArgs};
 
 /// What the demo service is started with.
 #[derive(Clone, Debug, clap::Args)]
@@ -38,6 +42,9 @@ pub(crate) struct Args {
         default_value = "checkout,search,api/users"
     )]
     pub(crate) buckets: Vec<String>,
+    /// How much it can serve
+    #[command(flatten)]
+    pub(crate) capacity: CapacityArgs,
 }
 
 /// A service that is ready to serve.
@@ -65,11 +72,14 @@ impl Service {
         let rules = args.buckets.iter().map(|bucket| Rule::bucket(bucket).path(&format!("/{bucket}")));
         let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;
         let buckets: BTreeSet<String> = args.buckets.iter().cloned().collect();
+        let capacity = args.capacity.capacity().map(|capacity| Arc::new(Mutex::new(capacity)));
         let answer = async move |Path(path): Path<String>| {
-            if buckets.contains(&path) {
+            if !buckets.contains(&path) {
+                (StatusCode::NOT_FOUND, "no such bucket\n")
+            } else if work(capacity.as_deref()).await {
                 (StatusCode::OK, "served\n")
             } else {
-                (StatusCode::NOT_FOUND, "no such bucket\n")
+                (StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full\n")
             }
         };
         let router = Router::new().route("/{*bucket}", get(answer)).layer(LoadDropLayer::new(rules));
@@ -96,6 +106,15 @@ impl Service {
         done.cancel();
         feed.await.context("the feed died")
     }
+}
+
+/// Does the work of one request, and says whether there was room for it.
+async fn work(capacity: Option<&Mutex<Capacity>>) -> bool {
+    let Some(capacity) = capacity else { return true };
+    let done = capacity.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+    let Some(done) = done else { return false };
+    sleep_until(done).await;
+    true
 }
 
 fn registry(limiter: &Limiter, feed: &Feed) -> anyhow::Result<Registry> {

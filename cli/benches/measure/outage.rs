@@ -3,17 +3,25 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, policy};
 use crate::process::until;
 use crate::report::Report;
-use crate::{LIMIT, OFFERED, SETTLE, WINDOW, sum};
+use crate::{LIMIT, SETTLE, WINDOW, sum};
 
+/// What is offered meanwhile, in requests/s.
+pub(crate) const OFFERED: f64 = 3_500.0;
 const AWAY: Duration = Duration::from_secs(60);
 /// What the least protected moment is looked for in.
 const MOMENT: Duration = Duration::from_secs(1);
 
+pub(crate) fn measure(report: &mut Report) {
+    let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
+    controller(&mut fleet, report);
+    aggregator(&mut fleet, report);
+}
+
 /// The controller is killed and started again on what it wrote down.
-pub(crate) fn controller(fleet: &mut Fleet, report: &mut Report) {
+fn controller(fleet: &mut Fleet, report: &mut Report) {
     let epoch = fleet.status().unwrap()["epoch"].as_u64();
     fleet.ask(OFFERED);
     sleep(SETTLE);
@@ -40,7 +48,7 @@ pub(crate) fn controller(fleet: &mut Fleet, report: &mut Report) {
 }
 
 /// One of the two aggregators is killed and started again with nothing.
-pub(crate) fn aggregator(fleet: &mut Fleet, report: &mut Report) {
+fn aggregator(fleet: &mut Fleet, report: &mut Report) {
     fleet.ask(OFFERED);
     sleep(SETTLE);
     fleet.zones[0].aggregator.kill_9();
@@ -60,16 +68,17 @@ pub(crate) fn aggregator(fleet: &mut Fleet, report: &mut Report) {
 }
 
 /// What was seen over a while.
-struct Watch {
+pub(crate) struct Watch {
     /// The smallest share refused in any second.
     least_refused: f64,
     /// The largest multiple of the limit admitted in any second.
-    most_admitted: f64,
+    pub(crate) most_admitted: f64,
     /// Admitted against the limit over the last 20 s.
     error: f64,
 }
 
-fn watch<T>(fleet: &Fleet, mut until: impl FnMut(Duration) -> Option<T>) -> Watch {
+/// Watches the services until there is an answer.
+pub(crate) fn watch<T>(fleet: &Fleet, mut until: impl FnMut(Duration) -> Option<T>) -> Watch {
     let begin = fleet.sample();
     let mut samples = vec![begin];
     let (mut least_refused, mut most_admitted) = (1.0_f64, 0.0_f64);

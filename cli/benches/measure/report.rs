@@ -2,14 +2,17 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+
+use crate::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS};
+use crate::root;
 
 /// All figures of a run.
 pub(crate) struct Report {
     /// What is measured, as it was when the run began.
     revision: String,
     rows: Vec<Row>,
+    goodput: Option<Curves>,
     decisions: Vec<(String, f64)>,
 }
 
@@ -25,7 +28,7 @@ impl Report {
     /// An empty report on what is checked out now.
     pub(crate) fn new() -> Self {
         let revision = said_by("git", &["describe", "--always", "--dirty"]);
-        Self { revision, rows: Vec::new(), decisions: Vec::new() }
+        Self { revision, rows: Vec::new(), goodput: None, decisions: Vec::new() }
     }
 
     /// A figure, and whether it meets its bar.
@@ -40,8 +43,13 @@ impl Report {
         self.rows.push(Row { what: what.to_owned(), bar: bar.to_owned(), figure: why.to_owned(), met: None });
     }
 
+    /// The curves of useful answers.
+    pub(crate) fn goodput(&mut self, curves: Curves) {
+        self.goodput = Some(curves);
+    }
+
     /// Takes over the medians of the benchmark of one decision, if it has been run.
-    pub(crate) fn decisions(&mut self) {
+    fn decisions(&mut self) {
         let directory = root().join("target/criterion/admit");
         let Ok(entries) = fs::read_dir(directory) else { return };
         for entry in entries.filter_map(Result::ok) {
@@ -57,10 +65,16 @@ impl Report {
     }
 
     /// Writes the document; fails if a bar was missed.
-    pub(crate) fn finish(self) -> ExitCode {
+    pub(crate) fn finish(mut self) -> ExitCode {
+        self.decisions();
         let document = root().join("docs/benchmarks.md");
         fs::write(&document, self.document()).unwrap();
         println!("written to {}", document.display());
+        self.verdict()
+    }
+
+    /// Fails if a bar was missed.
+    pub(crate) fn verdict(&self) -> ExitCode {
         if self.rows.iter().any(|row| row.met == Some(false)) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
@@ -78,7 +92,8 @@ impl Report {
             text,
             "## Real processes\n\n\
              One controller, two zones with an aggregator and two services each, 70 % of the load in the first zone.\n\
-             One bucket with a limit of 1,000 requests/s; open-loop callers offer 3,500 requests/s over HTTP.\n\n\
+             One bucket with a limit of 1,000 requests/s; open-loop callers ask over HTTP, and for 3,500 requests/s where\n\
+             nothing else is said. Goodput is described below.\n\n\
              | what | bar | figure | |\n|---|---|---|---|"
         );
         for row in &self.rows {
@@ -88,6 +103,9 @@ impl Report {
                 None => "not measured",
             };
             let _ = writeln!(text, "| {} | {} | {} | {met} |", row.what, row.bar, row.figure);
+        }
+        if let Some(curves) = &self.goodput {
+            write_goodput(&mut text, curves);
         }
         let _ = writeln!(
             text,
@@ -103,8 +121,30 @@ impl Report {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+fn write_goodput(text: &mut String, curves: &Curves) {
+    let _ = writeln!(
+        text,
+        "\n## Goodput\n\n\
+         The same fleet with a finite capacity: `plimsoll service --workers 4 --work-ms 40 --queue 100`, which makes\n\
+         {CAPACITY:.0} requests/s. Callers give up after 500 ms; an answer is useful if it comes before. {ORDINARY} ordinary tenants\n\
+         ask for {ORDINARY_RPS:.0} requests/s each all the time, one hot tenant for more and more. Without Plimsoll means mode\n\
+         `shadow`; with it, `enforce` with a limit of {LIMIT} requests/s and equal weights. Requests/s, averaged over the last\n\
+         8 s of 12 s at each step. A picture of it is [goodput.svg](goodput.svg).\n\n\
+         | offered | of the capacity | useful without | of these ordinary | useful with | of these ordinary |\n\
+         |---|---|---|---|---|---|"
+    );
+    for (without, with) in curves.without.iter().zip(&curves.with) {
+        let _ = writeln!(
+            text,
+            "| {:.0} | {:.1} x | {:.0} | {:.0} | {:.0} | {:.0} |",
+            with.offered,
+            with.offered / CAPACITY,
+            without.useful,
+            without.ordinary_useful,
+            with.useful,
+            with.ordinary_useful
+        );
+    }
 }
 
 fn said_by(program: &str, args: &[&str]) -> String {

@@ -4,7 +4,7 @@ use anyhow::Context;
 use http::HeaderValue;
 
 use super::fleet::Fleet;
-use crate::load::Demand;
+use crate::load::{Demand, Schedule};
 
 /// How much more than its limit is asked of a bucket.
 const OVERLOAD: f64 = 3.5;
@@ -29,8 +29,8 @@ pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
             let uri: http::Uri =
                 format!("http://{service}/{bucket}").parse().with_context(|| format!("bucket {bucket}"))?;
             for (tenant, of_requests) in TENANTS {
-                let rps = rps * scale * share * of_requests;
-                demands.push(Demand { uri: uri.clone(), tenant: HeaderValue::from_static(tenant), rps });
+                let rates = Schedule::constant(rps * scale * share * of_requests);
+                demands.push(Demand { uri: uri.clone(), tenant: HeaderValue::from_static(tenant), rates });
             }
         }
     }

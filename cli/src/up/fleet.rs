@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Args;
+use crate::capacity::CapacityArgs;
 use crate::service::{self, Service};
 
 const POLICY: &str = include_str!("../../../charts/plimsoll/files/policy.yaml");
@@ -126,6 +127,7 @@ impl Fleet {
             zone: zone.to_owned(),
             name: Some(name),
             buckets: self.buckets.clone(),
+            capacity: CapacityArgs::default(),
         })?;
         self.services.push((listen, share));
         self.spawn(SERVICES, "a service", |shutdown| service.serve(listener, shutdown));

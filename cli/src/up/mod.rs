@@ -17,7 +17,7 @@ use fleet::Fleet;
 use summary::Window;
 use table::Screen;
 
-use crate::load::Load;
+use crate::load::{self, Load};
 
 /// How much of the end of a run the summary is averaged over.
 const WINDOW: Duration = Duration::from_secs(20);
@@ -59,7 +59,9 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let mut screen = Screen::new(args.output == Output::Text);
     let fleet = Fleet::start(&args).await?;
     screen.say(&fleet.describe());
-    let load = (!args.no_demo).then(|| demand::demands(&fleet).and_then(Load::start)).transpose()?;
+    let load = (!args.no_demo)
+        .then(|| demand::demands(&fleet).and_then(|demands| Load::start(demands, load::TIMEOUT)))
+        .transpose()?;
     let ends = args.duration.map(|duration| began + duration);
     let mut window = Window::new(WINDOW);
     let mut draws = interval(DRAWN_EVERY);

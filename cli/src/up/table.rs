@@ -94,12 +94,12 @@ pub(super) fn final_table(summary: &Summary) -> String {
         let _ = writeln!(
             table,
             "callers saw {} served, {} refused, {} failed of {} requests{}",
-            load.served,
-            load.refused,
-            load.failed,
-            load.sent,
-            if load.not_sent > 0 {
-                format!("; {} were due but not sent", load.not_sent)
+            load.outcomes.served,
+            load.outcomes.refused,
+            load.outcomes.failed,
+            load.outcomes.sent,
+            if load.outcomes.not_sent > 0 {
+                format!("; {} were due but not sent", load.outcomes.not_sent)
             } else {
                 String::new()
             },

@@ -65,14 +65,20 @@ pub(crate) fn policy(limit: u32, mode: &str, killed: bool) -> String {
 impl Fleet {
     /// Starts every process and waits until it serves.
     pub(crate) fn start(policy: &str) -> Self {
+        Self::start_with(policy, TENANTS, &[])
+    }
+
+    /// The same with tenants of one's own, and flags for every service.
+    pub(crate) fn start_with(policy: &str, tenants: &str, service_flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("policy.yaml"), policy).unwrap();
-        fs::write(directory.path().join("tenants.yaml"), TENANTS).unwrap();
+        fs::write(directory.path().join("tenants.yaml"), tenants).unwrap();
         let controller = controller(&directory, &free(), &free());
         let parent = controller.address("listen");
         let zones = ZONES.map(|(name, _)| {
             let aggregator = aggregator(name, parent, &free());
-            let services = (0..SERVICES_PER_ZONE).map(|_| service(name, aggregator.address("listen")));
+            let services =
+                (0..SERVICES_PER_ZONE).map(|_| service(name, aggregator.address("listen"), service_flags));
             Zone { name, services: services.collect(), aggregator }
         });
         Self { controller, zones: zones.into(), load: Vec::new(), directory }
@@ -80,21 +86,37 @@ impl Fleet {
 
     /// Callers begin to ask for this many requests/s in all.
     pub(crate) fn ask(&mut self, rps: f64) {
+        self.ask_in_steps(&[(Duration::ZERO, rps)]);
+    }
+
+    /// The same with a rate that changes: from each moment on, so many requests/s in all.
+    pub(crate) fn ask_in_steps(&mut self, steps: &[(Duration, f64)]) {
         for (zone, (_, share)) in self.zones.iter().zip(ZONES) {
-            let target = |service: &Process| format!("http://{}/{BUCKET}", service.address("listen"));
             let targets: Vec<String> = zone.services.iter().map(target).collect();
-            let rps = (rps * share).to_string();
+            let steps: Vec<(Duration, f64)> = steps.iter().map(|(from, rps)| (*from, rps * share)).collect();
+            let rps = schedule(&steps);
             let args =
                 ["load", "--target", &targets.join(","), "--rps", &rps, "--tenant", "acme,corner-shop"];
             self.load.push(Process::spawn(&args));
         }
     }
 
-    /// The callers stop; what each saw, as it printed it.
+    /// One crowd of callers begins to ask all services alike, with these flags of `load`.
+    pub(crate) fn ask_evenly(&mut self, flags: &[&str]) {
+        let targets: Vec<String> = self.zones.iter().flat_map(|zone| &zone.services).map(target).collect();
+        self.load.push(Process::spawn(&[&["load", "--target", &targets.join(",")], flags].concat()));
+    }
+
+    /// What the first crowd of callers has said so far: one figure a line, counted from its beginning.
+    pub(crate) fn callers_say(&mut self) -> Vec<Value> {
+        lines(&self.load[0].output())
+    }
+
+    /// The callers stop; what each saw in all, as it printed it.
     pub(crate) fn stop_asking(&mut self) -> Vec<Value> {
         let ended = self.load.drain(..).map(|mut load| {
             assert!(load.terminate().success());
-            serde_json::from_str(&load.output()).unwrap()
+            lines(&load.output()).pop().unwrap()
         });
         ended.collect()
     }
@@ -205,6 +227,24 @@ pub(crate) fn metric(page: &str, name: &str, label: &str) -> f64 {
     series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
+/// Rates as the flags of `load` say them.
+pub(crate) fn schedule(steps: &[(Duration, f64)]) -> String {
+    let step = |(from, rps): &(Duration, f64)| {
+        if from.is_zero() { rps.to_string() } else { format!("{rps}@{}ms", from.as_millis()) }
+    };
+    steps.iter().map(step).collect::<Vec<_>>().join(",")
+}
+
+fn target(service: &Process) -> String {
+    format!("http://{}/{BUCKET}", service.address("listen"))
+}
+
+/// Every line that is whole.
+fn lines(output: &str) -> Vec<Value> {
+    let whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    whole.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 fn free() -> String {
     "127.0.0.1:0".to_owned()
 }
@@ -222,17 +262,8 @@ fn aggregator(zone: &str, parent: SocketAddr, listen: &str) -> Process {
     Process::start(&[&who[..], &["--listen", listen, "--admin", &free()]].concat())
 }
 
-fn service(zone: &str, parent: SocketAddr) -> Process {
-    let parent = format!("http://{parent}");
-    Process::start(&[
-        "service",
-        "--zone",
-        zone,
-        "--aggregator",
-        &parent,
-        "--listen",
-        &free(),
-        "--buckets",
-        BUCKET,
-    ])
+fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
+    let (parent, listen) = (format!("http://{parent}"), free());
+    let who = ["service", "--zone", zone, "--aggregator", &parent, "--listen", &listen, "--buckets", BUCKET];
+    Process::start(&[&who[..], flags].concat())
 }

@@ -24,11 +24,12 @@ const IMPORTS: [(&str, &[&str]); 8] = [
 /// What would bring a clock, a socket, entropy or the wire into the law.
 const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
 /// The files that think: given the time and the draws, never asking for them. None stands for the whole crate.
-const DRY: [(&str, Option<&[&str]>); 4] = [
+const DRY: [(&str, Option<&[&str]>); 5] = [
     ("core", None),
     ("client", Some(&["counters", "names", "subscription", "table"])),
     ("aggregator", Some(&["quiet", "rollups", "upstream", "zone"])),
     ("controller", Some(&["brain", "classes", "durable", "protected", "sources"])),
+    ("cli", Some(&["capacity"])),
 ];
 /// How clocks and entropy are asked.
 const AMBIENT: [&str; 5] = ["Instant::now", "SystemTime", "getrandom", "rand::rng(", "thread_rng"];

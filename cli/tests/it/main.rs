@@ -6,6 +6,8 @@ mod chart;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod goodput;
+#[cfg(test)]
 mod house;
 #[cfg(test)]
 mod metrics;

@@ -16,7 +16,7 @@ const OFFERED: f64 = 1_200.0;
 const SPAN: Duration = Duration::from_secs(5);
 
 /// One fleet at a time: a machine with two cores has no room for two.
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static FLEETS: Mutex<()> = Mutex::new(());
     FLEETS.lock().unwrap_or_else(PoisonError::into_inner)
 }

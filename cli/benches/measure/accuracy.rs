@@ -1,0 +1,83 @@
+//! The limit holds in total, over two zones of unequal load, however far it is exceeded and whoever calls.
+
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+
+use crate::fleet::{BUCKET, Fleet, policy};
+use crate::report::Report;
+use crate::{LIMIT, SETTLE, WINDOW, sum};
+
+/// How many times the limit is offered.
+const FACTORS: [f64; 2] = [3.0, 10.0];
+
+pub(crate) fn measure(report: &mut Report) {
+    let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
+    for factor in FACTORS {
+        open_loop(&mut fleet, factor, report);
+    }
+    wrk(&fleet, report);
+}
+
+/// Four services in two zones of unequal load: the limit holds in total.
+fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
+    fleet.ask(factor * f64::from(LIMIT));
+    sleep(SETTLE);
+    let [a, b] = [0, 1].map(|zone| fleet.sample_zone(zone));
+    let from = fleet.sample();
+    sleep(WINDOW);
+    let rates = from.rates_until(&fleet.sample());
+    let zones = [a.rates_until(&fleet.sample_zone(0)), b.rates_until(&fleet.sample_zone(1))];
+    let error = rates.admitted / f64::from(LIMIT) - 1.0;
+    let figure = format!(
+        "{:+.2} % ({:.0}/s of {:.0}/s offered; {:.0}/s and {:.0}/s in the zones)",
+        error * 100.0,
+        rates.admitted,
+        rates.offered,
+        zones[0].admitted,
+        zones[1].admitted
+    );
+    report.row(
+        &format!("{factor:.0} times the limit offered: admitted over 20 s against it"),
+        "within 1 %",
+        figure,
+        error.abs() <= 0.01,
+    );
+    let seen = fleet.stop_asking();
+    report.row(
+        &format!("{factor:.0} times the limit offered: requests without an answer"),
+        "0",
+        format!("{}", sum(&seen, "failed")),
+        sum(&seen, "failed") == 0.0,
+    );
+}
+
+/// The same with callers that are not ours.
+fn wrk(fleet: &Fleet, report: &mut Report) {
+    let what = "as much as wrk can offer: admitted over 20 s against the limit";
+    let callers: Result<Vec<_>, _> = fleet
+        .zones
+        .iter()
+        .flat_map(|zone| &zone.services)
+        .map(|service| {
+            let address = format!("http://{}/{BUCKET}", service.address("listen"));
+            let flags = ["-t1", "-c4", "-d40s", "-H", "x-tenant: acme"];
+            Command::new("wrk").args(flags).arg(address).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+        })
+        .collect();
+    let Ok(mut callers) = callers else {
+        report.skip(what, "within 3 %", "wrk is not installed");
+        return;
+    };
+    sleep(SETTLE * 2);
+    let from = fleet.sample();
+    sleep(WINDOW);
+    let rates = from.rates_until(&fleet.sample());
+    for caller in &mut callers {
+        let _ = caller.kill();
+        let _ = caller.wait();
+    }
+    let error = rates.admitted / f64::from(LIMIT) - 1.0;
+    let figure =
+        format!("{:+.2} % ({:.0}/s of {:.0}/s offered)", error * 100.0, rates.admitted, rates.offered);
+    report.row(what, "within 3 %", figure, error.abs() <= 0.03);
+}

@@ -1,0 +1,72 @@
+//! An operator changes the policy under load: how soon that shows.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::fleet::{BUCKET, Fleet, Sample, policy};
+use crate::outage::OFFERED;
+use crate::process::until;
+use crate::report::Report;
+use crate::{LIMIT, SETTLE};
+
+pub(crate) fn measure(report: &mut Report) {
+    let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
+    fleet.ask(OFFERED);
+    fleet.until_rates("the limit to be kept", SETTLE, |rates| {
+        (rates.admitted / f64::from(LIMIT) - 1.0).abs() < 0.1
+    });
+    reload(&fleet, report);
+    kill(&fleet, report);
+}
+
+/// From saving half the limit to seeing it in what is admitted.
+fn reload(fleet: &Fleet, report: &mut Report) {
+    let half = f64::from(LIMIT) / 2.0;
+    let saved = Instant::now();
+    fleet.save_policy(&policy(LIMIT / 2, "enforce", false));
+    let mut samples = vec![fleet.sample()];
+    let seen = until("half the limit", || {
+        let now = fleet.sample();
+        samples.push(now);
+        let from = samples.iter().rev().find(|sample| now.at - sample.at >= Duration::from_millis(500))?;
+        (from.rates_until(&now).admitted < 1.15 * half).then_some(now.at)
+    });
+    let took = (seen - saved).as_secs_f64();
+    report.row("halving the limit shows in what is admitted", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
+    fleet.save_policy(&policy(LIMIT, "enforce", false));
+}
+
+/// From saving the kill switch to the last refusal anywhere, and back.
+fn kill(fleet: &Fleet, report: &mut Report) {
+    sleep(SETTLE);
+    let saved = Instant::now();
+    fleet.save_policy(&policy(LIMIT, "enforce", true));
+    let (mut last, mut refused_at): (Sample, Instant) = (fleet.sample(), saved);
+    while last.at - refused_at < Duration::from_secs(4) {
+        let now = fleet.sample();
+        if now.drop > last.drop {
+            refused_at = now.at;
+        }
+        last = now;
+    }
+    let took = (refused_at - saved).as_secs_f64();
+    report.row("kill switch: last refusal of any service", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
+
+    fleet.save_policy(&policy(LIMIT, "enforce", false));
+    until("the kill to end", || (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(()));
+    let from = fleet.sample();
+    sleep(SETTLE);
+    let rates = from.rates_until(&fleet.sample());
+    let figure = format!("{:.0}/s refused, {:.0}/s would have been", rates.dropped, rates.would_dropped);
+    let shadow = rates.dropped == 0.0 && rates.would_dropped > 0.0;
+    report.row("after the kill: shadow until somebody resumes", "0/s refused", figure, shadow);
+
+    fleet.save_policy(&policy(LIMIT, "shadow", false));
+    until("the file's shadow", || {
+        (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
+    });
+    fleet.save_policy(&policy(LIMIT, "enforce", false));
+    fleet.until_rates("the limit to be kept", SETTLE, |rates| {
+        (rates.admitted / f64::from(LIMIT) - 1.0).abs() < 0.1
+    });
+}

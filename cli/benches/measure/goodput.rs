@@ -1,0 +1,125 @@
+//! The reason to install this: useful answers of services with a finite capacity while one tenant asks for more and more,
+//! without Plimsoll and with it.
+
+use std::fmt::Write as _;
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::chart;
+use crate::fleet::{Fleet, policy, schedule};
+use crate::report::Report;
+
+/// What four services with four workers each can answer that need 40 ms for a request, in requests/s.
+pub(crate) const CAPACITY: f64 = 400.0;
+/// A full queue makes a request wait for 1 s, as long as a well-meant queue does, and longer than callers do.
+const SERVICE: [&str; 6] = ["--workers", "4", "--work-ms", "40", "--queue", "100"];
+const TIMEOUT: &str = "500ms";
+/// A tenth of the capacity is left over, to empty the queues.
+pub(crate) const LIMIT: u32 = 360;
+pub(crate) const ORDINARY: usize = 20;
+/// What each ordinary tenant asks for all the time, in requests/s: together six tenths of the capacity.
+pub(crate) const ORDINARY_RPS: f64 = 12.0;
+const HOT: &str = "hot";
+/// What the hot tenant asks for, in requests/s: up to four times the capacity with the others.
+const HOT_RPS: [f64; 7] = [0.0, 80.0, 160.0, 240.0, 400.0, 800.0, 1_360.0];
+/// How long each of these lasts, and how much of the beginning is left out.
+const STEP: Duration = Duration::from_secs(12);
+const LEFT_OUT: Duration = Duration::from_secs(4);
+
+/// The useful answers at what is offered with each rate of the hot tenant.
+pub(crate) struct Curves {
+    pub(crate) without: Vec<Point>,
+    pub(crate) with: Vec<Point>,
+}
+
+/// Requests/s of all tenants, and of the ordinary ones among them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    pub(crate) offered: f64,
+    pub(crate) useful: f64,
+    pub(crate) ordinary_offered: f64,
+    pub(crate) ordinary_useful: f64,
+}
+
+pub(crate) fn measure(report: &mut Report) {
+    // The same fleet twice; the mode alone makes the difference.
+    let curves = Curves { without: run("shadow"), with: run("enforce") };
+    for (without, with) in curves.without.iter().zip(&curves.with) {
+        println!(
+            "       {:.0}/s offered: useful without {:.0}/s ({:.0}/s ordinary), with {:.0}/s ({:.0}/s ordinary)",
+            with.offered, without.useful, without.ordinary_useful, with.useful, with.ordinary_useful
+        );
+    }
+    let overload =
+        |points: &[Point]| points.iter().skip(3).map(|point| point.useful).fold(f64::INFINITY, f64::min);
+    let (with, without) = (overload(&curves.with), overload(&curves.without));
+    report.row(
+        "goodput, capacity exceeded up to 4 times: fewest useful answers at any step",
+        "> 80 % of the capacity",
+        format!("{:.0} % (without Plimsoll {:.0} %)", with / CAPACITY * 100.0, without / CAPACITY * 100.0),
+        with > 0.8 * CAPACITY,
+    );
+    let kept = |points: &[Point]| {
+        points
+            .iter()
+            .map(|point| point.ordinary_useful / point.ordinary_offered)
+            .fold(f64::INFINITY, f64::min)
+    };
+    let (with, without) = (kept(&curves.with), kept(&curves.without));
+    report.row(
+        "goodput, capacity exceeded up to 4 times: what ordinary tenants get of what they ask for, at any step",
+        "> 95 %",
+        format!("{:.0} % (without Plimsoll {:.0} %)", with * 100.0, without * 100.0),
+        with > 0.95,
+    );
+    chart::draw(&curves);
+    report.goodput(curves);
+}
+
+/// Lets the hot tenant ask for more and more.
+fn run(mode: &str) -> Vec<Point> {
+    let names: Vec<String> = (1..=ORDINARY).map(|number| format!("shop-{number:02}")).collect();
+    let mut tenants = String::from("tenants:\n  default: { weight: 1.0 }\n");
+    for name in names.iter().map(String::as_str).chain([HOT]) {
+        writeln!(tenants, "  {name}: {{ weight: 1.0 }}").unwrap();
+    }
+    let mut fleet = Fleet::start_with(&policy(LIMIT, mode, false), &tenants, &SERVICE);
+
+    let steps: Vec<(Duration, f64)> = (0..).map(|number| STEP * number).zip(HOT_RPS).collect();
+    let (even, hot) = (ORDINARY_RPS * ORDINARY as f64, format!("{HOT}={}", schedule(&steps)));
+    let who = ["--tenant", &names.join(","), "--rps", &even.to_string(), "--hot", &hot];
+    fleet.ask_evenly(&[&who[..], &["--timeout", TIMEOUT, "--every", "500ms"]].concat());
+    sleep(STEP * HOT_RPS.len() as u32 + Duration::from_secs(1));
+    let lines = fleet.callers_say();
+    let not_sent = fleet.stop_asking()[0]["not_sent"].as_u64();
+    assert_eq!(not_sent, Some(0), "the callers could not keep up");
+    steps.iter().map(|(from, _)| Point::between(&lines, *from + LEFT_OUT, *from + STEP)).collect()
+}
+
+// === impl Point ===
+
+impl Point {
+    /// What the callers saw from one moment to another, of what they say they saw since the beginning.
+    fn between(lines: &[Value], from: Duration, until: Duration) -> Self {
+        let number = |value: &Value| value.as_f64().unwrap();
+        let at = |moment: Duration| {
+            lines.iter().find(|line| number(&line["at_s"]) >= moment.as_secs_f64()).unwrap()
+        };
+        let (first, last) = (at(from), at(until));
+        let rate = |read: &dyn Fn(&Value) -> f64| {
+            (read(last) - read(first)) / (number(&last["at_s"]) - number(&first["at_s"]))
+        };
+        let all = |figure: &'static str| move |line: &Value| line[figure].as_f64().unwrap();
+        let ordinary = |figure: &'static str| {
+            move |line: &Value| all(figure)(line) - line["tenants"][HOT][figure].as_f64().unwrap()
+        };
+        Self {
+            offered: rate(&all("sent")),
+            useful: rate(&all("served")),
+            ordinary_offered: rate(&ordinary("sent")),
+            ordinary_useful: rate(&ordinary("served")),
+        }
+    }
+}

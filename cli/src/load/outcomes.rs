@@ -1,0 +1,75 @@
+//! What becomes of requests, counted.
+
+use std::ops::Add;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+/// What the callers saw.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Figures {
+    /// How it ended.
+    #[serde(flatten)]
+    pub(crate) outcomes: Outcomes,
+    /// The 99th percentile of the time to an answer or to giving up, in milliseconds.
+    pub(crate) p99_ms: f64,
+    /// The longest time to an answer or to giving up, in milliseconds.
+    pub(crate) max_ms: f64,
+}
+
+/// How requests ended, from the beginning on. Those sent and in none of the others are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Outcomes {
+    /// Requests sent.
+    pub(crate) sent: u64,
+    /// Answered with success while the caller still waited: the useful answers.
+    pub(crate) served: u64,
+    /// Answered with 429.
+    pub(crate) refused: u64,
+    /// Answered otherwise or not in time or not at all.
+    pub(crate) failed: u64,
+    /// The part of the failed that was not answered in time.
+    pub(crate) timed_out: u64,
+    /// Due, but not sent because too many were under way.
+    pub(crate) not_sent: u64,
+}
+
+/// The same while it is being counted.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) sent: AtomicU64,
+    pub(super) served: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) failed: AtomicU64,
+    pub(super) timed_out: AtomicU64,
+    pub(super) not_sent: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn read(&self) -> Outcomes {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Outcomes {
+            sent: read(&self.sent),
+            served: read(&self.served),
+            refused: read(&self.refused),
+            failed: read(&self.failed),
+            timed_out: read(&self.timed_out),
+            not_sent: read(&self.not_sent),
+        }
+    }
+}
+
+impl Add for Outcomes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            served: self.served + other.served,
+            refused: self.refused + other.refused,
+            failed: self.failed + other.failed,
+            timed_out: self.timed_out + other.timed_out,
+            not_sent: self.not_sent + other.not_sent,
+        }
+    }
+}

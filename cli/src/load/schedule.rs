@@ -1,0 +1,120 @@
+//! How often something is asked for as time passes: rates in steps, and the arrivals that follow from them.
+
+use std::str::FromStr;
+
+/// Requests/s from certain moments on.
+///
+/// Written `800,10000@10s`: 800 requests/s at first, and 10,000 from ten seconds on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Schedule {
+    /// From when on, in seconds, ascending from 0; and the rate, finite and not negative.
+    steps: Vec<(f64, f64)>,
+}
+
+impl Schedule {
+    /// The same rate for ever.
+    pub(crate) fn constant(rps: f64) -> Self {
+        Self { steps: vec![(0.0, rps)] }
+    }
+
+    /// The same steps, with every rate multiplied.
+    pub(crate) fn times(&self, factor: f64) -> Self {
+        Self { steps: self.steps.iter().map(|(from_s, rps)| (*from_s, rps * factor)).collect() }
+    }
+
+    /// When `arrivals` more requests are due, counted from `from_s` seconds on; `None` when they never are.
+    ///
+    /// With draws from the exponential distribution of mean 1 this makes a Poisson process that changes its rate exactly
+    /// at the steps.
+    pub(crate) fn due(&self, from_s: f64, mut arrivals: f64) -> Option<f64> {
+        let mut from_s = from_s;
+        for (number, (_, rps)) in self.steps.iter().enumerate() {
+            let until_s = self.steps.get(number + 1).map_or(f64::INFINITY, |(until_s, _)| *until_s);
+            if until_s <= from_s || *rps == 0.0 {
+                from_s = from_s.max(until_s);
+                continue;
+            }
+            let due_s = from_s + arrivals / rps;
+            if due_s <= until_s {
+                return Some(due_s);
+            }
+            arrivals -= rps * (until_s - from_s);
+            from_s = until_s;
+        }
+        None
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut steps: Vec<(f64, f64)> = Vec::new();
+        for step in text.split(',') {
+            let (rps, from) = step.split_once('@').map_or((step, None), |(rps, from)| (rps, Some(from)));
+            let rps: f64 =
+                rps.parse().map_err(|_| format!("`{rps}` is not a number of requests/s, such as 800"))?;
+            if !(rps >= 0.0 && rps.is_finite()) {
+                return Err(format!("`{rps}` is not a rate of 0 or above"));
+            }
+            let from_s = match (from, steps.last()) {
+                (None, None) => 0.0,
+                (Some(from), Some((last_s, _))) => {
+                    let from_s = humantime::parse_duration(from).map_err(|error| error.to_string())?;
+                    Some(from_s.as_secs_f64())
+                        .filter(|from_s| from_s > last_s)
+                        .ok_or_else(|| format!("`{step}` does not begin later than the step before it"))?
+                }
+                _ => return Err(format!("`{step}`: RATE at first, then RATE@TIME, as in 800,10000@10s")),
+            };
+            steps.push((from_s, rps));
+        }
+        if steps.iter().all(|(_, rps)| *rps == 0.0) {
+            return Err("a rate above 0 is due".to_owned());
+        }
+        Ok(Self { steps })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_are_read_or_refused() {
+        let steps = |text: &str| text.parse::<Schedule>().map(|schedule| schedule.steps).ok();
+        assert_eq!(steps("0.5"), Some(vec![(0.0, 0.5)]));
+        assert_eq!(steps("800,10000@10s"), Some(vec![(0.0, 800.0), (10.0, 10_000.0)]));
+        assert_eq!(steps("0,5@1s,0@1500ms"), Some(vec![(0.0, 0.0), (1.0, 5.0), (1.5, 0.0)]));
+        for wrong in
+            ["", "0", "-1", "inf", "NaN", "x", "1,2", "1@1s", "1,2@3s,3@3s", "1,2@3", "1,,2@3s", "0,0@1s"]
+        {
+            assert_eq!(steps(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn arrivals_follow_the_steps() {
+        let schedule: Schedule = "10,0@1s,100@2s,0@3s".parse().unwrap();
+        for (from_s, arrivals, due_s) in [
+            (0.0, 0.0, Some(0.0)),
+            (0.0, 5.0, Some(0.5)),
+            (0.5, 5.0, Some(1.0)),
+            (0.0, 11.0, Some(2.01)),
+            (0.9, 51.0, Some(2.5)),
+            (1.5, 1.0, Some(2.01)),
+            (2.5, 50.0, Some(3.0)),
+            (2.5, 51.0, None),
+            (4.0, 1.0, None),
+        ] {
+            let seen = schedule.due(from_s, arrivals);
+            let near = match (seen, due_s) {
+                (Some(seen), Some(due_s)) => (seen - due_s).abs() < 1e-9,
+                (seen, due_s) => seen == due_s,
+            };
+            assert!(near, "{arrivals} from {from_s} s on: {seen:?}, not {due_s:?}");
+        }
+        assert_eq!(schedule.times(2.0), "20,0@1s,200@2s,0@3s".parse().unwrap());
+        assert_eq!(Schedule::constant(4.0).due(100.0, 2.0), Some(100.5));
+    }
+}
