@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_client::{Limiter, Settings};
 use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
-use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective};
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
@@ -82,18 +82,26 @@ impl Fleet {
         fleet
     }
 
-    /// Directs `bucket` and returns once the limiter has applied it. Ratios are in units of [`ALL`], by tenant.
-    pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&str, u32)]) {
+    /// Directs ratios and returns once the limiter has applied them. They are in units of [`ALL`], by tenant.
+    pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&'static str, u32)]) {
+        let value = |(tenant, units): &(&'static str, u32)| {
+            (*tenant, Values { ratio: Some(DropRatio::new(*units).unwrap()), ..Values::default() })
+        };
+        let values: Vec<_> = ratios.iter().map(value).collect();
+        self.direct_values(bucket, Terms { mode, ..Terms::default() }, &values).await;
+    }
+
+    /// Directs `bucket` and returns once the limiter has applied it. The limit is set here.
+    pub(crate) async fn direct_values(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) {
         let directive = BucketDirective {
             bucket: Bucket::new(bucket).unwrap(),
             whole: true,
-            limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
-            mode,
-            keys: ratios
+            terms: Terms { limit: Limit::PerSecond(Rate::new(100.0).unwrap()), ..terms },
+            keys: values
                 .iter()
-                .map(|(tenant, units)| KeyDirective {
+                .map(|(tenant, values)| KeyDirective {
                     tenant: Tenant::new(tenant).unwrap(),
-                    ratio: Some(DropRatio::new(*units).unwrap()),
+                    values: *values,
                 })
                 .collect(),
         };
