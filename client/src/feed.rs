@@ -34,8 +34,8 @@ pub(crate) struct Health {
 }
 
 impl Feed {
-    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that the aggregator does not wait for a return.
-    /// Ends at once if no aggregator is configured.
+    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that the aggregator
+    /// does not wait for a return. Ends at once if no aggregator is configured.
     pub async fn run(self, shutdown: CancellationToken) {
         let Some(endpoint) = self.endpoint else { return };
         let observer = Log { health: Arc::clone(&self.health), quiet: false };

@@ -21,6 +21,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Far beyond what any step takes: a test that gets here has failed, however slow the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Room for two buckets of ten thousand tenants.
+const KEYS_MAX: usize = 25_000;
+
 pub(crate) const HALF: u32 = DropRatio::ONE / 2;
 pub(crate) const ALL: u32 = DropRatio::ONE;
 
@@ -71,7 +74,7 @@ impl Fleet {
         let service = ParentService::new(parent.clone(), stop.clone(), Unwatched);
         tokio::spawn(transport::serve(listener, service, stop.clone().cancelled_owned()));
 
-        let settings = Settings::new("shop").unwrap().aggregator(&address).unwrap();
+        let settings = Settings::new("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
         let (limiter, feed) = settings.build().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
