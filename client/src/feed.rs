@@ -34,8 +34,8 @@ pub(crate) struct Health {
 }
 
 impl Feed {
-    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that the aggregator does not wait for a return.
-    /// Ends at once if no aggregator is configured.
+    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that the aggregator
+    /// does not wait for a return. Ends at once if no aggregator is configured.
     pub async fn run(self, shutdown: CancellationToken) {
         let Some(endpoint) = self.endpoint else { return };
         let observer = Log { health: Arc::clone(&self.health), quiet: false };
@@ -96,5 +96,53 @@ impl Observer for Log {
 
     fn on_refused(&mut self, why: &dyn Error) {
         tracing::debug!(%why, "a directive was refused; what was held stays");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use plimsoll_core::bucket::{Bucket, Tenant};
+    use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
+    use plimsoll_core::exchange::Child;
+    use plimsoll_core::rate::{Limit, Rate};
+    use plimsoll_core::rollout::Mode;
+
+    use super::*;
+    use crate::Settings;
+
+    #[tokio::test(start_paused = true)]
+    async fn guards_are_refilled_while_the_aggregator_cannot_be_reached() {
+        // Nothing listens on the port for services that discard.
+        let settings = Settings::new("shop").unwrap().aggregator("http://127.0.0.1:9").unwrap();
+        let (limiter, feed) = settings.build().unwrap();
+        let key = limiter.bucket("api").unwrap().key("acme");
+        let rate = |per_second| Rate::new(per_second).unwrap();
+        let limit = Limit::PerSecond(rate(100.0));
+        let directive = BucketDirective {
+            bucket: Bucket::new("api").unwrap(),
+            whole: true,
+            terms: Terms { limit, mode: Mode::Enforce, clients: Some(1), ..Terms::default() },
+            keys: vec![KeyDirective {
+                tenant: Tenant::default_class(),
+                values: Values { guard: Some(rate(1_000.0)), ..Values::default() },
+            }],
+        };
+        let message =
+            Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
+        feed.subscription.with(|subscription, now| {
+            subscription.report(now);
+            subscription.on_directives(now, message).unwrap();
+        });
+        let drain = || (0..1_000_000).position(|_| !key.admit().is_admit()).unwrap();
+        assert!(drain() > 3);
+        assert_eq!(drain(), 0);
+        let shutdown = CancellationToken::new();
+        let running = feed.spawn(shutdown.clone());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(drain() > 3);
+        shutdown.cancel();
+        running.await.unwrap();
     }
 }

@@ -1,6 +1,10 @@
 //! Tier 1 of Plimsoll, inside a service: decides from cached drop ratios, in nanoseconds, with no network on the
 //! request path.
 //!
+//! A request is decided twice: by a coin, which the drop ratio biases, and, if that lets it pass, by a guard, a token
+//! bucket that cuts a surge before the control plane has seen it. In shadow, while killed and outside the canary both
+//! decide all the same, and what they would have refused is counted.
+//!
 //! [`Settings`] makes a [`Limiter`], which the service asks once for each request, and a [`Feed`], which reports what
 //! was counted to the zone's aggregator and publishes the directives that come back.
 //!

@@ -5,7 +5,11 @@
 use std::hint::black_box;
 
 use allocation_counter::measure;
-use plimsoll_client::Verdict;
+use plimsoll_client::{Limiter, Verdict};
+use plimsoll_core::directive::{Terms, Values};
+use plimsoll_core::policy::Coin;
+use plimsoll_core::rate::Rate;
+use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::rollout::Mode;
 
 use crate::parent::{ALL, Fleet, HALF};
@@ -33,6 +37,31 @@ fn check_refused(ratio: u32, refused: usize, how: &str) {
     assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused at {ratio} {how}");
 }
 
+/// Every way to ask, each with names that were never seen before, on a thread of its own: its very first decision is
+/// counted as well.
+fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) + Send + 'static) {
+    let decide = move || {
+        let bucket = limiter.bucket("b").unwrap();
+        let key = bucket.key("acme");
+        let case_name = case.replace(' ', "-");
+        let (new, newer) = (names(&format!("by-handle-{case_name}")), names(&format!("by-name-{case_name}")));
+        let ways: [(&str, &dyn Fn(usize) -> Verdict); 6] = [
+            ("by key", &|_| key.admit()),
+            ("by bucket and known tenant", &|_| bucket.admit("acme")),
+            ("by bucket and new tenants", &|i| bucket.admit(&new[i])),
+            ("by bucket and invalid tenant", &|_| bucket.admit("no name")),
+            ("by names", &|_| limiter.admit("b", "acme")),
+            ("by names, new ones", &|i| limiter.admit("b", &newer[i])),
+        ];
+        for (how, decide) in ways {
+            let (allocations, refused) = count(decide);
+            assert_eq!(allocations, 0, "{how}, {case}");
+            check(refused, how);
+        }
+    };
+    std::thread::spawn(decide).join().unwrap();
+}
+
 #[test]
 fn the_counter_counts() {
     assert_eq!(measure(|| drop(black_box(Box::new(1)))).count_total, 1);
@@ -41,29 +70,32 @@ fn the_counter_counts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_decision_allocates_nothing() {
     let fleet = Fleet::start(&["b"]).await;
-    for ratio in [0, HALF, ALL] {
-        fleet.direct("b", Mode::Enforce, &[("default", ratio)]).await;
-        let limiter = fleet.limiter.clone();
-        // A thread of its own each time: its very first decision is counted as well.
-        let decide = move || {
-            let bucket = limiter.bucket("b").unwrap();
-            let key = bucket.key("acme");
-            let (new, newer) = (names(&format!("by-handle-{ratio}")), names(&format!("by-name-{ratio}")));
-            let ways: [(&str, &dyn Fn(usize) -> Verdict); 6] = [
-                ("by key", &|_| key.admit()),
-                ("by bucket and known tenant", &|_| bucket.admit("acme")),
-                ("by bucket and new tenants", &|i| bucket.admit(&new[i])),
-                ("by bucket and invalid tenant", &|_| bucket.admit("no name")),
-                ("by names", &|_| limiter.admit("b", "acme")),
-                ("by names, new ones", &|i| limiter.admit("b", &newer[i])),
-            ];
-            for (how, decide) in ways {
-                let (allocations, refused) = count(decide);
-                assert_eq!(allocations, 0, "{how} at {ratio}");
-                check_refused(ratio, refused, how);
-            }
-        };
-        std::thread::spawn(decide).join().unwrap();
+    for (coin, ratio, case) in [
+        (Coin::Dithered, 0, "nothing to refuse"),
+        (Coin::Dithered, HALF, "dithered"),
+        (Coin::Independent, HALF, "independent"),
+        (Coin::Dithered, ALL, "all refused"),
+    ] {
+        let terms = Terms { mode: Mode::Enforce, coin, ..Terms::default() };
+        let values = Values { ratio: Some(DropRatio::new(ratio).unwrap()), ..Values::default() };
+        fleet.direct_values("b", terms, &[("default", values)]).await;
+        every_way(fleet.limiter.clone(), case, move |refused, how| check_refused(ratio, refused, how));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_with_a_guard_allocates_nothing() {
+    let fleet = Fleet::start(&["b"]).await;
+    for (per_second, case) in [(0.001, "a guard that refuses"), (1e9, "a guard that does not")] {
+        let guard = Some(Rate::new(per_second).unwrap());
+        let ratio = Some(DropRatio::NONE);
+        let terms = Terms { mode: Mode::Enforce, clients: Some(1), ..Terms::default() };
+        fleet.direct_values("b", terms, &[("default", Values { guard, ratio, ..Values::default() })]).await;
+        every_way(fleet.limiter.clone(), case, move |refused, how| {
+            // The burst is 3 requests, and lasts for all ways.
+            let expected = if per_second < 1.0 { DECISIONS - 4..=DECISIONS } else { 0..=0 };
+            assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused {how}, {case}");
+        });
     }
 }
 

@@ -21,6 +21,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Far beyond what any step takes: a test that gets here has failed, however slow the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Room for two buckets of ten thousand tenants.
+const KEYS_MAX: usize = 25_000;
+
 pub(crate) const HALF: u32 = DropRatio::ONE / 2;
 pub(crate) const ALL: u32 = DropRatio::ONE;
 
@@ -71,7 +74,7 @@ impl Fleet {
         let service = ParentService::new(parent.clone(), stop.clone(), Unwatched);
         tokio::spawn(transport::serve(listener, service, stop.clone().cancelled_owned()));
 
-        let settings = Settings::new("shop").unwrap().aggregator(&address).unwrap();
+        let settings = Settings::new("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
         let (limiter, feed) = settings.build().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
@@ -82,17 +85,26 @@ impl Fleet {
         fleet
     }
 
-    /// Directs `bucket` and returns once the limiter has applied it. Ratios are in units of [`ALL`], by tenant.
-    pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&str, u32)]) {
+    /// Directs ratios and returns once the limiter has applied them. They are in units of [`ALL`], by tenant.
+    pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&'static str, u32)]) {
+        let value = |(tenant, units): &(&'static str, u32)| {
+            (*tenant, Values { ratio: Some(DropRatio::new(*units).unwrap()), ..Values::default() })
+        };
+        let values: Vec<_> = ratios.iter().map(value).collect();
+        self.direct_values(bucket, Terms { mode, ..Terms::default() }, &values).await;
+    }
+
+    /// Directs `bucket` and returns once the limiter has applied it. The limit is set here.
+    pub(crate) async fn direct_values(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) {
         let directive = BucketDirective {
             bucket: Bucket::new(bucket).unwrap(),
             whole: true,
-            terms: Terms { limit: Limit::PerSecond(Rate::new(100.0).unwrap()), mode, ..Terms::default() },
-            keys: ratios
+            terms: Terms { limit: Limit::PerSecond(Rate::new(100.0).unwrap()), ..terms },
+            keys: values
                 .iter()
-                .map(|(tenant, units)| KeyDirective {
+                .map(|(tenant, values)| KeyDirective {
                     tenant: Tenant::new(tenant).unwrap(),
-                    values: Values { ratio: Some(DropRatio::new(*units).unwrap()), ..Values::default() },
+                    values: *values,
                 })
                 .collect(),
         };

@@ -1,0 +1,202 @@
+//! What guards let pass: bursts cut, steady traffic left alone, tokens kept.
+
+use super::*;
+use proptest::prelude::*;
+
+const TICK: Duration = Duration::from_millis(10);
+
+/// A zone's guard with nothing for the coin to do.
+fn guard(guard: f64, offered: f64) -> Values {
+    Values { guard: Some(rate(guard)), offered: Some(rate(offered)), ..ratio(0.0) }
+}
+
+fn shared_by(clients: u32, mode: Mode) -> Terms {
+    Terms { clients: Some(clients), ..limited(mode) }
+}
+
+impl Held {
+    /// Lets `ticks` of 10 ms pass, a report every tenth, with `per_tick` requests of a tenant before each; how many of
+    /// them were admitted.
+    fn run(&mut self, tenant: &str, ticks: u32, per_tick: impl Fn(u32) -> u32) -> u32 {
+        let mut admitted = 0;
+        for tick in 1..=ticks {
+            admitted += (0..per_tick(tick)).filter(|_| self.admit(tenant).is_admit()).count() as u32;
+            self.now = self.now + TICK;
+            if tick.is_multiple_of(10) {
+                self.subscription.report(self.now);
+            }
+            self.subscription.on_tick(self.now);
+        }
+        admitted
+    }
+
+    /// Takes every token there is; how many there were.
+    fn drain(&mut self, tenant: &str) -> u32 {
+        let admitted = (0..1_000_000).position(|_| !self.admit(tenant).is_admit());
+        admitted.unwrap() as u32
+    }
+}
+
+/// The burst of a guard of `g` requests/s.
+fn depth(g: f64) -> f64 {
+    0.05 * g + 2.0 * (0.2 * g).sqrt() + 3.0
+}
+
+#[test]
+fn a_surge_passes_no_more_than_the_burst_and_what_comes_in() {
+    let mut held = Held::new();
+    held.run("acme", 100, |_| 2);
+    held.direct(shared_by(4, Mode::Enforce), &[("default", guard(1_000.0, 800.0))]);
+    // A quarter of the zone's traffic: g = 1,000 * (0.9 / 4 + 0.1 / 4).
+    assert_eq!(held.run("acme", 400, |_| 2), 800, "steady traffic below the guard never sees it");
+    let passed = f64::from(held.run("acme", 9, |_| 20));
+    assert!(passed <= depth(250.0) + 250.0 * 0.09 + 1.0, "{passed} of a surge");
+    assert!(passed >= depth(250.0), "{passed} of a surge");
+    let counts = held.counts();
+    assert_eq!((counts.dropped, counts.admitted()), (0, 1_000 + passed as u64));
+    assert_eq!(counts.guard_dropped, 180 - passed as u64);
+}
+
+#[test]
+fn until_the_first_interval_is_over_a_client_has_the_even_part_only_and_then_its_own() {
+    let mut held = Held::new();
+    held.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 100.0))]);
+    // g = 1,000 * 0.1 / 10.
+    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor());
+    // All the zone's traffic comes here: g grows to 1,000 * (0.9 + 0.01).
+    held.run("acme", 20, |_| 0);
+    assert!(held.drain("acme") >= 7, "the burst that was asked for set the rate");
+    let passed = held.run("acme", 100, |_| 100);
+    assert!((800..=910 + 80).contains(&passed), "{passed} in a second at 910 requests/s");
+}
+
+#[test]
+fn fractions_that_refills_bring_are_kept() {
+    let mut held = Held::new();
+    // g = 5 requests/s * 0.1 / 1 client: a two-hundredth of a token each tick.
+    held.direct(
+        shared_by(1, Mode::Enforce),
+        &[("default", Values { offered: Some(rate(1e9)), ..guard(5.0, 0.0) })],
+    );
+    held.drain("acme");
+    held.subscription.on_tick(held.now);
+    held.drain("acme");
+    let passed = held.run("acme", 1_010, |_| 1);
+    assert!((4..=6).contains(&passed), "{passed} in 10.1 s at half a request/s");
+}
+
+#[test]
+fn tokens_outlive_directives_as_far_as_they_fit() {
+    let mut held = Held::new();
+    let zone = |g: f64| [("default", guard(g * 10.0, 1e9))]; // one client, nothing offered: a tenth
+    held.direct(shared_by(1, Mode::Enforce), &zone(1_000.0));
+    held.drain("acme");
+    held.direct(shared_by(1, Mode::Enforce), &zone(2_000.0));
+    assert_eq!(held.drain("acme"), 0, "a directive brings no tokens");
+    held.run("acme", 200, |_| 0);
+    held.direct(shared_by(1, Mode::Enforce), &zone(10.0));
+    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor(), "a smaller burst cuts what was saved");
+    // A guard that went away and comes back is a new one: it starts full.
+    held.direct(limited(Mode::Enforce), &[("default", ratio(0.0))]);
+    held.check(&[("acme", 0.0)]);
+    held.direct(shared_by(1, Mode::Enforce), &zone(10.0));
+    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor());
+}
+
+#[test]
+fn a_tenant_without_a_directive_takes_from_the_pool_of_its_class() {
+    let mut held = Held::new();
+    let zone = |g: f64| guard(g * 10.0, 1e9);
+    held.direct(
+        shared_by(1, Mode::Enforce),
+        &[("acme", zone(10.0)), ("default", zone(10.0)), ("free", ratio(0.0))],
+    );
+    assert_eq!(f64::from(held.drain("one")), depth(10.0).floor());
+    assert_eq!(held.drain("another"), 0, "shared");
+    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor(), "its own");
+    held.check(&[("free", 0.0)]);
+}
+
+#[test]
+fn a_request_that_the_coin_refuses_takes_no_token() {
+    let mut held = Held::new();
+    let both = |share: f64| Values { ratio: ratio(share).ratio, ..guard(100.0, 1e9) };
+    held.direct(shared_by(1, Mode::Enforce), &[("default", both(1.0))]);
+    held.check(&[("acme", 1.0)]);
+    held.direct(shared_by(1, Mode::Enforce), &[("default", both(0.0))]);
+    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor());
+}
+
+#[test]
+fn a_limit_of_zero_leaves_no_burst() {
+    let mut held = Held::new();
+    let denied = Terms { limit: Limit::PerSecond(Rate::ZERO), ..shared_by(1, Mode::Enforce) };
+    held.direct(denied, &[("default", guard(0.0, 0.0))]);
+    assert_eq!(held.drain("acme"), 0);
+}
+
+#[test]
+fn without_the_number_of_clients_there_is_no_guard() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("default", guard(10.0, 10.0))]);
+    held.check(&[("acme", 0.0)]);
+}
+
+#[test]
+fn what_a_kill_or_shadow_keeps_a_guard_from_refusing_is_counted() {
+    for mode in [Mode::Enforce, Mode::Shadow, Mode::Canary] {
+        let mut held = Held::new();
+        held.direct(shared_by(1, mode), &[("default", guard(100.0, 1e9))]);
+        let kill = Directives { kill: KillGeneration(1), ..held.message(shared_by(1, mode), &[]) };
+        let kill = Directives { buckets: Vec::new(), ..kill };
+        held.subscription.on_directives(now(), kill).unwrap();
+        held.check(&[("acme", 0.0)]);
+        let burst = depth(10.0).floor() as u64;
+        let counts = held.counts();
+        assert_eq!((counts.passed(), counts.admitted()), (burst, 10_000));
+        assert_eq!((counts.would_guard_dropped, counts.would_dropped), (10_000 - burst, 10_000 - burst));
+    }
+}
+
+#[test]
+fn what_is_offered_is_measured_while_nobody_asks_for_reports() {
+    let mut held = Held::new();
+    held.direct(shared_by(1, Mode::Enforce), &[("default", guard(1_000.0, 1_000.0))]);
+    // Nothing but ticks: 3 s at 1,000 requests/s, of which a tenth passes at first.
+    let mut last = 0;
+    for tick in 0..300 {
+        let admitted = (0..10).filter(|_| held.admit("acme").is_admit()).count();
+        last += if tick >= 200 { admitted } else { 0 };
+        held.now = held.now + TICK;
+        held.subscription.on_tick(held.now);
+    }
+    assert!(last >= 950, "{last} of 1,000 in the last second");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn steady_traffic_below_the_guard_never_sees_it(per_tick in 1..50u32, clients in 1..50u32, room in 1.05..3.0f64) {
+        let mut held = Held::new();
+        let own = f64::from(per_tick) * 100.0;
+        let zone = guard(own * room * f64::from(clients), own * f64::from(clients));
+        // The first interval is over before there is a directive.
+        held.run("acme", 20, |_| per_tick);
+        held.direct(shared_by(clients, Mode::Enforce), &[("default", zone)]);
+        held.run("acme", 300, |_| per_tick);
+        prop_assert_eq!(held.counts().guard_dropped, 0);
+    }
+
+    #[test]
+    fn whatever_is_asked_the_burst_and_the_rate_bound_what_passes(
+        g in 0.0..5_000.0f64, asked in prop::collection::vec(0..300u32, 1..100),
+    ) {
+        let mut held = Held::new();
+        // One client and no end of traffic elsewhere: a tenth, whatever is offered here.
+        held.direct(shared_by(1, Mode::Enforce), &[("default", guard(g * 10.0, 1e12))]);
+        let ticks = asked.len() as u32;
+        let passed = f64::from(held.run("acme", ticks, |tick| asked[tick as usize - 1]));
+        prop_assert!(passed <= depth(g) + g * 0.01 * f64::from(ticks) + 0.01);
+    }
+}

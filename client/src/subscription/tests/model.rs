@@ -1,0 +1,116 @@
+//! Whatever is directed and asked in whatever order: the counts say what was decided, and everything that was decided.
+
+use super::*;
+use proptest::prelude::*;
+
+const TENANTS: [&str; 4] = ["acme", "globex", "default", "stranger"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Direct { terms: Terms, acme: Option<Values>, default: Values },
+    Kill,
+    Ask { tenant: usize, times: u32 },
+    Tick,
+    Report,
+}
+
+fn values() -> impl Strategy<Value = Values> {
+    let share = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0f64];
+    (prop::option::of(share), prop::option::of(0.0..2_000.0f64), prop::option::of(0.0..2_000.0f64)).prop_map(
+        |(share, guard, offered)| Values {
+            guard: guard.map(rate),
+            offered: offered.map(rate),
+            ..ratio(share)
+        },
+    )
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let limit = prop_oneof![
+        Just(Limit::Unknown),
+        Just(Limit::PerSecond(Rate::ZERO)),
+        Just(Limit::PerSecond(rate(100.0)))
+    ];
+    let mode = prop::sample::select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]);
+    let coin = prop::sample::select(vec![Coin::Dithered, Coin::Independent, Coin::Coherent]);
+    (limit, mode, coin, prop::option::of(0..9u32), 0.0..=100.0f64).prop_map(
+        |(limit, mode, coin, clients, percent)| {
+            let cohort = Cohort { percent: Percent::new(percent).unwrap(), salt: 1 };
+            Terms { limit, mode, coin, clients, cohort, ..Terms::default() }
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (terms(), prop::option::of(values()), values())
+            .prop_map(|(terms, acme, default)| Step::Direct { terms, acme, default }),
+        1 => Just(Step::Kill),
+        6 => (0..TENANTS.len(), 1..200u32).prop_map(|(tenant, times)| Step::Ask { tenant, times }),
+        4 => Just(Step::Tick),
+        2 => Just(Step::Report),
+    ]
+}
+
+/// What the verdicts said, by tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Heard {
+    asked: u64,
+    refused: u64,
+}
+
+proptest! {
+    #[test]
+    fn every_request_is_counted_once_and_as_it_was_answered(steps in prop::collection::vec(step(), 1..60)) {
+        let mut held = Held::new();
+        let mut heard = [Heard::default(); TENANTS.len()];
+        let (mut may_refuse, mut may_guard) = (false, false);
+        for step in steps {
+            let before = held.counts();
+            match step {
+                Step::Direct { terms, acme, default } => {
+                    let keys: Vec<_> =
+                        acme.into_iter().map(|acme| ("acme", acme)).chain([("default", default)]).collect();
+                    held.direct(terms, &keys);
+                    let enforces = held.subscription.enforces(&terms);
+                    may_refuse = enforces && terms.limit != Limit::Unknown;
+                    may_guard = terms.clients.is_some() && terms.limit != Limit::Unknown;
+                }
+                Step::Kill => {
+                    let kill = KillGeneration(held.subscription.kill.0 / 2 * 2 + 1);
+                    let message = Directives { kill, ..Directives::default() };
+                    // Without an epoch nothing but the kill is heard.
+                    let _ = held.subscription.on_directives(held.now, message);
+                    may_refuse = false;
+                }
+                Step::Ask { tenant, times } => {
+                    for _ in 0..times {
+                        heard[tenant].asked += 1;
+                        heard[tenant].refused += u64::from(!held.admit(TENANTS[tenant]).is_admit());
+                    }
+                }
+                Step::Tick => {
+                    held.now = held.now + Duration::from_millis(10);
+                    held.subscription.on_tick(held.now);
+                }
+                Step::Report => {
+                    held.now = held.now + Duration::from_millis(100);
+                    held.subscription.report(held.now);
+                }
+            }
+            let counts = held.counts();
+            prop_assert!(counts.is_consistent() && counts.covers(before), "{:?} after {:?}", counts, before);
+            let news = counts.since(before);
+            prop_assert!(may_refuse || news.refused() == 0, "{:?}", news);
+            prop_assert!(may_guard || news.guarded() == 0, "{:?}", news);
+            let outcomes = counts.passed() + counts.dropped + counts.guard_dropped + counts.would_dropped;
+            prop_assert_eq!(outcomes, counts.offered);
+        }
+        let counts = held.subscription.counts();
+        for (tenant, heard) in TENANTS.iter().zip(heard) {
+            let key = Key { bucket: Bucket::new("api").unwrap(), tenant: Tenant::new(tenant).unwrap() };
+            let counts = counts.get(&key).copied().unwrap_or_default();
+            prop_assert_eq!(Heard { asked: counts.offered, refused: counts.refused() }, heard, "{}", tenant);
+        }
+    }
+}
