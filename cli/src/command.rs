@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::logging::{self, Format};
-use crate::{check, load, service, shutdown, up};
+use crate::{check, load, service, shutdown, simulate, up};
 
 /// What a command that was asked for something impossible exits with.
 const USAGE: u8 = 2;
@@ -47,18 +47,24 @@ enum Command {
     Load(load::Args),
     /// Say what is wrong with policy files, and where
     Check(check::CheckArgs),
+    /// Try a policy against scripted traffic and faults, under a virtual clock
+    Simulate(simulate::SimulateArgs),
 }
 
 impl Plimsoll {
     /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
-        let quiet = matches!(self.command, Command::Up(_) | Command::Check(_) | Command::Load(_));
+        let quiet = matches!(
+            self.command,
+            Command::Up(_) | Command::Check(_) | Command::Load(_) | Command::Simulate(_)
+        );
         let default = if quiet { "warn" } else { "info" };
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
             return complain(USAGE, &error);
         }
         match self.command {
             Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
+            Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),

@@ -7,6 +7,7 @@ mod load;
 mod logging;
 mod service;
 mod shutdown;
+mod simulate;
 mod up;
 
 use std::process::ExitCode;

@@ -1,0 +1,89 @@
+//! Expectations are judged as they are written, and a broken one says what it is about.
+
+use plimsoll_simulator::{Outcome, Scenario, broken, run, simulate};
+
+use crate::parse;
+
+/// At half the limit everything passes.
+fn below(expect: &str) -> Scenario {
+    let text = format!(
+        "name: below\nduration_s: 10\nwarmup_s: 2\nzones: 1\nclients: 3\n\
+         policy: {{ buckets: {{ api: {{ limit: 2000, mode: enforce }} }} }}\n\
+         traffic: [ {{ bucket: api, load: {{ steps: [ {{ at_s: 0, rps: 500 }}, {{ at_s: 6, rps: 1000 }} ] }} }} ]\n\
+         expect: {{ api: {expect} }}\n"
+    );
+    parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// The figures that are broken in one run.
+fn figures(expect: &str) -> Vec<String> {
+    let scenario = below(expect);
+    broken(&scenario, &[run(&scenario, 1)]).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_holds_is_not_broken() {
+    for expect in [
+        "{ would_drop_ratio: [0, 0.1], mean_ratio: [0.3, 0.5], offered_rps: [600, 900] }",
+        "[ { window_s: [6, 10], mean_ratio: [0.45, 0.55] }, { window_s: [0, 6], mean_ratio: [0.2, 0.3] } ]",
+        "{ v: true, goodput_lost: [0, 0.1] }",
+        "{ tenants.default.drop_ratio: [0, 0.1], tenant_deviation: [-0.1, 0.1] }",
+        "{ small_tenant_rps: 1e4, tenant_deviation: [5, 6], small_tenant_drop_ratio: [0, 0.1] }",
+        "{ settle_s: [0, 0.6], settle_s.median: [0, 0.6] }",
+        // Of one seed there is no 95th percentile to judge.
+        "{ settle_s.p95: [100, 200] }",
+    ] {
+        assert_eq!(figures(expect), Vec::<String>::new(), "{expect}");
+    }
+}
+
+#[test]
+fn what_does_not_hold_is_said() {
+    let broken = figures("{ mean_ratio: [0.9, 1.1], worst_1s: [0, 2] }");
+    assert_eq!(broken.len(), 1, "{broken:?}");
+    assert!(broken[0].starts_with("api: mean_ratio is 0.3"), "{broken:?}");
+    assert!(broken[0].ends_with("expected 0.9 to 1.1, from 2 s to 10 s"), "{broken:?}");
+    assert_eq!(
+        figures("{ long_run_error: [-1, 1] }"),
+        ["api: long_run_error has no value, expected -1 to 1, from 2 s to 10 s"]
+    );
+    assert!(figures("{ window_s: [1, 3], error_60s: [-1, 1] }")[0].ends_with("from 1 s to 3 s"));
+    assert!(figures("{ tenant_deviation: [1, 2] }")[0].starts_with("api: tenants.default.deviation is "));
+    let small = figures("{ small_tenant_rps: 1e4, small_tenant_drop_ratio: [0.5, 1] }");
+    assert!(small[0].starts_with("api: tenants.default.drop_ratio is "), "{small:?}");
+}
+
+#[test]
+fn a_95th_percentile_is_judged_from_20_seeds_on() {
+    let scenario = below("{ settle_s.p95: [100, 200] }");
+    let runs = simulate(&scenario, 0..20, 2, &|_| {});
+    assert_eq!(broken(&scenario, &runs[..19]), []);
+    assert_eq!(broken(&scenario, &runs).len(), 1);
+}
+
+#[test]
+fn bounds_of_a_tick_stand_in_place_of_the_general_ones() {
+    let text = "name: ticks\nduration_s: 4\nzones: 1\nclients: 1\n\
+                policy: { buckets: { api: { limit: 100, mode: enforce } } }\n\
+                traffic: [ { bucket: api, load: { constant: 50 } } ]\n\
+                expect: { api: { mean_ratio: [5, 6], would_drop_ratio: [0, 0.5] } }\n\
+                expect_at_tick: { \"250\": { api: { mean_ratio: [0, 1] } } }\n";
+    let scenario = parse(text).unwrap();
+    assert_eq!(broken(&scenario, &[run(&scenario, 1)]).len(), 1);
+    let quick = scenario.with_tick(std::time::Duration::from_millis(250));
+    assert_eq!(broken(&quick, &[run(&quick, 1)]), []);
+}
+
+#[test]
+fn the_worst_second_is_the_worst_of_all_seeds_and_the_rest_are_medians() {
+    let scenario = below("{ mean_ratio: [0, 1] }");
+    let runs = simulate(&scenario, 0..3, 1, &|_| {});
+    let of = |runs: &[_]| Outcome::of(&scenario, runs).buckets["api"].clone();
+    let alone: Vec<_> = runs.chunks(1).map(of).collect();
+    let mut worst: Vec<f64> = alone.iter().map(|one| one.worst_1s.unwrap()).collect();
+    let mut mean: Vec<f64> = alone.iter().map(|one| one.mean_ratio.unwrap()).collect();
+    worst.sort_by(f64::total_cmp);
+    mean.sort_by(f64::total_cmp);
+    let all = of(&runs);
+    assert_eq!((all.worst_1s, all.mean_ratio), (Some(worst[2]), Some(mean[1])));
+}

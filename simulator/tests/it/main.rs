@@ -1,0 +1,18 @@
+//! The simulator as its users know it: scenarios in, figures out.
+
+mod determinism;
+mod expectations;
+mod reference;
+mod refusals;
+mod scenarios;
+
+use std::path::Path;
+
+use plimsoll_core::policy::Source;
+use plimsoll_simulator::{Scenario, ScenarioError};
+
+/// Reads a scenario from text.
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
+    Scenario::parse(Source { name: "test.yaml", text }, &folder)
+}

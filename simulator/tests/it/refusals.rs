@@ -1,0 +1,149 @@
+//! A scenario that cannot be run is refused with the place, the field, the reason and a hint.
+
+use plimsoll_core::policy::Place;
+use plimsoll_simulator::ScenarioError;
+
+use crate::parse;
+
+/// A valid scenario, to be broken in one place.
+const GOOD: &str = "\
+name: good
+duration_s: 30
+warmup_s: 5
+zones: 3
+clients: 9
+network: { client_delay_ms: 1, report_loss: 0.1 }
+policy: { buckets: { api: { limit: 1000, mode: enforce } } }
+tenants: { tenants: { default: { weight: 1.0 } } }
+traffic:
+  - bucket: api
+    load: { steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }
+    clients: { share: [ { at_s: 5, first: 3, of_load: 0.5 } ] }
+    retry: { probability: 0.5, backoff_s: 1, jitter: 0.5 }
+joins: [ { at_s: 10, clients: 3 } ]
+faults:
+  - { kind: zone_crash, zone: 1, at_s: 5, until_s: 6, reconnect_s: [0.5, 2] }
+  - { kind: controller_down, at_s: 10, until_s: 12, keep_state: true }
+expect: { api: { worst_1s: [0, 2] } }
+";
+
+/// The scenario with `from` replaced, refused at a place, for a field, with these words in the message or the hint.
+fn check(from: &str, to: &str, (line, column): (usize, usize), path: &str, words: &str) {
+    assert!(GOOD.contains(from), "{from}");
+    let error = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
+    let ScenarioError::Invalid(error) = error else { panic!("{to}: {error}") };
+    let fault = &error.faults()[0];
+    assert_eq!((fault.file.as_str(), fault.path.as_str()), ("test.yaml", path), "{to}: {fault}");
+    assert_eq!(fault.place, Place { line, column }, "{to}: {fault}");
+    let said = format!("{} / {}", fault.message, fault.hint);
+    assert!(said.contains(words) && !fault.hint.is_empty(), "{to}: {said}");
+}
+
+#[test]
+fn the_good_one_is_good() {
+    let scenario = parse(GOOD).unwrap();
+    assert_eq!((scenario.name(), scenario.clients(), scenario.duration().as_secs()), ("good", 12, 30));
+}
+
+#[test]
+fn what_has_the_wrong_shape_is_refused() {
+    check("clients: 9", "clints: 9", (5, 1), "clints", "did you mean `clients`");
+    check("zones: 3\n", "", (1, 1), "zones", "missing");
+    check("zones: 3", "zones: three", (4, 8), "zones", "three");
+    check("{ kind: zone_crash", "{ kind: zone_crsh", (16, 13), "faults.0.kind", "did you mean `zone_crash`");
+    check("{ steps: [", "{ stepps: [", (11, 11), "traffic.0.load", "did you mean `steps`");
+    check("first: 3,", "first: 3, last: 4,", (12, 47), "traffic.0.clients.share.0.last", "unknown field");
+    check("zones: 3", "zones: 3\nzones: 4", (5, 1), "zones", "duplicate");
+    check("name: good", "name: &a good", (1, 7), "name", "anchors");
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    check("duration_s: 30", "duration_s: 86401", (2, 13), "duration_s", "from 0.1 to 86400");
+    check("duration_s: 30", "duration_s: .nan", (2, 13), "duration_s", "NaN");
+    check("warmup_s: 5", "warmup_s: 30", (3, 11), "warmup_s", "out of range");
+    check("clients: 9", "clients: 100001", (5, 10), "clients", "from 1 to 100000");
+    check("report_loss: 0.1", "report_loss: 1.1", (6, 44), "network.report_loss", "from 0 to 0.95");
+    check("rps: 500 }", "rps: -500 }", (11, 38), "traffic.0.load.steps.0.rps", "-500 is out of range");
+    check("at_s: 10, rps", "at_s: 0, rps", (11, 52), "traffic.0.load.steps.1.at_s", "not later");
+    check("first: 3", "first: 13", (12, 42), "traffic.0.clients.share.0.first", "there are 12 clients");
+    check("first: 3", "first: 12", (12, 55), "traffic.0.clients.share.0.of_load", "nobody is left");
+    check("probability: 0.5", "probability: 1.5", (13, 27), "traffic.0.retry.probability", "from 0 to 1");
+    check("at_s: 10, clients", "at_s: 31, clients", (14, 18), "joins.0.at_s", "from 0 to 30");
+}
+
+#[test]
+fn faults_of_what_is_not_there_are_refused() {
+    check("zone: 1", "zone: 3", (16, 31), "faults.0.zone", "from 0 to 2");
+    check("zone: 1, ", "", (16, 5), "faults.0.zone", "`zone` is missing");
+    check("zone: 1, ", "zone: 1, client: 2, ", (16, 34), "faults.0.client", "means nothing here");
+    check("at_s: 5, until", "at_s: 50, until", (16, 40), "faults.0.at_s", "from 0 to 30");
+    check("until_s: 6", "until_s: 4", (16, 58), "faults.0.until_s", "from 5");
+    check(", until_s: 6", "", (16, 5), "faults.0.until_s", "missing");
+    check("[0.5, 2]", "[2, 0.5]", (16, 74), "faults.0.reconnect_s", "from, to");
+    check("kind: zone_crash", "kind: zone_dead", (16, 47), "faults.0.until_s", "means nothing here");
+}
+
+#[test]
+fn what_is_asked_for_must_be_there() {
+    check("- bucket: api", "- bucket: apy", (10, 13), "traffic.0.bucket", "the policy has: api");
+    check("expect: { api:", "expect: { apy:", (18, 11), "expect.apy", "there is traffic for: api");
+    check("worst_1s", "wurst_1s", (18, 18), "expect.api.wurst_1s", "worst_1s");
+    check("[0, 2]", "[2, 0]", (18, 28), "expect.api.worst_1s", "no value can be within");
+    check("[0, 2]", "[0]", (18, 28), "expect.api.worst_1s", "two numbers");
+    check("worst_1s", "tenants.acme.deviation", (18, 18), "expect.api.\"tenants.acme.deviation\"", "");
+    let unknown = "expect_at_tick: { quick: { api: { worst_1s: [0, 2] } } }\nexpect";
+    check("expect", unknown, (18, 19), "expect_at_tick.quick", "not a tick");
+    let load = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
+    let trace = "{ trace: { csv: nowhere.csv } }";
+    check(load, trace, (11, 27), "traffic.0.load.trace.csv", "nowhere.csv");
+}
+
+#[test]
+fn a_mistake_in_the_policy_is_found_where_it_stands() {
+    check("limit: 1000", "limit: -1", (7, 38), "buckets.api.limit", "");
+    check("weight: 1.0", "weight: 0", (8, 44), "tenants.default.weight", "");
+    check("mode: enforce", "mod: enforce", (7, 44), "buckets.api.mod", "did you mean `mode`");
+    let policy = "policy: { buckets: { api: { limit: 1000, mode: enforce } } }\n";
+    check(policy, "", (1, 1), "policy", "policy_file");
+    let twice = format!("{policy}policy_file: policy.yaml\n");
+    check(policy, &twice, (8, 1), "policy_file", "keep one of");
+}
+
+#[test]
+fn files_beside_it_are_named_when_they_cannot_be_read() {
+    let text = GOOD
+        .replace("policy: { buckets: { api: { limit: 1000, mode: enforce } } }", "policy_file: nowhere.yaml");
+    let error = parse(&text).expect_err("there is no such file");
+    assert!(
+        matches!(error, ScenarioError::Io { .. }) && error.to_string().contains("nowhere.yaml"),
+        "{error}"
+    );
+}
+
+#[test]
+fn rows_of_a_trace_are_checked_one_by_one() {
+    let folder = std::env::temp_dir().join(format!("plimsoll-traces-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let load = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
+    let text = GOOD.replace(load, "{ trace: { csv: own.csv } }");
+    for (rows, words) in [
+        ("t_s,rps\n0,100\n60,200\n", None),
+        ("t_s, rps\r\n0, 100\r\n\r\n60, 200\r\n", None),
+        ("time,rps\n0,100\n", Some("own.csv:1: the first line is not t_s,rps")),
+        ("t_s,rps\n", Some("own.csv:1: there are no rows")),
+        ("t_s,rps\n0,100\n60\n", Some("own.csv:3: not two numbers")),
+        ("t_s,rps\n0,100,7\n", Some("own.csv:2: not two numbers")),
+        ("t_s,rps\n0,-1\n", Some("own.csv:2: rps is out of range")),
+        ("t_s,rps\n0,1\n0,2\n", Some("own.csv:3: t_s is not later")),
+    ] {
+        std::fs::write(folder.join("own.csv"), rows).unwrap();
+        let source = plimsoll_core::policy::Source { name: "test.yaml", text: &text };
+        match (plimsoll_simulator::Scenario::parse(source, &folder), words) {
+            (Ok(_), None) => {}
+            (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{rows:?}: {error}"),
+            (read, _) => panic!("{rows:?}: {:?}", read.map(|scenario| scenario.duration())),
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
