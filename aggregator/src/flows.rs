@@ -49,7 +49,7 @@ struct Flow {
     default: Option<KeyId>,
     directed: bool,
     window: Option<Box<Window>>,
-    /// Requests/s offered, smoothed as clients smooth theirs: what a client's share is a share of.
+    /// Requests/s offered, smoothed as clients smooth theirs: what a client's share is a share of. As of `ticked`.
     offered: f64,
     /// What came since the slack was last looked at.
     period: Counts,
@@ -141,12 +141,9 @@ impl Flows {
         let now = MonoTime::from_elapsed(now);
         let since_last = now.since(self.ticked);
         self.ticked = now;
-        let gain = 1.0 - (-since_last.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
-        for flow in &mut self.flows {
-            if let Some(window) = &mut flow.window {
-                window.turn(now, &self.parameters);
-                flow.offered += gain * (window.over(since_last, &self.parameters) - flow.offered);
-            }
+        let kept = (-since_last.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
+        for flow in self.flows.iter_mut().filter(|flow| flow.window.is_some()) {
+            flow.offered *= kept;
         }
         if now.since(self.period_began) >= SLACK_PERIOD {
             self.period_began = now;
@@ -272,9 +269,9 @@ impl Flow {
         let offered = counts.offered as f64;
         self.window.get_or_insert_default().add(now, offered, span, parameters);
         self.period = self.period.plus(counts);
-        if first {
-            self.offered += offered / span.as_secs_f64().max(1e-3);
-        }
+        // At once and not spread: lagging behind what clients know of themselves, it would make every share too large.
+        let time = if first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
+        self.offered += offered / time.as_secs_f64();
     }
 
     /// What is offered now, over the longer window where few come.
