@@ -65,8 +65,8 @@ struct ZoneShare {
     parts: Vec<Part>,
     /// Its part of the limit while this controller is silent, once it was told one.
     hold: Option<f64>,
-    /// What the balance was charged for it while it was silent.
-    assumed: f64,
+    /// What the balance was credited or charged for it while it was silent; `None` while nothing was.
+    assumed: Option<f64>,
 }
 
 /// What a tick knows besides the bucket itself.
@@ -181,7 +181,7 @@ impl Protected {
     /// A new process speaks for this place: what its predecessor passed in silence will never be known.
     pub fn replace(&mut self, place: &Place) {
         if let Some(zone) = self.zones.get_mut(place) {
-            zone.assumed = 0.0;
+            zone.assumed = None;
         }
     }
 
@@ -196,6 +196,9 @@ impl Protected {
         if limit == 0.0 {
             self.deny(sources);
             return;
+        }
+        if !sources.iter().any(|(_, source)| source.is_served()) {
+            self.presences = Presences::sum([expected as f64].into_iter());
         }
         for (place, source) in sources.iter().filter(|(_, source)| !source.is_served()) {
             let zone = self.zones.entry(place.clone()).or_default();
@@ -255,9 +258,16 @@ impl Protected {
             LawName::Proportional => within,
         };
         self.divide(tick, target, within, scratch);
-        for ((place, _, presence), rates) in children.iter().zip(&rates) {
+        for ((place, source, presence), rates) in children.iter().zip(&rates) {
             let child = Child { presence: *presence, presences };
+            // One that is silent lives on what it was told last.
+            let hold = self.zones.get(*place).and_then(|zone| zone.hold);
             self.split(place, child, rates, scratch, tick.parameters);
+            if source.is_silent(tick.parameters)
+                && let Some(zone) = self.zones.get_mut(*place)
+            {
+                zone.hold = hold.or(zone.hold);
+            }
         }
     }
 
@@ -276,21 +286,22 @@ impl Protected {
             match source.beat() {
                 Beat::Idle => {}
                 Beat::Counted(span) => {
-                    let assumed = std::mem::take(&mut zone.assumed);
+                    let assumed = zone.assumed.take();
                     let released = span > HELD && self.terms.release == Release::Auto;
-                    let unaccounted = span >= tick.parameters.silent_after() && assumed == 0.0;
+                    let unaccounted = span >= tick.parameters.silent_after() && assumed.is_none();
                     if released || unaccounted {
                         continue;
                     }
                     self.members.gather(|key| source.passed(key), &mut scratch.passed);
                     let passed: f64 = scratch.passed.iter().sum();
-                    self.balance.add(within * span.as_secs_f64() / presences - passed - assumed);
+                    let credit = within * span.as_secs_f64() / presences;
+                    self.balance.add(credit - passed - assumed.unwrap_or_default());
                 }
                 Beat::Silent(span) => {
                     let offered: f64 = rates.iter().sum();
                     let passes = presence * zone.hold.map_or(offered, |hold| hold.min(offered));
                     let tokens = (presence * within / presences - passes) * span.as_secs_f64();
-                    zone.assumed += tokens;
+                    *zone.assumed.get_or_insert_default() += tokens;
                     self.balance.add(tokens);
                 }
             }

@@ -1,0 +1,178 @@
+//! The fast loop: what clients are told every tenth of a second, from what the controller gave the zone.
+
+use super::*;
+use plimsoll_core::rate::Limit;
+
+fn led(rate: f64, client: Client) -> Scene {
+    let mut scene = Scene::new(Said::rates(&[("acme", rate), ("default", rate)]), vec![client]);
+    scene.run(5.0);
+    scene
+}
+
+#[test]
+fn a_surge_is_cut_within_three_tenths_of_a_second_while_the_controllers_ratio_is_old() {
+    let mut scene = led(1000.0, Client::new(1).offering("acme", 800.0));
+    assert_eq!(scene.clients[0].ratio("acme"), 0.0);
+    scene.clients[0].offers("acme", 10_000.0);
+    scene.run(0.3);
+    // The controller still says that nothing is to be refused.
+    let ratio = scene.clients[0].ratio("acme");
+    assert!((ratio - 0.9).abs() < 0.01, "{ratio}");
+    scene.clients[0].offers("acme", 800.0);
+    scene.run(0.5);
+    assert_eq!(scene.clients[0].ratio("acme"), 0.0, "and no longer than it lasts");
+}
+
+#[test]
+fn where_few_come_the_controllers_ratio_is_passed_on() {
+    let said = Said::rates(&[("acme", 10.0), ("default", 10.0)])
+        .with("acme", |values| values.ratio = Some(ratio_of(0.25)));
+    let mut scene = Scene::new(said, vec![Client::new(1).offering("acme", 40.0)]);
+    scene.run(5.0);
+    // 12 requests in the window: chance would rule.
+    assert!((scene.clients[0].ratio("acme") - 0.25).abs() < 1e-6);
+    scene.clients[0].offers("acme", 80.0);
+    scene.run(1.0);
+    assert!((scene.clients[0].ratio("acme") - 0.875).abs() < 0.01);
+}
+
+#[test]
+fn a_limit_of_zero_denies_and_no_limit_takes_everything_back() {
+    let mut scene = led(1000.0, Client::new(1).offering("acme", 10.0));
+    let mut said = Said::rates(&[("acme", 1000.0), ("default", 1000.0)]);
+    said.terms.limit = Limit::PerSecond(Rate::ZERO);
+    scene.controller = Some(said.clone());
+    scene.run(0.5);
+    let values = scene.clients[0].values("acme");
+    assert_eq!((values.ratio, values.guard), (Some(DropRatio::ALL), Some(Rate::ZERO)));
+    said.terms.limit = Limit::Unlimited;
+    scene.controller = Some(said);
+    scene.run(0.5);
+    let values = scene.clients[0].values("acme");
+    assert_eq!((values.ratio, values.guard), (None, None));
+}
+
+#[test]
+fn a_guard_is_the_cap_with_slack_and_the_same_bytes_go_to_every_client() {
+    let clients = (1..=3).map(|n| Client::new(n).offering("acme", 300.0)).collect();
+    let said = Said::rates(&[("acme", 900.0), ("default", 0.0)])
+        .with("acme", |values| values.cap = Some(per_second(800.0)));
+    let mut scene = Scene::new(said, clients);
+    scene.run(5.0);
+    for client in &scene.clients {
+        assert_eq!(client.guard("acme"), 1.5 * 800.0);
+        assert_eq!(client.posted().terms().clients, Some(3));
+    }
+    let now = at(scene.now + 100);
+    for client in &mut scene.clients {
+        client.counts("acme").offered += 100;
+        client.speak(&mut scene.zone, now);
+    }
+    scene.zone.on_tick(now);
+    let told: Vec<_> =
+        scene.clients.iter_mut().map(|client| client.hear(&mut scene.zone, now).unwrap().buckets).collect();
+    assert!(!told[0].is_empty());
+    assert!(told[0] == told[1] && told[1] == told[2]);
+    let values = told[0][0].keys[0].values;
+    assert_eq!((values.rate, values.cap, values.entitlement), (None, None, None), "the zone's alone");
+    let terms = told[0][0].terms;
+    assert_eq!((terms.hold, terms.presences), (None, None));
+}
+
+/// Nine tenths of the room are used and yet the guard refuses: it is too tight, and its slack grows.
+#[test]
+fn a_guard_that_is_in_the_way_gives_way() {
+    let mut scene = led(1000.0, Client::new(1).offering("acme", 1000.0));
+    for _ in 0..50 {
+        scene.clients[0].counts("acme").guard_dropped += 10;
+        scene.run(0.1);
+    }
+    let guard = scene.clients[0].guard("acme");
+    assert!(guard > 1500.0 * 1.25 * 1.25, "{guard}");
+    // What the guards would have refused in shadow tells as much.
+    let mut shadowed = led(1000.0, Client::new(1).offering("acme", 1000.0));
+    for _ in 0..50 {
+        let counts = shadowed.clients[0].counts("acme");
+        counts.would_dropped += 10;
+        counts.would_guard_dropped += 10;
+        shadowed.run(0.1);
+    }
+    assert_eq!(shadowed.clients[0].guard("acme"), guard);
+}
+
+#[test]
+fn what_is_offered_is_smoothed_over_a_second() {
+    let mut scene = led(9000.0, Client::new(1).offering("acme", 1000.0));
+    let offered = scene.clients[0].offered("acme");
+    assert!((offered - 1000.0).abs() < 20.0, "{offered}");
+    scene.clients[0].offers("acme", 2000.0);
+    // A tenth until it is reported, a tenth until its bin is full, and a second.
+    scene.run(1.2);
+    let offered = scene.clients[0].offered("acme");
+    assert!((offered - (2000.0 - 1000.0 / std::f64::consts::E)).abs() < 60.0, "{offered}");
+}
+
+#[test]
+fn the_first_report_of_a_client_that_joins_counts_at_once() {
+    let mut scene = led(9000.0, Client::new(1).offering("acme", 1000.0));
+    scene.clients.push(Client::new(2).offering("acme", 500.0));
+    scene.run(0.1);
+    let before = scene.clients[0].offered("acme");
+    assert!((before - 1000.0).abs() < 20.0, "a greeting says how much, not how fast: {before}");
+    scene.run(0.1);
+    let offered = scene.clients[0].offered("acme");
+    assert!((offered - 1500.0).abs() < 70.0, "{offered}");
+    scene.run(5.0);
+    let offered = scene.clients[0].offered("acme");
+    assert!((offered - 1500.0).abs() < 30.0, "{offered}");
+}
+
+#[test]
+fn a_client_counts_for_a_second_and_a_half_after_its_stream_closed() {
+    let mut scene = led(1000.0, Client::new(1).offering("acme", 10.0));
+    scene.clients.push(Client::new(2).offering("acme", 10.0));
+    scene.run(1.0);
+    let gone = scene.clients.pop().unwrap();
+    scene.zone.on_close(scene.now(), gone.stream);
+    let clients = |scene: &Scene| scene.clients[0].posted().terms().clients;
+    scene.run(1.5);
+    assert_eq!(clients(&scene), Some(2));
+    scene.run(0.1);
+    assert_eq!(clients(&scene), Some(1));
+}
+
+#[test]
+fn a_tenant_without_a_directive_of_its_own_counts_as_the_default_class() {
+    let client = Client::new(1).offering("acme", 1000.0).offering("stranger", 3000.0);
+    let mut scene = Scene::new(Said::rates(&[("acme", 1000.0), ("default", 600.0)]), vec![client]);
+    scene.run(5.0);
+    assert!((scene.clients[0].ratio("stranger") - 0.8).abs() < 0.01);
+    assert_eq!(scene.clients[0].ratio("acme"), 0.0);
+    let offered = scene.clients[0].offered("default");
+    assert!((offered - 3000.0).abs() < 60.0, "{offered}");
+    // Once it has one, the class is left to the others.
+    scene.controller = Some(Said::rates(&[("acme", 1000.0), ("default", 600.0), ("stranger", 1500.0)]));
+    scene.run(5.0);
+    assert!((scene.clients[0].ratio("stranger") - 0.5).abs() < 0.01);
+    assert_eq!(scene.clients[0].ratio("default"), 0.0);
+}
+
+/// Its directive was there before it had traffic, as that of every tenant that policy lists.
+#[test]
+fn a_tenant_that_comes_after_its_directive_is_none_of_the_default_class() {
+    let mut scene = Scene::new(Said::rates(&[("acme", 900.0), ("default", 500.0)]), vec![Client::new(1)]);
+    scene.run(2.0);
+    scene.clients.push(Client::new(2).offering("default", 400.0));
+    let mut late = Client::new(3).offering("late", 0.0);
+    late.counts.remove(&tenant("acme"));
+    scene.controller = Some(Said::rates(&[("acme", 900.0), ("default", 500.0), ("late", 900.0)]));
+    scene.run(1.0);
+    late.offers("late", 900.0);
+    scene.clients.push(late);
+    scene.controller = None;
+    scene.run(1.8);
+    assert!(!scene.is_on_hold());
+    assert_eq!(scene.clients[0].ratio("default"), 0.0);
+    let offered = scene.clients[0].offered("default");
+    assert!(offered < 420.0, "{offered}");
+}

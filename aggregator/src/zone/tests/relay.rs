@@ -1,0 +1,149 @@
+//! What a zone passes between its clients and the controller: values, receipts, ages, epochs and kills.
+
+use super::*;
+use plimsoll_core::kill::KillGeneration;
+
+#[test]
+fn the_first_state_answers_a_greeting_with_everything_held() {
+    let mut zone = answered();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(10));
+    let first = zone.directives(at(10), client.stream).unwrap();
+    assert_eq!((first.epoch, first.seq, ratio(&first)), (Some(Epoch(1)), 1, Some(7)));
+    assert!(first.buckets[0].whole);
+    assert_eq!(first.echo, Echo { covered: 1, confirmed: 0 });
+    assert_eq!(zone.directives(at(11), client.stream), None, "nothing is said twice");
+}
+
+#[test]
+fn without_a_controller_there_are_no_values_and_no_epoch() {
+    let mut zone = zone();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(0));
+    let first = zone.directives(at(0), client.stream).unwrap();
+    assert_eq!((first.epoch, first.upstream_age), (None, None));
+    assert!(first.buckets.is_empty());
+}
+
+#[test]
+fn a_stamp_is_not_renewed_by_the_one_in_the_middle() {
+    let mut zone = zone();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(0));
+    let seq = zone.report(at(500)).seq;
+    zone.on_directives(at(510), Said::ratio(7).message(1, seq)).unwrap();
+
+    // The zone goes on talking to its client, and the parent to the zone, but no receipt moves.
+    let check = |zone: &mut Zone, now: u64, stamp: &dyn Fn(&Directives) -> Duration| {
+        let message = zone.directives(at(now), StreamId(1)).expect("a heartbeat is due");
+        stamp(&message) >= at(now).since(at(510))
+    };
+    let said = |message: &Directives| message.upstream_age.unwrap();
+    zone.on_directives(at(5_000), Said::ratio(7).message(2, seq)).unwrap();
+    assert!(check(&mut zone, 10_000, &said));
+    zone.on_open(at(20_000));
+    zone.on_directives(at(20_010), Said::ratio(7).message(1, 0)).unwrap();
+    assert!(check(&mut zone, 30_000, &said), "a new stream alone is no receipt either");
+    // A relay that stamps what it sends by its own clock would pass for fresh for ever.
+    assert!(!check(&mut zone, 40_000, &|_| Duration::ZERO));
+
+    let seq = zone.report(at(40_500)).seq;
+    zone.on_directives(at(40_510), Said::ratio(7).message(2, seq)).unwrap();
+    assert!(zone.upstream_age(at(40_600)).unwrap() < Duration::from_millis(100));
+}
+
+#[test]
+fn a_report_is_confirmed_once_the_controller_has_covered_a_rollup_that_contains_it() {
+    let mut zone = answered();
+    let mut client = Client::new(1);
+    client.counts("acme").offered = 5;
+    client.speak(&mut zone, at(0));
+    let rollup = zone.report(at(100));
+    client.counts("acme").offered = 9;
+    client.speak(&mut zone, at(200));
+    zone.on_directives(at(300), Said::nothing().message(2, rollup.seq)).unwrap();
+    let message = zone.directives(at(300), client.stream).unwrap();
+    assert_eq!(message.echo, Echo { covered: 2, confirmed: 1 });
+}
+
+#[test]
+fn a_client_back_after_a_cut_brings_late_counts_and_loses_none() {
+    let mut zone = answered();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(0));
+    client.counts("acme").offered = 10;
+    client.speak(&mut zone, at(100));
+    zone.on_close(at(150), client.stream);
+    client.counts("acme").offered = 5_010;
+    client.reconnect(2);
+    client.speak(&mut zone, at(10_000));
+    client.counts("acme").offered = 5_030;
+    client.speak(&mut zone, at(10_100));
+    let report = zone.report(at(10_200));
+    let tally = report.tallies.values().find(|tally| tally.counts.offered > 0).unwrap();
+    assert_eq!(tally.counts.offered, 5_030);
+    assert_eq!(tally.late.offered, 5_000);
+    assert_eq!(zone.figures().unconfirmed, 0);
+}
+
+#[test]
+fn a_kill_is_passed_on_from_either_side_and_an_older_message_cannot_undo_it() {
+    let mut zone = zone();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(0));
+    zone.directives(at(0), client.stream);
+    zone.on_directives(at(10), Said::nothing().message(5, 0)).unwrap();
+    let stale = Directives { kill: KillGeneration(3), ..Said::nothing().message(5, 0) };
+    zone.on_directives(at(20), stale).unwrap_err();
+    assert_eq!(zone.directives(at(20), client.stream).unwrap().kill, KillGeneration(3));
+    zone.on_directives(at(30), Directives { kill: KillGeneration(2), ..Said::nothing().message(6, 0) })
+        .unwrap();
+    assert_eq!(zone.kill(), KillGeneration(3));
+
+    let from_below = Report { kill: KillGeneration(5), ..client.report(at(40)) };
+    assert!(zone.on_report(at(40), client.stream, from_below).unwrap(), "others have to hear it");
+    assert_eq!(zone.report(at(50)).kill, KillGeneration(5));
+    let liar = Report { kill: KillGeneration(u64::MAX), ..client.report(at(60)) };
+    assert!(matches!(zone.on_report(at(60), client.stream, liar), Err(Refused::KillJump { .. })));
+}
+
+#[test]
+fn an_epoch_that_only_clients_remember_reaches_the_controller() {
+    let mut zone = zone();
+    let mut client = Client::new(1);
+    client.epoch = Some(Epoch(41));
+    client.speak(&mut zone, at(0));
+    assert_eq!(zone.report(at(10)).epoch, Some(Epoch(41)));
+    let mut liar = Client::new(2);
+    liar.epoch = Some(Epoch(u64::MAX));
+    let report = liar.report(at(20));
+    let refused = zone.on_report(at(20), liar.stream, report);
+    assert_eq!(refused, Err(Refused::EpochJump { claimed: u64::MAX, own: 41 }));
+    assert_eq!(zone.report(at(30)).epoch, Some(Epoch(41)));
+}
+
+#[test]
+fn buckets_that_clients_ask_for_are_asked_of_the_controller_once_and_on_every_new_stream() {
+    let mut zone = zone();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(0));
+    assert_eq!(zone.report(at(10)).asked, [bucket()]);
+    assert_eq!(zone.report(at(20)).asked, []);
+    zone.on_open(at(30));
+    let greeting = zone.report(at(30));
+    assert_eq!((greeting.asked, greeting.identity.is_some()), (vec![bucket()], true));
+}
+
+#[test]
+fn buckets_and_children_are_bounded() {
+    let bounds = Bounds { children_max: 1, keys_per_child_max: 9, keys_max: 2, buckets_max: 1 };
+    let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
+    let mut client = Client::new(1);
+    let mut report = client.report(at(0));
+    report.asked = ["api", "b", "c"].map(|name| Bucket::new(name).unwrap()).to_vec();
+    zone.on_report(at(0), client.stream, report).unwrap();
+    assert_eq!((zone.figures().homeless, zone.report(at(1)).asked.len()), (2, 1));
+    let mut second = Client::new(2);
+    let report = second.report(at(0));
+    assert_eq!(zone.on_report(at(0), second.stream, report), Err(Refused::Full(1)));
+}

@@ -1,0 +1,304 @@
+//! Clients that offer requests, a controller that says what it is told to say, and the tenths of seconds in between.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::*;
+use super::{at, bucket, tenant};
+use plimsoll_core::bucket::{Name, Zone as ZoneName};
+use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Posted, Terms, Values};
+use plimsoll_core::policy::Weight;
+use plimsoll_core::presence::Presences;
+use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::report::InstanceId;
+use plimsoll_core::rollout::Mode;
+
+pub(super) const CONTROLLER: InstanceId = InstanceId(200);
+const STEP: u64 = 100;
+
+pub(super) fn identity(role: Role, instance: u128) -> Identity {
+    Identity {
+        instance: InstanceId(instance),
+        name: Name::new(&format!("host:{instance}")).unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: ZoneName::new("a").unwrap(),
+        role,
+    }
+}
+
+pub(super) fn zone() -> Zone {
+    let mut zone = Zone::new(identity(Role::Aggregator, 100), Bounds::default(), Parameters::default());
+    zone.on_open(at(0));
+    zone
+}
+
+/// A zone whose controller has answered, and knows of no clients from before.
+pub(super) fn answered() -> Zone {
+    let mut zone = zone();
+    zone.report(at(0));
+    zone.on_directives(at(0), Said::ratio(7).message(1, 1)).unwrap();
+    zone
+}
+
+/// A client that counts requests of several tenants.
+pub(super) struct Client {
+    pub(super) stream: StreamId,
+    identity: Identity,
+    outbox: Outbox,
+    pub(super) epoch: Option<Epoch>,
+    greeted: bool,
+    /// By tenant: requests/s, and what was counted.
+    rps: BTreeMap<Tenant, f64>,
+    pub(super) counts: BTreeMap<Tenant, Counts>,
+    pub(super) board: Board,
+}
+
+impl Client {
+    pub(super) fn new(instance: u128) -> Self {
+        let mut outbox = Outbox::default();
+        outbox.open();
+        outbox.on_answer(InstanceId(100));
+        Self {
+            stream: StreamId(instance as u64),
+            identity: identity(Role::Client, instance),
+            outbox,
+            epoch: None,
+            greeted: false,
+            rps: BTreeMap::new(),
+            counts: BTreeMap::from([(tenant("acme"), Counts::ZERO)]),
+            board: Board::default(),
+        }
+    }
+
+    pub(super) fn offering(mut self, name: &str, rps: f64) -> Self {
+        self.offers(name, rps);
+        self
+    }
+
+    pub(super) fn offers(&mut self, name: &str, rps: f64) {
+        self.rps.insert(tenant(name), rps);
+        self.counts.entry(tenant(name)).or_default();
+    }
+
+    pub(super) fn counts(&mut self, name: &str) -> &mut Counts {
+        self.counts.entry(tenant(name)).or_default()
+    }
+
+    pub(super) fn reconnect(&mut self, stream: u64) {
+        self.outbox.open();
+        self.outbox.on_answer(InstanceId(100));
+        self.stream = StreamId(stream);
+        self.greeted = false;
+    }
+
+    pub(super) fn report(&mut self, now: MonoTime) -> Report {
+        let mut report = Report {
+            identity: (!self.greeted).then(|| self.identity.clone()),
+            time: Some(now),
+            epoch: self.epoch,
+            asked: vec![bucket()],
+            ..Report::default()
+        };
+        self.greeted = true;
+        let key = |tenant: &Tenant| Key { bucket: bucket(), tenant: tenant.clone() };
+        let (keys, counts): (Vec<Key>, Vec<Counts>) =
+            self.counts.iter().map(|(tenant, counts)| (key(tenant), *counts)).unzip();
+        let tally = |id: KeyId| Tally { counts: counts[id.index()], late: Counts::ZERO };
+        self.outbox.fill(&mut report, &keys, tally);
+        report
+    }
+
+    pub(super) fn speak(&mut self, zone: &mut Zone, now: MonoTime) {
+        let report = self.report(now);
+        zone.on_report(now, self.stream, report).unwrap();
+    }
+
+    pub(super) fn hear(&mut self, zone: &mut Zone, now: MonoTime) -> Option<Directives> {
+        let message = zone.directives(now, self.stream)?;
+        message.buckets.iter().for_each(|bucket| {
+            self.board.apply(bucket);
+        });
+        Some(message)
+    }
+
+    pub(super) fn posted(&self) -> &Posted {
+        self.board.get(&bucket()).unwrap()
+    }
+
+    pub(super) fn values(&self, name: &str) -> Values {
+        self.posted().values(&tenant(name)).unwrap()
+    }
+
+    pub(super) fn ratio(&self, name: &str) -> f64 {
+        self.values(name).ratio.unwrap().as_f64()
+    }
+
+    pub(super) fn guard(&self, name: &str) -> f64 {
+        self.values(name).guard.unwrap().per_second()
+    }
+
+    pub(super) fn offered(&self, name: &str) -> f64 {
+        self.values(name).offered.unwrap().per_second()
+    }
+}
+
+pub(super) fn per_second(rate: f64) -> Rate {
+    Rate::new(rate).unwrap()
+}
+
+pub(super) fn ratio_of(share: f64) -> DropRatio {
+    DropRatio::new((share * f64::from(DropRatio::ONE)) as u32).unwrap()
+}
+
+/// What a controller says of the bucket.
+#[derive(Clone)]
+pub(super) struct Said {
+    pub(super) epoch: u64,
+    pub(super) terms: Terms,
+    pub(super) keys: Vec<KeyDirective>,
+}
+
+impl Said {
+    /// A limit of 1,000 in one zone, and these values.
+    pub(super) fn of(keys: &[(&str, Values)]) -> Self {
+        let terms = Terms {
+            limit: Limit::PerSecond(per_second(1000.0)),
+            mode: Mode::Enforce,
+            presences: Some(Presences::ONE),
+            ..Terms::default()
+        };
+        let keys = keys.iter().map(|(name, values)| KeyDirective { tenant: tenant(name), values: *values });
+        Self { epoch: 1, terms, keys: keys.collect() }
+    }
+
+    /// Nothing but one ratio for all, in units.
+    pub(super) fn ratio(units: u32) -> Self {
+        let values = Values { ratio: Some(DropRatio::new(units).unwrap()), ..Values::default() };
+        Self::of(&[("acme", values), ("default", values)])
+    }
+
+    /// Tenants without a value.
+    pub(super) fn nothing() -> Self {
+        Self::of(&[("acme", Values::default()), ("default", Values::default())])
+    }
+
+    /// Rates, with caps as large, and a hold that is their sum.
+    pub(super) fn rates(rates: &[(&str, f64)]) -> Self {
+        let values = |rate: f64| Values {
+            ratio: Some(DropRatio::NONE),
+            rate: Some(per_second(rate)),
+            cap: Some(per_second(rate)),
+            entitlement: Some(entitled(1.0)),
+            ..Values::default()
+        };
+        let keys: Vec<(&str, Values)> = rates.iter().map(|(name, rate)| (*name, values(*rate))).collect();
+        Self::of(&keys).holding(rates.iter().map(|(_, rate)| rate).sum())
+    }
+
+    pub(super) fn holding(mut self, hold: f64) -> Self {
+        self.terms.hold = Some(per_second(hold));
+        self
+    }
+
+    /// The same, with every value of one tenant changed.
+    pub(super) fn with(mut self, name: &str, change: impl Fn(&mut Values)) -> Self {
+        let key = self.keys.iter_mut().find(|key| key.tenant.as_str() == name).unwrap();
+        change(&mut key.values);
+        self
+    }
+
+    /// What a controller says that has not seen the traffic: policy, and no values.
+    pub(super) fn without_values(mut self) -> Self {
+        self.terms.hold = None;
+        for key in &mut self.keys {
+            key.values = Values { entitlement: key.values.entitlement, ..Values::default() };
+        }
+        self
+    }
+
+    pub(super) fn message(&self, seq: u64, covered: u64) -> Directives {
+        let directive =
+            BucketDirective { bucket: bucket(), whole: true, terms: self.terms, keys: self.keys.clone() };
+        Directives {
+            epoch: Some(Epoch(self.epoch)),
+            seq,
+            echo: Echo { covered, confirmed: covered },
+            upstream_age: Some(Duration::ZERO),
+            parent: (seq == 1).then_some(CONTROLLER),
+            buckets: vec![directive],
+            ..Directives::default()
+        }
+    }
+}
+
+pub(super) fn entitled(weight: f64) -> Entitlement {
+    Entitlement {
+        weight: Weight::new(weight).unwrap(),
+        floor: Rate::ZERO,
+        tenant_limit: None,
+        declared: true,
+    }
+}
+
+/// A zone, its clients, and its controller while there is one.
+pub(super) struct Scene {
+    pub(super) zone: Zone,
+    pub(super) clients: Vec<Client>,
+    /// `None` while the controller is silent.
+    pub(super) controller: Option<Said>,
+    seq: u64,
+    pub(super) now: u64,
+}
+
+impl Scene {
+    pub(super) fn new(said: Said, clients: Vec<Client>) -> Self {
+        Self { zone: zone(), clients, controller: Some(said), seq: 0, now: 0 }
+    }
+
+    pub(super) fn now(&self) -> MonoTime {
+        at(self.now)
+    }
+
+    /// The stream to the controller is a new one.
+    pub(super) fn reconnects(&mut self, said: Said) {
+        self.zone.on_open(self.now());
+        self.seq = 0;
+        self.controller = Some(said);
+    }
+
+    /// Tenths of a second for so many seconds: clients report, the zone ticks, every half second it rolls up.
+    pub(super) fn run(&mut self, seconds: f64) {
+        for _ in 0..(seconds * 10.0).round() as u64 {
+            self.now += STEP;
+            let now = self.now();
+            for client in &mut self.clients {
+                for (tenant, rps) in &client.rps {
+                    let counts = client.counts.entry(tenant.clone()).or_default();
+                    counts.offered += (rps * STEP as f64 / 1e3).round() as u64;
+                }
+                client.speak(&mut self.zone, now);
+            }
+            self.zone.on_tick(now);
+            if self.now.is_multiple_of(500) {
+                self.roll_up();
+            }
+            for client in &mut self.clients {
+                client.hear(&mut self.zone, now);
+            }
+        }
+    }
+
+    pub(super) fn roll_up(&mut self) {
+        let now = self.now();
+        let report = self.zone.report(now);
+        if let Some(said) = &self.controller {
+            self.seq += 1;
+            self.zone.on_directives(now, said.message(self.seq, report.seq)).unwrap();
+        }
+    }
+
+    pub(super) fn is_on_hold(&self) -> bool {
+        self.zone.is_on_hold(&bucket(), self.now())
+    }
+}

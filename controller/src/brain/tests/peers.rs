@@ -1,0 +1,70 @@
+//! What passes between the brain and its aggregators besides the law: epochs, kills, names, and who may speak.
+
+use super::*;
+use plimsoll_core::report::{Counts, Tally};
+use plimsoll_core::rollout::Mode;
+
+fn brain() -> Brain {
+    Fleet::new(enforced(), Vec::new()).brain
+}
+
+#[test]
+fn an_epoch_from_elsewhere_is_exceeded_and_written_down_before_anything_is_sent() {
+    let mut brain = brain();
+    let mut zone = Scripted::new("a", 1);
+    zone.epoch = Some(Epoch(41));
+    let report = zone.report(at(0));
+    brain.on_report(at(0), zone.stream, report).unwrap();
+    assert_eq!(brain.directives(at(0), zone.stream), None, "not before it is saved");
+    save(&mut brain);
+    assert_eq!(brain.directives(at(0), zone.stream).unwrap().epoch, Some(Epoch(42)));
+
+    let mut liar = Scripted::new("b", 2);
+    liar.epoch = Some(Epoch(u64::MAX - 1));
+    let report = liar.report(at(0));
+    assert!(matches!(brain.on_report(at(0), liar.stream, report), Err(Refused::EpochJump { .. })));
+    assert_eq!(brain.durable().epoch, Epoch(42));
+}
+
+#[test]
+fn a_disk_that_fails_does_not_keep_a_kill_from_the_fleet() {
+    let mut brain = brain();
+    let mut zone = Scripted::new("a", 1);
+    zone.exchange(&mut brain, at(0));
+    let kill = "kill_switch: true\nbuckets: { api: { limit: 1000, mode: enforce } }\n";
+    brain.on_policy(policy(kill));
+    zone.hear(&mut brain, at(10));
+    assert!(!zone.kill.is_killed());
+    brain.on_save_failed();
+    zone.hear(&mut brain, at(20));
+    assert!(zone.kill.is_killed());
+    assert_eq!(zone.mode(), Mode::Shadow);
+    assert!(brain.unsaved().is_some(), "it is tried again");
+}
+
+#[test]
+fn a_client_is_told_where_it_should_have_gone() {
+    let mut brain = brain();
+    let mut client = Scripted::new("a", 1);
+    client.identity.role = Role::Client;
+    let report = client.report(at(0));
+    let refused = brain.on_report(at(0), client.stream, report).unwrap_err();
+    assert!(refused.to_string().contains("aggregator of its zone"), "{refused}");
+}
+
+#[test]
+fn invented_names_find_a_bound_and_fold_into_the_default_class() {
+    let mut brain = brain();
+    brain.keys = KeyTable::new(3);
+    brain.keys.intern(&Key { bucket: bucket(), tenant: Tenant::default_class() });
+    let mut zone = Scripted::new("a", 1);
+    let names: Vec<Key> =
+        (0..10).map(|n| Key { bucket: bucket(), tenant: tenant(&format!("t{n}")) }).collect();
+    let mut report = Report { identity: Some(zone.identity.clone()), time: Some(at(0)), ..Report::default() };
+    let counts = Counts { offered: 7, ..Counts::ZERO };
+    zone.outbox.on_answer(InstanceId(9_999));
+    zone.outbox.fill(&mut report, &names, |_| Tally { counts, late: Counts::ZERO });
+    brain.on_report(at(0), zone.stream, report).unwrap();
+    assert_eq!(brain.totals().count(), 3);
+    assert_eq!(brain.totals().map(|(_, tally)| tally.counts.offered).sum::<u64>(), 70, "nothing is lost");
+}

@@ -1,0 +1,285 @@
+//! Aggregators that carry out the ratios they hold, and the half seconds in which a brain hears them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::*;
+use super::{bucket, tenant};
+use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::directive::Values;
+use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::report::{Counts, Identity, Outbox};
+use plimsoll_core::rollout::Mode;
+
+const STEP: Duration = Duration::from_millis(500);
+
+pub(super) fn at(ms: u64) -> MonoTime {
+    MonoTime::from_elapsed(Duration::from_millis(ms))
+}
+
+pub(super) fn save(brain: &mut Brain) {
+    if let Some((number, _)) = brain.unsaved() {
+        brain.on_saved(number);
+    }
+}
+
+/// The traffic of one tenant in one zone.
+struct Traffic {
+    key: Key,
+    rps: f64,
+    counts: Counts,
+    late: Counts,
+    /// Parts of requests not offered and not refused yet: requests and refusals are spread without drift.
+    due: f64,
+    owed: f64,
+}
+
+/// An aggregator that offers requests at steady rates.
+pub(super) struct Scripted {
+    pub(super) stream: StreamId,
+    pub(super) identity: Identity,
+    pub(super) outbox: Outbox,
+    /// Its clock runs ahead of the controller's by this much.
+    clock: Duration,
+    pub(super) greeted: bool,
+    /// It goes on, but nothing passes between it and the controller.
+    pub(super) cut: bool,
+    /// Its clients do not carry refusals out.
+    pub(super) in_shadow: bool,
+    /// It is alive but counts nothing yet.
+    pub(super) timeless: bool,
+    pub(super) epoch: Option<Epoch>,
+    pub(super) board: Board,
+    pub(super) kill: KillGeneration,
+    traffic: Vec<Traffic>,
+}
+
+impl Scripted {
+    pub(super) fn new(zone: &str, number: u64) -> Self {
+        let mut outbox = Outbox::default();
+        outbox.open();
+        Self {
+            stream: StreamId(number),
+            identity: Identity {
+                instance: InstanceId(u128::from(number)),
+                name: Name::new(&format!("{zone}-aggregator")).unwrap(),
+                service: Name::new("aggregator").unwrap(),
+                zone: Zone::new(zone).unwrap(),
+                role: Role::Aggregator,
+            },
+            outbox,
+            clock: Duration::from_secs(1_000),
+            greeted: false,
+            cut: false,
+            in_shadow: false,
+            timeless: false,
+            epoch: None,
+            board: Board::default(),
+            kill: KillGeneration::default(),
+            traffic: Vec::new(),
+        }
+    }
+
+    pub(super) fn offering(mut self, tenant: &str, rps: f64) -> Self {
+        self.offers(tenant, rps);
+        self
+    }
+
+    /// From now on it offers this much of a tenant.
+    pub(super) fn offers(&mut self, name: &str, rps: f64) {
+        let key = Key { bucket: bucket(), tenant: tenant(name) };
+        match self.traffic.iter_mut().find(|traffic| traffic.key == key) {
+            Some(traffic) => traffic.rps = rps,
+            None => self.traffic.push(Traffic {
+                key,
+                rps,
+                counts: Counts::ZERO,
+                late: Counts::ZERO,
+                due: 0.0,
+                owed: 0.0,
+            }),
+        }
+    }
+
+    /// Requests that were counted long ago turn up.
+    pub(super) fn finds(&mut self, late: u64) {
+        let traffic = &mut self.traffic[0];
+        traffic.counts.offered += late;
+        traffic.late.offered += late;
+    }
+
+    /// Its clients decide for a while: by the ratio they hold, or else so that the zone keeps to its hold.
+    pub(super) fn passes(&mut self, time: Duration) {
+        let offered: f64 = self.traffic.iter().map(|traffic| traffic.rps).sum();
+        let on_hold = self.hold().map_or(0.0, |hold| (1.0 - hold / offered).max(0.0));
+        for at in 0..self.traffic.len() {
+            let ratio = self.ratio(self.traffic[at].key.tenant.as_str()).unwrap_or(on_hold);
+            let traffic = &mut self.traffic[at];
+            traffic.due += traffic.rps * time.as_secs_f64();
+            let requests = traffic.due.floor();
+            traffic.due -= requests;
+            traffic.owed += requests * ratio;
+            let refused = traffic.owed.floor().min(requests);
+            traffic.owed -= refused;
+            traffic.counts.offered += requests as u64;
+            let counts = &mut traffic.counts;
+            let column = if self.in_shadow { &mut counts.would_dropped } else { &mut counts.dropped };
+            *column += refused as u64;
+        }
+    }
+
+    pub(super) fn report(&mut self, now: MonoTime) -> Report {
+        let holds = self.hold().map(|hold| (bucket(), Rate::new(hold).unwrap()));
+        let mut report = Report {
+            identity: (!self.greeted).then(|| self.identity.clone()),
+            time: Some(now + self.clock),
+            epoch: self.epoch,
+            kill: self.kill,
+            holds: holds.into_iter().filter(|_| !self.greeted).collect(),
+            ..Report::default()
+        };
+        self.greeted = true;
+        if self.timeless {
+            self.outbox.fill(&mut report, &[], |_| Tally::ZERO);
+            report.time = None;
+            return report;
+        }
+        let keys: Vec<Key> = self.traffic.iter().map(|traffic| traffic.key.clone()).collect();
+        let traffic = &self.traffic;
+        let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: traffic[id.index()].late };
+        self.outbox.fill(&mut report, &keys, tally);
+        report
+    }
+
+    pub(super) fn exchange(&mut self, brain: &mut Brain, now: MonoTime) {
+        let report = self.report(now);
+        brain.on_report(now, self.stream, report).unwrap();
+        save(brain);
+        self.hear(brain, now);
+    }
+
+    pub(super) fn hear(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
+        let directives = brain.directives(now, self.stream)?;
+        self.epoch = self.epoch.max(directives.epoch);
+        self.kill.merge(directives.kill);
+        self.outbox.on_echo(directives.echo);
+        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
+        for bucket in &directives.buckets {
+            self.board.apply(bucket);
+        }
+        Some(directives)
+    }
+
+    /// Its stream broke, and it greets again.
+    pub(super) fn reconnects(&mut self) {
+        self.outbox.open();
+        self.greeted = false;
+        self.stream.0 += 1_000;
+    }
+
+    pub(super) fn values(&self, tenant_name: &str) -> Option<Values> {
+        self.board.get(&bucket())?.values(&tenant(tenant_name))
+    }
+
+    pub(super) fn ratio(&self, tenant: &str) -> Option<f64> {
+        Some(self.values(tenant)?.ratio?.as_f64())
+    }
+
+    pub(super) fn rate(&self, tenant: &str) -> Option<f64> {
+        Some(self.values(tenant)?.rate?.per_second())
+    }
+
+    pub(super) fn hold(&self) -> Option<f64> {
+        Some(self.board.get(&bucket())?.terms().hold?.per_second())
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.board.get(&bucket()).unwrap().terms().mode
+    }
+
+    pub(super) fn counts(&self, name: &str) -> Counts {
+        let of_tenant = self.traffic.iter().find(|traffic| traffic.key.tenant.as_str() == name);
+        of_tenant.map_or(Counts::ZERO, |traffic| traffic.counts)
+    }
+}
+
+/// A brain and its aggregators.
+pub(super) struct Fleet {
+    pub(super) brain: Brain,
+    pub(super) zones: Vec<Scripted>,
+    now: Duration,
+    /// The time of day when the fleet's clock was at zero.
+    pub(super) unix_s: i64,
+}
+
+impl Fleet {
+    pub(super) fn new(policy: Arc<Policy>, zones: Vec<Scripted>) -> Self {
+        Self::knowing(Durable::first_start(), policy, zones)
+    }
+
+    /// A brain that starts from what was written down.
+    pub(super) fn knowing(durable: Durable, policy: Arc<Policy>, zones: Vec<Scripted>) -> Self {
+        let mut brain = Brain::new(MonoTime::ZERO, InstanceId(9_999), durable, policy, Parameters::default());
+        save(&mut brain);
+        Self { brain, zones, now: Duration::ZERO, unix_s: 0 }
+    }
+
+    /// The controller is replaced by one that knows only what was written down; everybody has to greet again.
+    pub(super) fn restarts(&mut self) {
+        let durable = self.brain.durable().clone();
+        let policy = Arc::clone(self.brain.policy());
+        self.brain = Brain::new(self.now(), InstanceId(8_888), durable, policy, Parameters::default());
+        save(&mut self.brain);
+        self.zones.iter_mut().for_each(Scripted::reconnects);
+    }
+
+    pub(super) fn now(&self) -> MonoTime {
+        MonoTime::from_elapsed(self.now)
+    }
+
+    /// Half-second steps for this many seconds.
+    pub(super) fn run(&mut self, seconds: f64) {
+        let end = self.now + Duration::from_secs_f64(seconds);
+        while self.now < end {
+            self.now += STEP;
+            let now = self.now();
+            for zone in &mut self.zones {
+                zone.passes(STEP);
+                if !zone.cut {
+                    zone.exchange(&mut self.brain, now);
+                }
+            }
+            self.tick();
+        }
+    }
+
+    /// The brain applies the law, and everybody hears of it.
+    pub(super) fn tick(&mut self) {
+        let now = self.now();
+        self.brain.on_tick(now, self.unix_s + self.now.as_secs() as i64);
+        save(&mut self.brain);
+        for zone in self.zones.iter_mut().filter(|zone| !zone.cut) {
+            zone.hear(&mut self.brain, now);
+        }
+    }
+
+    /// Requests/s of a tenant that pass over the next seconds.
+    pub(super) fn passing(&mut self, seconds: f64, tenants: &[&str]) -> Vec<f64> {
+        let passed = |fleet: &Self, name: &str| -> u64 {
+            fleet.zones.iter().map(|zone| zone.counts(name).passed()).sum()
+        };
+        let before: Vec<u64> = tenants.iter().map(|name| passed(self, name)).collect();
+        self.run(seconds);
+        let rate = |(name, before)| (passed(self, name) - before) as f64 / seconds;
+        tenants.iter().copied().zip(before).map(rate).collect()
+    }
+
+    /// Requests saved up or owed.
+    pub(super) fn balance(&self) -> f64 {
+        self.brain.buckets().iter().find(|known| *known.name() == bucket()).unwrap().balance().tokens()
+    }
+
+    pub(super) fn presences(&self) -> f64 {
+        self.zones[0].board.get(&bucket()).unwrap().terms().presences.unwrap().as_f64()
+    }
+}

@@ -1,0 +1,136 @@
+//! Tenants: by weight, above their floors, below their limits, and no richer for inventing names.
+
+use super::*;
+
+const WEIGHTS: &str = "gold: { weight: 4 }, plain: { weight: 1 }, free: { weight: 0.25 }";
+const NAMES: [&str; 3] = ["gold", "plain", "free"];
+
+fn tenants(listed: &str, floor: u32) -> String {
+    format!("tenants: {{ default: {{ weight: 1 }}, {listed} }}\nfairness: {{ min_floor_rps: {floor} }}\n")
+}
+
+/// Three zones that see these tenants in unequal parts, in steady state.
+fn steady(policy: Arc<Policy>, offered: &[(&str, f64)]) -> Fleet {
+    let mut zones: Vec<Scripted> =
+        ["a", "b", "c"].into_iter().zip(1..).map(|(zone, number)| Scripted::new(zone, number)).collect();
+    for (zone, part) in zones.iter_mut().zip([0.5, 0.3, 0.2]) {
+        for (name, rps) in offered {
+            zone.offers(name, rps * part);
+        }
+    }
+    let mut fleet = Fleet::new(policy, zones);
+    fleet.run(30.0);
+    fleet
+}
+
+#[test]
+fn what_there_is_goes_by_weight_to_those_who_ask_with_floors_kept() {
+    for (offered, floor, expected) in [
+        ([300.0, 300.0, 3000.0], 5, [300.0, 300.0, 400.0]),
+        ([3000.0, 300.0, 300.0], 5, [762.0, 190.0, 48.0]),
+        ([2000.0, 2000.0, 2000.0], 5, [762.0, 190.0, 48.0]),
+        ([2000.0, 2000.0, 2000.0], 400, [400.0, 400.0, 200.0]),
+        ([2000.0, 2000.0, 1.0], 5, [799.0, 200.0, 1.0]),
+    ] {
+        let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, floor));
+        let offers: Vec<(&str, f64)> = NAMES.into_iter().zip(offered).collect();
+        let passing = steady(policy, &offers).passing(20.0, &NAMES);
+        for (passing, expected) in passing.iter().zip(expected) {
+            assert!((passing / expected - 1.0).abs() < 0.05, "{offered:?}: {passing} is not {expected}");
+        }
+    }
+}
+
+/// Max-min with equal weights, the slow way: whoever asks for less than an even part is served, and the rest divide
+/// what is left.
+fn max_min(mut left: f64, offered: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..offered.len()).collect();
+    order.sort_by(|a, b| offered[*a].total_cmp(&offered[*b]));
+    let mut given = vec![0.0; offered.len()];
+    for (served, at) in order.into_iter().enumerate() {
+        given[at] = offered[at].min(left / (offered.len() - served) as f64);
+        left -= given[at];
+    }
+    given
+}
+
+#[test]
+fn fifty_tenants_of_unequal_size_and_equal_weight_get_what_max_min_gives() {
+    let names: Vec<String> = (1..=50).map(|n| format!("t{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let sum: f64 = (1..=50).map(|n| 1.0 / f64::from(n)).sum();
+    let offered: Vec<f64> = (1..=50).map(|n| 3.0 * LIMIT / f64::from(n) / sum).collect();
+    let listed: Vec<String> = names.iter().map(|name| format!("{name}: {{ weight: 1 }}")).collect();
+    let policy = policy_of(&enforced_with(""), &tenants(&listed.join(", "), 0));
+    let offers: Vec<(&str, f64)> = names.iter().copied().zip(offered.iter().copied()).collect();
+    let passing = steady(policy, &offers).passing(20.0, &names);
+    check_near(passing.iter().sum(), LIMIT, 0.01 * LIMIT);
+    for ((name, passing), expected) in names.iter().zip(&passing).zip(max_min(LIMIT, &offered)) {
+        assert!((passing / expected - 1.0).abs() < 0.05, "{name}: {passing} is not {expected}");
+    }
+}
+
+#[test]
+fn no_tenant_passes_its_limit_whatever_there_is_to_spare() {
+    let policy = policy_of(&enforced_with(", tenant_limit: 200"), &tenants(WEIGHTS, 0));
+    let mut fleet = steady(policy, &[("plain", 2000.0), ("free", 100.0), ("stranger", 800.0)]);
+    let passing = fleet.passing(10.0, &["plain", "free", "stranger"]);
+    for (passing, expected) in passing.into_iter().zip([200.0, 100.0, 200.0]) {
+        check_near(passing, expected, 0.05 * expected);
+    }
+    let entitlement = fleet.zones[0].values("plain").unwrap().entitlement.unwrap();
+    assert_eq!(entitlement.tenant_limit.map(Rate::per_second), Some(200.0));
+}
+
+#[test]
+fn invented_tenants_share_one_entry() {
+    let policy = policy_of(&enforced_with(""), &tenants("acme: { weight: 1 }", 0));
+    let invented: Vec<String> = (0..20).map(|n| format!("x{n:02}")).collect();
+    let mut offers: Vec<(&str, f64)> = invented.iter().map(|name| (name.as_str(), 500.0)).collect();
+    offers.push(("acme", 1000.0));
+    let mut fleet = steady(policy, &offers);
+    let names: Vec<&str> = offers.iter().map(|(name, _)| *name).collect();
+    let passing = fleet.passing(20.0, &names);
+    // A share for each of them would leave acme 48.
+    check_near(passing[20], 500.0, 25.0);
+    passing[..20].iter().for_each(|passing| check_near(*passing, 25.0, 1.25));
+    let declared = |name| fleet.zones[0].values(name).unwrap().entitlement.unwrap().declared;
+    assert!(declared("acme") && declared("default") && !declared("x00"));
+}
+
+#[test]
+fn a_proportional_bucket_treats_all_alike() {
+    let policy = policy_of(&enforced_with(", law: proportional"), &tenants(WEIGHTS, 50));
+    let fleet = steady(policy, &[("gold", 3000.0), ("plain", 900.0), ("free", 100.0)]);
+    for name in NAMES {
+        check_near(fleet.zones[0].ratio(name).unwrap(), 0.75, 1e-3);
+        let entitlement = fleet.zones[0].values(name).unwrap().entitlement.unwrap();
+        assert_eq!((entitlement.weight.get(), entitlement.floor), (1.0, Rate::ZERO));
+    }
+}
+
+#[test]
+fn an_aggregator_is_told_what_it_divides_by_on_hold() {
+    let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 5));
+    let fleet = steady(policy, &[("gold", 3000.0), ("stranger", 100.0)]);
+    for (name, weight, declared) in
+        [("gold", 4.0, true), ("free", 0.25, true), ("default", 1.0, true), ("stranger", 1.0, false)]
+    {
+        let entitlement = fleet.zones[0].values(name).unwrap().entitlement.unwrap();
+        let said = (entitlement.weight.get(), entitlement.floor.per_second(), entitlement.declared);
+        assert_eq!(said, (weight, 5.0, declared), "{name}");
+    }
+}
+
+#[test]
+fn a_saved_tenants_file_divides_anew_at_once() {
+    let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 0));
+    let mut fleet = steady(policy, &[("gold", 2000.0), ("plain", 2000.0)]);
+    check_near(fleet.zones[0].ratio("gold").unwrap(), 0.6, 0.01);
+    fleet
+        .brain
+        .on_policy(policy_of(&enforced_with(""), &tenants("plain: { weight: 4 }, gold: { weight: 1 }", 0)));
+    fleet.run(1.0);
+    check_near(fleet.zones[0].ratio("gold").unwrap(), 0.9, 0.02);
+    check_near(fleet.zones[0].ratio("plain").unwrap(), 0.6, 0.02);
+}
