@@ -7,7 +7,7 @@ const TENANTS: [&str; 4] = ["acme", "globex", "default", "stranger"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    Direct { terms: Terms, acme: Option<Values>, default: Values },
+    Direct(Box<(Terms, Option<Values>, Values)>),
     Kill,
     Ask { tenant: usize, times: u32 },
     Tick,
@@ -44,7 +44,7 @@ fn terms() -> impl Strategy<Value = Terms> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (terms(), prop::option::of(values()), values())
-            .prop_map(|(terms, acme, default)| Step::Direct { terms, acme, default }),
+            .prop_map(|directed| Step::Direct(Box::new(directed))),
         1 => Just(Step::Kill),
         6 => (0..TENANTS.len(), 1..200u32).prop_map(|(tenant, times)| Step::Ask { tenant, times }),
         4 => Just(Step::Tick),
@@ -68,7 +68,8 @@ proptest! {
         for step in steps {
             let before = held.counts();
             match step {
-                Step::Direct { terms, acme, default } => {
+                Step::Direct(directed) => {
+                    let (terms, acme, default) = *directed;
                     let keys: Vec<_> =
                         acme.into_iter().map(|acme| ("acme", acme)).chain([("default", default)]).collect();
                     held.direct(terms, &keys);
