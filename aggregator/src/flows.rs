@@ -216,8 +216,8 @@ impl Flows {
             };
             let values = Values {
                 ratio,
-                guard: cap.and_then(|cap| Rate::new(cap * factor).ok()),
-                offered: Rate::new(offered).ok(),
+                guard: cap.and_then(|cap| told(cap * factor)),
+                offered: told(offered),
                 ..Values::default()
             };
             keys.push(KeyDirective { tenant: tenant.clone(), values });
@@ -254,6 +254,11 @@ impl Flows {
         let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
         divide_hold(&mut self.division, hold.per_second(), presences, &mut claimants, &parameters)
     }
+}
+
+/// A rate as it travels, in thousandths, so that a figure that fades away for ever is not told for ever.
+fn told(per_second: f64) -> Option<Rate> {
+    Rate::new((per_second * 1e3).round() / 1e3).ok()
 }
 
 /// The same values for every key that has a directive.

@@ -10,6 +10,9 @@ use plimsoll_core::time::MonoTime;
 
 use crate::table::{KeyPlace, Table};
 
+/// After so many measurements without a word from the parent, parts follow what is offered here alone.
+const TOLD_LATELY: u32 = 5;
+
 /// Every guard that is set, and what is offered here.
 #[derive(Debug, Default)]
 pub(crate) struct Guards {
@@ -26,6 +29,8 @@ pub(crate) struct Guards {
 struct Set {
     zone: ZoneGuard,
     part: Guard,
+    /// Measurements since the parent last spoke of it.
+    measured: u32,
 }
 
 /// What this client is offered.
@@ -44,7 +49,7 @@ impl Guards {
     pub(crate) fn set(&mut self, table: &Table, key: u32, zone: ZoneGuard) {
         let own = self.offered.get(key as usize).and_then(|offered| offered.rate);
         let part = Guard::part_of(&zone, own, &self.parameters);
-        let is_new = self.set.insert(key, Set { zone, part }).is_none();
+        let is_new = self.set.insert(key, Set { zone, part, measured: 0 }).is_none();
         if let Some(pool) = table.pool(key) {
             pool.set(|tokens| if is_new { part.depth } else { tokens.min(part.depth) });
         }
@@ -60,8 +65,10 @@ impl Guards {
         self.measured
     }
 
-    /// Measures what is offered since the last time, and with it this client's part of every guard. `places` are those
-    /// of all keys, by id. Linear in the keys.
+    /// Measures what is offered since the last time. `places` are those of all keys, by id. Linear in the keys.
+    ///
+    /// This client's parts follow with the next word from the parent, which knows what the others are offered by then:
+    /// held against what was offered in the zone before a surge, every client's share would look like all of it.
     pub(crate) fn measure(&mut self, now: MonoTime, table: &Table, places: &[KeyPlace]) {
         let span = self.measured.map(|at| now.since(at));
         self.measured = Some(now);
@@ -86,6 +93,10 @@ impl Guards {
             offered.rate = measured.map(rate);
         }
         for (key, set) in &mut self.set {
+            set.measured = set.measured.saturating_add(1);
+            if set.measured < TOLD_LATELY {
+                continue;
+            }
             let own = self.offered.get(*key as usize).and_then(|offered| offered.rate);
             set.part = Guard::part_of(&set.zone, own, &self.parameters);
         }

@@ -194,10 +194,6 @@ impl Child for Subscription {
 
     fn report(&mut self, now: MonoTime) -> Report {
         self.look();
-        // Two reports may follow each other at once, when a stream breaks or ends; a rate over so little time is noise.
-        if self.guards.measured().is_none_or(|at| now.since(at) >= self.interval / 2) {
-            self.guards.measure(now, &self.table, &self.places);
-        }
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: Some(now),
@@ -211,6 +207,13 @@ impl Child for Subscription {
             counts: counters.read(id),
             late: Counts::ZERO,
         });
+        // What is offered is first measured when the parent can know of it too: a share of what it does not know of
+        // would look like all there is. And two reports may follow each other at once, when a stream breaks or ends; a
+        // rate over so little time is noise.
+        let lately = self.guards.measured().is_some_and(|at| now.since(at) < self.interval / 2);
+        if report.time.is_some() && !lately {
+            self.guards.measure(now, &self.table, &self.places);
+        }
         self.asked = self.buckets.len();
         self.greeted = true;
         report

@@ -24,12 +24,15 @@ const IMPORTS: [(&str, &[&str]); 8] = [
 /// What would bring a clock, a socket, entropy or the wire into the law.
 const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
 /// The files that think: given the time and the draws, never asking for them. None stands for the whole crate.
-const DRY: [(&str, Option<&[&str]>); 5] = [
+const DRY: [(&str, Option<&[&str]>); 6] = [
     ("core", None),
     ("simulator", None),
-    ("client", Some(&["counters", "names", "subscription", "table"])),
-    ("aggregator", Some(&["quiet", "rollups", "upstream", "zone"])),
-    ("controller", Some(&["brain", "classes", "durable", "protected", "sources"])),
+    (
+        "client",
+        Some(&["coins", "counters", "guards", "names", "pool", "shard", "subscription", "table", "word"]),
+    ),
+    ("aggregator", Some(&["flows", "quiet", "rollups", "upstream", "zone"])),
+    ("controller", Some(&["brain", "durable", "members", "protected", "reign", "sources"])),
     ("cli", Some(&["capacity"])),
 ];
 /// How clocks and entropy are asked.
