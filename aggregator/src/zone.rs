@@ -405,6 +405,7 @@ impl Child for Zone {
         Report { leaving, ..self.report(now) }
     }
 
+    #[expect(clippy::misnamed_getters, reason = "a zone's reports are its roll-ups")]
     fn report_interval(&self) -> Duration {
         self.parameters.tick
     }
