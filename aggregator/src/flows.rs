@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
-use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
+use plimsoll_core::directive::{Board, BucketDirective, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::{
     Claimant, Class, Division, Parameters, SLACK_PERIOD, Slack, Window, divide_hold, fast_ratio,
 };
@@ -79,15 +79,16 @@ impl Flows {
         }
     }
 
-    /// Takes notice of keys that are new.
-    pub(crate) fn introduce(&mut self, keys: &[Key]) {
+    /// Takes notice of keys that are new; `board` says which of them were directed before they had traffic.
+    pub(crate) fn introduce(&mut self, keys: &[Key], board: &Board) {
         for (id, key) in (0..).map(KeyId).zip(keys).skip(self.flows.len()) {
             let members = self.buckets.entry(key.bucket.clone()).or_default();
             members.by_tenant.insert(key.tenant.clone(), id);
             let default = members.by_tenant.get(DEFAULT_TENANT).copied().filter(|default| *default != id);
+            let posted = board.get(&key.bucket);
             self.flows.push(Flow {
                 default,
-                directed: false,
+                directed: posted.is_some_and(|posted| posted.own(key.tenant.as_str()).is_some()),
                 window: None,
                 offered: 0.0,
                 period: Counts::ZERO,

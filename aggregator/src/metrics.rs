@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::time::MonoTime;
-use plimsoll_proto::page::{Page, flag, plain};
+use plimsoll_proto::page::{Page, Row, flag, plain};
 use plimsoll_proto::refusals::Refusals;
 
+use crate::status::{self, BucketStatus};
 use crate::zone::Zone;
 
 /// What happened outside the zone's state since the start.
@@ -47,6 +48,7 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
     let mut page = Page::default();
     events.refusals.add_to(&mut page);
     state(&mut page, zone, now);
+    holds(&mut page, zone, now);
     losses(&mut page, zone);
     let stale = zone.figures().stale;
     events.with(|counts| {
@@ -108,6 +110,26 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
     );
 }
 
+fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
+    let buckets = status::buckets(zone, now);
+    let each = |value: &dyn Fn(&BucketStatus) -> Option<f64>| -> Vec<Row> {
+        let rows = buckets.iter();
+        rows.filter_map(|(name, bucket)| Some((vec![name.to_string()], value(bucket)?))).collect()
+    };
+    page.gauge(
+        "plimsoll_zone_on_hold",
+        "1 while the zone lives on its own part of the limit, because no controller leads.",
+        &["bucket"],
+        each(&|b| Some(flag(b.on_hold))),
+    );
+    page.gauge(
+        "plimsoll_zone_hold",
+        "Requests/s that are this zone's part of the limit while no controller leads; absent while it has none.",
+        &["bucket"],
+        each(&|b| b.hold_rps),
+    );
+}
+
 fn losses(page: &mut Page, zone: &Zone) {
     let figures = zone.figures();
     for (name, help, value) in [
@@ -124,5 +146,53 @@ fn losses(page: &mut Page, zone: &Zone) {
         ("plimsoll_keys_homeless_total", "Keys and buckets for which there was no room.", figures.homeless),
     ] {
         page.counter(name, help, &[], plain(value as f64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::Bounds;
+    use plimsoll_core::bucket::{Bucket, Name, Zone as ZoneName};
+    use plimsoll_core::directive::{BucketDirective, Directives, Epoch, Terms};
+    use plimsoll_core::exchange::Child;
+    use plimsoll_core::law::Parameters;
+    use plimsoll_core::rate::{Limit, Rate};
+    use plimsoll_core::report::{Identity, InstanceId, Role};
+
+    #[test]
+    fn holds_are_told_of_buckets_with_a_limit() {
+        let identity = Identity {
+            instance: InstanceId(1),
+            name: Name::new("host:1").unwrap(),
+            service: Name::new("aggregator").unwrap(),
+            zone: ZoneName::new("a").unwrap(),
+            role: Role::Aggregator,
+        };
+        let mut zone = Zone::new(identity, Bounds::default(), Parameters::default());
+        let limited = |rate: f64| Limit::PerSecond(Rate::new(rate).unwrap());
+        let said = |name: &str, limit: Limit, hold: Option<f64>| BucketDirective {
+            bucket: Bucket::new(name).unwrap(),
+            whole: true,
+            terms: Terms { limit, hold: hold.map(|hold| Rate::new(hold).unwrap()), ..Terms::default() },
+            keys: Vec::new(),
+        };
+        let buckets = vec![
+            said("held", limited(900.0), Some(300.0)),
+            said("new", limited(900.0), None),
+            said("free", Limit::Unlimited, None),
+        ];
+        let message = Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() };
+        zone.on_directives(MonoTime::ZERO, message).unwrap();
+        let text = page(&zone, MonoTime::ZERO, &Events::default()).text();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("plimsoll_zone_")).collect();
+        assert_eq!(
+            rows,
+            [
+                "plimsoll_zone_hold{bucket=\"held\"} 300",
+                "plimsoll_zone_on_hold{bucket=\"held\"} 1",
+                "plimsoll_zone_on_hold{bucket=\"new\"} 1",
+            ]
+        );
     }
 }

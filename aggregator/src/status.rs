@@ -1,5 +1,9 @@
 //! What an aggregator knows, for people: the answer of `/status`.
 
+use std::collections::BTreeMap;
+
+use plimsoll_core::bucket::Bucket;
+use plimsoll_core::rate::Rate;
 use plimsoll_core::time::MonoTime;
 use serde::Serialize;
 
@@ -21,8 +25,19 @@ pub struct Status {
     pub upstream_age_s: Option<f64>,
     /// Whether a restart is being waited out.
     pub quiet: bool,
+    /// Every bucket with a limit.
+    pub buckets: BTreeMap<Bucket, BucketStatus>,
     /// Clients, those who are away but remembered included.
     pub clients: Vec<ClientStatus>,
+}
+
+/// One bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct BucketStatus {
+    /// Whether the zone lives on its own part of the limit, because no controller leads.
+    pub on_hold: bool,
+    /// That part, in requests/s; null while the controller has given none.
+    pub hold_rps: Option<f64>,
 }
 
 /// One client.
@@ -60,7 +75,18 @@ impl Status {
             kill_generation: zone.kill().0,
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_quiet(),
+            buckets: buckets(zone, now),
             clients: clients.collect(),
         }
     }
+}
+
+/// Every bucket with a limit.
+pub(crate) fn buckets(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
+    let limited = zone.board().iter().filter(|(_, posted)| posted.terms().limit.per_second().is_some());
+    let each = limited.map(|(bucket, posted)| {
+        let hold_rps = posted.terms().hold.map(Rate::per_second);
+        (bucket.clone(), BucketStatus { on_hold: zone.is_on_hold(bucket, now), hold_rps })
+    });
+    each.collect()
 }

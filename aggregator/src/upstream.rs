@@ -49,7 +49,8 @@ impl Upstream {
         }
     }
 
-    /// Whether the controller is there: it has confirmed a report that was sent no longer ago than `silent_after`. A parent that goes on talking without listening confirms nothing.
+    /// Whether the controller is there: it has confirmed a report that was sent no longer ago than `silent_after`. A
+    /// parent that goes on talking without listening confirms nothing.
     pub(crate) fn is_led(&self, now: MonoTime, silent_after: Duration) -> bool {
         self.confirmed.is_some_and(|(sent, _)| now.since(sent) <= silent_after)
     }
@@ -59,5 +60,82 @@ impl Upstream {
         let own = now.since(self.confirmed?.1);
         let told = self.told.map_or(Duration::ZERO, |(at, age)| age + now.since(at));
         Some(own.max(told))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SILENT_AFTER: Duration = Duration::from_secs(2);
+
+    fn at(ms: u64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_millis(ms))
+    }
+
+    fn confirms(seq: u64) -> Echo {
+        Echo { covered: seq, confirmed: seq }
+    }
+
+    /// What counts is when the confirmed report was sent, not when the word of it came.
+    #[test]
+    fn a_controller_leads_while_it_confirms_what_was_sent_lately() {
+        let mut upstream = Upstream::default();
+        assert!(!upstream.is_led(at(0), SILENT_AFTER));
+        upstream.on_report(at(0), 1);
+        upstream.on_report(at(500), 2);
+        assert!(!upstream.is_led(at(500), SILENT_AFTER), "sent is not heard");
+        upstream.on_message(at(1_900), confirms(1), None);
+        assert!(upstream.is_led(at(2_000), SILENT_AFTER));
+        assert!(!upstream.is_led(at(2_001), SILENT_AFTER));
+        upstream.on_message(at(2_400), confirms(2), None);
+        assert!(upstream.is_led(at(2_500), SILENT_AFTER));
+        assert!(!upstream.is_led(at(2_501), SILENT_AFTER));
+    }
+
+    #[test]
+    fn a_parent_that_talks_without_listening_does_not_lead() {
+        let mut upstream = Upstream::default();
+        upstream.on_report(at(0), 1);
+        for ms in (100..10_000).step_by(100) {
+            upstream.on_message(at(ms), confirms(1), Some(Duration::ZERO));
+            assert_eq!(upstream.is_led(at(ms), SILENT_AFTER), ms <= 2_000, "{ms}");
+            assert_eq!(upstream.age(at(ms)), Some(at(ms).since(at(100))), "{ms}");
+        }
+    }
+
+    #[test]
+    fn a_relay_adds_its_own_wait_to_what_it_was_told() {
+        let mut upstream = Upstream::default();
+        upstream.on_report(at(0), 1);
+        upstream.on_message(at(100), confirms(1), Some(Duration::from_secs(5)));
+        assert_eq!(upstream.age(at(1_100)), Some(Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn a_new_stream_takes_nothing_back_and_its_numbers_are_its_own() {
+        let mut upstream = Upstream::default();
+        upstream.on_report(at(0), 7);
+        upstream.on_message(at(100), confirms(7), None);
+        upstream.on_report(at(500), 8);
+        upstream.open();
+        assert!(upstream.is_led(at(2_000), SILENT_AFTER), "a short break is no silence");
+        upstream.on_report(at(1_000), 1);
+        upstream.on_message(at(1_100), confirms(0), None);
+        assert!(!upstream.is_led(at(2_100), SILENT_AFTER), "nothing of this stream is confirmed");
+        upstream.on_message(at(2_200), confirms(1), None);
+        assert!(upstream.is_led(at(3_000), SILENT_AFTER));
+    }
+
+    /// A parent that covers nothing for long costs no memory, and a later receipt is never taken for fresher than it is.
+    #[test]
+    fn reports_without_a_receipt_are_told_apart_up_to_a_bound() {
+        let mut upstream = Upstream::default();
+        (1..=100).for_each(|seq| upstream.on_report(at(seq * 500), seq));
+        assert_eq!(upstream.sent.len(), SENT_MAX);
+        upstream.on_message(at(50_000), confirms(99), None);
+        assert!(!upstream.is_led(at(50_000), SILENT_AFTER), "report 15, the last one told apart, is old");
+        upstream.on_message(at(50_001), confirms(100), None);
+        assert!(upstream.is_led(at(50_001), SILENT_AFTER));
     }
 }

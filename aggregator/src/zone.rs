@@ -274,7 +274,7 @@ impl Zone {
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
         self.tallies.resize(self.keys.keys().len(), Tally::ZERO);
-        self.flows.introduce(self.keys.keys());
+        self.flows.introduce(self.keys.keys(), &self.board);
         let late_from = LATE.max(self.parameters.report_interval * LATE_INTERVALS);
         let all_late = entered.span.is_none_or(|span| span >= late_from);
         for entry in entered.entries {

@@ -125,3 +125,82 @@ impl Members {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_core::policy::Source;
+
+    fn members() -> Members {
+        let tenants = "tenants: { default: {}, listed: {} }\n";
+        let policy = Source { name: "policy.yaml", text: "buckets: {}\n" };
+        let policy = Policy::read(policy, Source { name: "tenants.yaml", text: tenants }).unwrap().0;
+        Members::new(&policy)
+    }
+
+    fn add(members: &mut Members, key: u32, name: &str) {
+        members.add(KeyId(key), &Tenant::new(name).unwrap());
+    }
+
+    fn names(members: &Members) -> Vec<(&str, Class)> {
+        members.iter().map(|member| (member.tenant.as_str(), member.class)).collect()
+    }
+
+    #[test]
+    fn who_is_not_listed_is_told_apart_while_it_has_traffic() {
+        let mut members = members();
+        for (key, name) in [(0, "default"), (1, "listed"), (2, "zoe"), (3, "adam")] {
+            add(&mut members, key, name);
+        }
+        assert_eq!(names(&members), [("default", Class::Default), ("listed", Class::Listed)]);
+        let rates = |adam: f64, zoe: f64| move |key: KeyId| [1.0, 2.0, zoe, adam][key.index()];
+        assert!(members.choose(rates(30.0, 0.0)));
+        let with_adam = [("adam", Class::Unlisted), ("default", Class::Default), ("listed", Class::Listed)];
+        assert_eq!(names(&members), with_adam);
+        assert!(!members.choose(rates(10.0, 0.001)), "the same as before");
+        assert!(members.choose(rates(0.0, 5.0)));
+        assert_eq!(names(&members).last(), Some(&("zoe", Class::Unlisted)));
+    }
+
+    #[test]
+    fn what_is_not_told_apart_counts_as_the_default_class_and_nothing_is_counted_twice() {
+        let mut members = members();
+        for (key, name) in [(0, "default"), (1, "listed"), (2, "zoe"), (3, "adam")] {
+            add(&mut members, key, name);
+        }
+        let figure = |key: KeyId| [1.0, 2.0, 4.0, 8.0][key.index()];
+        let mut gathered = Vec::new();
+        members.gather(figure, &mut gathered);
+        assert_eq!(gathered, [1.0 + 4.0 + 8.0, 2.0]);
+        members.choose(|key| if key == KeyId(3) { 9.0 } else { 0.0 });
+        members.gather(figure, &mut gathered);
+        assert_eq!(gathered, [8.0, 1.0 + 4.0, 2.0]);
+    }
+
+    #[test]
+    fn those_with_the_most_traffic_are_told_apart_up_to_a_bound() {
+        let mut members = members();
+        let most = UNLISTED_MAX as u32 + 500;
+        (0..most).for_each(|key| add(&mut members, key, &format!("t{key:05}")));
+        assert!(members.choose(|key| f64::from(key.0) + 1.0));
+        assert_eq!(members.len(), 2 + UNLISTED_MAX);
+        let least = members.iter().find(|member| member.class == Class::Unlisted).unwrap();
+        assert_eq!(least.tenant.as_str(), "t00500");
+        let mut gathered = Vec::new();
+        members.gather(|_| 1.0, &mut gathered);
+        assert_eq!(gathered.iter().sum::<f64>(), f64::from(most), "the others are in the class");
+    }
+
+    /// A tenant that policy lists is an entry of its own without traffic, and its key finds it.
+    #[test]
+    fn a_listed_tenant_has_its_place_before_it_has_a_key() {
+        let mut members = members();
+        let mut gathered = Vec::new();
+        members.gather(|_| 5.0, &mut gathered);
+        assert_eq!(gathered, [0.0, 0.0]);
+        add(&mut members, 9, "listed");
+        members.gather(|_| 5.0, &mut gathered);
+        assert_eq!(gathered, [0.0, 5.0]);
+        assert!(!members.choose(|_| 5.0), "nobody else is there to be chosen");
+    }
+}

@@ -62,7 +62,7 @@ fn controller(page: &mut Page, status: &Status, figures: Figures) {
     );
     page.gauge(
         "plimsoll_leading",
-        "1 once ratios are being sent; 0 while a restart is waited out.",
+        "1 once rates are being sent; 0 while zones live on what they brought, or have shown no traffic yet.",
         &[],
         plain(flag(status.leading)),
     );
@@ -104,6 +104,12 @@ fn buckets(page: &mut Page, status: &Status) {
         "The drop ratio over all tenants; absent while there is none.",
         &["bucket"],
         each(&|b| b.traffic.drop_ratio),
+    );
+    page.gauge(
+        "plimsoll_bucket_balance",
+        "Requests saved up, or owed when negative; absent without a limit.",
+        &["bucket"],
+        each(&|b| b.limit_rps.map(|_| b.balance)),
     );
     let modes = status.buckets.iter().flat_map(|(name, bucket)| {
         [Mode::Shadow, Mode::Canary, Mode::Enforce]

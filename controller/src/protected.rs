@@ -255,7 +255,11 @@ impl Protected {
         self.weigh(tick, &children, scratch);
         let target = match self.terms.law {
             LawName::Balanced => self.balance.target(within, self.terms.burst, tick.parameters),
-            LawName::Proportional => within,
+            LawName::Proportional => {
+                // It remembers nothing, also not for a law that may come after it.
+                self.balance = Balance::default();
+                within
+            }
         };
         self.divide(tick, target, within, scratch);
         for ((place, source, presence), rates) in children.iter().zip(&rates) {

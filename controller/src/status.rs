@@ -24,7 +24,7 @@ pub struct Status {
     pub kill_generation: u64,
     /// Whether every client only observes.
     pub killed: bool,
-    /// Whether ratios are being sent; false while a restarted controller waits for its aggregators.
+    /// Whether rates are being sent; false while zones live on what they brought, or have shown no traffic yet.
     pub leading: bool,
     /// Every bucket known.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
@@ -45,7 +45,7 @@ pub struct BucketStatus {
     pub file_mode: Option<Mode>,
     /// What waits for its gates.
     pub pending_mode: Option<Mode>,
-    /// Requests saved up, or owed when negative.
+    /// Requests saved up, or owed when negative; 0 without a limit.
     pub balance: f64,
     /// All its traffic.
     #[serde(flatten)]
