@@ -34,14 +34,11 @@ struct Protection {
 struct Sharing {
     tenants: Tenants,
     fairness: Fairness,
-    warnings: Vec<Warning>,
 }
 
 pub(super) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, Vec<Warning>), PolicyError> {
     match (protection(policy), sharing(tenants)) {
         (Ok(protection), Ok(sharing)) => {
-            let mut warnings = protection.warnings;
-            warnings.extend(sharing.warnings);
             let policy = Policy {
                 kill_switch: protection.kill_switch,
                 guardrails: protection.guardrails,
@@ -50,7 +47,7 @@ pub(super) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, V
                 fairness: sharing.fairness,
                 hash: PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes()),
             };
-            Ok((policy, warnings))
+            Ok((policy, protection.warnings))
         }
         (protection, sharing) => Err(PolicyError::of_either(protection.err(), sharing.err())),
     }
@@ -128,8 +125,7 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let Some(tenants) = Tenants::new(listed).filter(|_| faults.is_empty()) else {
         return Err(PolicyError::of(faults));
     };
-    let warnings = warning::of_tenants(&root, &tenants, &fairness);
-    Ok(Sharing { tenants, fairness, warnings })
+    Ok(Sharing { tenants, fairness })
 }
 
 fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {

@@ -249,27 +249,21 @@ fn what_is_not_built_is_said_and_nothing_else() {
     assert_eq!(
         said(FULL_POLICY, FULL_TENANTS),
         [
-            "buckets.checkout.tenant_limit",
-            "buckets.checkout.coin",
-            "buckets.checkout.law",
             "buckets.checkout.candidate",
             "buckets.learned.limit.learned",
             "buckets.queried.limit.prometheus",
             "buckets.queried.coin",
-            "buckets.queried.rollout.canary_percent",
             "buckets.queried.rollout.shadow",
-            "rollout.canary_percent",
             "rollout.shadow",
             "rollout.canary",
             "rollout.min_samples",
             "rollout.require_gates",
-            "tenants",
         ]
     );
     let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
     for (buckets, rollout, paths) in [
         ("{ b: { limit: 1, law: proportional, coin: independent, mode: enforce } }", "", &[][..]),
-        ("{ b: { limit: 1, mode: canary } }", "", &["buckets.b.mode"]),
+        ("{ b: { limit: 1, tenant_limit: 1, mode: canary, coin: dithered } }", "", &[]),
         ("{ b: { limit: 0, mode: enforce } }", "", &["buckets.b.limit"]),
         ("{ b: { limit: 0, mode: shadow } }", "", &[]),
         ("{ b: { limit: 1 } }", ", auto_promote: false", &[]),
@@ -279,17 +273,6 @@ fn what_is_not_built_is_said_and_nothing_else() {
         let policy = format!("{{ buckets: {buckets}, rollout: {{ require_gates: false{rollout} }} }}");
         assert_eq!(said(&policy, quiet), paths, "{policy}");
     }
-    let one = "{ buckets: { b: { limit: 1 } }, rollout: { require_gates: false } }";
-    for tenants in [
-        "tenants: { default: {}, a: { weight: 2 } }",
-        "tenants: { default: { burst_multiplier: 2 } }",
-        "tenants: { default: { boost: 2, boost_until: 2026-12-01T00:00:00Z } }",
-        "{ tenants: { default: {} }, fairness: {} }",
-    ] {
-        assert_eq!(said(one, tenants), ["tenants"], "{tenants}");
-    }
-    assert_eq!(said(one, "{ tenants: { default: {} }, fairness: { min_floor_rps: 0 } }"), [""; 0]);
-
     let zero = "buckets:\n  b:\n    limit: 0\n    mode: enforce\nrollout: { require_gates: false }\n";
     let (_, warnings) = accepted(zero, quiet);
     assert_eq!(

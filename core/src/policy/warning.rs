@@ -7,7 +7,6 @@ use serde::Serialize;
 use super::buckets::BucketPolicy;
 use super::error::Place;
 use super::source::Field;
-use super::tenants::{BurstMultiplier, Fairness, TenantPolicy, Tenants};
 use crate::rate::{Limit, Rate};
 use crate::rollout::Mode;
 
@@ -38,21 +37,14 @@ struct NotBuilt {
 const NOT_BUILT: &[NotBuilt] = &[
     not_built(&["buckets", "*", "limit", "learned"], None, LIMIT_UNKNOWN),
     not_built(&["buckets", "*", "limit", "prometheus"], None, LIMIT_UNKNOWN),
-    not_built(&["buckets", "*", "tenant_limit"], None, "it is not applied"),
     not_built(&["buckets", "*", "candidate"], None, "it is not evaluated"),
-    not_built(&["buckets", "*", "law"], Some("balanced"), "the bucket runs `proportional`"),
-    not_built(&["buckets", "*", "coin"], Some("dithered"), "clients use `independent`"),
     not_built(&["buckets", "*", "coin"], Some("coherent"), "clients use `independent`"),
-    not_built(&["buckets", "*", "mode"], Some("canary"), "no instance enforces, as in `shadow`"),
-    not_built(&["rollout", "canary_percent"], None, "no instance enforces in canary"),
     not_built(&["rollout", "auto_promote"], Some("true"), "stages change with `mode` only"),
     not_built(&["rollout", "shadow"], None, NO_GATES),
     not_built(&["rollout", "canary"], None, NO_GATES),
     not_built(&["rollout", "min_samples"], None, NO_GATES),
     not_built(&["rollout", "require_gates"], Some("true"), NO_GATES),
 ];
-/// And the tenants' part, said once: remove it with the law that divides.
-const FAIRNESS_NOT_BUILT: bool = true;
 
 const LIMIT_UNKNOWN: &str = "the limit is unknown, so everything is admitted and counted";
 const NO_GATES: &str = "no gate is ever passed, so a mode raised in the file stays pending; with `require_gates: false` \
@@ -119,23 +111,6 @@ pub(super) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning
         ));
     }
     warnings
-}
-
-/// What of `tenants.yaml` is not built: one warning for all of it.
-pub(super) fn of_tenants(root: &Field<'_>, tenants: &Tenants, fairness: &Fairness) -> Vec<Warning> {
-    let alike = |tenant: &TenantPolicy| {
-        tenant.weight() == tenants.default_class.weight()
-            && tenant.burst_multiplier() == BurstMultiplier::ONE
-            && tenant.boost().is_none()
-    };
-    let told_apart = fairness.min_floor() > Rate::ZERO || !tenants.listed.values().all(alike);
-    if !(FAIRNESS_NOT_BUILT && told_apart) {
-        return Vec::new();
-    }
-    let field = root.then("tenants");
-    let message = "not built yet: weights, burst multipliers, boosts and floors are not applied, \
-        the law in force treats all tenants alike";
-    vec![Warning { at: None, ..Warning::of(&field, message.to_owned()) }]
 }
 
 impl NotBuilt {
