@@ -242,6 +242,8 @@ impl Zone {
         }
         self.roster.open(now, stream, identity)?;
         self.quiet.on_greeting(now, report.epoch.is_some());
+        // Its first state must know that it is there: a guard divided among fewer starts too full.
+        self.direct(now);
         Ok(())
     }
 
