@@ -406,7 +406,9 @@ impl Child for Zone {
     }
 
     fn report_interval(&self) -> Duration {
-        self.parameters.tick
+        // A zone rolls up once a tick; what the parameters call the report interval is for its clients.
+        let Parameters { tick, .. } = self.parameters;
+        tick
     }
 }
 

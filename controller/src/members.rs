@@ -106,7 +106,6 @@ impl Members {
     }
 
     /// Every member, in the order of names.
-    #[must_use]
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Member> {
         self.members.iter()
     }
