@@ -409,7 +409,9 @@ impl Child for Zone {
 
     #[expect(clippy::misnamed_getters, reason = "a zone's reports are its roll-ups")]
     fn report_interval(&self) -> Duration {
-        self.parameters.tick
+        // A zone rolls up once a tick; what the parameters call the report interval is for its clients.
+        let Parameters { tick, .. } = self.parameters;
+        tick
     }
 }
 

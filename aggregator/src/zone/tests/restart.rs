@@ -30,6 +30,8 @@ fn a_restarted_zone_is_quiet_until_its_clients_are_back() {
     // What was withheld is told at once: the fast loop has seen the traffic meanwhile.
     let ratio = scene.clients[0].ratio("acme");
     assert!((ratio - 0.5).abs() < 0.01, "{ratio}");
+    let unchanged = scene.clients[0].values("default").ratio;
+    assert_eq!(unchanged, Some(DropRatio::NONE), "also what has not changed meanwhile");
     assert!(scene.zone.report(scene.now()).time.is_some(), "and everybody is counted");
 }
 
