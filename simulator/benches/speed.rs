@@ -1,5 +1,6 @@
 //! How many virtual seconds pass in a real one: 99 clients at 100,000 requests/s, the bar being 50 on one core, and
 //! 10,000 clients.
+#![allow(missing_docs, clippy::panic)] // it measures or it stops
 
 use std::hint::black_box;
 use std::path::Path;

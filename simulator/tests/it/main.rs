@@ -1,9 +1,14 @@
 //! The simulator as its users know it: scenarios in, figures out.
 
+#[cfg(test)]
 mod determinism;
+#[cfg(test)]
 mod expectations;
+#[cfg(test)]
 mod reference;
+#[cfg(test)]
 mod refusals;
+#[cfg(test)]
 mod scenarios;
 
 use std::path::Path;
