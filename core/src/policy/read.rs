@@ -202,7 +202,7 @@ fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
             let hint = if unexpected.starts_with("string") && expected.contains("number") {
                 "a number is written without quotes, units and separators"
             } else {
-                "see the example policy for the form of this field"
+                "see the documentation for the form of this field"
             };
             field.refuse(format_args!("expected {expected}, found {unexpected}"), hint)
         }
@@ -213,7 +213,7 @@ fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
                 line: usize::try_from(at.line()).unwrap_or(1),
                 column: usize::try_from(at.column()).unwrap_or(1),
             });
-            field.refuse_at(place, what, "see the example policy for the form of this field")
+            field.refuse_at(place, what, "see the documentation for the form of this field")
         }
     }
 }

@@ -27,10 +27,15 @@ faults:
 expect: { api: { worst_1s: [0, 2] } }
 ";
 
-/// The scenario with `from` replaced, refused at a place, for a field, with these words in the message or the hint.
-fn check(from: &str, to: &str, (line, column): (usize, usize), path: &str, words: &str) {
+/// The scenario with `from` replaced, refused where `at` stands in it, for a field, with these words in the message or
+/// the hint.
+fn check(from: &str, to: &str, at: &str, path: &str, words: &str) {
     assert!(GOOD.contains(from), "{from}");
-    let error = parse(&GOOD.replacen(from, to, 1)).expect_err(to);
+    let text = GOOD.replacen(from, to, 1);
+    let before = &text[..text.find(at).unwrap_or_else(|| panic!("{at} is not in\n{text}"))];
+    let line = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
+    let column = before.rsplit('\n').next().map_or(0, str::len) + 1;
+    let error = parse(&text).expect_err(to);
     let ScenarioError::Invalid(error) = error else { panic!("{to}: {error}") };
     let fault = &error.faults()[0];
     assert_eq!((fault.file.as_str(), fault.path.as_str()), ("test.yaml", path), "{to}: {fault}");
@@ -47,67 +52,73 @@ fn the_good_one_is_good() {
 
 #[test]
 fn what_has_the_wrong_shape_is_refused() {
-    check("clients: 9", "clints: 9", (5, 1), "clints", "did you mean `clients`");
-    check("zones: 3\n", "", (1, 1), "zones", "missing");
-    check("zones: 3", "zones: three", (4, 8), "zones", "three");
-    check("{ kind: zone_crash", "{ kind: zone_crsh", (16, 13), "faults.0.kind", "did you mean `zone_crash`");
-    check("{ steps: [", "{ stepps: [", (11, 11), "traffic.0.load", "did you mean `steps`");
-    check("first: 3,", "first: 3, last: 4,", (12, 47), "traffic.0.clients.share.0.last", "unknown field");
-    check("zones: 3", "zones: 3\nzones: 4", (5, 1), "zones", "duplicate");
-    check("name: good", "name: &a good", (1, 7), "name", "anchors");
+    check("clients: 9", "clints: 9", "clints", "clints", "did you mean `clients`");
+    check("zones: 3\n", "", "name: good", "zones", "missing");
+    check("zones: 3", "zones: three", "three", "zones", "invalid u32");
+    check(
+        "{ kind: zone_crash",
+        "{ kind: zone_crsh",
+        "zone_crsh",
+        "faults.0.kind",
+        "did you mean `zone_crash`",
+    );
+    check("{ steps: [", "{ stepps: [", "{ stepps", "traffic.0.load", "did you mean `steps`");
+    check("first: 3,", "first: 3, last: 4,", "last", "traffic.0.clients.share.0.last", "unknown field");
+    check("zones: 3", "zones: 3\nzones: 4", "zones: 4", "zones", "duplicate");
+    check("name: good", "name: &a good", "&a", "name", "anchors");
 }
 
 #[test]
 fn numbers_out_of_range_are_refused() {
-    check("duration_s: 30", "duration_s: 86401", (2, 13), "duration_s", "from 0.1 to 86400");
-    check("duration_s: 30", "duration_s: .nan", (2, 13), "duration_s", "NaN");
-    check("warmup_s: 5", "warmup_s: 30", (3, 11), "warmup_s", "out of range");
-    check("clients: 9", "clients: 100001", (5, 10), "clients", "from 1 to 100000");
-    check("report_loss: 0.1", "report_loss: 1.1", (6, 44), "network.report_loss", "from 0 to 0.95");
-    check("rps: 500 }", "rps: -500 }", (11, 38), "traffic.0.load.steps.0.rps", "-500 is out of range");
-    check("at_s: 10, rps", "at_s: 0, rps", (11, 52), "traffic.0.load.steps.1.at_s", "not later");
-    check("first: 3", "first: 13", (12, 42), "traffic.0.clients.share.0.first", "there are 12 clients");
-    check("first: 3", "first: 12", (12, 55), "traffic.0.clients.share.0.of_load", "nobody is left");
-    check("probability: 0.5", "probability: 1.5", (13, 27), "traffic.0.retry.probability", "from 0 to 1");
-    check("at_s: 10, clients", "at_s: 31, clients", (14, 18), "joins.0.at_s", "from 0 to 30");
+    check("duration_s: 30", "duration_s: 86401", "86401", "duration_s", "from 0.1 to 86400");
+    check("duration_s: 30", "duration_s: .nan", ".nan", "duration_s", "NaN");
+    check("warmup_s: 5", "warmup_s: 30", "30\nzones", "warmup_s", "out of range");
+    check("clients: 9", "clients: 100001", "100001", "clients", "from 1 to 100000");
+    check("report_loss: 0.1", "report_loss: 1.1", "1.1", "network.report_loss", "from 0 to 0.95");
+    check("rps: 500 }", "rps: -500 }", "-500", "traffic.0.load.steps.0.rps", "-500 is out of range");
+    check("at_s: 10, rps", "at_s: 0, rps", "0, rps: 5000", "traffic.0.load.steps.1.at_s", "not later");
+    check("first: 3", "first: 13", "13,", "traffic.0.clients.share.0.first", "there are 12 clients");
+    check("first: 3", "first: 12", "0.5 } ]", "traffic.0.clients.share.0.of_load", "nobody is left");
+    check("probability: 0.5", "probability: 1.5", "1.5", "traffic.0.retry.probability", "from 0 to 1");
+    check("at_s: 10, clients", "at_s: 31, clients", "31", "joins.0.at_s", "from 0 to 30");
 }
 
 #[test]
 fn faults_of_what_is_not_there_are_refused() {
-    check("zone: 1", "zone: 3", (16, 31), "faults.0.zone", "from 0 to 2");
-    check("zone: 1, ", "", (16, 5), "faults.0.zone", "`zone` is missing");
-    check("zone: 1, ", "zone: 1, client: 2, ", (16, 34), "faults.0.client", "means nothing here");
-    check("at_s: 5, until", "at_s: 50, until", (16, 40), "faults.0.at_s", "from 0 to 30");
-    check("until_s: 6", "until_s: 4", (16, 58), "faults.0.until_s", "from 5");
-    check(", until_s: 6", "", (16, 5), "faults.0.until_s", "missing");
-    check("[0.5, 2]", "[2, 0.5]", (16, 74), "faults.0.reconnect_s", "from, to");
-    check("kind: zone_crash", "kind: zone_dead", (16, 47), "faults.0.until_s", "means nothing here");
+    check("zone: 1", "zone: 3", "3, at_s: 5, until", "faults.0.zone", "from 0 to 2");
+    check("zone: 1, ", "", "{ kind: zone", "faults.0.zone", "`zone` is missing");
+    check("zone: 1, ", "zone: 1, client: 2, ", "client: 2", "faults.0.client", "means nothing here");
+    check("at_s: 5, until", "at_s: 50, until", "50, until", "faults.0.at_s", "from 0 to 30");
+    check("until_s: 6", "until_s: 4", "4, reconnect", "faults.0.until_s", "from 5");
+    check(", until_s: 6", "", "{ kind: zone", "faults.0.until_s", "missing");
+    check("[0.5, 2]", "[2, 0.5]", "[2, 0.5]", "faults.0.reconnect_s", "from, to");
+    check("kind: zone_crash", "kind: zone_dead", "until_s", "faults.0.until_s", "means nothing here");
 }
 
 #[test]
 fn what_is_asked_for_must_be_there() {
-    check("- bucket: api", "- bucket: apy", (10, 13), "traffic.0.bucket", "the policy has: api");
-    check("expect: { api:", "expect: { apy:", (18, 11), "expect.apy", "there is traffic for: api");
-    check("worst_1s", "wurst_1s", (18, 18), "expect.api.wurst_1s", "worst_1s");
-    check("[0, 2]", "[2, 0]", (18, 28), "expect.api.worst_1s", "no value can be within");
-    check("[0, 2]", "[0]", (18, 28), "expect.api.worst_1s", "two numbers");
-    check("worst_1s", "tenants.acme.deviation", (18, 18), "expect.api.\"tenants.acme.deviation\"", "");
+    check("- bucket: api", "- bucket: apy", "apy", "traffic.0.bucket", "the policy has: api");
+    check("expect: { api:", "expect: { apy:", "apy", "expect.apy", "there is traffic for: api");
+    check("worst_1s", "wurst_1s", "wurst", "expect.api.wurst_1s", "worst_1s");
+    check("[0, 2]", "[2, 0]", "[2, 0]", "expect.api.worst_1s", "no value can be within");
+    check("[0, 2]", "[0]", "[0]", "expect.api.worst_1s", "two numbers");
+    check("worst_1s", "tenants.acme.deviation", "tenants.acme", "expect.api.\"tenants.acme.deviation\"", "");
     let unknown = "expect_at_tick: { quick: { api: { worst_1s: [0, 2] } } }\nexpect";
-    check("expect", unknown, (18, 19), "expect_at_tick.quick", "not a tick");
+    check("expect", unknown, "quick", "expect_at_tick.quick", "not a tick");
     let load = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
     let trace = "{ trace: { csv: nowhere.csv } }";
-    check(load, trace, (11, 27), "traffic.0.load.trace.csv", "nowhere.csv");
+    check(load, trace, "nowhere", "traffic.0.load.trace.csv", "nowhere.csv");
 }
 
 #[test]
 fn a_mistake_in_the_policy_is_found_where_it_stands() {
-    check("limit: 1000", "limit: -1", (7, 38), "buckets.api.limit", "");
-    check("weight: 1.0", "weight: 0", (8, 44), "tenants.default.weight", "");
-    check("mode: enforce", "mod: enforce", (7, 44), "buckets.api.mod", "did you mean `mode`");
+    check("limit: 1000", "limit: -1", "-1", "buckets.api.limit", "");
+    check("weight: 1.0", "weight: 0", "0 } } }", "tenants.default.weight", "");
+    check("mode: enforce", "mod: enforce", "mod:", "buckets.api.mod", "did you mean `mode`");
     let policy = "policy: { buckets: { api: { limit: 1000, mode: enforce } } }\n";
-    check(policy, "", (1, 1), "policy", "policy_file");
+    check(policy, "", "name: good", "policy", "policy_file");
     let twice = format!("{policy}policy_file: policy.yaml\n");
-    check(policy, &twice, (8, 1), "policy_file", "keep one of");
+    check(policy, &twice, "policy_file", "policy_file", "keep one of");
 }
 
 #[test]

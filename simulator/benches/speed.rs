@@ -1,0 +1,38 @@
+//! How many virtual seconds pass in a real one: 99 clients at 100,000 requests/s, the bar being 50 on one core, and
+//! 10,000 clients.
+#![allow(missing_docs, clippy::panic)] // it measures or it stops
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use plimsoll_core::policy::Source;
+use plimsoll_simulator::{Scenario, run};
+
+/// Ten virtual seconds with so many clients.
+fn scenario(clients: u32) -> Scenario {
+    let text = format!(
+        "name: speed\nduration_s: 10\nzones: 3\nclients: {clients}\n\
+         policy: {{ buckets: {{ api: {{ limit: 10000, mode: enforce }} }} }}\n\
+         traffic: [ {{ bucket: api, load: {{ constant: 100000 }} }} ]\n"
+    );
+    let source = Source { name: "speed.yaml", text: &text };
+    Scenario::parse(source, Path::new("")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn speed(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("simulated_seconds");
+    group.sample_size(10).measurement_time(Duration::from_secs(10));
+    for clients in [99, 10_000] {
+        let scenario = scenario(clients);
+        group.throughput(Throughput::Elements(scenario.duration().as_secs()));
+        group.bench_function(format!("{clients}_clients"), |bencher| {
+            bencher.iter(|| run(black_box(&scenario), 1).totals());
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, speed);
+criterion_main!(benches);
