@@ -6,12 +6,13 @@ use std::time::Duration;
 use plimsoll_core::bucket::{Bucket, KeyId, Tenant};
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
 use plimsoll_core::law::{Balance, Burst, Child, Claimant, Class, Division, Parameters, Part, Whole};
-use plimsoll_core::policy::{BucketPolicy, Coin, LawName, OnSilence, Policy, Release, Weight};
+use plimsoll_core::policy::{BucketPolicy, LawName, Policy, Release, Weight};
 use plimsoll_core::presence::{HELD, Presences};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::rollout::{Cohort, Mode};
+use plimsoll_core::rollout::Mode;
 
+use self::terms::PolicyTerms;
 use crate::durable::Durable;
 use crate::members::{Member, Members};
 use crate::sources::{Beat, Place, Source, Sources};
@@ -32,18 +33,6 @@ pub struct Protected {
     shares: Vec<Share>,
     zones: BTreeMap<Place, ZoneShare>,
     presences: Presences,
-}
-
-/// What the policy says of the bucket, as far as the law needs it.
-#[derive(Clone, Copy, Debug)]
-struct PolicyTerms {
-    law: LawName,
-    burst: Duration,
-    tenant_limit: Option<Rate>,
-    release: Release,
-    coin: Coin,
-    on_silence: OnSilence,
-    cohort: Cohort,
 }
 
 /// What one tenant asks of the bucket and gets.
@@ -402,79 +391,7 @@ impl Protected {
             .sum();
         zone.hold = Some(hold);
     }
-
-    /// The whole state of the bucket, as the aggregator at a place is told it.
-    #[must_use]
-    pub fn directive(&self, place: &Place, policy: &Policy, durable: &Durable) -> BucketDirective {
-        let zone = self.zones.get(place);
-        let led = zone.filter(|zone| zone.parts.len() == self.members.len());
-        let rate = |rate: f64| Rate::new(rate).ok();
-        let keys = self.members.iter().enumerate().map(|(at, member)| {
-            let share = self.shares.get(at);
-            let part = led.and_then(|zone| zone.parts.get(at));
-            let values = Values {
-                ratio: part.and(share).map(|share| share.ratio),
-                rate: part.and_then(|part| rate(part.rate)),
-                cap: part.and_then(|part| rate(part.cap)),
-                entitlement: Some(self.entitlement(member, share, policy)),
-                ..Values::default()
-            };
-            KeyDirective { tenant: member.tenant.clone(), values }
-        });
-        BucketDirective {
-            bucket: self.name.clone(),
-            whole: true,
-            terms: Terms {
-                limit: self.limit,
-                mode: self.stage(durable),
-                cohort: self.terms.cohort,
-                coin: self.terms.coin,
-                on_silence: self.terms.on_silence,
-                presences: Some(self.presences),
-                hold: zone.and_then(|zone| zone.hold).and_then(rate),
-                clients: None,
-            },
-            keys: keys.collect(),
-        }
-    }
-
-    fn entitlement(&self, member: &Member, share: Option<&Share>, policy: &Policy) -> Entitlement {
-        let (weight, floor) = match self.terms.law {
-            LawName::Proportional => (Weight::ONE, Rate::ZERO),
-            LawName::Balanced => {
-                let plain = policy.tenant(&member.tenant).weight();
-                let now = share.map_or(1.0, |share| share.weight / plain.get());
-                (if now > 0.0 { plain.times(now) } else { plain }, policy.fairness().min_floor())
-            }
-        };
-        Entitlement {
-            weight,
-            floor,
-            tenant_limit: self.terms.tenant_limit,
-            declared: member.class != Class::Unlisted,
-        }
-    }
 }
 
-impl PolicyTerms {
-    fn of(bucket: Option<&BucketPolicy>, name: &str) -> Self {
-        let default = Self {
-            law: LawName::default(),
-            burst: Duration::ZERO,
-            tenant_limit: None,
-            release: Release::default(),
-            coin: Coin::default(),
-            on_silence: OnSilence::default(),
-            cohort: Cohort::default(),
-        };
-        bucket.map_or(default, |bucket| Self {
-            law: bucket.law(),
-            burst: bucket.burst(),
-            tenant_limit: bucket.tenant_limit(),
-            release: bucket.release(),
-            coin: bucket.coin(),
-            on_silence: bucket.on_silence(),
-            cohort: Cohort { percent: bucket.rollout().canary_percent, salt: Cohort::salt_of(name) },
-        })
-    }
-}
+mod directive;
+mod terms;

@@ -1,0 +1,79 @@
+//! The zone as a child of its controller: rolls counts up, applies what comes down.
+
+use super::*;
+
+impl Child for Zone {
+    fn on_open(&mut self, _now: MonoTime) {
+        self.outbox.open();
+        self.order.open();
+        self.rollups.open();
+        self.upstream.open();
+        self.greeted = false;
+        self.unasked = self.asked.iter().cloned().collect();
+    }
+
+    fn report(&mut self, now: MonoTime) -> Report {
+        let counting = !self.quiet.holds_back();
+        let mut report = Report {
+            identity: (!self.greeted).then(|| self.identity.clone()),
+            time: counting.then_some(now),
+            epoch: self.order.epoch().max(self.epoch_below),
+            kill: self.kill,
+            children: self.children(),
+            holds: if self.greeted { BTreeMap::new() } else { self.holds() },
+            asked: std::mem::take(&mut self.unasked),
+            ..Report::default()
+        };
+        self.greeted = true;
+        self.tallies.resize(self.keys.keys().len(), Tally::ZERO);
+        let keys = if counting { self.keys.keys() } else { &[] };
+        let tallies = &self.tallies;
+        self.outbox
+            .fill(&mut report, keys, |id: KeyId| tallies.get(id.index()).copied().unwrap_or(Tally::ZERO));
+        self.upstream.on_report(now, report.seq);
+        if report.time.is_some() {
+            self.rollups.sent(report.seq, &self.roster);
+        }
+        report
+    }
+
+    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
+        if !self.kill.believes(directives.kill) {
+            self.figures.stale += 1;
+            return Err(Stale::KillJump { held: self.kill, got: directives.kill });
+        }
+        // A kill is never too old to be heard, and a receipt is for this stream, whoever reigns.
+        self.kill.merge(directives.kill);
+        self.outbox.on_echo(directives.echo);
+        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
+        if let Err(stale) = self.order.accept(directives.epoch, directives.seq) {
+            self.figures.stale += 1;
+            return Err(stale);
+        }
+        self.policy_hash = directives.policy_hash.or(self.policy_hash);
+        for directive in &directives.buckets {
+            self.board.apply(directive);
+            if let Some(posted) = self.board.get(&directive.bucket) {
+                self.flows.on_directive(directive, posted);
+            }
+        }
+        self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
+        self.upstream.on_message(now, directives.echo, directives.upstream_age);
+        self.quiet.on_told(directives.children);
+        self.direct(now);
+        Ok(())
+    }
+
+    fn farewell(&mut self, now: MonoTime) -> Report {
+        // With clients that go on by themselves this is a restart, and their share must be held for them.
+        let leaving = self.children() == 0;
+        Report { leaving, ..self.report(now) }
+    }
+
+    #[expect(clippy::misnamed_getters, reason = "a zone's reports are its roll-ups")]
+    fn report_interval(&self) -> Duration {
+        // A zone rolls up once a tick; what the parameters call the report interval is for its clients.
+        let Parameters { tick, .. } = self.parameters;
+        tick
+    }
+}

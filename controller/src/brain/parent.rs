@@ -1,0 +1,73 @@
+//! The brain as the parent of aggregators: takes their reports, answers with directives.
+
+use super::*;
+
+impl Parent for Brain {
+    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
+        self.check_claims(&report)?;
+        let news = self.news;
+        let greets = self.roster.by_stream(stream).is_none();
+        if greets {
+            self.greet(now, stream, &report)?;
+        } else if report.identity.is_some() {
+            return Err(Refused::Greeting);
+        }
+        // Whatever reign a child has heard of, this one is later.
+        if let Some(claimed) = report.epoch.filter(|claimed| *claimed > self.durable.epoch) {
+            self.durable.epoch = Epoch(claimed.0.saturating_add(1));
+            self.note_change(true);
+        }
+        if self.durable.on_kill(report.kill) {
+            self.note_change(true);
+            self.post();
+        }
+        self.note_buckets(stream, &report);
+        if greets || self.news != news {
+            self.welcome();
+        }
+        let keys = &mut self.keys;
+        let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
+        child.heard = now;
+        let instance = child.identity.instance;
+        let place = (child.identity.zone.clone(), child.identity.name.clone());
+        let entered = child.books.enter(now, &report, |key| {
+            keys.intern(key)
+                .or_else(|| keys.get(&Key { bucket: key.bucket.clone(), tenant: Tenant::default_class() }))
+        })?;
+        self.enter(&place, &report, &entered);
+        if report.leaving {
+            self.roster.remove(instance);
+            self.sources.leave(&place);
+            self.drop_place(&place);
+            self.welcome();
+        }
+        Ok(self.saves.saved < self.saves.changed || self.news != news)
+    }
+
+    fn on_close(&mut self, now: MonoTime, stream: StreamId) {
+        self.roster.close(now, stream);
+    }
+
+    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
+        // Written before it takes effect, so that no restart can take it back.
+        if self.saves.saved < self.saves.changed && !self.saves.failing {
+            return None;
+        }
+        let head = Head {
+            epoch: Some(self.durable.epoch),
+            kill: self.durable.kill,
+            policy_hash: Some(self.policy.hash().as_u64()),
+        };
+        let child = self.roster.by_stream(stream)?;
+        let covered = child.books.seq();
+        let echo = Echo { covered, confirmed: covered };
+        let place = (child.identity.zone.clone(), child.identity.name.clone());
+        let message = child.next_message(now, head, self.boards.get(&place)?, true, echo)?;
+        let children = self.sources.children(&place);
+        Some(Directives { upstream_age: Some(Duration::ZERO), children, ..message })
+    }
+
+    fn is_superseded(&self, stream: StreamId) -> bool {
+        self.roster.is_superseded(stream)
+    }
+}
