@@ -70,7 +70,6 @@ impl Child for Zone {
         Report { leaving, ..self.report(now) }
     }
 
-    #[expect(clippy::misnamed_getters, reason = "a zone's reports are its roll-ups")]
     fn report_interval(&self) -> Duration {
         // A zone rolls up once a tick; what the parameters call the report interval is for its clients.
         let Parameters { tick, .. } = self.parameters;
