@@ -56,7 +56,7 @@ fn a_broken_expectation_ends_with_1_and_says_which() {
 fn a_bad_scenario_ends_with_2_and_says_where() {
     let (code, out, err) = simulated(&GOOD.replace("limit: 100", "limit: -5"), &[]);
     assert_eq!((code, out.as_str()), (2, ""));
-    assert!(err.contains("tiny.yaml:6:38: buckets.api.limit"), "{err}");
+    assert!(err.contains("tiny.yaml:6:36: buckets.api.limit"), "{err}");
     let (code, _, err) = simulated(&GOOD.replace("zones: 1", "zones: 0"), &[]);
     assert_eq!(code, 2);
     assert!(err.contains("tiny.yaml:4:8: zones: 0 is out of range"), "{err}");
@@ -89,9 +89,9 @@ fn json_has_the_documented_fields_and_no_others() {
             "p99_1s",
             "settle_s",
             "tenants",
-            "would_drop_ratio",
             "worst_10s",
-            "worst_1s"
+            "worst_1s",
+            "would_drop_ratio"
         ]
     );
     let mut names = fields(&document["buckets"]["api"]["tenants"]["default"]);

@@ -104,12 +104,13 @@ fn a_guard_that_is_in_the_way_gives_way() {
 fn what_is_offered_is_smoothed_over_a_second() {
     let mut scene = led(9000.0, Client::new(1).offering("acme", 1000.0));
     let offered = scene.clients[0].offered("acme");
-    assert!((offered - 1000.0).abs() < 20.0, "{offered}");
+    // Of one client alone it ripples by half a report interval of a second.
+    assert!((offered - 1000.0).abs() < 60.0, "{offered}");
     scene.clients[0].offers("acme", 2000.0);
-    // A tenth until it is reported, a tenth until its bin is full, and a second.
-    scene.run(1.2);
+    // A tenth until it is reported, and a second.
+    scene.run(1.1);
     let offered = scene.clients[0].offered("acme");
-    assert!((offered - (2000.0 - 1000.0 / std::f64::consts::E)).abs() < 60.0, "{offered}");
+    assert!((offered - (2000.0 - 1000.0 / std::f64::consts::E)).abs() < 110.0, "{offered}");
 }
 
 #[test]
@@ -118,13 +119,13 @@ fn the_first_report_of_a_client_that_joins_counts_at_once() {
     scene.clients.push(Client::new(2).offering("acme", 500.0));
     scene.run(0.1);
     let before = scene.clients[0].offered("acme");
-    assert!((before - 1000.0).abs() < 20.0, "a greeting says how much, not how fast: {before}");
+    assert!((before - 1000.0).abs() < 60.0, "a greeting says how much, not how fast: {before}");
     scene.run(0.1);
     let offered = scene.clients[0].offered("acme");
-    assert!((offered - 1500.0).abs() < 70.0, "{offered}");
+    assert!((offered - 1500.0).abs() < 100.0, "{offered}");
     scene.run(5.0);
     let offered = scene.clients[0].offered("acme");
-    assert!((offered - 1500.0).abs() < 30.0, "{offered}");
+    assert!((offered - 1500.0).abs() < 90.0, "{offered}");
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_tenant_without_a_directive_of_its_own_counts_as_the_default_class() {
     assert!((scene.clients[0].ratio("stranger") - 0.8).abs() < 0.01);
     assert_eq!(scene.clients[0].ratio("acme"), 0.0);
     let offered = scene.clients[0].offered("default");
-    assert!((offered - 3000.0).abs() < 60.0, "{offered}");
+    assert!((offered - 3000.0).abs() < 180.0, "{offered}");
     // Once it has one, the class is left to the others.
     scene.controller = Some(Said::rates(&[("acme", 1000.0), ("default", 600.0), ("stranger", 1500.0)]));
     scene.run(5.0);
