@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Name, Tenant};
-use plimsoll_core::policy::{Document, Fault, Field, ONE_CLASS_TENANTS, Policy, Source};
+use plimsoll_core::policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy, Source};
 use plimsoll_core::rollout::Mode;
 
 use crate::error::ScenarioError;
@@ -14,7 +14,7 @@ use crate::faults::{self, What};
 use crate::inline;
 use crate::scenario::{Join, Network, Protected, Scenario, Start, Traffic, bytes_of};
 use crate::shapes;
-use crate::spec::{FaultKind, FaultSpec, JoinSpec, NetworkSpec, Number, ScenarioSpec, StartSpec};
+use crate::spec::{FaultKind, FaultSpec, JoinSpec, NetworkSpec, ScenarioSpec, StartSpec};
 
 /// The longest run, in seconds: a day.
 pub(crate) const DURATION_MAX_S: f64 = 86_400.0;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use plimsoll_core::policy::Field;
+use plimsoll_core::policy::{Field, Number};
 
 use crate::check::{Checked, DURATION_MAX_S, within};
 use crate::load::{Load, Pareto};
 use crate::retry::Retry;
 use crate::scenario::bytes_of;
 use crate::shares::Share;
-use crate::spec::{ClientsSpec, LoadSpec, Number, RetrySpec, TraceSpec};
+use crate::spec::{ClientsSpec, LoadSpec, RetrySpec, TraceSpec};
 
 /// The most that may be offered, in requests per second.
 const RPS_MAX: f64 = 1e7;

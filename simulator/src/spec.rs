@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use plimsoll_core::policy::Number;
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -223,38 +224,6 @@ pub(crate) enum Judgement {
 #[derive(Debug)]
 pub(crate) struct Few<T>(pub(crate) Vec<T>, pub(crate) bool);
 
-/// Any number YAML can write; what is not finite is refused where it gets its meaning. A quoted number is text.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Number(pub(crate) f64);
-
-// === impl Number ===
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Expected;
-        impl Visitor<'_> for Expected {
-            type Value = Number;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number")
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Number, E> {
-                Ok(Number(number))
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Number, E> {
-                Ok(Number(number as f64))
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Number, E> {
-                Ok(Number(number as f64))
-            }
-        }
-        deserializer.deserialize_any(Expected)
-    }
-}
-
 // === impl Judgement ===
 
 impl<'de> Deserialize<'de> for Judgement {
@@ -276,11 +245,11 @@ impl<'de> Deserialize<'de> for Judgement {
             }
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Judgement, E> {
-                Ok(Judgement::Number(Number(number as f64)))
+                self.visit_f64(number as f64)
             }
 
             fn visit_i64<E: Error>(self, number: i64) -> Result<Judgement, E> {
-                Ok(Judgement::Number(Number(number as f64)))
+                self.visit_f64(number as f64)
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Judgement, A::Error> {

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::Number;
 use super::error::Checked;
 use super::gates::RolloutPolicy;
 use super::limits::LimitSource;
 use super::pattern::{self, BucketKey, Pattern};
 use super::source::Field;
-use super::spec::{BucketSpec, Number};
+use super::spec::BucketSpec;
 use crate::bucket::Bucket;
 use crate::rate::{Limit, Rate};
 use crate::rollout::Mode;

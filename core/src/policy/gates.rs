@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::Number;
 use super::error::Checked;
 use super::source::Field;
-use super::spec::{CanarySpec, Number, RolloutSpec, ShadowSpec};
+use super::spec::{CanarySpec, RolloutSpec, ShadowSpec};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_secs(60);

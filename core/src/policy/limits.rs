@@ -1,8 +1,9 @@
 //! Where a limit comes from: the policy itself, history, or a query.
 
+use super::Number;
 use super::error::Checked;
 use super::source::Field;
-use super::spec::{LearnedSpec, LimitSpec, Number, PrometheusSpec, SourceSpec};
+use super::spec::{LearnedSpec, LimitSpec, PrometheusSpec, SourceSpec};
 use crate::rate::Rate;
 
 /// Where a bucket's limit comes from.

@@ -14,6 +14,7 @@ mod gates;
 mod hash;
 mod limits;
 mod nearest;
+mod number;
 mod outline;
 mod pattern;
 mod read;
@@ -30,6 +31,7 @@ pub use error::{FAULTS_MAX, Fault, Place, PolicyError};
 pub use gates::{CanaryGate, Percent, RolloutPolicy, ShadowGate};
 pub use hash::PolicyHash;
 pub use limits::{Bounds, Learned, LimitSource, Prometheus};
+pub use number::Number;
 pub use source::{Document, FILE_BYTES_MAX, Field, Source};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, InvalidWeight,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 
+use super::Number;
 use super::buckets::{Coin, LawName, OnSilence, Release};
 use super::tenants::Algorithm;
 use crate::rollout::Mode;
@@ -138,40 +139,9 @@ pub(super) struct FairnessSpec {
     pub(super) min_floor_rps: Option<Number>,
 }
 
-/// Any number YAML can write, not-a-number and infinity included: those are refused where a number gets its meaning,
-/// with a better message. A quoted number is text, not a number.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Number(pub(super) f64);
-
 /// `on` or `off`: text to YAML 1.2, truth values to YAML 1.1, so all four ways are taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switch(pub(super) bool);
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Expected;
-        impl Visitor<'_> for Expected {
-            type Value = Number;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number")
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Number, E> {
-                Ok(Number(number))
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Number, E> {
-                Ok(Number(number as f64))
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Number, E> {
-                Ok(Number(number as f64))
-            }
-        }
-        deserializer.deserialize_any(Expected)
-    }
-}
 
 impl<'de> Deserialize<'de> for Switch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
