@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
 use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
-use plimsoll_core::kill::{JUMP_MAX, KillGeneration};
+use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::rate::Rate;
 use plimsoll_core::report::{Counts, Echo, Entered, Identity, Outbox, Pedigree, Report, Role, Tally};
@@ -213,19 +213,6 @@ impl Zone {
         u32::try_from(self.roster.connected().count()).unwrap_or(u32::MAX)
     }
 
-    /// What cannot be true must not be passed on: the controller would close this zone's stream for it.
-    fn check_claims(&self, report: &Report) -> Result<(), Refused> {
-        let claimed = report.epoch.map_or(0, |epoch| epoch.0);
-        let own = self.order.epoch().max(self.epoch_below).map_or(0, |epoch| epoch.0);
-        if claimed.saturating_sub(own) > JUMP_MAX {
-            return Err(Refused::EpochJump { claimed, own });
-        }
-        if !self.kill.believes(report.kill) {
-            return Err(Refused::KillJump { claimed: report.kill, own: self.kill });
-        }
-        Ok(())
-    }
-
     /// The parts of limits that the zone holds, from whichever controller.
     fn holds(&self) -> BTreeMap<Bucket, Rate> {
         let each =
@@ -297,7 +284,7 @@ impl Zone {
 
 impl Parent for Zone {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        self.check_claims(&report)?;
+        Refused::check_claims(&report, self.order.epoch().max(self.epoch_below), self.kill)?;
         if self.roster.by_stream(stream).is_none() {
             self.greet(now, stream, &report)?;
         } else if report.identity.is_some() {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
 use plimsoll_core::directive::{Board, Directives, Epoch};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
-use plimsoll_core::kill::JUMP_MAX;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::policy::Policy;
 use plimsoll_core::rate::Rate;
@@ -298,17 +297,6 @@ impl Brain {
     /// Among how many a limit is divided as long as nobody knows where the traffic is.
     fn expected(&self) -> usize {
         self.durable.children.len().max(self.sources.len())
-    }
-
-    fn check_claims(&self, report: &Report) -> Result<(), Refused> {
-        let claimed = report.epoch.map_or(0, |epoch| epoch.0);
-        if claimed.saturating_sub(self.durable.epoch.0) > JUMP_MAX {
-            return Err(Refused::EpochJump { claimed, own: self.durable.epoch.0 });
-        }
-        if !self.durable.kill.believes(report.kill) {
-            return Err(Refused::KillJump { claimed: report.kill, own: self.durable.kill });
-        }
-        Ok(())
     }
 
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), Refused> {

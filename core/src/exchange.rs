@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::directive::{Directives, Stale};
-use crate::kill::KillGeneration;
+use crate::directive::{Directives, Epoch, Stale};
+use crate::kill::{JUMP_MAX, KillGeneration};
 use crate::report::{BrokenReport, Report};
 use crate::time::MonoTime;
 
@@ -93,6 +93,23 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// Holds what a report claims to have heard against what its parent knows, before it is passed on: a child may well
+    /// have heard of a later epoch or kill, but not of one so much later that it would bar all that are to come.
+    ///
+    /// # Errors
+    /// When a claim cannot be true.
+    pub fn check_claims(report: &Report, epoch: Option<Epoch>, kill: KillGeneration) -> Result<(), Self> {
+        let number = |epoch: Option<Epoch>| epoch.map_or(0, |epoch| epoch.0);
+        let (claimed, own) = (number(report.epoch), number(epoch));
+        if claimed.saturating_sub(own) > JUMP_MAX {
+            return Err(Self::EpochJump { claimed, own });
+        }
+        if !kill.believes(report.kill) {
+            return Err(Self::KillJump { claimed: report.kill, own: kill });
+        }
+        Ok(())
+    }
+
     /// A short word for a metric label.
     #[must_use]
     pub const fn label(&self) -> &'static str {

@@ -4,7 +4,7 @@ use super::*;
 
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        self.check_claims(&report)?;
+        Refused::check_claims(&report, Some(self.durable.epoch), self.durable.kill)?;
         let news = self.news;
         let greets = self.roster.by_stream(stream).is_none();
         if greets {
