@@ -22,15 +22,15 @@ const SHRINKS: f64 = 0.99;
 pub struct Slack {
     factor: f64,
     bad: f64,
-    /// What came in the period before.
-    before: Counts,
+    /// What came in the period before, and the room there was for it, in requests/s.
+    before: (Counts, f64),
 }
 
 impl Slack {
     /// The slack of a start.
     #[must_use]
     pub fn new(parameters: &Parameters) -> Self {
-        Self { factor: parameters.slack_min, bad: 0.0, before: Counts::ZERO }
+        Self { factor: parameters.slack_min, bad: 0.0, before: (Counts::ZERO, f64::INFINITY) }
     }
 
     /// The factor.
@@ -40,11 +40,13 @@ impl Slack {
     }
 
     /// A period of [`SLACK_PERIOD`] is over in which `counts` came, while the key had room for `cap` requests/s. It is
-    /// judged over two periods, never one: half a second of on/off traffic is all on or all off.
+    /// judged over two periods, never one: half a second of on/off traffic is all on or all off. And only room that was
+    /// there in both counts as wasted: a zone that has just been given the room of the others, because its counts of a
+    /// surge were the first to be known, cannot have used it yet.
     pub fn on_period(&mut self, counts: Counts, cap: f64, parameters: &Parameters) {
-        let seen = counts.plus(self.before);
-        self.before = counts;
-        let room = cap * 2.0 * SLACK_PERIOD.as_secs_f64();
+        let (before, cap_before) = std::mem::replace(&mut self.before, (counts, cap));
+        let seen = counts.plus(before);
+        let room = cap.min(cap_before) * 2.0 * SLACK_PERIOD.as_secs_f64();
         let guarded = seen.guarded() as f64 > GUARDED_MAX * seen.offered as f64;
         if guarded && (seen.passed() as f64) < USED_MIN * room {
             self.bad = (self.bad + 1.0).min(BAD_MAX);
@@ -87,6 +89,18 @@ mod tests {
         (0..9).for_each(|_| slack.on_period(full, 1_000.0, &parameters));
         assert!(slack.factor() < 6.0, "{}", slack.factor());
         (0..500).for_each(|_| slack.on_period(full, 1_000.0, &parameters));
+        assert_eq!(slack.factor(), 1.5);
+    }
+
+    #[test]
+    fn room_that_was_just_given_is_not_wasted() {
+        let parameters = Parameters::default();
+        let mut slack = Slack::new(&parameters);
+        let wasteful = period(500, 250, 0);
+        for _ in 0..20 {
+            slack.on_period(wasteful, 1_000.0, &parameters);
+            slack.on_period(wasteful, 100.0, &parameters);
+        }
         assert_eq!(slack.factor(), 1.5);
     }
 
