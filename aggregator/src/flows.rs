@@ -273,7 +273,12 @@ impl Flow {
             return;
         }
         let offered = counts.offered as f64;
-        self.window.get_or_insert_default().add(now, offered, span, parameters);
+        let window = self.window.get_or_insert_default();
+        if first {
+            window.add_first(now, offered, span, parameters)
+        } else {
+            window.add(now, offered, span, parameters)
+        }
         self.period = self.period.plus(counts);
         // At once and not spread: lagging behind what clients know of themselves, it would make every share too large.
         let time = if first { span.max(Duration::from_millis(1)) } else { parameters.share_time };

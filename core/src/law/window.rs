@@ -30,12 +30,25 @@ impl Window {
     /// Adds `count` requests that took `span` to gather and arrive `now`. At most 1.5 s ahead are filled.
     pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
         self.turn(now, parameters);
+        self.spread(now.since(MonoTime::ZERO).as_secs_f64(), count, span, parameters);
+    }
+
+    /// Adds the first `count` requests of somebody, which took `span` to gather and arrive `now`: as always from now on,
+    /// and before `now` as well, where they were. A newcomer would else be seen late by as long as it took to report.
+    pub fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
+        self.add(now, count, span, parameters);
+        let seen = span.min(parameters.window);
+        let began = now.since(MonoTime::ZERO).saturating_sub(seen);
+        let part = if span > seen { seen.as_secs_f64() / span.as_secs_f64() } else { 1.0 };
+        self.spread(began.as_secs_f64(), count * part, seen, parameters);
+    }
+
+    fn spread(&mut self, begin: f64, count: f64, span: Duration, parameters: &Parameters) {
         let bin = parameters.fast_period.as_secs_f64();
-        let begin = now.since(MonoTime::ZERO).as_secs_f64();
         let most = (BINS - (parameters.window_few.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
         let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
         let end = begin + span;
-        let mut at = self.current;
+        let mut at = (begin / bin) as u64;
         let mut from = begin;
         while from < end {
             let to = ((at + 1) as f64 * bin).min(end);
@@ -114,6 +127,24 @@ mod tests {
                     assert!((long - 1_000.0).abs() < 1.0, "{phase}/{interval} at {now}: {long} over 3 s");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn newcomers_are_seen_as_soon_as_they_have_reported() {
+        let parameters = Parameters::default();
+        for span in [20, 50, 100, 500, 1_000] {
+            let mut window = Window::default();
+            window.add_first(at(2_000), span as f64, ms(span), &parameters);
+            let seen = span.min(300) as f64 / 0.3;
+            let rate = window.over(parameters.window, &parameters);
+            assert!((rate - seen).abs() < 1.0, "after {span} ms: {rate} of {seen}");
+            // From then on they are told from those who were always there by nothing.
+            for now in (2_000 + span..8_000).step_by(span as usize) {
+                window.add(at(now), span as f64, ms(span), &parameters);
+            }
+            let rate = window.rate(at(8_000), &parameters);
+            assert!((rate - 1_000.0).abs() < 1.0, "reporting every {span} ms: {rate}");
         }
     }
 
