@@ -70,7 +70,7 @@ Example: will 10,000 requests/s hold when traffic jumps to ten times that?
 
   plimsoll simulate step-up.yaml --plot step-up.svg
 
-docs/law.md defines the figures; simulator/examples has traffic from a file.";
+docs/scenarios.md has every key and figure; simulator/examples/own-traffic.yaml takes its traffic from a CSV file.";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Output {

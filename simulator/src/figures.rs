@@ -1,4 +1,4 @@
-//! The figures of one bucket in one run, by their definitions in `docs/law.md`. All sliding windows move by one bin
+//! The figures of one bucket in one run, by their definitions in `docs/scenarios.md`. All sliding windows move by one bin
 //! of 10 ms and lie within the span judged; sums come from prefix sums, so each figure is O(n).
 
 use crate::series::{BIN_S, Series, TENANT_BINS, Totals};

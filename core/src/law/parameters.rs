@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The parameters of the law. The defaults were found by simulation over some 60 variants and 30 traffic patterns;
-/// `docs/law.md` says what each one buys.
+/// `docs/law.md` tells where each one acts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     /// How often a zone rolls its counts up, and how often the controller applies the law.
