@@ -1,5 +1,8 @@
 //! One protected bucket: its limit, its law, what is offered to it, and the directives that follow.
 
+mod directive;
+mod terms;
+
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -82,6 +85,9 @@ pub struct Scratch {
     holding: Division,
     claimants: Vec<Claimant>,
     passed: Vec<f64>,
+    /// What each member gets in all while the zones are led, and while they are not.
+    led: Vec<Whole>,
+    held: Vec<Whole>,
 }
 
 impl Protected {
@@ -358,8 +364,20 @@ impl Protected {
                 share.ratio = DropRatio::of_excess(offered, allowed);
             }
         }
+        for (wholes, division) in
+            [(&mut scratch.led, &scratch.division), (&mut scratch.held, &scratch.holding)]
+        {
+            let given = division.allocations().iter().zip(division.rooms());
+            wholes.clear();
+            wholes.extend(self.shares.iter().zip(given).map(|(share, (allocation, room))| Whole {
+                offered: share.offered,
+                allocation: *allocation,
+                room: *room,
+            }));
+        }
     }
 
+    /// Gives one zone its part of what was divided.
     fn split(
         &mut self,
         place: &Place,
@@ -369,29 +387,11 @@ impl Protected {
         parameters: &Parameters,
     ) {
         let zone = self.zones.entry(place.clone()).or_default();
-        let wholes = |division: &Division| -> Vec<Whole> {
-            let given = division.allocations().iter().zip(division.rooms());
-            let each = self.shares.iter().zip(given);
-            each.map(|(share, (allocation, room))| Whole {
-                offered: share.offered,
-                allocation: *allocation,
-                room: *room,
-            })
-            .collect()
-        };
-        let led = wholes(&scratch.division);
-        zone.parts.clear();
-        zone.parts.extend(led.iter().zip(rates).map(|(whole, rate)| whole.part(child, *rate, parameters)));
         let overloaded = scratch.holding.is_overloaded();
-        let held = wholes(&scratch.holding);
-        let hold: f64 = held
-            .iter()
-            .zip(rates)
-            .map(|(whole, rate)| whole.hold(child, *rate, overloaded, parameters))
-            .sum();
-        zone.hold = Some(hold);
+        let led = scratch.led.iter().zip(rates);
+        let held = scratch.held.iter().zip(rates);
+        zone.parts.clear();
+        zone.parts.extend(led.map(|(whole, rate)| whole.part(child, *rate, parameters)));
+        zone.hold = Some(held.map(|(whole, rate)| whole.hold(child, *rate, overloaded, parameters)).sum());
     }
 }
-
-mod directive;
-mod terms;
