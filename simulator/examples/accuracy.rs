@@ -93,8 +93,10 @@ fn row(
     holds: bool,
 ) -> Result<(), std::fmt::Error> {
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+    // Rounded first, so that no zero has a sign.
+    let rounded = |value: f64| (value * 1e4).round() / 1e2 + 0.0;
     let percent =
-        |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{:.2} %", value * 100.0));
+        |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{:.2} %", rounded(value)));
     let settle = bucket.settle_s.median.zip(bucket.settle_s.p95);
     let settle = settle.map_or("-".to_owned(), |(median, p95)| format!("{median:.1} / {p95:.1} s"));
     let deviations = bucket.tenants.values().filter_map(|tenant| tenant.deviation);
