@@ -31,14 +31,15 @@ pub(crate) struct Flows {
     /// Where the grid of the windows begins, once the fast loop runs: see [`GRID_SLACK`].
     grid: Option<MonoTime>,
     ticked: MonoTime,
-    period_began: MonoTime,
+    /// How many of the slack's periods are over.
+    period: u128,
 }
 
 /// The keys of one bucket.
 #[derive(Debug, Default)]
 struct Members {
     by_tenant: BTreeMap<Tenant, KeyId>,
-    /// The latest directive carried rates: the controller leads this bucket.
+    /// The latest directive that tells carried rates: the controller leads this bucket.
     led: bool,
 }
 
@@ -75,7 +76,7 @@ impl Flows {
             division: Division::default(),
             grid: None,
             ticked: MonoTime::ZERO,
-            period_began: MonoTime::ZERO,
+            period: 0,
         }
     }
 
@@ -113,8 +114,10 @@ impl Flows {
     /// The controller has spoken of a bucket.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
         let members = self.buckets.entry(directive.bucket.clone()).or_default();
-        if !directive.keys.is_empty() {
-            members.led = directive.keys.iter().any(|key| key.values.rate.is_some());
+        // Some keys without rates say nothing of the others: one that is only just known of has none yet.
+        let has_rates = directive.keys.iter().any(|key| key.values.rate.is_some());
+        if has_rates || directive.whole && !directive.keys.is_empty() {
+            members.led = has_rates;
         }
         if directive.whole {
             for id in members.by_tenant.values() {
@@ -146,8 +149,10 @@ impl Flows {
         for flow in self.flows.iter_mut().filter(|flow| flow.window.is_some()) {
             flow.offered *= kept;
         }
-        if now.since(self.period_began) >= SLACK_PERIOD {
-            self.period_began = now;
+        // By the grid and not by the last time: a tick that comes a little early must not make a period one tick longer.
+        let period = now.since(MonoTime::ZERO).as_nanos() / SLACK_PERIOD.as_nanos();
+        if period > self.period {
+            self.period = period;
             for flow in self.flows.iter_mut().filter(|flow| flow.window.is_some()) {
                 flow.slack.on_period(std::mem::take(&mut flow.period), flow.cap, &self.parameters);
             }

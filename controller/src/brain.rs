@@ -144,7 +144,7 @@ impl Brain {
     fn forget(&mut self, now: MonoTime) {
         let keep = self.buckets.iter().any(Protected::is_never_released);
         let mut gone = self.sources.forget(keep);
-        if self.reign.has_waited(now, &self.parameters) {
+        if !keep && self.reign.has_waited(now, &self.parameters) {
             let missing = self.durable.children.iter().filter(|place| self.sources.get(place).is_none());
             gone.extend(missing.cloned().collect::<Vec<_>>());
         }
@@ -170,10 +170,14 @@ impl Brain {
             leading: self.reign.is_leading(),
         };
         let expected = self.durable.children.len().max(self.sources.len());
+        let set_aside = self.reign.set_aside(now, &self.parameters);
+        let missing = self.durable.children.iter().any(|place| self.sources.get(place).is_none());
         for bucket in &mut self.buckets {
             bucket.welcome(&self.sources, expected);
             let limit = bucket.limit().per_second().map_or(0.0, Rate::per_second);
-            let within = self.reign.within(now, bucket.name(), limit, &self.sources, &self.parameters);
+            // What is never released is not released by a restart either.
+            let set_aside = if missing && bucket.is_never_released() { 1.0 } else { set_aside };
+            let within = Reign::within(bucket.name(), limit, &self.sources, set_aside);
             bucket.on_tick(&tick, within, &mut self.scratch);
         }
     }

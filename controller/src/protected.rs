@@ -198,7 +198,9 @@ impl Protected {
         for (place, source) in sources.iter().filter(|(_, source)| !source.is_served()) {
             let zone = self.zones.entry(place.clone()).or_default();
             let brought = source.holds().contains_key(&self.name);
-            zone.hold = (!brought).then(|| limit / expected.max(1) as f64);
+            // A new process in a zone's place lives on what the one before it did.
+            let lived_on = source.lived_on().get(&self.name).map(|hold| hold.per_second());
+            zone.hold = (!brought).then(|| lived_on.unwrap_or(limit / expected.max(1) as f64));
         }
     }
 
@@ -208,7 +210,8 @@ impl Protected {
         self.shares.resize(self.members.len(), share);
         for (place, _) in sources.iter() {
             let parts = vec![Part::default(); self.members.len()];
-            self.zones.insert(place.clone(), ZoneShare { parts, hold: Some(0.0), ..ZoneShare::default() });
+            // No hold: one of nothing would outlive the limit of zero, should it be raised while this controller is away.
+            self.zones.insert(place.clone(), ZoneShare { parts, ..ZoneShare::default() });
         }
     }
 
@@ -284,10 +287,10 @@ impl Protected {
             let zone = self.zones.entry((*place).clone()).or_default();
             match source.beat() {
                 Beat::Idle => {}
-                Beat::Counted(span) => {
+                Beat::Counted { span, gap } => {
                     let assumed = zone.assumed.take();
-                    let released = span > HELD && self.terms.release == Release::Auto;
-                    let unaccounted = span >= tick.parameters.silent_after() && assumed.is_none();
+                    let released = gap > HELD && self.terms.release == Release::Auto;
+                    let unaccounted = gap >= tick.parameters.silent_after() && assumed.is_none();
                     if released || unaccounted {
                         continue;
                     }
@@ -334,7 +337,8 @@ impl Protected {
                 continue;
             }
             let passed = if member.class == Class::Default { class_passed } else { *passed };
-            let fair = if active > 0.0 { tenant.weight().get() * limit / active } else { 0.0 };
+            // Where nobody asks for anything, all of it would be the tenant's.
+            let fair = if active > 0.0 { tenant.weight().get() * limit / active } else { limit };
             let burst = self.bursts.entry(member.tenant.clone()).or_default();
             share.weight = weight
                 * burst.on_tick(tick.since_last.as_secs_f64(), fair, passed, multiplier, tick.parameters);

@@ -49,30 +49,26 @@ impl Reign {
         }
     }
 
-    /// What may be divided now of a bucket's `limit` in requests/s: all of it, less what the zones that have not come
-    /// back yet are living on. That part is given back bit by bit, for some of them may never come.
+    /// The share of what zones that have not come back yet are living on that is still set aside for them: all of it
+    /// at first, then given back bit by bit, for some of them may never come.
     #[must_use]
-    pub fn within(
-        &self,
-        now: MonoTime,
-        bucket: &Bucket,
-        limit: f64,
-        sources: &Sources,
-        p: &Parameters,
-    ) -> f64 {
-        let age = now.since(self.began);
-        let fading = (p.holds_gone.saturating_sub(age).as_secs_f64()
-            / (p.holds_gone - p.holds_kept).as_secs_f64())
-        .min(1.0);
-        if fading <= 0.0 {
+    pub fn set_aside(&self, now: MonoTime, parameters: &Parameters) -> f64 {
+        let left = parameters.holds_gone.saturating_sub(now.since(self.began));
+        (left.as_secs_f64() / (parameters.holds_gone - parameters.holds_kept).as_secs_f64()).min(1.0)
+    }
+    /// What may be divided of a bucket's `limit` in requests/s: all of it, less so much of what the zones that have not
+    /// come back yet are living on.
+    #[must_use]
+    pub fn within(bucket: &Bucket, limit: f64, sources: &Sources, set_aside: f64) -> f64 {
+        if set_aside <= 0.0 {
             return limit;
         }
         let back = sources.iter().filter(|(_, source)| source.is_served());
         let count = back.clone().count() as f64;
         let held: f64 = back
-            .map(|(_, source)| source.holds().get(bucket).map_or(limit / count, |hold| hold.per_second()))
+            .map(|(_, source)| source.lived_on().get(bucket).map_or(limit / count, |hold| hold.per_second()))
             .sum();
-        limit - fading * (limit - held).max(0.0)
+        limit - set_aside * (limit - held).max(0.0)
     }
 }
 
@@ -125,7 +121,8 @@ mod tests {
 
         fn within(&self, s: f64) -> f64 {
             let bucket = Bucket::new("api").unwrap();
-            self.reign.within(at(s), &bucket, 900.0, &self.sources, &Parameters::default())
+            let set_aside = self.reign.set_aside(at(s), &Parameters::default());
+            Reign::within(&bucket, 900.0, &self.sources, set_aside)
         }
     }
 

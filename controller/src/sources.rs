@@ -30,8 +30,10 @@ pub struct Source {
     fresh: Fresh,
     /// Clients it had when it last reported counts.
     children: Option<u32>,
-    /// The parts of limits it was living on when it greeted.
+    /// The parts of limits it brought with its last greeting.
     holds: BTreeMap<Bucket, Rate>,
+    /// Those it brought with its first one to this controller.
+    lived_on: BTreeMap<Bucket, Rate>,
     /// When this process of it greeted.
     since: MonoTime,
     /// Roll-ups that gave a rate, in this controller's reign.
@@ -47,6 +49,8 @@ pub struct Source {
 #[derive(Debug, Default)]
 struct Fresh {
     span: Duration,
+    /// The longest time between two reports in it.
+    gap: Duration,
     offered: Vec<f64>,
     passed: Vec<f64>,
 }
@@ -57,8 +61,13 @@ pub enum Beat {
     /// Nothing that moves a balance: it was heard without counts, or is not silent for long enough.
     #[default]
     Idle,
-    /// Counts that cover this time.
-    Counted(Duration),
+    /// Counts that cover some time.
+    Counted {
+        /// How long in all.
+        span: Duration,
+        /// The longest that one report covers: several that were held up on their way are no silence.
+        gap: Duration,
+    },
     /// It is silent, and this much more time has to be accounted for by what it was sent last.
     Silent(Duration),
 }
@@ -79,6 +88,7 @@ impl Sources {
             fresh: Fresh::default(),
             children: None,
             holds: BTreeMap::new(),
+            lived_on: holds.clone(),
             since: now,
             rollups: 0,
             served: false,
@@ -105,6 +115,7 @@ impl Sources {
         let Some(span) = entered.span.filter(|span| !span.is_zero()) else { return };
         source.rollups = source.rollups.saturating_add(1);
         source.fresh.span += span;
+        source.fresh.gap = source.fresh.gap.max(span);
         for entry in entered.entries.iter().filter(|entry| entry.pedigree == Pedigree::Observed) {
             let Some(own) = entry.own.map(KeyId::index) else { continue };
             if source.fresh.offered.len() <= own {
@@ -164,6 +175,7 @@ impl Sources {
     pub fn clear_fresh(&mut self) {
         for source in self.sources.values_mut().filter(|source| !source.fresh.span.is_zero()) {
             source.fresh.span = Duration::ZERO;
+            source.fresh.gap = Duration::ZERO;
             source.fresh.offered.fill(0.0);
             source.fresh.passed.fill(0.0);
         }
@@ -199,7 +211,7 @@ impl Source {
         }
         let after = parameters.silent_after();
         if !self.fresh.span.is_zero() {
-            self.beat = Beat::Counted(self.fresh.span);
+            self.beat = Beat::Counted { span: self.fresh.span, gap: self.fresh.gap };
             self.smooth(parameters);
         } else if !self.heard && anybody && self.silent_for >= after {
             // Accounted for once, from when it was last heard.
@@ -210,13 +222,13 @@ impl Source {
     }
 
     fn smooth(&mut self, parameters: &Parameters) {
-        let span = self.fresh.span;
+        let (span, gap) = (self.fresh.span, self.fresh.gap);
         let known = self.rates.len();
         self.rates.resize(known.max(self.fresh.offered.len()), 0.0);
         let counts = self.fresh.offered.iter().copied().chain(std::iter::repeat(0.0));
         for (rate, count) in self.rates.iter_mut().zip(counts) {
             // After a silence nothing that is held means anything.
-            *rate = if span >= parameters.silent_after() {
+            *rate = if gap >= parameters.silent_after() {
                 count / span.as_secs_f64()
             } else {
                 smoothed(*rate, count, span, parameters)
@@ -260,10 +272,17 @@ impl Source {
         self.since
     }
 
-    /// The parts of limits it was living on when it greeted.
+    /// The parts of limits it brought with its last greeting.
     #[must_use]
     pub const fn holds(&self) -> &BTreeMap<Bucket, Rate> {
         &self.holds
+    }
+
+    /// The parts of limits it was living on when this controller's reign began: what it brings later, this controller
+    /// gave it.
+    #[must_use]
+    pub const fn lived_on(&self) -> &BTreeMap<Bucket, Rate> {
+        &self.lived_on
     }
 
     /// Roll-ups that gave a rate, in this controller's reign.

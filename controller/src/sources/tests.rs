@@ -45,7 +45,8 @@ fn a_rate_is_taken_by_the_childs_own_span_and_what_is_absent_fell() {
         enter(&mut sources, "a", span, offered);
         sources.on_tick(TICK, &Parameters::default());
         let source = sources.get(&place("a")).unwrap();
-        assert_eq!(source.beat(), Beat::Counted(Duration::from_millis(span)));
+        let span = Duration::from_millis(span);
+        assert_eq!(source.beat(), Beat::Counted { span, gap: span });
         assert_eq!(source.passed(KeyId(0)), (offered - offered / 4) as f64);
         assert!((rate(&sources, "a") - expected).abs() < 1e-9, "{}", rate(&sources, "a"));
         sources.clear_fresh();
@@ -64,7 +65,7 @@ fn a_silence_is_accounted_for_once_from_its_beginning() {
         sources.on_tick(TICK, &Parameters::default());
         let beat = sources.get(&place("b")).unwrap().beat();
         match step {
-            1 => assert_eq!(beat, Beat::Counted(TICK)),
+            1 => assert_eq!(beat, Beat::Counted { span: TICK, gap: TICK }),
             2 | 3 => assert_eq!(beat, Beat::Idle, "it may only be late"),
             4 => assert_eq!(beat, Beat::Silent(3 * TICK), "from when it was last heard"),
             _ => assert_eq!(beat, Beat::Silent(TICK)),
@@ -98,6 +99,32 @@ fn nothing_that_was_held_means_anything_after_a_silence() {
     enter(&mut sources, "a", 1_500, 1_500);
     sources.on_tick(TICK, &Parameters::default());
     assert_eq!(rate(&sources, "a"), 1_000.0);
+}
+
+/// Smoothed over all of the time, and not taken for the first word after a silence.
+#[test]
+fn reports_that_were_held_up_on_their_way_are_no_silence() {
+    let mut sources = sources(&["a"]);
+    enter(&mut sources, "a", 500, 5_000);
+    tick(&mut sources);
+    (0..3).for_each(|_| enter(&mut sources, "a", 500, 500));
+    sources.on_tick(TICK, &Parameters::default());
+    assert_eq!(sources.get(&place("a")).unwrap().beat(), Beat::Counted { span: 3 * TICK, gap: TICK });
+    let left = 0.4_f64.powi(3) * 9_000.0;
+    assert!((rate(&sources, "a") - (1_000.0 + left)).abs() < 1e-6, "{}", rate(&sources, "a"));
+}
+
+#[test]
+fn what_a_place_lived_on_is_what_it_brought_first() {
+    let mut sources = Sources::default();
+    let bucket = Bucket::new("api").unwrap();
+    for (instance, hold) in [(1, Some(600.0)), (1, Some(750.0)), (2, None)] {
+        let holds = hold.map(|hold| (bucket.clone(), Rate::new(hold).unwrap())).into_iter().collect();
+        sources.greet(MonoTime::ZERO, place("a"), InstanceId(instance), holds);
+        let source = sources.get(&place("a")).unwrap();
+        assert_eq!(source.lived_on()[&bucket], Rate::new(600.0).unwrap());
+        assert_eq!(source.holds().get(&bucket).map(|hold| hold.per_second()), hold);
+    }
 }
 
 #[test]

@@ -100,6 +100,23 @@ fn a_guard_that_is_in_the_way_gives_way() {
     assert_eq!(shadowed.clients[0].guard("acme"), guard);
 }
 
+/// A period that lasted a tick longer would seem to use more of a second's room than it did.
+#[test]
+fn ticks_that_come_a_little_early_change_nothing() {
+    let guard = |early: u64| {
+        let mut scene = led(1000.0, Client::new(1).offering("acme", 940.0));
+        scene.early = early;
+        for _ in 0..50 {
+            scene.clients[0].counts("acme").guard_dropped += 10;
+            scene.run(0.1);
+        }
+        scene.clients[0].guard("acme")
+    };
+    let exact = guard(0);
+    assert!(exact > 1500.0, "{exact}");
+    assert_eq!(guard(3), exact);
+}
+
 #[test]
 fn what_is_offered_is_smoothed_over_a_second() {
     let mut scene = led(9000.0, Client::new(1).offering("acme", 1000.0));

@@ -1,6 +1,7 @@
 //! On hold: the zone lives on its own part of the limit while no controller leads.
 
 use super::*;
+use plimsoll_core::directive::{KeyDirective, Values};
 use plimsoll_core::policy::OnSilence;
 use plimsoll_core::presence::Presences;
 
@@ -32,6 +33,20 @@ fn a_controller_that_confirms_nothing_for_two_seconds_is_taken_as_silent() {
     scene.controller = Some(Said::rates(&[("acme", 500.0), ("default", 0.0)]));
     scene.run(0.5);
     assert!(!scene.is_on_hold(), "and back at once");
+}
+
+/// A policy that only names a tenant says nothing of its rate yet.
+#[test]
+fn a_tenant_that_is_new_does_not_put_the_others_on_hold() {
+    let mut scene = Scene::new(Said::rates(&[("acme", 500.0), ("default", 0.0)]), vec![Client::new(1)]);
+    scene.run(5.0);
+    let mut news = scene.controller.clone().unwrap().message(1_000, 0);
+    let entitlement = Some(entitled(1.0));
+    news.buckets[0].whole = false;
+    news.buckets[0].keys =
+        vec![KeyDirective { tenant: tenant("new"), values: Values { entitlement, ..Values::default() } }];
+    scene.zone.on_directives(scene.now(), news).unwrap();
+    assert!(!scene.is_on_hold());
 }
 
 /// A frozen ratio would let six times as much pass.

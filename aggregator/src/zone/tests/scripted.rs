@@ -249,11 +249,13 @@ pub(super) struct Scene {
     pub(super) controller: Option<Said>,
     seq: u64,
     pub(super) now: u64,
+    /// Every other tick comes early by so many milliseconds.
+    pub(super) early: u64,
 }
 
 impl Scene {
     pub(super) fn new(said: Said, clients: Vec<Client>) -> Self {
-        Self { zone: zone(), clients, controller: Some(said), seq: 0, now: 0 }
+        Self { zone: zone(), clients, controller: Some(said), seq: 0, now: 0, early: 0 }
     }
 
     pub(super) fn now(&self) -> MonoTime {
@@ -279,7 +281,8 @@ impl Scene {
                 }
                 client.speak(&mut self.zone, now);
             }
-            self.zone.on_tick(now);
+            let early = if self.now.is_multiple_of(2 * STEP) { self.early } else { 0 };
+            self.zone.on_tick(at(self.now - early));
             if self.now.is_multiple_of(500) {
                 self.roll_up();
             }

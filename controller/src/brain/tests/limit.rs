@@ -125,7 +125,7 @@ fn a_limit_of_zero_denies_in_every_directive() {
             (values.ratio, values.rate, values.cap),
             (Some(DropRatio::ALL), Some(Rate::ZERO), Some(Rate::ZERO))
         );
-        assert_eq!(fleet.zones[0].hold(), Some(0.0));
+        assert_eq!(fleet.zones[0].hold(), None, "which would outlive the limit");
         assert_eq!(fleet.brain.is_leading(), step >= 2, "also before rates are sent");
         fleet.run(0.5);
     }
@@ -140,4 +140,14 @@ fn a_limit_that_was_zero_is_divided_from_the_next_tick_on() {
     fleet.run(20.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 1e-3);
     check_near(fleet.zones[0].hold().unwrap(), 500.0, 5.0);
+}
+
+#[test]
+fn a_limit_that_was_raised_from_zero_while_the_controller_was_away_is_divided_at_once() {
+    let zero = policy("buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n");
+    let mut fleet = Fleet::new(zero, two_zones());
+    fleet.run(10.0);
+    fleet.restarts_with(enforced());
+    fleet.run(5.0);
+    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.02);
 }

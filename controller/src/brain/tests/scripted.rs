@@ -226,8 +226,12 @@ impl Fleet {
 
     /// The controller is replaced by one that knows only what was written down; everybody has to greet again.
     pub(super) fn restarts(&mut self) {
+        self.restarts_with(Arc::clone(self.brain.policy()));
+    }
+
+    /// The same, and the files have changed meanwhile.
+    pub(super) fn restarts_with(&mut self, policy: Arc<Policy>) {
         let durable = self.brain.durable().clone();
-        let policy = Arc::clone(self.brain.policy());
         self.brain = Brain::new(self.now(), InstanceId(8_888), durable, policy, Parameters::default());
         save(&mut self.brain);
         self.zones.iter_mut().for_each(Scripted::reconnects);

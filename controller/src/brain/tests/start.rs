@@ -59,8 +59,13 @@ fn a_start_leads_once_every_zone_has_shown_its_traffic() {
 
 /// Zones on their holds, back at a controller that knows nothing of their traffic.
 fn restarted() -> Fleet {
+    restarted_with("")
+}
+
+/// The same, with something more said of the bucket.
+fn restarted_with(more: &str) -> Fleet {
     let tenants = "tenants: { default: {}, acme: {} }\n";
-    let mut fleet = settled(policy_of(&enforced_with(""), tenants));
+    let mut fleet = settled(policy_of(&enforced_with(more), tenants));
     fleet.zones.iter().for_each(|zone| check_near(zone.hold().unwrap(), 500.0, 5.0));
     fleet.restarts();
     fleet
@@ -109,6 +114,30 @@ fn a_restarted_controller_divides_no_more_than_those_who_are_back_were_living_on
     fleet.run(25.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
+}
+
+/// Or its stream would break, it would bring what it was given meanwhile, and the others would find it gone.
+#[test]
+fn what_a_zone_was_given_by_this_controller_is_not_what_it_was_living_on() {
+    let mut fleet = restarted();
+    fleet.zones[1].cut = true;
+    fleet.run(44.5);
+    fleet.zones[0].reconnects();
+    fleet.run(0.5);
+    check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.02);
+}
+
+#[test]
+fn what_is_never_released_is_not_released_by_a_restart() {
+    let mut fleet = restarted_with(", release: never");
+    fleet.zones[1].cut = true;
+    fleet.run(200.0);
+    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
+    assert_eq!(fleet.brain.durable().children.len(), 2);
+    fleet.zones[1].cut = false;
+    fleet.zones[1].reconnects();
+    fleet.run(20.0);
+    check_near(fleet.zones.iter().map(|zone| zone.rate("acme").unwrap()).sum(), LIMIT, 10.0);
 }
 
 #[test]
