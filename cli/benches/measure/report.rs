@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS};
@@ -13,7 +14,6 @@ pub(crate) struct Report {
     revision: String,
     rows: Vec<Row>,
     goodput: Option<Curves>,
-    decisions: Vec<(String, f64)>,
 }
 
 struct Row {
@@ -28,7 +28,7 @@ impl Report {
     /// An empty report on what is checked out now.
     pub(crate) fn new() -> Self {
         let revision = said_by("git", &["describe", "--always", "--dirty"]);
-        Self { revision, rows: Vec::new(), goodput: None, decisions: Vec::new() }
+        Self { revision, rows: Vec::new(), goodput: None }
     }
 
     /// A figure, and whether it meets its bar.
@@ -48,25 +48,8 @@ impl Report {
         self.goodput = Some(curves);
     }
 
-    /// Takes over the medians of the benchmark of one decision, if it has been run.
-    fn decisions(&mut self) {
-        let directory = root().join("target/criterion/admit");
-        let Ok(entries) = fs::read_dir(directory) else { return };
-        for entry in entries.filter_map(Result::ok) {
-            let read = |file: &str| fs::read_to_string(entry.path().join("new").join(file)).ok();
-            let json = |file: &str| serde_json::from_str::<serde_json::Value>(&read(file)?).ok();
-            let Some((estimates, benchmark)) = json("estimates.json").zip(json("benchmark.json")) else {
-                continue;
-            };
-            let name = benchmark["function_id"].as_str().unwrap_or_default().to_owned();
-            self.decisions.push((name, estimates["median"]["point_estimate"].as_f64().unwrap_or(f64::NAN)));
-        }
-        self.decisions.sort_by(|a, b| a.0.cmp(&b.0));
-    }
-
     /// Writes the document; fails if a bar was missed.
-    pub(crate) fn finish(mut self) -> ExitCode {
-        self.decisions();
+    pub(crate) fn finish(self) -> ExitCode {
         let document = root().join("docs/benchmarks.md");
         fs::write(&document, self.document()).unwrap();
         println!("written to {}", document.display());
@@ -114,11 +97,52 @@ impl Report {
              allocated in any of them (`client/tests/it/allocations.rs`).\n\n\
              | decision | ns |\n|---|---|"
         );
-        for (name, nanoseconds) in &self.decisions {
+        for (name, nanoseconds) in medians("admit") {
             let _ = writeln!(text, "| {name} | {nanoseconds:.1} |");
         }
+        write_pure(&mut text);
         text
     }
+}
+
+/// What the law and the simulator cost, without any process.
+fn write_pure(text: &mut String) {
+    let _ = writeln!(
+        text,
+        "\n## Dividing\n\n\
+         `cargo bench -p plimsoll-core --bench allocation`: 10,000 buckets with 100 tenants each, once for all of them, on one\n\
+         core. The bar is 50 ms.\n\n\
+         | what | ms |\n|---|---|"
+    );
+    for (name, nanoseconds) in medians("1,000,000 keys") {
+        let _ = writeln!(text, "| {name} | {:.1} |", nanoseconds / 1e6);
+    }
+    let _ = writeln!(
+        text,
+        "\n## Simulating\n\n\
+         `cargo bench -p plimsoll-simulator --bench speed`: 100,000 requests/s, 10 virtual seconds and the three before them in which\n\
+         the tiers find each other, on one core. The bar is 50 virtual seconds a second with 99 clients.\n\n\
+         | what | virtual seconds a second |\n|---|---|"
+    );
+    for (name, nanoseconds) in medians("simulated_seconds") {
+        let _ = writeln!(text, "| {} | {:.0} |", name.replace('_', " "), 10.0 / (nanoseconds / 1e9));
+    }
+}
+
+/// The medians of a group of benchmarks in nanoseconds, by name; nothing if it was not run.
+fn medians(group: &str) -> Vec<(String, f64)> {
+    let Ok(entries) = fs::read_dir(root().join("target/criterion").join(group)) else { return Vec::new() };
+    let median = |folder: PathBuf| {
+        let read = |file: &str| fs::read_to_string(folder.join("new").join(file)).ok();
+        let json = |file: &str| serde_json::from_str::<serde_json::Value>(&read(file)?).ok();
+        let (estimates, benchmark) = json("estimates.json").zip(json("benchmark.json"))?;
+        let name = benchmark["function_id"].as_str()?.to_owned();
+        Some((name, estimates["median"]["point_estimate"].as_f64()?))
+    };
+    let mut medians: Vec<(String, f64)> =
+        entries.filter_map(Result::ok).filter_map(|entry| median(entry.path())).collect();
+    medians.sort_by(|a, b| a.0.cmp(&b.0));
+    medians
 }
 
 fn write_goodput(text: &mut String, curves: &Curves) {
