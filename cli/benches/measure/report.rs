@@ -125,7 +125,7 @@ fn write_pure(text: &mut String) {
          | what | virtual seconds a second |\n|---|---|"
     );
     for (name, nanoseconds) in medians("simulated_seconds") {
-        let _ = writeln!(text, "| {} | {:.0} |", name.replace('_', " "), 10.0 / (nanoseconds / 1e9));
+        let _ = writeln!(text, "| {} | {:.1} |", name.replace('_', " "), 10.0 / (nanoseconds / 1e9));
     }
 }
 
