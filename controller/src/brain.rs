@@ -119,7 +119,7 @@ impl Brain {
         }
         self.keys_known = 0;
         self.introduce_keys();
-        self.post();
+        self.welcome();
         self.note_change(before != self.durable || self.saves.changed == 0);
         for child in self.roster.iter_mut() {
             self.policy.exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
@@ -289,7 +289,8 @@ impl Brain {
         }
     }
 
-    /// An aggregator came or went: those that have nothing to live on yet divide a limit among more, or fewer.
+    /// An aggregator came or went, or limits changed: those that have nothing to live on yet divide a limit among more, or
+    /// fewer, or another one; and a limit of zero denies at once.
     fn welcome(&mut self) {
         let expected = self.expected();
         for bucket in &mut self.buckets {

@@ -132,6 +132,20 @@ fn a_limit_of_zero_denies_in_every_directive() {
 }
 
 #[test]
+fn a_limit_that_becomes_zero_denies_at_once() {
+    let mut fleet = settled(enforced());
+    let zero = "buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n";
+    fleet.brain.on_policy(policy(zero));
+    save(&mut fleet.brain);
+    let now = fleet.now();
+    let Fleet { brain, zones, .. } = &mut fleet;
+    zones[0].hear(brain, now);
+    assert_eq!(zones[0].ratio("acme"), Some(1.0));
+    let shares: Vec<DropRatio> = brain.buckets()[0].shares().map(|(_, share)| share.ratio).collect();
+    assert!(!shares.is_empty() && shares.iter().all(|ratio| *ratio == DropRatio::ALL), "{shares:?}");
+}
+
+#[test]
 fn a_limit_that_was_zero_is_divided_from_the_next_tick_on() {
     let zero = policy("buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n");
     let mut fleet = Fleet::new(zero, two_zones());
