@@ -11,7 +11,7 @@ use crate::reference::Stand;
 use crate::retry::Returns;
 use crate::scenario::{Scenario, Traffic};
 use crate::series::{Answer, BIN_S, Run, Series};
-use crate::shares::{parts, zones_of};
+use crate::shares::parts;
 use crate::trace::TraceHash;
 use crate::world::World;
 
@@ -90,13 +90,7 @@ struct Offer<'a> {
 
 impl<'a> Crowd<'a> {
     fn new(scenario: &'a Scenario, seed: u64, steps: usize) -> Self {
-        let from = scenario.start.map_or(0.0, |start| start.clients_s);
-        let zones = scenario.zones;
-        let mut members: Vec<(f64, u32)> =
-            zones_of(scenario.clients, zones).map(|zone| (from, zone)).collect();
-        for join in &scenario.joins {
-            members.extend(zones_of(join.clients, zones).map(|zone| (join.at_s, zone)));
-        }
+        let members = scenario.members();
         let mut sources_draws = generator(seed, Purpose::Sources);
         let mut sources_of = |traffic: &Traffic| match traffic.load.pareto() {
             Some(pareto) => members.iter().map(|(at, _)| pareto.source(*at, &mut sources_draws)).collect(),

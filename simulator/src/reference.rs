@@ -8,7 +8,6 @@ use crate::draws::{Purpose, generator, span, unit};
 use crate::engine::System;
 use crate::scenario::Scenario;
 use crate::series::Answer;
-use crate::shares::zones_of;
 use crate::spec::Reference;
 use crate::trace::TraceHash;
 
@@ -42,9 +41,7 @@ struct Count {
 
 impl<'a> Stand<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: u64, law: Reference) -> Self {
-        let mut zone_of: Vec<u32> = zones_of(scenario.clients, scenario.zones).collect();
-        let joins = scenario.joins.iter();
-        zone_of.extend(joins.flat_map(|join| zones_of(join.clients, scenario.zones)));
+        let zone_of = scenario.members().into_iter().map(|(_, zone)| zone).collect();
         let mut processes = generator(seed, Purpose::Processes);
         let entries = scenario.traffic.len();
         let zones = (0..scenario.zones).map(|_| Count {

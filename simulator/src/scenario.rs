@@ -17,7 +17,7 @@ use crate::expect::Expectation;
 use crate::faults::Fault;
 use crate::load::Load;
 use crate::retry::Retry;
-use crate::shares::Share;
+use crate::shares::{Share, zones_of};
 use crate::spec::{Reference, ScenarioSpec};
 
 /// A validated scenario.
@@ -145,6 +145,14 @@ impl Scenario {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.clients as usize + self.joins.iter().map(|join| join.clients as usize).sum::<usize>()
+    }
+
+    /// All clients in their order: from when on each sends, in seconds, and its zone.
+    pub(crate) fn members(&self) -> Vec<(f64, u32)> {
+        let from = self.start.map_or(0.0, |start| start.clients_s);
+        let together = |(at, clients): (f64, u32)| zones_of(clients, self.zones).map(move |zone| (at, zone));
+        let joins = self.joins.iter().map(|join| (join.at_s, join.clients));
+        std::iter::once((from, self.clients)).chain(joins).flat_map(together).collect()
     }
 
     /// What the law is tuned by.

@@ -165,19 +165,20 @@ impl World<'_> {
     }
 
     pub(crate) fn ring_zone(&mut self, now: SimTime, zone: u32) {
-        let mut at = 0;
-        while let Some(stream) = self.zones[zone as usize].below.get(at).copied() {
-            self.ask(now, stream);
-            // A stream that ended meanwhile has left the list, and the next one taken its place.
-            at += usize::from(self.zones[zone as usize].below.get(at) == Some(&stream));
-        }
+        self.ring(now, |world| &world.zones[zone as usize].below);
     }
 
     pub(crate) fn ring_controller(&mut self, now: SimTime) {
+        self.ring(now, |world| &world.controller.below);
+    }
+
+    /// Every child that hears this bell is sent what it has not been told yet.
+    fn ring(&mut self, now: SimTime, below: impl Fn(&Self) -> &[usize]) {
         let mut at = 0;
-        while let Some(stream) = self.controller.below.get(at).copied() {
+        while let Some(stream) = below(self).get(at).copied() {
             self.ask(now, stream);
-            at += usize::from(self.controller.below.get(at) == Some(&stream));
+            // A stream that ended meanwhile has left the list, and the next one taken its place.
+            at += usize::from(below(self).get(at) == Some(&stream));
         }
     }
 

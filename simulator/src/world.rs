@@ -14,7 +14,6 @@ use crate::link::{Link, Quality};
 use crate::queue::Queue;
 use crate::scenario::Scenario;
 use crate::series::Answer;
-use crate::shares::zones_of;
 use crate::trace::TraceHash;
 
 /// A child of some parent: a client's is its zone's aggregator, an aggregator's is the controller.
@@ -115,9 +114,6 @@ impl<P> Slot<P> {
 impl<'a> World<'a> {
     /// A fleet whose tiers start by the scenario, long before its time zero unless it says otherwise.
     pub(crate) fn new(scenario: &'a Scenario, seed: u64, zero: SimTime) -> Self {
-        let mut zones_of_clients: Vec<u32> = zones_of(scenario.clients, scenario.zones).collect();
-        let joins = scenario.joins.iter();
-        zones_of_clients.extend(joins.flat_map(|join| zones_of(join.clients, scenario.zones)));
         let mut world = Self {
             scenario,
             fleet: Fleet::new(scenario, seed),
@@ -128,7 +124,7 @@ impl<'a> World<'a> {
             controller: Slot::empty(0),
             durable: Durable::first_start(),
             zones: (0..scenario.zones).map(Slot::empty).collect(),
-            clients: zones_of_clients.into_iter().map(Slot::empty).collect(),
+            clients: scenario.members().into_iter().map(|(_, zone)| Slot::empty(zone)).collect(),
             streams: Vec::new(),
             refusals: Vec::new(),
         };
