@@ -56,7 +56,7 @@ pub(super) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, V
 fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     let document = Document::open(source)?;
     let root = document.root();
-    let spec: PolicySpec = parse(&document)?;
+    let spec: PolicySpec = document.parse()?;
     let mut faults = Vec::new();
     let rollout = match RolloutPolicy::default().overridden(&spec.rollout, &root.then("rollout")) {
         Ok(rollout) => rollout,
@@ -95,7 +95,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
 fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let document = Document::open(source)?;
     let root = document.root();
-    let spec: TenantsSpec = parse(&document)?;
+    let spec: TenantsSpec = document.parse()?;
     let mut faults = Vec::new();
     let mut listed = BTreeMap::new();
     let field = root.then("tenants");
@@ -138,26 +138,21 @@ impl Document<'_> {
     /// # Errors
     /// The first field that is unknown, missing or of another shape, with its place.
     pub fn parse<T: DeserializeOwned>(&self) -> Checked<T> {
-        parse(self)
-    }
-}
-
-/// Reads the shape of a document whose structure was checked before.
-fn parse<T: DeserializeOwned>(document: &Document<'_>) -> Checked<T> {
-    let mut track = Track::new();
-    let result = serde_yaml::with_deserializer_from_str_with_options(document.text(), options(), |yaml| {
-        T::deserialize(Deserializer::new(yaml, &mut track))
-    });
-    result.map_err(|error| {
-        let path = track.path();
-        let names = path.iter().filter_map(|segment| match segment {
-            Segment::Map { key } => Some(key.clone()),
-            Segment::Seq { index } => Some(index.to_string()),
-            Segment::Enum { .. } | Segment::Unknown => None,
+        let mut track = Track::new();
+        let result = serde_yaml::with_deserializer_from_str_with_options(self.text(), options(), |yaml| {
+            T::deserialize(Deserializer::new(yaml, &mut track))
         });
-        let field = names.fold(document.root(), |field, name| field.then(&name));
-        shape_fault(&error, &field)
-    })
+        result.map_err(|error| {
+            let path = track.path();
+            let names = path.iter().filter_map(|segment| match segment {
+                Segment::Map { key } => Some(key.clone()),
+                Segment::Seq { index } => Some(index.to_string()),
+                Segment::Enum { .. } | Segment::Unknown => None,
+            });
+            let field = names.fold(self.root(), |field, name| field.then(&name));
+            shape_fault(&error, &field)
+        })
+    }
 }
 
 /// The reader's options. What the outline refuses already is switched off here as well.
