@@ -140,9 +140,8 @@ impl Flows {
 
     /// Time passes, once every period of the fast loop: shares and slacks follow. Linear in keys with traffic.
     pub(crate) fn on_tick(&mut self, now: MonoTime) {
-        let grid = *self.grid.get_or_insert(now);
-        let now = now.since(grid) + GRID_SLACK;
-        let now = MonoTime::from_elapsed(now);
+        self.grid.get_or_insert(now);
+        let now = self.on_grid(now).unwrap_or_default();
         let since_last = now.since(self.ticked);
         self.ticked = now;
         let kept = (-since_last.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();

@@ -192,12 +192,12 @@ fn table(outcome: &Outcome, out: &mut impl Write) -> io::Result<()> {
         row(out, "requests/s", &rates)?;
         row(out, "of the limit", &format!("{} in all", ratio(bucket.mean_ratio)))?;
         let worst = [("worst", bucket.worst_1s), ("p99", bucket.p99_1s)];
-        row(out, "in 1 s", &ratios(&worst))?;
-        row(out, "in 10 s", &ratios(&[("worst", bucket.worst_10s), ("p99", bucket.p99_10s)]))?;
+        row(out, "in 1 s", &listed(&worst, ratio))?;
+        row(out, "in 10 s", &listed(&[("worst", bucket.worst_10s), ("p99", bucket.p99_10s)], ratio))?;
         let errors = [("long run", bucket.long_run_error), ("worst minute", bucket.error_60s)];
-        row(out, "error", &percents(&errors))?;
+        row(out, "error", &listed(&errors, percent))?;
         let lost = [("goodput lost", bucket.goodput_lost), ("refused", bucket.would_drop_ratio)];
-        row(out, "requests", &percents(&lost))?;
+        row(out, "requests", &listed(&lost, percent))?;
         if bucket.settle_s.median.is_some() {
             let settle = bucket.settle_s;
             let text = format!("{} s median, {} s p95", seconds(settle.median), seconds(settle.p95));
@@ -236,13 +236,8 @@ fn seconds(value: Option<f64>) -> String {
     value.map_or("never".to_owned(), |value| format!("{value:.1}"))
 }
 
-fn ratios(values: &[(&str, Option<f64>)]) -> String {
-    let texts: Vec<String> = values.iter().map(|(name, value)| format!("{name} {}", ratio(*value))).collect();
-    texts.join(", ")
-}
-
-fn percents(values: &[(&str, Option<f64>)]) -> String {
+fn listed(values: &[(&str, Option<f64>)], written: fn(Option<f64>) -> String) -> String {
     let texts: Vec<String> =
-        values.iter().map(|(name, value)| format!("{name} {}", percent(*value))).collect();
+        values.iter().map(|(name, value)| format!("{name} {}", written(*value))).collect();
     texts.join(", ")
 }

@@ -169,7 +169,7 @@ impl Brain {
             parameters: &self.parameters,
             leading: self.reign.is_leading(),
         };
-        let expected = self.durable.children.len().max(self.sources.len());
+        let expected = self.expected();
         let set_aside = self.reign.set_aside(now, &self.parameters);
         let missing = self.durable.children.iter().any(|place| self.sources.get(place).is_none());
         for bucket in &mut self.buckets {
