@@ -1,13 +1,13 @@
 //! The fast loop: what flows through the zone by key, and the directives for its clients that follow from that and from
 //! what the controller gave the zone. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::directive::{Board, BucketDirective, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::{
-    Claimant, Class, Division, Parameters, SLACK_PERIOD, Slack, Window, divide_hold, fast_ratio,
+    Claimant, Class, Division, Parameters, SLACK_PERIOD, Slack, Spread, Window, divide_hold, fast_ratio,
 };
 use plimsoll_core::policy::OnSilence;
 use plimsoll_core::presence::Presences;
@@ -20,12 +20,22 @@ use plimsoll_core::time::MonoTime;
 /// every later one before the end of its bin, and all rates a whole bin behind.
 const GRID_SLACK: Duration = Duration::from_millis(5);
 
+/// Lanes for keys without a directive of their own: so many are followed from their first request on, so that the one
+/// that is given a directive has its past. Of others it begins with the directive.
+const LANES_SPARE: usize = 4_096;
+/// Stands for no lane.
+const NONE: u32 = u32::MAX;
+
 /// The traffic of all keys.
 #[derive(Debug)]
 pub(crate) struct Flows {
     parameters: Parameters,
     /// By key id.
-    flows: Vec<Flow>,
+    ways: Vec<Way>,
+    lanes: Vec<Lane>,
+    free: Vec<u32>,
+    /// Lanes of keys without a directive of their own.
+    spare: usize,
     buckets: BTreeMap<Bucket, Members>,
     division: Division,
     /// Where the grid of the windows begins, once the fast loop runs: see [`GRID_SLACK`].
@@ -33,6 +43,15 @@ pub(crate) struct Flows {
     ticked: MonoTime,
     /// How many of the slack's periods are over.
     period: u128,
+    report: Option<Arriving>,
+}
+
+/// What is the same for all entries of the report that is being entered.
+#[derive(Debug)]
+struct Arriving {
+    spread: Spread,
+    /// The time over which a share follows what comes, in seconds.
+    share_s: f64,
 }
 
 /// The keys of one bucket.
@@ -43,19 +62,30 @@ struct Members {
     led: bool,
 }
 
-/// The traffic of one key. That of a key without a directive of its own also counts as traffic of the class
-/// `default`, whose directive its clients follow for it.
-#[derive(Debug)]
-struct Flow {
-    default: Option<KeyId>,
+/// Where the traffic of one key is followed. That of a key without a directive of its own also counts as traffic of the
+/// class `default`, whose directive its clients follow for it. Small, because every entry of a report reads one.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    own: u32,
+    /// The lane of the class `default`, if the key has no directive of its own.
+    shared: u32,
     directed: bool,
-    window: Option<Box<Window>>,
+}
+
+/// The traffic of one key, as the fast loop sees it.
+#[derive(Debug)]
+struct Lane {
+    window: Window,
     /// Requests/s offered, smoothed as clients smooth theirs: what a client's share is a share of. As of `ticked`.
     offered: f64,
     /// What came since the slack was last looked at.
     period: Counts,
     cap: f64,
     slack: Slack,
+    /// Anything came at all.
+    used: bool,
+    /// Until when its window has not seen enough to tell, if the key had traffic before it had a lane.
+    young_until: Option<MonoTime>,
 }
 
 /// What a zone knows besides a bucket itself when it works out a directive.
@@ -71,43 +101,105 @@ impl Flows {
     pub(crate) fn new(parameters: Parameters) -> Self {
         Self {
             parameters,
-            flows: Vec::new(),
+            ways: Vec::new(),
+            lanes: Vec::new(),
+            free: Vec::new(),
+            spare: 0,
             buckets: BTreeMap::new(),
             division: Division::default(),
             grid: None,
             ticked: MonoTime::ZERO,
             period: 0,
+            report: None,
         }
     }
 
-    /// Takes notice of keys that are new; `board` says which of them were directed before they had traffic.
-    pub(crate) fn introduce(&mut self, keys: &[Key], board: &Board) {
-        for (id, key) in (0..).map(KeyId).zip(keys).skip(self.flows.len()) {
-            let members = self.buckets.entry(key.bucket.clone()).or_default();
-            members.by_tenant.insert(key.tenant.clone(), id);
-            let default = members.by_tenant.get(DEFAULT_TENANT).copied().filter(|default| *default != id);
-            let posted = board.get(&key.bucket);
-            self.flows.push(Flow {
-                default,
-                directed: posted.is_some_and(|posted| posted.own(key.tenant.as_str()).is_some()),
-                window: None,
-                offered: 0.0,
-                period: Counts::ZERO,
-                cap: 0.0,
-                slack: Slack::new(&self.parameters),
-            });
+    /// Takes notice of a key that is new; `board` says whether it was directed before it had traffic.
+    pub(crate) fn introduce(&mut self, id: KeyId, key: &Key, board: &Board) {
+        let members = self.buckets.entry(key.bucket.clone()).or_default();
+        members.by_tenant.insert(key.tenant.clone(), id);
+        let default = members.by_tenant.get(DEFAULT_TENANT).copied().filter(|default| *default != id);
+        let directed = board.get(&key.bucket).is_some_and(|posted| posted.own(key.tenant.as_str()).is_some());
+        let is_followed = directed || default.is_none() || self.spare < LANES_SPARE;
+        let own = if is_followed { self.open_lane(None) } else { NONE };
+        self.spare += usize::from(is_followed && !directed);
+        let shared = if directed { NONE } else { self.lane_of(default) };
+        if self.ways.len() <= id.index() {
+            self.ways.resize(id.index() + 1, Way { own: NONE, shared: NONE, directed: false });
+        }
+        if let Some(way) = self.ways.get_mut(id.index()) {
+            *way = Way { own, shared, directed };
         }
     }
 
-    /// Counts arrived that took `span` to gather. `first` says that they are the first of their client, whose share
-    /// begins with them.
-    pub(crate) fn add(&mut self, now: MonoTime, key: KeyId, counts: Counts, span: Duration, first: bool) {
-        let Some(now) = self.on_grid(now) else { return };
-        let Some(flow) = self.flows.get_mut(key.index()) else { return };
-        flow.add(now, counts, span, first, &self.parameters);
-        let follows = if flow.directed { None } else { flow.default };
-        if let Some(default) = follows.and_then(|default| self.flows.get_mut(default.index())) {
-            default.add(now, counts, span, first, &self.parameters);
+    /// A key is gone, and its id will be another's.
+    pub(crate) fn withdraw(&mut self, id: KeyId, key: &Key) {
+        if let Some(members) = self.buckets.get_mut(&key.bucket)
+            && members.by_tenant.get(&key.tenant) == Some(&id)
+        {
+            members.by_tenant.remove(&key.tenant);
+        }
+        let Some(way) = self.ways.get_mut(id.index()) else { return };
+        if way.own != NONE {
+            self.free.push(way.own);
+            self.spare -= usize::from(!way.directed && self.spare > 0);
+        }
+        *way = Way { own: NONE, shared: NONE, directed: false };
+    }
+
+    fn open_lane(&mut self, young_until: Option<MonoTime>) -> u32 {
+        let lane = Lane {
+            window: Window::default(),
+            offered: 0.0,
+            period: Counts::ZERO,
+            cap: 0.0,
+            slack: Slack::new(&self.parameters),
+            used: false,
+            young_until,
+        };
+        match self.free.pop() {
+            Some(at) => {
+                if let Some(held) = self.lanes.get_mut(at as usize) {
+                    *held = lane;
+                }
+                at
+            }
+            None => {
+                self.lanes.push(lane);
+                self.lanes.len() as u32 - 1
+            }
+        }
+    }
+
+    fn lane_of(&self, id: Option<KeyId>) -> u32 {
+        id.and_then(|id| self.ways.get(id.index())).map_or(NONE, |way| way.own)
+    }
+
+    /// The entries that follow are of a report that took `span` to gather. `first` says that they are the first of their
+    /// client, whose share begins with them.
+    pub(crate) fn begin(&mut self, now: MonoTime, span: Duration, first: bool) {
+        let parameters = &self.parameters;
+        self.report = self.on_grid(now).map(|now| {
+            let time = if first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
+            let spread =
+                if first { Spread::first(now, span, parameters) } else { Spread::new(now, span, parameters) };
+            Arriving { spread, share_s: time.as_secs_f64() }
+        });
+    }
+
+    /// Counts of a key arrived.
+    #[inline]
+    pub(crate) fn add(&mut self, key: KeyId, counts: Counts) {
+        if counts.offered == 0 {
+            return;
+        }
+        let (Some(arriving), Some(way)) = (&self.report, self.ways.get(key.index())) else { return };
+        for lane in [way.own, way.shared] {
+            if lane != NONE
+                && let Some(lane) = self.lanes.get_mut(lane as usize)
+            {
+                lane.add(arriving, counts, &self.parameters);
+            }
         }
     }
 
@@ -119,22 +211,53 @@ impl Flows {
         if has_rates || directive.whole && !directive.keys.is_empty() {
             members.led = has_rates;
         }
-        if directive.whole {
-            for id in members.by_tenant.values() {
-                if let Some(flow) = self.flows.get_mut(id.index()) {
-                    flow.directed = false;
-                }
-            }
-        }
-        let keys: Vec<&Tenant> = if directive.whole {
-            posted.keys().map(|(tenant, _)| tenant).collect()
+        let default = members.by_tenant.get(DEFAULT_TENANT).copied();
+        let named = |tenant: &Tenant| members.by_tenant.get(tenant).copied();
+        let directed: Vec<KeyId> = if directive.whole {
+            posted.keys().filter_map(|(tenant, _)| named(tenant)).collect()
         } else {
-            directive.keys.iter().map(|key| &key.tenant).collect()
+            directive.keys.iter().filter_map(|key| named(&key.tenant)).collect()
         };
-        for id in keys.into_iter().filter_map(|tenant| members.by_tenant.get(tenant)) {
-            if let Some(flow) = self.flows.get_mut(id.index()) {
-                flow.directed = true;
-            }
+        let mut no_longer = Vec::new();
+        if directive.whole {
+            let known = members.by_tenant.values().copied();
+            let ways = &self.ways;
+            no_longer.extend(known.filter(|id| ways.get(id.index()).is_some_and(|way| way.directed)));
+            let still: HashSet<KeyId> = directed.iter().copied().collect();
+            no_longer.retain(|id| !still.contains(id));
+        }
+        for id in no_longer {
+            self.undirect(id, default);
+        }
+        for id in directed {
+            self.direct(id);
+        }
+    }
+
+    /// A key has a directive of its own from now on.
+    fn direct(&mut self, id: KeyId) {
+        let Some(Way { own, directed: false, .. }) = self.ways.get(id.index()).copied() else { return };
+        let own = if own == NONE {
+            let young_until = self.ticked + self.parameters.window + self.parameters.fast_period;
+            self.open_lane(Some(young_until))
+        } else {
+            self.spare = self.spare.saturating_sub(1);
+            own
+        };
+        if let Some(way) = self.ways.get_mut(id.index()) {
+            *way = Way { own, shared: NONE, directed: true };
+        }
+    }
+
+    /// A key follows the class `default` from now on.
+    fn undirect(&mut self, id: KeyId, default: Option<KeyId>) {
+        let shared = self.lane_of(default.filter(|default| *default != id));
+        let Some(way) = self.ways.get_mut(id.index()) else { return };
+        (way.directed, way.shared) = (false, shared);
+        if self.spare < LANES_SPARE || shared == NONE {
+            self.spare += 1;
+        } else {
+            self.free.push(std::mem::replace(&mut way.own, NONE));
         }
     }
 
@@ -145,15 +268,15 @@ impl Flows {
         let since_last = now.since(self.ticked);
         self.ticked = now;
         let kept = (-since_last.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
-        for flow in self.flows.iter_mut().filter(|flow| flow.window.is_some()) {
-            flow.offered *= kept;
+        for lane in self.lanes.iter_mut().filter(|lane| lane.used) {
+            lane.offered *= kept;
         }
         // By the grid and not by the last time: a tick that comes a little early must not make a period one tick longer.
         let period = now.since(MonoTime::ZERO).as_nanos() / SLACK_PERIOD.as_nanos();
         if period > self.period {
             self.period = period;
-            for flow in self.flows.iter_mut().filter(|flow| flow.window.is_some()) {
-                flow.slack.on_period(std::mem::take(&mut flow.period), flow.cap, &self.parameters);
+            for lane in self.lanes.iter_mut().filter(|lane| lane.used) {
+                lane.slack.on_period(std::mem::take(&mut lane.period), lane.cap, &self.parameters);
             }
         }
     }
@@ -199,17 +322,19 @@ impl Flows {
         let Some(members) = self.buckets.get(bucket) else { return Vec::new() };
         let mut keys = Vec::new();
         for (at, (tenant, values)) in posted.keys().enumerate() {
-            let flow = members.by_tenant.get(tenant).and_then(|id| self.flows.get_mut(id.index()));
+            let own = self.lane_of(members.by_tenant.get(tenant).copied());
+            let lane = self.lanes.get_mut(own as usize);
             let per_second = |rate: Option<Rate>| rate.map(Rate::per_second);
             let (allowed, cap) = match &held {
                 Some(held) => (held.get(at).copied(), held.get(at).copied()),
                 None => (per_second(values.rate), per_second(values.cap)),
             };
             let parameters = &self.parameters;
-            let (window, offered, factor) = match flow {
-                Some(flow) => {
-                    flow.cap = cap.unwrap_or_default();
-                    (flow.window.as_deref_mut(), flow.offered, flow.slack.factor())
+            let (window, offered, factor) = match lane {
+                Some(lane) => {
+                    lane.cap = cap.unwrap_or_default();
+                    let tells = lane.used && lane.young_until.is_none_or(|until| until <= moment.now);
+                    (tells.then_some(&mut lane.window), lane.offered, lane.slack.factor())
                 }
                 None => (None, 0.0, parameters.slack_min),
             };
@@ -233,16 +358,17 @@ impl Flows {
     /// The zone's own division of what it lives on, by the keys that have a directive, in their order.
     fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Vec<f64> {
         let parameters = self.parameters;
-        let flows = &mut self.flows;
+        let (ways, lanes) = (&self.ways, &mut self.lanes);
         let Some(members) = self.buckets.get(bucket) else { return Vec::new() };
         let mut claimants: Vec<Claimant> = posted
             .keys()
             .map(|(tenant, values)| {
-                let flow = members.by_tenant.get(tenant).and_then(|id| flows.get_mut(id.index()));
+                let way = members.by_tenant.get(tenant).and_then(|id| ways.get(id.index()));
+                let lane = way.and_then(|way| lanes.get_mut(way.own as usize));
                 let entitlement = values.entitlement;
                 let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
                 Claimant {
-                    offered: flow.map_or(0.0, |flow| flow.rate(now, &parameters)),
+                    offered: lane.map_or(0.0, |lane| lane.rate(now, &parameters)),
                     weight: entitlement.map_or(1.0, |entitlement| entitlement.weight.get()),
                     floor: entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
                     tenant_limit: entitlement
@@ -271,32 +397,27 @@ fn plain(posted: &Posted, values: Values) -> Vec<KeyDirective> {
     posted.keys().map(|(tenant, _)| KeyDirective { tenant: tenant.clone(), values }).collect()
 }
 
-impl Flow {
-    fn add(&mut self, now: MonoTime, counts: Counts, span: Duration, first: bool, parameters: &Parameters) {
-        if counts.offered == 0 {
-            return;
-        }
+impl Lane {
+    #[inline]
+    fn add(&mut self, arriving: &Arriving, counts: Counts, parameters: &Parameters) {
         let offered = counts.offered as f64;
-        let window = self.window.get_or_insert_default();
-        if first {
-            window.add_first(now, offered, span, parameters)
-        } else {
-            window.add(now, offered, span, parameters)
-        }
+        self.used = true;
+        self.window.add_spread(&arriving.spread, offered, parameters);
         self.period = self.period.plus(counts);
         // At once and not spread: lagging behind what clients know of themselves, it would make every share too large.
-        let time = if first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
-        self.offered += offered / time.as_secs_f64();
+        self.offered += offered / arriving.share_s;
     }
 
     /// What is offered now, over the longer window where few come.
     fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
-        let Some(window) = &mut self.window else { return 0.0 };
-        let rate = window.rate(now, parameters);
+        if !self.used {
+            return 0.0;
+        }
+        let rate = self.window.rate(now, parameters);
         if rate * parameters.window.as_secs_f64() >= parameters.counts_min {
             rate
         } else {
-            window.over(parameters.window_few, parameters)
+            self.window.over(parameters.window_few, parameters)
         }
     }
 }

@@ -5,6 +5,7 @@
 //! parent.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod flows;
 mod metrics;
 mod quiet;
@@ -37,6 +38,8 @@ use zone::{Bounds, Zone};
 
 /// The gRPC port clients connect to.
 pub const PORT: u16 = 7410;
+/// Tenants told apart in one bucket unless set otherwise.
+pub const TENANTS_PER_BUCKET_MAX: u32 = 10_000;
 /// The admin port.
 pub const ADMIN_PORT: u16 = 7411;
 
@@ -55,6 +58,9 @@ pub struct Args {
     /// Where clients connect
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
     pub listen: SocketAddr,
+    /// Tenants told apart in one bucket; those with the least traffic beyond it count as `default`
+    #[arg(long, env = "PLIMSOLL_TENANTS_PER_BUCKET_MAX", value_name = "N", default_value_t = TENANTS_PER_BUCKET_MAX)]
+    pub tenants_per_bucket_max: u32,
     /// Metrics, health and status
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
     pub admin: SocketAddr,
@@ -143,8 +149,10 @@ impl Aggregator {
             zone: named("--zone", &args.zone, ZoneName::new)?,
             role: Role::Aggregator,
         };
+        let tenants_per_bucket_max = args.tenants_per_bucket_max as usize;
+        let bounds = Bounds { tenants_per_bucket_max, ..Bounds::default() };
         Ok(Self {
-            zone: Shared::new(Zone::new(identity, Bounds::default(), Parameters::default())),
+            zone: Shared::new(Zone::new(identity, bounds, Parameters::default())),
             controller: transport::endpoint(&args.controller)?,
             events: Events::default(),
         })

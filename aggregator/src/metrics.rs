@@ -87,7 +87,7 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         &[],
         plain(zone.roster().connected().count() as f64),
     );
-    page.gauge("plimsoll_keys", "Keys told apart.", &[], plain(zone.counts().count() as f64));
+    page.gauge("plimsoll_keys", "Keys told apart.", &[], plain(zone.keys() as f64));
     page.gauge("plimsoll_quiet", "1 while a restart is waited out.", &[], plain(flag(zone.is_quiet())));
     page.gauge(
         "plimsoll_epoch",

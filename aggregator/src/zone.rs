@@ -4,20 +4,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
+use plimsoll_core::bucket::{Bucket, Key, KeyId};
 use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::rate::Rate;
-use plimsoll_core::report::{Counts, Echo, Entered, Identity, Outbox, Pedigree, Report, Role, Tally};
+use plimsoll_core::report::{Counts, Echo, Identity, Outbox, Report, Role};
 use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
+use crate::accounts::Accounts;
 use crate::flows::{Flows, Moment};
 use crate::quiet::Quiet;
 use crate::rollups::Rollups;
 use crate::upstream::Upstream;
+
+use entering::Entering;
 
 /// A report that covers at least this much says how many requests there were, not how fast they come.
 const LATE: Duration = Duration::from_millis(1_500);
@@ -35,13 +38,21 @@ pub struct Bounds {
     pub keys_per_child_max: usize,
     /// Keys told apart; tenants beyond it count as their bucket's default class.
     pub keys_max: usize,
+    /// The same in one bucket, its default class among them.
+    pub tenants_per_bucket_max: usize,
     /// Buckets asked for by clients.
     pub buckets_max: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { children_max: 20_000, keys_per_child_max: 100_000, keys_max: 1_000_000, buckets_max: 10_000 }
+        Self {
+            children_max: 20_000,
+            keys_per_child_max: 100_000,
+            keys_max: 1_000_000,
+            tenants_per_bucket_max: crate::TENANTS_PER_BUCKET_MAX as usize,
+            buckets_max: 10_000,
+        }
     }
 }
 
@@ -64,8 +75,7 @@ pub struct Zone {
     identity: Identity,
     bounds: Bounds,
     parameters: Parameters,
-    keys: KeyTable,
-    tallies: Vec<Tally>,
+    accounts: Accounts,
     roster: Roster,
     flows: Flows,
     /// What clients are told.
@@ -96,10 +106,9 @@ impl Zone {
             told: Board::default(),
             parameters,
             roster: Roster::new(identity.instance, bounds.children_max, bounds.keys_per_child_max),
+            accounts: Accounts::new(identity.instance.0, &bounds),
             identity,
             bounds,
-            keys: KeyTable::new(bounds.keys_max),
-            tallies: Vec::new(),
             quiet: Quiet::default(),
             figures: Figures::default(),
             board: Board::default(),
@@ -123,6 +132,11 @@ impl Zone {
         let quiet_ends = self.quiet.on_tick(now, self.children());
         if quiet_ends {
             self.roster.iter_mut().for_each(plimsoll_core::roster::Child::forget_told);
+        }
+        for gone in self.accounts.on_tick(now, self.parameters.fast_period, &mut self.outbox) {
+            if let Some(key) = self.accounts.keys().get(gone.index()) {
+                self.flows.withdraw(gone, key);
+            }
         }
         self.flows.on_tick(now);
         self.direct(now) || quiet_ends
@@ -173,9 +187,15 @@ impl Zone {
         self.figures
     }
 
+    /// How many keys are told apart.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.accounts.len()
+    }
+
     /// Every key and its cumulative counts.
     pub fn counts(&self) -> impl Iterator<Item = (&Key, Counts)> {
-        self.keys.keys().iter().zip(&self.tallies).map(|(key, tally)| (key, tally.counts))
+        self.accounts.iter()
     }
 
     /// Whether a restart is being waited out.
@@ -253,31 +273,13 @@ impl Zone {
                 self.asked.insert(bucket.clone());
                 self.unasked.push(bucket.clone());
                 // The class that tenants fold into must find room before they do.
-                let default_class = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
-                self.keys.intern(&default_class);
+                if let Some(id) = self.accounts.declare(bucket)
+                    && let Some(key) = self.accounts.keys().get(id.index())
+                {
+                    self.flows.introduce(id, key, &self.board);
+                    self.outbox.replace(id);
+                }
             }
-        }
-    }
-
-    fn enter(&mut self, now: MonoTime, entered: Entered) {
-        self.figures.unconfirmed += entered.unconfirmed;
-        self.figures.homeless += entered.homeless as u64;
-        self.tallies.resize(self.keys.keys().len(), Tally::ZERO);
-        self.flows.introduce(self.keys.keys(), &self.board);
-        let late_from = LATE.max(self.parameters.report_interval * LATE_INTERVALS);
-        let all_late = entered.span.is_none_or(|span| span >= late_from);
-        for entry in entered.entries {
-            let mut delta = entry.delta;
-            if all_late || entry.pedigree == Pedigree::TakenOver {
-                delta.late = delta.counts;
-            }
-            self.figures.late += delta.late.offered;
-            let Some(own) = entry.own else { continue };
-            if let Some(tally) = self.tallies.get_mut(own.index()) {
-                *tally = tally.plus(delta);
-            }
-            let timely = delta.counts.since(delta.late);
-            self.flows.add(now, own, timely, entered.span.unwrap_or_default(), entered.first_span);
         }
     }
 }
@@ -291,14 +293,22 @@ impl Parent for Zone {
             return Err(Refused::Greeting);
         }
         self.note_buckets(stream, &report);
-        let keys = &mut self.keys;
         let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
         child.heard = now;
-        let entered = child.books.enter(now, &report, |key| {
-            keys.intern(key)
-                .or_else(|| keys.get(&Key { bucket: key.bucket.clone(), tenant: Tenant::default_class() }))
-        })?;
-        self.enter(now, entered);
+        let mut entering = Entering {
+            now,
+            accounts: &mut self.accounts,
+            flows: &mut self.flows,
+            board: &self.board,
+            outbox: &mut self.outbox,
+            late_from: LATE.max(self.parameters.report_interval * LATE_INTERVALS),
+            all_late: true,
+            late: 0,
+        };
+        let entered = child.books.enter_into(now, &report, &mut entering)?;
+        self.figures.late += entering.late;
+        self.figures.unconfirmed += entered.unconfirmed;
+        self.figures.homeless += entered.homeless as u64;
         if report.leaving {
             let instance = self.roster.by_stream(stream).map(|child| child.identity.instance);
             instance.into_iter().for_each(|instance| self.roster.remove(instance));
@@ -327,5 +337,6 @@ impl Parent for Zone {
 }
 
 mod child;
+mod entering;
 #[cfg(test)]
 mod tests;

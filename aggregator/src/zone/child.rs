@@ -25,11 +25,8 @@ impl Child for Zone {
             ..Report::default()
         };
         self.greeted = true;
-        self.tallies.resize(self.keys.keys().len(), Tally::ZERO);
-        let keys = if counting { self.keys.keys() } else { &[] };
-        let tallies = &self.tallies;
-        self.outbox
-            .fill(&mut report, keys, |id: KeyId| tallies.get(id.index()).copied().unwrap_or(Tally::ZERO));
+        let keys = if counting { self.accounts.keys() } else { &[] };
+        self.outbox.fill(&mut report, keys, |id| self.accounts.tally(id));
         self.upstream.on_report(now, report.seq);
         if report.time.is_some() {
             self.rollups.sent(report.seq, &self.roster);

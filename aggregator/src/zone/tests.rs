@@ -1,5 +1,6 @@
 //! The zone between scripted clients and a scripted controller: what it must pass on, and what it must not renew.
 
+mod bounds;
 mod fast_loop;
 mod hold;
 mod relay;
@@ -9,6 +10,7 @@ mod scripted;
 use std::time::Duration;
 
 use super::*;
+use plimsoll_core::bucket::Tenant;
 use plimsoll_core::directive::Entitlement;
 use plimsoll_core::rate::Rate;
 use plimsoll_core::ratio::DropRatio;

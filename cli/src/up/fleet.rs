@@ -99,6 +99,7 @@ impl Fleet {
         let (listen, admin_address) = (grpc.local_addr()?, admin.local_addr()?);
         self.lines.push(format!("{zone}      grpc {listen}  admin http://{admin_address}/status"));
         let aggregator = Aggregator::new(&plimsoll_aggregator::Args {
+            tenants_per_bucket_max: plimsoll_aggregator::TENANTS_PER_BUCKET_MAX,
             zone: zone.to_owned(),
             name: Some(format!("{zone}-aggregator")),
             controller: format!("http://{controller}"),

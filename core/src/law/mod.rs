@@ -28,4 +28,4 @@ pub use parameters::Parameters;
 pub use slack::{SLACK_PERIOD, Slack};
 pub use smoothing::smoothed;
 pub use split::{Child, Part, Whole};
-pub use window::Window;
+pub use window::{Spread, Window};

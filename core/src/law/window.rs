@@ -26,24 +26,39 @@ impl Default for Window {
     }
 }
 
-impl Window {
-    /// Adds `count` requests that took `span` to gather and arrive `now`. At most 1.5 s ahead are filled.
-    pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
-        self.turn(now, parameters);
-        self.spread(now.since(MonoTime::ZERO).as_secs_f64(), count, span, parameters);
+/// How the requests of one report are spread over bins: the same for all its keys.
+#[derive(Clone, Debug, Default)]
+pub struct Spread {
+    now: MonoTime,
+    /// The bin that is filling.
+    current: u64,
+    /// Which bins, and what part of the requests goes into each.
+    parts: Vec<(u8, f64)>,
+}
+
+impl Spread {
+    /// Of requests that took `span` to gather and arrive `now`, see [`Window::add`].
+    #[must_use]
+    pub fn new(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
+        let bin = parameters.fast_period.as_nanos().max(1);
+        let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
+        let mut spread = Self { now, current, parts: Vec::with_capacity(BINS) };
+        spread.put(now.since(MonoTime::ZERO).as_secs_f64(), 1.0, span, parameters);
+        spread
     }
 
-    /// Adds the first `count` requests of somebody, which took `span` to gather and arrive `now`: as always from now on,
-    /// and before `now` as well, where they were. A newcomer would else be seen late by as long as it took to report.
-    pub fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
-        self.add(now, count, span, parameters);
+    /// Of the first requests of somebody, see [`Window::add_first`].
+    #[must_use]
+    pub fn first(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
+        let mut spread = Self::new(now, span, parameters);
         let seen = span.min(parameters.window);
         let began = now.since(MonoTime::ZERO).saturating_sub(seen);
         let part = if span > seen { seen.as_secs_f64() / span.as_secs_f64() } else { 1.0 };
-        self.spread(began.as_secs_f64(), count * part, seen, parameters);
+        spread.put(began.as_secs_f64(), part, seen, parameters);
+        spread
     }
 
-    fn spread(&mut self, begin: f64, count: f64, span: Duration, parameters: &Parameters) {
+    fn put(&mut self, begin: f64, part: f64, span: Duration, parameters: &Parameters) {
         let bin = parameters.fast_period.as_secs_f64();
         let most = (BINS - (parameters.window_few.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
         let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
@@ -52,9 +67,35 @@ impl Window {
         let mut from = begin;
         while from < end {
             let to = ((at + 1) as f64 * bin).min(end);
-            self.bins[at as usize % BINS] += (count * (to - from).max(0.0) / span) as f32;
+            self.parts.push(((at as usize % BINS) as u8, part * (to - from).max(0.0) / span));
             // Rounding must not let the bin before this point stand still.
             (at, from) = (at + 1, to.max((at + 1) as f64 * bin));
+        }
+    }
+}
+
+impl Window {
+    /// Adds `count` requests that took `span` to gather and arrive `now`. At most 1.5 s ahead are filled.
+    pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
+        self.add_spread(&Spread::new(now, span, parameters), count, parameters);
+    }
+
+    /// Adds the first `count` requests of somebody, which took `span` to gather and arrive `now`: as always from now on,
+    /// and before `now` as well, where they were. A newcomer would else be seen late by as long as it took to report.
+    pub fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
+        self.add_spread(&Spread::first(now, span, parameters), count, parameters);
+    }
+
+    /// Adds `count` requests of a report whose spread is known.
+    #[inline]
+    pub fn add_spread(&mut self, spread: &Spread, count: f64, parameters: &Parameters) {
+        if self.current != spread.current {
+            self.turn(spread.now, parameters);
+        }
+        for (bin, part) in &spread.parts {
+            if let Some(held) = self.bins.get_mut(usize::from(*bin)) {
+                *held += (count * part) as f32;
+            }
         }
     }
 

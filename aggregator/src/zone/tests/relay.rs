@@ -136,7 +136,8 @@ fn buckets_that_clients_ask_for_are_asked_of_the_controller_once_and_on_every_ne
 
 #[test]
 fn buckets_and_children_are_bounded() {
-    let bounds = Bounds { children_max: 1, keys_per_child_max: 9, keys_max: 2, buckets_max: 1 };
+    let bounds =
+        Bounds { children_max: 1, keys_per_child_max: 9, keys_max: 2, buckets_max: 1, ..Bounds::default() };
     let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
     let mut client = Client::new(1);
     let mut report = client.report(at(0));

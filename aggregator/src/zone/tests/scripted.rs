@@ -1,17 +1,17 @@
 //! Clients that offer requests, a controller that says what it is told to say, and the tenths of seconds in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use super::super::*;
 use super::{at, bucket, tenant};
-use plimsoll_core::bucket::{Name, Zone as ZoneName};
+use plimsoll_core::bucket::{Name, Tenant, Zone as ZoneName};
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::policy::Weight;
 use plimsoll_core::presence::Presences;
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::report::InstanceId;
+use plimsoll_core::report::{Counts, InstanceId, Tally};
 use plimsoll_core::rollout::Mode;
 
 pub(super) const CONTROLLER: InstanceId = InstanceId(200);
@@ -51,6 +51,9 @@ pub(super) struct Client {
     /// By tenant: requests/s, and what was counted.
     rps: BTreeMap<Tenant, f64>,
     pub(super) counts: BTreeMap<Tenant, Counts>,
+    /// In the order in which they were first counted, which is that of their ids.
+    keys: Vec<Key>,
+    known: HashSet<Tenant>,
     pub(super) board: Board,
 }
 
@@ -67,6 +70,8 @@ impl Client {
             greeted: false,
             rps: BTreeMap::new(),
             counts: BTreeMap::from([(tenant("acme"), Counts::ZERO)]),
+            keys: Vec::new(),
+            known: HashSet::new(),
             board: Board::default(),
         }
     }
@@ -101,11 +106,14 @@ impl Client {
             ..Report::default()
         };
         self.greeted = true;
-        let key = |tenant: &Tenant| Key { bucket: bucket(), tenant: tenant.clone() };
-        let (keys, counts): (Vec<Key>, Vec<Counts>) =
-            self.counts.iter().map(|(tenant, counts)| (key(tenant), *counts)).unzip();
-        let tally = |id: KeyId| Tally { counts: counts[id.index()], late: Counts::ZERO };
-        self.outbox.fill(&mut report, &keys, tally);
+        for tenant in self.counts.keys() {
+            if self.known.insert(tenant.clone()) {
+                self.keys.push(Key { bucket: bucket(), tenant: tenant.clone() });
+            }
+        }
+        let tally =
+            |id: KeyId| Tally { counts: self.counts[&self.keys[id.index()].tenant], late: Counts::ZERO };
+        self.outbox.fill(&mut report, &self.keys, tally);
         report
     }
 

@@ -1,0 +1,251 @@
+//! More tenants than there is room for: nothing is lost and nothing counted twice, whoever shares a key with whom, and
+//! those who matter have one of their own.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::scripted::CONTROLLER;
+use super::*;
+use plimsoll_core::report::{Books, InstanceId};
+
+/// A zone with room for few, its clients, and a controller that enters what it is told and confirms it when asked to.
+struct Crowded {
+    zone: Zone,
+    clients: Vec<Client>,
+    books: Books,
+    now: u64,
+    seq: u64,
+    /// What the controller counted, by key.
+    counted: BTreeMap<Key, u64>,
+    ids: Vec<Key>,
+    /// The last roll-up that the controller has, and the last that it confirmed.
+    heard: u64,
+}
+
+impl Crowded {
+    fn new(per_bucket: usize, keys: usize, clients: u128) -> Self {
+        let bounds = Bounds { keys_max: keys, tenants_per_bucket_max: per_bucket, ..Bounds::default() };
+        let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
+        zone.on_open(at(0));
+        let books = Books::new(InstanceId(100), CONTROLLER, 1_000_000);
+        let mut crowded = Self {
+            zone,
+            clients: (1..=clients).map(Client::new).collect(),
+            books,
+            now: 0,
+            seq: 0,
+            counted: BTreeMap::new(),
+            ids: Vec::new(),
+            heard: 0,
+        };
+        crowded.roll_up();
+        crowded.confirm();
+        crowded
+    }
+
+    fn offer(&mut self, client: usize, name: &str, requests: u64) {
+        self.clients[client].counts(name).offered += requests;
+    }
+
+    /// A tenth of a second: every client reports, and time passes.
+    fn pass(&mut self) {
+        self.now += 100;
+        let now = at(self.now);
+        for client in &mut self.clients {
+            client.speak(&mut self.zone, now);
+        }
+        self.zone.on_tick(now);
+    }
+
+    /// The zone's counts reach the controller.
+    fn roll_up(&mut self) {
+        let report = self.zone.report(at(self.now));
+        self.heard = report.seq;
+        let (ids, counted) = (&mut self.ids, &mut self.counted);
+        let own = |key: &Key| {
+            ids.push(key.clone());
+            Some(KeyId(ids.len() as u32 - 1))
+        };
+        let entered = self.books.enter(at(self.now), &report, own).unwrap();
+        assert_eq!((entered.unconfirmed, entered.homeless), (0, 0));
+        for entry in entered.entries {
+            *counted.entry(ids[entry.own.unwrap().index()].clone()).or_default() +=
+                entry.delta.counts.offered;
+        }
+    }
+
+    /// The controller confirms what it has.
+    fn confirm(&mut self) {
+        self.seq += 1;
+        let message = Said::nothing().message(self.seq, self.heard);
+        self.zone.on_directives(at(self.now), message).unwrap();
+    }
+
+    fn seconds(&mut self, seconds: u64, mut offer: impl FnMut(&mut Self)) {
+        for tenth in 0..seconds * 10 {
+            offer(self);
+            self.pass();
+            if tenth % 5 == 4 {
+                self.roll_up();
+                self.confirm();
+            }
+        }
+    }
+
+    fn reconnect(&mut self) {
+        self.zone.on_open(at(self.now));
+        self.books.open();
+        self.seq = 0;
+        self.roll_up();
+        self.confirm();
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.zone.counts().any(|(key, _)| key.tenant.as_str() == name)
+    }
+
+    fn counted(&self, name: &str) -> u64 {
+        let key = Key { bucket: bucket(), tenant: tenant(name) };
+        self.counted.get(&key).copied().unwrap_or_default()
+    }
+
+    fn check_balanced(&self) {
+        let decided: u64 =
+            self.clients.iter().flat_map(|client| client.counts.values()).map(|counts| counts.offered).sum();
+        assert_eq!(self.counted.values().sum::<u64>(), decided);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Offer {
+        client: usize,
+        tenant: usize,
+        requests: u64,
+    },
+    Pass,
+    /// A minute and a bit without traffic.
+    Idle,
+    RollUp,
+    Confirm,
+    Reconnect,
+    /// A client comes back on a new stream.
+    Return(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => (0..3usize, 0..24usize, prop_oneof![1..4u64, 10..40u64])
+            .prop_map(|(client, tenant, requests)| Step::Offer { client, tenant, requests }),
+        6 => Just(Step::Pass),
+        1 => Just(Step::Idle),
+        3 => Just(Step::RollUp),
+        3 => Just(Step::Confirm),
+        1 => Just(Step::Reconnect),
+        1 => (0..3usize).prop_map(Step::Return),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_is_folded_evicted_and_resolved_anew_is_counted_once(steps in vec(step(), 1..150)) {
+        let mut crowded = Crowded::new(5, 12, 3);
+        let mut streams = 10;
+        for step in steps {
+            match step {
+                Step::Offer { client, tenant, requests } => {
+                    crowded.offer(client, &format!("t{tenant}"), requests);
+                }
+                Step::Pass => crowded.pass(),
+                Step::Idle => {
+                    crowded.now += 61_000;
+                    crowded.pass();
+                    (0..10).for_each(|_| { crowded.zone.on_tick(at(crowded.now)); });
+                }
+                Step::RollUp => crowded.roll_up(),
+                Step::Confirm => crowded.confirm(),
+                Step::Reconnect => crowded.reconnect(),
+                Step::Return(client) => {
+                    streams += 1;
+                    let stream = crowded.clients[client].stream;
+                    crowded.zone.on_close(at(crowded.now), stream);
+                    crowded.clients[client].reconnect(streams);
+                }
+            }
+            prop_assert!(crowded.zone.keys() <= 12);
+        }
+        crowded.pass();
+        crowded.roll_up();
+        crowded.check_balanced();
+    }
+}
+
+#[test]
+fn idle_keys_leave_and_their_ids_go_to_others() {
+    let mut crowded = Crowded::new(10, 100, 1);
+    for tenant in ["a", "b", "c"] {
+        crowded.offer(0, tenant, 5);
+    }
+    crowded.seconds(2, |_| ());
+    assert!(crowded.has("a"));
+    crowded.seconds(62, |crowded| crowded.offer(0, "b", 1));
+    assert!(!crowded.has("a") && crowded.has("b") && !crowded.has("c"));
+    let before = crowded.zone.keys();
+    crowded.offer(0, "a", 3);
+    crowded.offer(0, "d", 4);
+    crowded.seconds(1, |_| ());
+    assert_eq!(crowded.zone.keys(), before + 2);
+    assert!(crowded.zone.accounts.keys().len() < 10, "ids are used again");
+    assert_eq!((crowded.counted("a"), crowded.counted("d")), (8, 4));
+    crowded.check_balanced();
+}
+
+#[test]
+fn a_flood_of_invented_tenants_evicts_nobody_who_is_hot_and_one_who_becomes_hot_has_a_key_within_a_second() {
+    let mut crowded = Crowded::new(40, 1_000, 1);
+    let regulars: Vec<String> = (0..20).map(|number| format!("regular{number}")).collect();
+    let mut invented = 0;
+    let mut flood = |crowded: &mut Crowded| {
+        for regular in &regulars {
+            crowded.offer(0, regular, 2);
+        }
+        for _ in 0..30 {
+            invented += 1;
+            crowded.offer(0, &format!("x{invented}"), 1);
+        }
+    };
+    crowded.seconds(10, &mut flood);
+    assert!(regulars.iter().all(|regular| crowded.has(regular)));
+    assert!(crowded.zone.keys() <= 40);
+    assert!(!crowded.has("late"));
+    crowded.seconds(1, |crowded| {
+        flood(crowded);
+        crowded.offer(0, "late", 5);
+    });
+    assert!(crowded.has("late"), "50 requests/s among thousands of names that come once");
+    assert!(regulars.iter().all(|regular| crowded.has(regular)));
+    crowded.check_balanced();
+}
+
+#[test]
+fn where_every_key_is_warm_the_coldest_makes_room_for_one_who_is_much_hotter() {
+    let mut crowded = Crowded::new(12, 1_000, 1);
+    let warm = |crowded: &mut Crowded| {
+        for number in 0..40 {
+            crowded.offer(0, &format!("warm{number}"), 1);
+        }
+    };
+    crowded.seconds(5, warm);
+    crowded.seconds(4, |crowded| {
+        warm(crowded);
+        crowded.offer(0, "hot", 50);
+    });
+    assert!(crowded.has("hot"));
+    assert!(crowded.counted("hot") > 1_000, "{} of 2000", crowded.counted("hot"));
+    assert!(crowded.zone.keys() <= 13, "{}", crowded.zone.keys());
+    crowded.check_balanced();
+}
