@@ -155,7 +155,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         next_report = next_report.min(Instant::now() + interval);
                         match applied {
                             // What came from above goes on to those below at once.
-                            Ok(()) => self.child.ring(),
+                            Ok(()) => if self.child.with(|child, _| child.has_news()) { self.child.ring() },
                             Err(stale) => self.observer.on_refused(&stale),
                         }
                     }
