@@ -19,6 +19,7 @@ mod rates;
 pub mod refusals;
 mod report;
 pub mod shared;
+pub mod traffic;
 pub mod transport;
 
 pub use directives::DirectivesDecoder;
