@@ -11,6 +11,8 @@ pub const INTERVALS: [Duration; 4] = [
 ];
 /// Above this share of its time an aggregator is too busy.
 const BUSY: f64 = 0.7;
+/// From here on nobody can tell how much too busy: the longest interval helps at once, and the way back is found from there.
+const SWAMPED: f64 = 0.93;
 /// Ticks that come late by half the interval are too late, if it is the aggregator's own doing: so busy it must be.
 const BUSY_AND_LATE: f64 = 0.35;
 /// A shorter interval must be expected to leave it no busier than this.
@@ -53,7 +55,9 @@ impl Cadence {
         let shorter = self.step.checked_sub(1);
         let expected = shorter.map(|step| load.busy * interval.as_secs_f64() / INTERVALS[step].as_secs_f64());
         self.calm = if expected.is_some_and(|busy| busy <= CALM) { self.calm + 1 } else { 0 };
-        if self.too_busy >= LONGER_AFTER && self.step + 1 < INTERVALS.len() {
+        if load.busy >= SWAMPED {
+            *self = Self { step: INTERVALS.len() - 1, ..Self::default() };
+        } else if self.too_busy >= LONGER_AFTER && self.step + 1 < INTERVALS.len() {
             *self = Self { step: self.step + 1, ..Self::default() };
         } else if let Some(step) = shorter.filter(|_| self.calm >= SHORTER_AFTER) {
             *self = Self { step, ..Self::default() };
@@ -97,14 +101,21 @@ mod tests {
     #[test]
     fn one_bad_second_changes_nothing_and_neither_does_one_good_one() {
         let mut cadence = Cadence::default();
-        for busy in [1.0, 0.1, 1.0, 0.1, 1.0, 0.1] {
+        for busy in [0.9, 0.1, 0.9, 0.1, 0.9, 0.1] {
             assert_eq!(after(&mut cadence, 1, busy, ON_TIME), [100], "{busy}");
         }
-        after(&mut cadence, 2, 1.0, ON_TIME);
+        after(&mut cadence, 2, 0.9, ON_TIME);
         for _ in 0..5 {
             assert_eq!(after(&mut cadence, 4, 0.0, ON_TIME), [250; 4]);
             assert_eq!(after(&mut cadence, 1, 0.5, ON_TIME), [250]);
         }
+    }
+
+    #[test]
+    fn an_aggregator_that_is_swamped_asks_for_the_least_at_once() {
+        let mut cadence = Cadence::default();
+        assert_eq!(after(&mut cadence, 2, 0.93, ON_TIME), [1_000, 1_000]);
+        assert_eq!(after(&mut cadence, 5, 0.2, ON_TIME).pop(), Some(500));
     }
 
     #[test]

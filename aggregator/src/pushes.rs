@@ -6,9 +6,9 @@ use plimsoll_core::directive::Epoch;
 use plimsoll_core::roster::Head;
 use plimsoll_core::time::MonoTime;
 
-/// For so long after a decision everything that follows from it passes at once: the controller needs a tick or two to
+/// For so long after a decision everything that comes from above passes at once: the controller needs a tick or two to
 /// divide by it.
-const WAKE: Duration = Duration::from_millis(1_500);
+const WAKE: Duration = Duration::from_millis(1_100);
 /// Clients may be more than were told by this factor before a new one is worth working everything out again.
 const CROWD: f64 = 1.02;
 
@@ -46,9 +46,12 @@ impl Pushes {
     pub(crate) fn is_due(&self, now: MonoTime, interval: Duration, period: Duration) -> bool {
         let Some(directed) = self.directed else { return true };
         // Occasions come a little early or late; half a period tells which of them is meant.
-        interval <= period
-            || now.since(directed) + period / 2 >= interval
-            || self.decided.is_some_and(|decided| now.since(decided) <= WAKE)
+        interval <= period || now.since(directed) + period / 2 >= interval
+    }
+
+    /// Whether what comes from above follows from a decision.
+    pub(crate) fn is_in_wake(&self, now: MonoTime) -> bool {
+        self.decided.is_some_and(|decided| now.since(decided) <= WAKE)
     }
 
     /// Whether so many clients are noticeably more than those it was worked out for.
@@ -73,27 +76,23 @@ mod tests {
     #[test]
     fn pushes_keep_the_interval_and_a_decision_does_not_wait() {
         let ms = Duration::from_millis;
-        // (interval, when last worked out, when something was decided, now) and whether it is time, by a fast loop of
-        // 100 ms
-        for (interval, directed, decided, now, due) in [
-            (100, 1_000, None, 1_001, true),
-            (250, 1_000, None, 1_100, false),
-            (250, 1_000, None, 1_199, false),
-            (250, 1_000, None, 1_200, true),
-            (1_000, 1_000, None, 1_900, false),
-            (1_000, 1_000, None, 1_950, true),
-            (1_000, 1_000, Some(1_050), 1_060, true),
-            (1_000, 2_500, Some(1_050), 2_550, true),
-            (1_000, 2_500, Some(1_050), 2_551, false),
+        // (interval, now) and whether it is time, by a fast loop of 100 ms, when all was worked out at 1,000 ms
+        for (interval, now, due) in [
+            (100, 1_001, true),
+            (250, 1_100, false),
+            (250, 1_199, false),
+            (250, 1_200, true),
+            (1_000, 1_900, false),
+            (1_000, 1_950, true),
         ] {
             let mut pushes = Pushes::default();
-            pushes.on_direct(at(directed), 1);
-            decided.into_iter().for_each(|decided| pushes.on_decision(at(decided)));
-            assert_eq!(
-                pushes.is_due(at(now), ms(interval), ms(100)),
-                due,
-                "{interval} {directed} {decided:?} {now}"
-            );
+            pushes.on_direct(at(1_000), 1);
+            assert_eq!(pushes.is_due(at(now), ms(interval), ms(100)), due, "{interval} {now}");
+            assert!(!pushes.is_in_wake(at(now)));
+            pushes.on_decision(at(now));
+            assert_eq!(pushes.is_due(at(now), ms(interval), ms(100)), due, "the fast loop keeps its pace");
+            assert!(pushes.is_in_wake(at(now)) && pushes.is_in_wake(at(now + 1_100)));
+            assert!(!pushes.is_in_wake(at(now + 1_101)));
         }
         assert!(Pushes::default().is_due(at(0), ms(1_000), ms(100)), "the first time");
     }

@@ -1,6 +1,7 @@
 //! The parent's end of a conversation: carries reports to a state machine and its directives back, for as many
 //! streams as there are.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -145,11 +146,13 @@ impl<P: Parent> Conversation<P> {
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let closing = self.streams.closing.clone();
+        // Not anew for each message: ten thousand streams wait for the one token.
+        let mut closed = pin!(closing.cancelled());
         // The first state answers the greeting at once, outside any tick.
         let mut ask = true;
         loop {
             tokio::select! {
-                () = closing.cancelled() => return Err(End::Closing),
+                () = &mut closed => return Err(End::Closing),
                 report = reports.message() => { self.take(report)?; }
                 permit = directives.reserve(), if ask || self.outgoing.is_some() => {
                     let permit = permit.map_err(|_| End::Gone)?;

@@ -68,7 +68,8 @@ impl Child for Zone {
         if decided {
             self.pushes.on_decision(now);
         }
-        if self.pushes.is_due(now, self.parameters.report_interval, self.parameters.tick) {
+        let due = self.pushes.is_due(now, self.parameters.report_interval, self.parameters.tick);
+        if due || self.pushes.is_in_wake(now) {
             self.direct(now);
         }
         Ok(())

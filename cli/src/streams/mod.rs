@@ -27,14 +27,14 @@ use tonic::transport::Endpoint;
 
 use client::{Client, Counting, Crowd};
 use control::Control;
-use hearing::{Hearing, Heard};
+use hearing::{Heard, Hearing};
 pub(crate) use process::TooFewFiles;
 
 /// Files of a process besides those of its streams.
 const FILES_SPARE: u64 = 64;
-/// Streams opened in a row, and the pause until the next ones are: quick, but not a storm.
+/// Streams opened in a row, and the pause until the next ones are: some 800 a second, which is no storm.
 const STREAMS_PER_TURN: usize = 20;
-const TURN: Duration = Duration::from_millis(10);
+const TURN: Duration = Duration::from_millis(25);
 /// What the thread that decides all the time does in a row, and how long it sleeps in between.
 const DECISIONS_PER_TURN: u64 = 1_000;
 const DECIDER_SLEEPS: Duration = Duration::from_millis(5);
@@ -81,7 +81,8 @@ struct Target {
 }
 
 fn target(text: &str) -> Result<Target, String> {
-    let (url, streams) = text.rsplit_once('=').ok_or("URL=STREAMS is due, as in http://127.0.0.1:7410=1000")?;
+    let (url, streams) =
+        text.rsplit_once('=').ok_or("URL=STREAMS is due, as in http://127.0.0.1:7410=1000")?;
     let streams = streams.parse().map_err(|_| format!("`{streams}` is not a number of streams"))?;
     let endpoint = transport::endpoint(url).map_err(|error: InvalidEndpoint| error.to_string())?;
     Ok(Target { url: url.to_owned(), endpoint, streams })
@@ -269,9 +270,8 @@ impl Watched {
         let connected = crowd.connected.load(Ordering::Relaxed);
         let traffic = &crowd.traffic;
         let bytes = (traffic.up.load(Ordering::Relaxed), traffic.down.load(Ordering::Relaxed));
-        let rate = |now: u64, before: u64| {
-            (now - before) as f64 / span.as_secs_f64() / connected.max(1) as f64
-        };
+        let rate =
+            |now: u64, before: u64| (now - before) as f64 / span.as_secs_f64() / connected.max(1) as f64;
         let worked = self.pid.and_then(process::processor_time);
         let cores = worked.zip(self.worked).and_then(|(now, before)| now.checked_sub(before));
         let figures = Figures {

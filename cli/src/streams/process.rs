@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn what_the_system_says_is_read() {
-        let limits = "Limit          Soft Limit  Hard Limit  Units\nMax open files 1024        524288      files\n";
+        let limits =
+            "Limit          Soft Limit  Hard Limit  Units\nMax open files 1024        524288      files\n";
         assert_eq!(files_allowed(limits), Some(1_024));
         assert_eq!(files_allowed("Max open files unlimited unlimited files"), None);
         let stat = "7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1000 1 1";

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::news::{Audiences, Readings, Seen};
-use super::{Audience, BucketDirective, KeyDirective, News, Terms, Values};
+use super::{Audience, BucketDirective, Edition, KeyDirective, News, Terms, Values};
 use crate::bucket::{Bucket, DEFAULT_TENANT, Tenant};
 use crate::rate::Limit;
 
@@ -124,7 +124,7 @@ impl Board {
 
     /// What an audience that last saw version `seen` has to be told; `None` when it knows everything. The same for all
     /// of its children at the price of one reference; linear in its buckets for the first of them after a change.
-    pub fn edition(&mut self, audience: &Audience, seen: u64, values: bool) -> Option<Arc<[Arc<News>]>> {
+    pub fn edition(&mut self, audience: &Audience, seen: u64, values: bool) -> Option<Edition> {
         if seen >= self.version || audience.is_empty() {
             return None;
         }

@@ -5,7 +5,7 @@ mod news;
 mod order;
 
 pub use board::{Board, Posted};
-pub use news::{Audience, Chunk, Message, News};
+pub use news::{Audience, Chunk, Edition, Message, News};
 pub use order::{Order, Stale};
 
 use std::time::Duration;

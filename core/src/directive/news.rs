@@ -15,6 +15,9 @@ const EDITIONS_MAX: usize = 1_024;
 /// The buckets that a number of children hear about, all the same ones.
 pub type Audience = Arc<BTreeSet<Bucket>>;
 
+/// News of several buckets, for everybody who hears about the same ones and has seen as much.
+pub type Edition = Arc<[Arc<News>]>;
+
 /// What is told of one bucket, to everybody who has seen as much of it.
 #[derive(Debug)]
 pub struct News {
@@ -56,7 +59,7 @@ pub struct Message {
     /// Everything but the buckets.
     pub head: Directives,
     /// What is told to all children alike that hear about the same buckets and have seen as much.
-    pub shared: Option<Arc<[Arc<News>]>>,
+    pub shared: Option<Edition>,
     /// What this child hears about for the first time.
     pub first: Vec<Arc<News>>,
 }
@@ -88,7 +91,7 @@ impl From<Directives> for Message {
 pub(super) struct Readings {
     by_bucket: HashMap<Bucket, Vec<(Seen, Arc<News>)>>,
     /// By the identity of the audience, which each entry keeps from being taken by another.
-    editions: HashMap<(usize, Seen), (Audience, Option<Arc<[Arc<News>]>>)>,
+    editions: HashMap<(usize, Seen), (Audience, Option<Edition>)>,
 }
 
 /// How far a child had seen, and whether values may pass.
@@ -135,12 +138,12 @@ impl Readings {
     }
 
     /// The edition for an audience that has `seen` so much, if it was composed before.
-    pub(super) fn edition(&self, audience: &Audience, seen: Seen) -> Option<Option<Arc<[Arc<News>]>>> {
+    pub(super) fn edition(&self, audience: &Audience, seen: Seen) -> Option<Option<Edition>> {
         self.editions.get(&(identity(audience), seen)).map(|(_, edition)| edition.clone())
     }
 
     /// Keeps an edition, if there is room.
-    pub(super) fn keep(&mut self, audience: &Audience, seen: Seen, edition: &Option<Arc<[Arc<News>]>>) {
+    pub(super) fn keep(&mut self, audience: &Audience, seen: Seen, edition: &Option<Edition>) {
         if self.editions.len() < EDITIONS_MAX {
             self.editions.insert((identity(audience), seen), (Arc::clone(audience), edition.clone()));
         }
