@@ -9,9 +9,9 @@ use crate::streams::{Streams, aggregator, median};
 
 const ON_A: usize = 9_000;
 const ON_B: usize = 1_000;
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY: Duration = Duration::from_secs(1);
 /// Lines over which all must be quiet before.
-const SETTLING: usize = 20;
+const SETTLING: usize = 10;
 /// How long A stays away: long enough for its clients to wait as long as they ever do.
 const AWAY: Duration = Duration::from_secs(30);
 const MOST_BACK_WITHIN: Duration = Duration::from_secs(15);

@@ -21,6 +21,7 @@ use plimsoll_proto::shared::Shared;
 use plimsoll_proto::traffic::Traffic;
 use plimsoll_proto::transport::{self, InvalidEndpoint};
 use serde::Serialize;
+use tokio::runtime::{Builder, Handle};
 use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
@@ -35,6 +36,8 @@ const FILES_SPARE: u64 = 64;
 /// Streams opened in a row, and the pause until the next ones are: some 800 a second, which is no storm.
 const STREAMS_PER_TURN: usize = 20;
 const TURN: Duration = Duration::from_millis(25);
+/// How long clients may take to say farewell.
+const FAREWELLS: Duration = Duration::from_millis(500);
 /// What the thread that decides all the time does in a row, and how long it sleeps in between.
 const DECISIONS_PER_TURN: u64 = 1_000;
 const DECIDER_SLEEPS: Duration = Duration::from_millis(5);
@@ -193,17 +196,20 @@ async fn open(
     stop: CancellationToken,
 ) -> anyhow::Result<Decider> {
     let most = crowds.iter().map(|(target, _)| target.streams).max().unwrap_or_default();
+    // Threads of their own for each aggregator's clients: they would be elsewhere, and must not wait for those of another.
+    let threads = crowds.iter().map(|_| threads(stop.clone())).collect::<anyhow::Result<Vec<Handle>>>()?;
     let mut deciding = Vec::new();
     let mut opened = 0;
     for number in 0..most {
-        for (target, crowd) in crowds.iter().filter(|(target, _)| number < target.streams) {
+        let wanting = crowds.iter().zip(&threads).filter(|((target, _), _)| number < target.streams);
+        for ((target, crowd), threads) in wanting {
             let client = Client::new(opened, args.tenants, args.rps, Arc::clone(crowd))?;
             if number == 0 {
                 deciding.push(client.bucket());
             }
             let (endpoint, observer) = (target.endpoint.clone(), Counting(Arc::clone(crowd)));
             let (traffic, stop) = (Arc::clone(&crowd.traffic), stop.clone());
-            tokio::spawn(async move {
+            threads.spawn(async move {
                 child::run_metered(Shared::new(client), &endpoint, traffic, stop, observer).await;
             });
             opened += 1;
@@ -213,6 +219,17 @@ async fn open(
         }
     }
     Decider::start(deciding, stop)
+}
+
+/// A runtime of its own, until `stop` is cancelled.
+fn threads(stop: CancellationToken) -> anyhow::Result<Handle> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new().name("clients".to_owned()).spawn(move || {
+        runtime.block_on(stop.cancelled());
+        runtime.shutdown_timeout(FAREWELLS);
+    })?;
+    Ok(handle)
 }
 
 /// A thread that decides all the time, to see that no decision ever waits.
