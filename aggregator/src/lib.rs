@@ -6,8 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+pub mod cadence;
 mod flows;
+mod meter;
 mod metrics;
+mod pushes;
 mod quiet;
 mod rollups;
 pub mod status;
@@ -32,6 +35,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
+use meter::Meter;
 use metrics::Events;
 use status::Status;
 use zone::{Bounds, Zone};
@@ -217,10 +221,20 @@ fn host_and_port(listen: SocketAddr) -> String {
 async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
     let mut ticks = interval(Parameters::default().fast_period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut meter = Meter::start();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = ticks.tick() => if zone.with(Zone::on_tick) { zone.ring(); },
+            due = ticks.tick() => {
+                let load = meter.on_tick(due);
+                let news = zone.with(|zone, now| {
+                    load.into_iter().for_each(|load| zone.on_load(load));
+                    zone.on_tick(now)
+                });
+                if news {
+                    zone.ring();
+                }
+            }
         }
     }
 }

@@ -85,7 +85,25 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         "plimsoll_children",
         "Clients with a stream.",
         &[],
-        plain(zone.roster().connected().count() as f64),
+        plain(zone.roster().connected_count() as f64),
+    );
+    page.gauge(
+        "plimsoll_report_interval_seconds",
+        "How often clients are asked to report, and are pushed to; longer while the aggregator is busy.",
+        &[],
+        plain(zone.report_interval().as_secs_f64()),
+    );
+    page.gauge(
+        "plimsoll_busy_ratio",
+        "The share of the last second that the aggregator's threads were busy.",
+        &[],
+        plain(zone.load().busy),
+    );
+    page.gauge(
+        "plimsoll_tick_late_seconds",
+        "By how much the latest tick of the last second was late.",
+        &[],
+        plain(zone.load().late.as_secs_f64()),
     );
     page.gauge("plimsoll_keys", "Keys told apart.", &[], plain(zone.keys() as f64));
     page.gauge("plimsoll_quiet", "1 while a restart is waited out.", &[], plain(flag(zone.is_quiet())));

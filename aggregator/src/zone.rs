@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId};
-use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
+use plimsoll_core::directive::{Board, Directives, Epoch, Message, Order, Stale};
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::Parameters;
@@ -15,7 +15,9 @@ use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
 use crate::accounts::Accounts;
+use crate::cadence::{Cadence, Load};
 use crate::flows::{Flows, Moment};
+use crate::pushes::Pushes;
 use crate::quiet::Quiet;
 use crate::rollups::Rollups;
 use crate::upstream::Upstream;
@@ -80,6 +82,9 @@ pub struct Zone {
     flows: Flows,
     /// What clients are told.
     told: Board,
+    pushes: Pushes,
+    cadence: Cadence,
+    load: Load,
     quiet: Quiet,
     figures: Figures,
     // What the controller said, and what was said to it.
@@ -104,6 +109,9 @@ impl Zone {
         Self {
             flows: Flows::new(parameters),
             told: Board::default(),
+            pushes: Pushes::default(),
+            cadence: Cadence::default(),
+            load: Load::default(),
             parameters,
             roster: Roster::new(identity.instance, bounds.children_max, bounds.keys_per_child_max),
             accounts: Accounts::new(identity.instance.0, &bounds),
@@ -139,23 +147,55 @@ impl Zone {
             }
         }
         self.flows.on_tick(now);
-        self.direct(now) || quiet_ends
+        if self.pushes.is_due(now, self.parameters.report_interval, self.parameters.fast_period) {
+            self.direct(now);
+        }
+        self.has_news() || quiet_ends
     }
 
-    /// Works out what clients are to be told; true when it is something new.
-    fn direct(&mut self, now: MonoTime) -> bool {
-        let sharing = |child: &&plimsoll_core::roster::Child| {
-            child.stream.is_some() || now.since(child.heard) <= COUNTS_ON
-        };
-        let clients = self.roster.iter().filter(sharing).count();
+    /// How busy the aggregator was of late: clients shall report as often as it can bear, and hear as often what the fast
+    /// loop has found. What the controller decides passes at once all the same.
+    pub fn on_load(&mut self, load: Load) {
+        self.load = load;
+        self.parameters.report_interval = self.cadence.on_load(load);
+    }
+
+    /// How busy the aggregator was when it last looked.
+    #[must_use]
+    pub const fn load(&self) -> Load {
+        self.load
+    }
+
+    /// How often clients report.
+    #[must_use]
+    pub const fn report_interval(&self) -> Duration {
+        self.parameters.report_interval
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            epoch: self.order.epoch(),
+            kill: self.kill,
+            policy_hash: self.policy_hash,
+            report_interval: Some(self.parameters.report_interval),
+        }
+    }
+
+    /// Works out what clients are to be told.
+    fn direct(&mut self, now: MonoTime) {
+        let clients = self.sharing(now);
+        self.pushes.on_direct(now, clients);
         let moment =
             Moment { now, led: self.is_led(now), clients: u32::try_from(clients).unwrap_or(u32::MAX) };
-        let before = self.told.version();
         for (bucket, posted) in self.board.iter() {
             let directive = self.flows.directive(bucket, posted, moment);
             self.told.apply(&directive);
         }
-        self.told.version() != before
+    }
+
+    /// Clients that share the guard.
+    fn sharing(&self, now: MonoTime) -> usize {
+        self.roster.connected_count() + self.roster.left_within(now, COUNTS_ON)
     }
 
     /// Whether the controller confirms what it is told.
@@ -230,7 +270,7 @@ impl Zone {
 
     /// Clients with a stream.
     fn children(&self) -> u32 {
-        u32::try_from(self.roster.connected().count()).unwrap_or(u32::MAX)
+        u32::try_from(self.roster.connected_count()).unwrap_or(u32::MAX)
     }
 
     /// The parts of limits that the zone holds, from whichever controller.
@@ -249,8 +289,11 @@ impl Zone {
         }
         self.roster.open(now, stream, identity)?;
         self.quiet.on_greeting(now, report.epoch.is_some());
-        // Its first state must know that it is there: a guard divided among fewer starts too full.
-        self.direct(now);
+        // Its first state must know that it is there: a guard divided among fewer starts too full. Where there are many,
+        // one more is next to nothing, and working it out again for each of a crowd that returns would starve the others.
+        if self.pushes.are_for_fewer(self.sharing(now)) {
+            self.direct(now);
+        }
         Ok(())
     }
 
@@ -321,14 +364,15 @@ impl Parent for Zone {
         self.roster.close(now, stream);
     }
 
-    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
-        let head = Head { epoch: self.order.epoch(), kill: self.kill, policy_hash: self.policy_hash };
+    fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
+        let head = self.head();
         let upstream_age = self.upstream.age(now);
         let values = !self.quiet.holds_back();
         let child = self.roster.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
-        let message = child.next_message(now, head, &self.told, values, echo)?;
-        Some(Directives { upstream_age, report_interval: Some(self.parameters.report_interval), ..message })
+        let mut message = child.next_message(now, head, &mut self.told, values, echo)?;
+        message.head.upstream_age = upstream_age;
+        Some(message)
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {

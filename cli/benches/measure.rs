@@ -8,6 +8,8 @@ mod accuracy;
 mod changes;
 #[path = "measure/chart.rs"]
 mod chart;
+#[path = "measure/fanout.rs"]
+mod fanout;
 #[allow(dead_code)]
 #[path = "../tests/it/fleet.rs"]
 mod fleet;
@@ -22,6 +24,10 @@ mod process;
 mod report;
 #[path = "measure/step.rs"]
 mod step;
+#[path = "measure/storm.rs"]
+mod storm;
+#[path = "measure/streams.rs"]
+mod streams;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,12 +45,14 @@ const SETTLE: Duration = Duration::from_secs(5);
 type Part = fn(&mut Report);
 
 /// What can be measured by itself; `./measure` measures `decision` before these.
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 7] = [
     ("accuracy", accuracy::measure),
     ("step", step::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),
     ("goodput", goodput::measure),
+    ("fanout", fanout::measure),
+    ("storm", storm::measure),
 ];
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::logging::{self, Format};
-use crate::{check, load, service, shutdown, simulate, up};
+use crate::{check, load, service, shutdown, simulate, streams, up};
 
 /// What a command that was asked for something impossible exits with.
 const USAGE: u8 = 2;
@@ -45,6 +45,9 @@ enum Command {
     /// Send open-loop HTTP load, for measurements
     #[command(hide = true)]
     Load(load::Args),
+    /// Open many client streams to aggregators, for measurements
+    #[command(hide = true)]
+    Streams(streams::Args),
     /// Say what is wrong with policy files, and where
     Check(check::CheckArgs),
     /// Try a policy against scripted traffic and faults, under a virtual clock
@@ -56,7 +59,11 @@ impl Plimsoll {
     pub(crate) fn run(self) -> ExitCode {
         let quiet = matches!(
             self.command,
-            Command::Up(_) | Command::Check(_) | Command::Load(_) | Command::Simulate(_)
+            Command::Up(_)
+                | Command::Check(_)
+                | Command::Load(_)
+                | Command::Streams(_)
+                | Command::Simulate(_)
         );
         let default = if quiet { "warn" } else { "info" };
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
@@ -67,6 +74,7 @@ impl Plimsoll {
             Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
+            Command::Streams(args) => until_done(|shutdown| streams::run(args, shutdown)),
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
             Command::Controller(args) => until_done(async |shutdown| {
                 plimsoll_controller::run(args, shutdown).await.map_err(anyhow::Error::from)
@@ -102,6 +110,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error
             .downcast_ref::<plimsoll_aggregator::Error>()
             .is_some_and(plimsoll_aggregator::Error::is_usage)
+        || error.is::<streams::TooFewFiles>()
         || error.is::<plimsoll_client::SettingsError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
 }

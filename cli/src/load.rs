@@ -60,7 +60,7 @@ fn hot(text: &str) -> Result<(HeaderValue, Schedule), String> {
     Ok((name.parse().map_err(|_| format!("`{name}` is not a tenant"))?, rates.parse()?))
 }
 
-fn period(text: &str) -> Result<Duration, String> {
+pub(crate) fn period(text: &str) -> Result<Duration, String> {
     let period = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if period.is_zero() { Err("a time above 0 is due".to_owned()) } else { Ok(period) }
 }

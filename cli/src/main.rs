@@ -8,6 +8,7 @@ mod logging;
 mod service;
 mod shutdown;
 mod simulate;
+mod streams;
 mod up;
 
 use std::process::ExitCode;

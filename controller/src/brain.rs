@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
-use plimsoll_core::directive::{Board, Directives, Epoch};
+use plimsoll_core::directive::{Board, Epoch, Message};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::policy::Policy;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::directive::{Directives, Epoch, Stale};
+use crate::directive::{Directives, Epoch, Message, Stale};
 use crate::kill::{JUMP_MAX, KillGeneration};
 use crate::report::{BrokenReport, Report};
 use crate::time::MonoTime;
@@ -26,8 +26,14 @@ pub trait Parent {
     /// The stream ended, in whatever way.
     fn on_close(&mut self, now: MonoTime, stream: StreamId);
 
-    /// What the child has not been told yet. `None`: nothing for now, ask again after the next change.
-    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives>;
+    /// What the child has not been told yet, with what it shares with others. `None`: nothing for now, ask again after
+    /// the next change.
+    fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message>;
+
+    /// The same as the child will read it.
+    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
+        self.message(now, stream).map(Directives::from)
+    }
 
     /// Whether the stream was replaced by a newer one of the same child and should end.
     fn is_superseded(&self, stream: StreamId) -> bool;
@@ -49,6 +55,11 @@ pub trait Child {
 
     /// How long to wait between reports.
     fn report_interval(&self) -> Duration;
+
+    /// Whether those below have something to hear since this was last asked. One that has nobody below never minds.
+    fn has_news(&mut self) -> bool {
+        true
+    }
 
     /// The last report of an orderly stop.
     fn farewell(&mut self, now: MonoTime) -> Report {

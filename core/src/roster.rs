@@ -1,10 +1,10 @@
 //! The children of a parent: who they are, since when, how far each has been heard and told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::bucket::Bucket;
-use crate::directive::{Board, BucketDirective, Directives, Epoch, Values};
+use crate::directive::{Audience, Board, Directives, Epoch, Message};
 use crate::exchange::{Refused, StreamId};
 use crate::kill::KillGeneration;
 use crate::report::{Books, Echo, Identity, InstanceId};
@@ -13,7 +13,8 @@ use crate::time::MonoTime;
 /// How long the books of a child that went away are kept. One that comes back later is taken over by its own
 /// figures (see [`Books`]), so forgetting costs at most what was unconfirmed.
 pub const REMEMBERED: Duration = Duration::from_secs(120);
-/// A child that has nothing new to hear is told at least this often that its parent lives.
+/// A child that has nothing new to hear is told at least this often that its parent lives, or once in each interval it
+/// reports at, if that is longer.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// All children of one parent, up to a bound.
@@ -23,6 +24,9 @@ pub struct Roster {
     own: InstanceId,
     children: BTreeMap<InstanceId, Child>,
     streams: HashMap<StreamId, InstanceId>,
+    /// Who went away, and when, in that order; who has come back since is still among them.
+    away: VecDeque<(MonoTime, InstanceId)>,
+    connected: usize,
     children_max: usize,
     keys_per_child_max: usize,
 }
@@ -51,8 +55,12 @@ struct Told {
     seq: u64,
     at: Option<MonoTime>,
     head: Option<Head>,
-    /// The board's version that the child knows of each bucket it has.
-    buckets: BTreeMap<Bucket, u64>,
+    /// The buckets it has been told about, as far as they are posted.
+    audience: Audience,
+    /// The board's version that it knows of all of them.
+    seen: u64,
+    /// The buckets it wants to hear about from now on.
+    fresh: BTreeSet<Bucket>,
 }
 
 /// What stands at the top of every message, the same for all children.
@@ -64,6 +72,8 @@ pub struct Head {
     pub kill: KillGeneration,
     /// The hash of the policy in force.
     pub policy_hash: Option<u64>,
+    /// How often to report; `None` leaves it to the child.
+    pub report_interval: Option<Duration>,
 }
 
 impl Roster {
@@ -71,8 +81,15 @@ impl Roster {
     /// included, with at most `keys_per_child_max` keys each.
     #[must_use]
     pub fn new(own: InstanceId, children_max: usize, keys_per_child_max: usize) -> Self {
-        let (children, streams) = (BTreeMap::new(), HashMap::new());
-        Self { own, children, streams, children_max, keys_per_child_max }
+        Self {
+            own,
+            children: BTreeMap::new(),
+            streams: HashMap::new(),
+            away: VecDeque::new(),
+            connected: 0,
+            children_max,
+            keys_per_child_max,
+        }
     }
 
     /// Begins a stream of a child, which replaces an older stream of the same instance.
@@ -111,6 +128,7 @@ impl Roster {
             told: Told::default(),
         });
         child.identity = identity;
+        self.connected += usize::from(child.stream.is_none());
         child.stream = Some(stream);
         child.heard = now;
         child.confirmed = 0;
@@ -126,27 +144,55 @@ impl Roster {
         let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
         child.stream = None;
         child.heard = now;
+        self.connected -= 1;
+        if self.away.len() >= 2 * self.children_max {
+            // Children that come and go leave entries behind that say nothing any more.
+            let mut away = std::mem::take(&mut self.away);
+            away.retain(|(at, instance)| self.is_away_since(*at, *instance));
+            self.away = away;
+        }
+        self.away.push_back((now, instance));
         Some(instance)
     }
 
     /// Forgets a child at once.
     pub fn remove(&mut self, instance: InstanceId) {
-        self.children.remove(&instance);
+        let removed = self.children.remove(&instance);
+        self.connected -= usize::from(removed.is_some_and(|child| child.stream.is_some()));
         self.streams.retain(|_, owner| *owner != instance);
     }
 
-    /// Forgets children that have been away for long; returns who.
+    /// Forgets children that have been away for long; returns who. Linear in those who went away that long ago.
     pub fn prune(&mut self, now: MonoTime) -> Vec<InstanceId> {
-        let gone: Vec<InstanceId> = self
-            .children
-            .values()
-            .filter(|child| child.stream.is_none() && now.since(child.heard) > REMEMBERED)
-            .map(|child| child.identity.instance)
-            .collect();
-        for instance in &gone {
-            self.remove(*instance);
+        let mut gone = Vec::new();
+        while let Some((at, instance)) = self.away.front().copied()
+            && now.since(at) > REMEMBERED
+        {
+            self.away.pop_front();
+            if self.is_away_since(at, instance) {
+                self.remove(instance);
+                gone.push(instance);
+            }
         }
+        gone.sort_unstable();
         gone
+    }
+
+    /// How many children are connected.
+    #[must_use]
+    pub const fn connected_count(&self) -> usize {
+        self.connected
+    }
+
+    /// How many children went away no longer than `span` ago and have not come back. Linear in who went away within it.
+    #[must_use]
+    pub fn left_within(&self, now: MonoTime, span: Duration) -> usize {
+        let lately = self.away.iter().rev().take_while(|(at, _)| now.since(*at) <= span);
+        lately.filter(|(at, instance)| self.is_away_since(*at, *instance)).count()
+    }
+
+    fn is_away_since(&self, at: MonoTime, instance: InstanceId) -> bool {
+        self.children.get(&instance).is_some_and(|child| child.stream.is_none() && child.heard == at)
     }
 
     /// The child whose present stream this is.
@@ -192,67 +238,72 @@ impl Roster {
 impl Child {
     /// The child wants to hear about a bucket from now on.
     pub fn wants(&mut self, bucket: &Bucket) {
-        if !self.told.buckets.contains_key(bucket) {
-            self.told.buckets.insert(bucket.clone(), 0);
+        if !self.is_wanted(bucket) {
+            self.told.fresh.insert(bucket.clone());
         }
     }
 
     /// Whether it hears about a bucket.
     #[must_use]
     pub fn is_wanted(&self, bucket: &Bucket) -> bool {
-        self.told.buckets.contains_key(bucket)
+        self.told.audience.contains(bucket) || self.told.fresh.contains(bucket)
     }
 
     /// How many buckets it hears about.
     #[must_use]
     pub fn wanted(&self) -> usize {
-        self.told.buckets.len()
+        self.told.audience.len() + self.told.fresh.len()
     }
 
     /// Everything must be told again, as if nothing had been.
     pub fn forget_told(&mut self) {
         self.told.head = None;
-        self.told.buckets.values_mut().for_each(|seen| *seen = 0);
+        self.told.seen = 0;
     }
 
     /// The next message to this child, if there is anything new or a heartbeat is due. `values` is false while
-    /// they must not pass: they are left out then, and told once they may.
+    /// they must not pass: they are left out then, and told once they may. O(1) for all but the first child of an
+    /// audience after a change, but for buckets that the child hears about for the first time.
     pub fn next_message(
         &mut self,
         now: MonoTime,
         head: Head,
-        board: &Board,
+        board: &mut Board,
         values: bool,
         echo: Echo,
-    ) -> Option<Directives> {
-        let mut buckets: Vec<BucketDirective> = Vec::new();
-        for (bucket, seen) in &mut self.told.buckets {
-            let Some(mut news) = board.since(bucket, *seen) else { continue };
-            *seen = board.version();
-            if !values {
-                news.keys.iter_mut().for_each(|key| key.values = Values::default());
-            }
-            buckets.push(news);
+    ) -> Option<Message> {
+        let told = &mut self.told;
+        let shared = board.edition(&told.audience, told.seen, values);
+        let mut first = Vec::new();
+        if !told.fresh.is_empty() {
+            first.extend(told.fresh.iter().filter_map(|bucket| board.news(bucket, 0, values)));
+            let mut buckets = (*told.audience).clone();
+            buckets.append(&mut told.fresh);
+            told.audience = board.audience(buckets);
         }
-        let due = self.told.at.is_none_or(|at| now.since(at) >= HEARTBEAT);
-        if buckets.is_empty() && !due && self.told.head == Some(head) {
+        told.seen = board.version();
+        let heartbeat = HEARTBEAT.max(head.report_interval.unwrap_or_default());
+        let due = told.at.is_none_or(|at| now.since(at) >= heartbeat);
+        if shared.is_none() && first.is_empty() && !due && told.head == Some(head) {
             return None;
         }
-        self.told.seq += 1;
-        self.told.at = Some(now);
-        self.told.head = Some(head);
-        Some(Directives {
+        told.seq += 1;
+        told.at = Some(now);
+        told.head = Some(head);
+        let parent = (told.seq == 1).then(|| self.books.parent());
+        let head = Directives {
             epoch: head.epoch,
-            seq: self.told.seq,
+            seq: told.seq,
             kill: head.kill,
             policy_hash: head.policy_hash,
             echo,
             upstream_age: None,
-            report_interval: None,
-            parent: (self.told.seq == 1).then(|| self.books.parent()),
+            report_interval: head.report_interval,
+            parent,
             children: None,
-            buckets,
-        })
+            buckets: Vec::new(),
+        };
+        Some(Message { head, shared, first })
     }
 }
 

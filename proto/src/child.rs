@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
+use std::sync::Arc;
 
 use plimsoll_core::backoff::Backoff;
 use plimsoll_core::exchange::Child;
@@ -14,6 +15,7 @@ use tonic::transport::Endpoint;
 use tonic::{Status, Streaming};
 
 use crate::shared::Shared;
+use crate::traffic::{Metered, Traffic};
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{DirectivesDecoder, Invalid, MESSAGE_BYTES_MAX, ReportEncoder, wire};
 
@@ -70,6 +72,27 @@ pub async fn run<C: Child + Send + 'static>(
     child: Shared<C>,
     endpoint: Endpoint,
     shutdown: CancellationToken,
+    observer: impl Observer,
+) {
+    run_over(child, &endpoint, None, shutdown, observer).await;
+}
+
+/// The same with all bytes of its connections counted in `traffic`.
+pub async fn run_metered<C: Child + Send + 'static>(
+    child: Shared<C>,
+    endpoint: &Endpoint,
+    traffic: Arc<Traffic>,
+    shutdown: CancellationToken,
+    observer: impl Observer,
+) {
+    run_over(child, endpoint, Some(traffic), shutdown, observer).await;
+}
+
+async fn run_over<C: Child + Send + 'static>(
+    child: Shared<C>,
+    endpoint: &Endpoint,
+    traffic: Option<Arc<Traffic>>,
+    shutdown: CancellationToken,
     mut observer: impl Observer,
 ) {
     let mut backoff = Backoff::default();
@@ -78,11 +101,12 @@ pub async fn run<C: Child + Send + 'static>(
             child: &child,
             observer: &mut observer,
             backoff: &mut backoff,
+            traffic: traffic.clone(),
             connected: false,
             encoder: ReportEncoder::default(),
             outgoing: VecDeque::new(),
         };
-        let Err(broken) = driver.converse(&endpoint, &shutdown).await else { return };
+        let Err(broken) = driver.converse(endpoint, &shutdown).await else { return };
         let was_connected = driver.connected;
         observer.on_disconnected(&broken, was_connected);
         // Without entropy the wait is drawn from the middle: worse spread, but never a busy loop.
@@ -98,6 +122,7 @@ struct Driver<'a, C, O> {
     child: &'a Shared<C>,
     observer: &'a mut O,
     backoff: &'a mut Backoff,
+    traffic: Option<Arc<Traffic>>,
     /// The parent has spoken on this stream.
     connected: bool,
     encoder: ReportEncoder,
@@ -108,9 +133,16 @@ struct Driver<'a, C, O> {
 impl<C: Child, O: Observer> Driver<'_, C, O> {
     /// One stream, from greeting to end. `Ok` only when this child stops.
     async fn converse(&mut self, endpoint: &Endpoint, shutdown: &CancellationToken) -> Result<(), Broken> {
+        let traffic = self.traffic.clone();
+        let connect = async {
+            match traffic {
+                None => endpoint.connect().await,
+                Some(traffic) => endpoint.connect_with_connector(Metered(traffic)).await,
+            }
+        };
         let channel = tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
-            channel = endpoint.connect() => channel?,
+            channel = connect => channel?,
         };
         let mut client = ExchangeClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -157,7 +189,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         next_report = next_report.min(Instant::now() + interval);
                         match applied {
                             // What came from above goes on to those below at once.
-                            Ok(()) => self.child.ring(),
+                            Ok(()) => if self.child.with(|child, _| child.has_news()) { self.child.ring() },
                             Err(stale) => self.observer.on_refused(&stale),
                         }
                     }

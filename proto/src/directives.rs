@@ -1,5 +1,5 @@
-//! Directives between core and wire: in parts that keep the bound of a message, put together again before anyone
-//! sees them.
+//! Directives between core and wire: field by field on the way out, put together again from their parts and checked
+//! before anyone sees them.
 
 use std::time::Duration;
 
@@ -17,46 +17,13 @@ use crate::rates::{milli, rate};
 use crate::report::{bound, epoch_of, instance, instance_of, name};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
-/// Keys put into one part. One takes at most 221 bytes, with the longest name and every value in its longest form, so a
-/// part stays below the bound of a message.
-const KEYS_PER_DIRECTIVE_PART: usize = 1_024;
 /// A weight of 1 as it travels.
 const WEIGHT_UNIT: f64 = 1e9;
 /// The longest wait between reports that a parent may ask for.
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-/// The parts of a message, at least one, each within the bounds of a message.
-#[must_use]
-pub fn encode_directives(directives: &Directives) -> Vec<wire::Directives> {
-    let mut parts = vec![head(directives)];
-    let mut room = KEYS_PER_DIRECTIVE_PART;
-    for bucket in &directives.buckets {
-        let mut whole = bucket.whole;
-        let mut keys = bucket.keys.as_slice();
-        loop {
-            if room == 0 {
-                if let Some(last) = parts.last_mut() {
-                    last.more = true;
-                }
-                parts.push(head(directives));
-                room = KEYS_PER_DIRECTIVE_PART;
-            }
-            // The bucket's own fields weigh about as much as a key.
-            let (now, later) = keys.split_at(keys.len().min(room - 1));
-            room -= 1 + now.len();
-            if let Some(last) = parts.last_mut() {
-                last.buckets.push(bucket_part(bucket, whole, now));
-            }
-            (whole, keys) = (false, later);
-            if keys.is_empty() {
-                break;
-            }
-        }
-    }
-    parts
-}
-
-fn head(directives: &Directives) -> wire::Directives {
+/// What stands at the top of each part.
+pub(crate) fn head(directives: &Directives) -> wire::Directives {
     wire::Directives {
         epoch: directives.epoch.map(|epoch| epoch.0),
         seq: directives.seq,
@@ -78,7 +45,12 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn bucket_part(bucket: &BucketDirective, whole: bool, keys: &[KeyDirective]) -> wire::BucketDirective {
+/// A bucket with some of its keys.
+pub(crate) fn bucket_part(
+    bucket: &BucketDirective,
+    whole: bool,
+    keys: &[KeyDirective],
+) -> wire::BucketDirective {
     use wire::bucket_directive::Limit as Wire;
     let terms = &bucket.terms;
     wire::BucketDirective {
@@ -143,26 +115,22 @@ impl DirectivesDecoder {
     pub fn decode(&mut self, part: wire::Directives) -> Result<Option<Directives>, Invalid> {
         let more = part.more;
         let mut part = decode_part(part)?;
-        let directives = match self.parts.take() {
+        let buckets = std::mem::take(&mut part.buckets);
+        let mut directives = match self.parts.take() {
             None => part,
-            Some(mut parts) => {
-                if parts.seq != part.seq {
-                    return Err(Invalid::Parts("seq"));
-                }
-                if parts.epoch != part.epoch {
-                    return Err(Invalid::Parts("epoch"));
-                }
-                for bucket in part.buckets.drain(..) {
-                    match parts.buckets.last_mut() {
-                        Some(last) if last.bucket == bucket.bucket && !bucket.whole => {
-                            last.keys.extend(bucket.keys);
-                        }
-                        _ => parts.buckets.push(bucket),
-                    }
-                }
-                parts
-            }
+            Some(parts) if parts.seq != part.seq => return Err(Invalid::Parts("seq")),
+            Some(parts) if parts.epoch != part.epoch => return Err(Invalid::Parts("epoch")),
+            Some(parts) => parts,
         };
+        // A bucket with many keys comes in pieces.
+        for bucket in buckets {
+            match directives.buckets.last_mut() {
+                Some(last) if last.bucket == bucket.bucket && !bucket.whole && last.terms == bucket.terms => {
+                    last.keys.extend(bucket.keys);
+                }
+                _ => directives.buckets.push(bucket),
+            }
+        }
         let keys = directives.buckets.iter().map(|bucket| 1 + bucket.keys.len()).sum();
         bound("buckets and keys", keys, KEYS_PER_MESSAGE_MAX)?;
         if more {

@@ -9,18 +9,22 @@
 
 pub mod admin;
 pub mod child;
+mod codec;
 mod directives;
 mod invalid;
 pub mod page;
 pub mod parent;
+mod parts;
 mod rates;
 pub mod refusals;
 mod report;
 pub mod shared;
+pub mod traffic;
 pub mod transport;
 
-pub use directives::{DirectivesDecoder, encode_directives};
+pub use directives::DirectivesDecoder;
 pub use invalid::Invalid;
+pub use parts::{Part, Parts, encode_directives};
 pub use report::{ReportDecoder, ReportEncoder, encode_report};
 
 /// The generated messages and stubs.

@@ -1,8 +1,7 @@
 //! The parent's end of a conversation: carries reports to a state machine and its directives back, for as many
 //! streams as there are.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,14 +9,12 @@ use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::roster::HEARTBEAT;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use crate::shared::Shared;
-use crate::wire::exchange_server::Exchange;
-use crate::{Invalid, ReportDecoder, encode_directives, wire};
+use crate::{Invalid, Part, Parts, ReportDecoder, encode_directives, wire};
 
 /// How long a stream may take to say who it is.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,14 +51,15 @@ impl<P: Parent + Send + 'static> ParentService<P> {
     }
 }
 
-#[tonic::async_trait]
-impl<P: Parent + Send + 'static> Exchange for ParentService<P> {
-    type ConverseStream = Pin<Box<dyn Stream<Item = Result<wire::Directives, Status>> + Send>>;
+impl<P> Clone for ParentService<P> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), streams: Arc::clone(&self.streams) }
+    }
+}
 
-    async fn converse(
-        &self,
-        request: Request<Streaming<wire::Report>>,
-    ) -> Result<Response<Self::ConverseStream>, Status> {
+impl<P: Parent + Send + 'static> ParentService<P> {
+    /// Begins a conversation; what is to be sent comes out of the answer.
+    pub(crate) fn converse(&self, reports: Streaming<wire::Report>) -> ReceiverStream<Result<Part, Status>> {
         // One place: what a slow reader has not taken is conflated in the state machine, never queued here.
         let (sender, receiver) = mpsc::channel(1);
         let conversation = Conversation {
@@ -69,10 +67,10 @@ impl<P: Parent + Send + 'static> Exchange for ParentService<P> {
             shared: self.shared.clone(),
             streams: Arc::clone(&self.streams),
             decoder: ReportDecoder::default(),
-            outgoing: VecDeque::new(),
+            outgoing: None,
         };
-        tokio::spawn(conversation.run(request.into_inner(), sender));
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        tokio::spawn(conversation.run(reports, sender));
+        ReceiverStream::new(receiver)
     }
 }
 
@@ -82,8 +80,8 @@ struct Conversation<P: Parent> {
     shared: Shared<P>,
     streams: Arc<Streams>,
     decoder: ReportDecoder,
-    /// Parts of a message that has begun to be sent.
-    outgoing: VecDeque<wire::Directives>,
+    /// What is left of a message that has begun to be sent.
+    outgoing: Option<Parts>,
 }
 
 /// Why a conversation ended.
@@ -108,7 +106,7 @@ impl<P: Parent> Conversation<P> {
     async fn run(
         mut self,
         mut reports: Streaming<wire::Report>,
-        directives: mpsc::Sender<Result<wire::Directives, Status>>,
+        directives: mpsc::Sender<Result<Part, Status>>,
     ) {
         let closing = self.streams.closing.clone();
         let greeted = tokio::select! {
@@ -124,8 +122,8 @@ impl<P: Parent> Conversation<P> {
                 Ok(never) => match never {},
             },
         };
+        // No bell: nobody has to hear of it at once, and when many go together, each would wake all the others.
         self.shared.with(|parent, now| parent.on_close(now, self.stream));
-        self.shared.ring();
         if let Some((reason, status)) = end.status() {
             self.streams.refused.on_refused(reason);
             tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream ended");
@@ -142,27 +140,30 @@ impl<P: Parent> Conversation<P> {
     async fn talk(
         &mut self,
         reports: &mut Streaming<wire::Report>,
-        directives: &mpsc::Sender<Result<wire::Directives, Status>>,
+        directives: &mpsc::Sender<Result<Part, Status>>,
     ) -> Result<std::convert::Infallible, End> {
         let mut bell = self.shared.bell();
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let closing = self.streams.closing.clone();
+        // Not anew for each message: ten thousand streams wait for the one token.
+        let mut closed = pin!(closing.cancelled());
         // The first state answers the greeting at once, outside any tick.
         let mut ask = true;
         loop {
             tokio::select! {
-                () = closing.cancelled() => return Err(End::Closing),
+                () = &mut closed => return Err(End::Closing),
                 report = reports.message() => { self.take(report)?; }
-                permit = directives.reserve(), if ask || !self.outgoing.is_empty() => {
+                permit = directives.reserve(), if ask || self.outgoing.is_some() => {
                     let permit = permit.map_err(|_| End::Gone)?;
-                    if self.outgoing.is_empty() {
+                    if self.outgoing.is_none() {
                         ask = false;
-                        self.outgoing.extend(self.next_message()?);
+                        self.outgoing = self.next_message()?;
                     }
-                    if let Some(part) = self.outgoing.pop_front() {
+                    if let Some(part) = self.outgoing.as_mut().and_then(Iterator::next) {
                         permit.send(Ok(part));
                     }
+                    self.outgoing.take_if(|parts| parts.is_over());
                 }
                 rung = bell.changed() => {
                     rung.map_err(|_| End::Closing)?;
@@ -184,14 +185,15 @@ impl<P: Parent> Conversation<P> {
         Ok(true)
     }
 
-    fn next_message(&self) -> Result<Vec<wire::Directives>, End> {
-        self.shared.with(|parent, now| {
+    fn next_message(&self) -> Result<Option<Parts>, End> {
+        let message = self.shared.with(|parent, now| {
             if parent.is_superseded(self.stream) {
                 return Err(End::Superseded);
             }
-            let message = parent.directives(now, self.stream);
-            Ok(message.as_ref().map(encode_directives).unwrap_or_default())
-        })
+            Ok(parent.message(now, self.stream))
+        });
+        // Encoded when it is sent, and not while everybody else waits for the state machine.
+        Ok(message?.map(encode_directives))
     }
 }
 

@@ -4,14 +4,15 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::stream::unfold;
 use plimsoll_core::exchange::Parent;
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::sleep;
+use tokio_stream::Stream;
 use tonic::transport::{Endpoint, Server};
 
 use crate::MESSAGE_BYTES_MAX;
 use crate::parent::ParentService;
-use crate::wire::exchange_server::ExchangeServer;
 
 /// How often the other end is asked for a sign of life.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,6 +26,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const UNREAD_BYTES_MAX: u32 = MESSAGE_BYTES_MAX as u32;
 /// Streams on one connection; a child needs one, a health check another.
 const STREAMS_PER_CONNECTION_MAX: u32 = 64;
+
+/// Connections that wait in the system's queue until they are taken; the system may allow fewer.
+const WAITING_MAX: u32 = 16_384;
+/// Connections taken in a row, and the pause until the next ones are: some 3,000 a second, a third of a core at most.
+const CONNECTIONS_PER_TURN: usize = 16;
+const TURN: Duration = Duration::from_millis(5);
 
 /// An address that cannot be connected to.
 #[derive(Debug, thiserror::Error)]
@@ -69,12 +76,38 @@ pub enum ServeError {
     Server(#[from] tonic::transport::Error),
 }
 
-/// Listens on `address`.
+/// Listens on `address`, with room for a whole fleet that returns.
 ///
 /// # Errors
 /// When the address is taken or not ours.
+#[allow(clippy::unused_async)] // A listener needs the runtime that an `async fn` is sure to have.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address).await.map_err(|source| ServeError::Listen { address, source })
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let listen = |socket: TcpSocket| {
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(WAITING_MAX)
+    };
+    socket.and_then(listen).map_err(|source| ServeError::Listen { address, source })
+}
+
+/// Connections as they come, but no more of them at once than leaves time for those who are there already: the rest wait
+/// in the system's queue.
+fn in_turns(listener: TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
+    let turns = async move |(listener, left): (TcpListener, usize)| {
+        let left = if left == 0 {
+            sleep(TURN).await;
+            CONNECTIONS_PER_TURN
+        } else {
+            left
+        };
+        let accepted = listener.accept().await.and_then(|(stream, _)| {
+            stream.set_nodelay(true)?;
+            Ok(stream)
+        });
+        Some((accepted, (listener, left - 1)))
+    };
+    unfold((listener, CONNECTIONS_PER_TURN), turns)
 }
 
 /// Serves a parent and the standard gRPC health service on `listener` until `shutdown` completes.
@@ -87,19 +120,14 @@ pub async fn serve<P: Parent + Send + 'static>(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<ExchangeServer<ParentService<P>>>().await;
-    let exchange = ExchangeServer::new(parent)
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    let incoming = TcpListenerStream::new(listener);
+    health.set_serving::<ParentService<P>>().await;
     Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
         .add_service(health_service)
-        .add_service(exchange)
-        .serve_with_incoming_shutdown(incoming, shutdown)
+        .add_service(parent)
+        .serve_with_incoming_shutdown(in_turns(listener), shutdown)
         .await
         .map_err(ServeError::from)
 }

@@ -1,5 +1,7 @@
 //! The zone as a child of its controller: rolls counts up, applies what comes down.
 
+use plimsoll_core::directive::{BucketDirective, Posted, Terms};
+
 use super::*;
 
 impl Child for Zone {
@@ -47,8 +49,11 @@ impl Child for Zone {
             self.figures.stale += 1;
             return Err(stale);
         }
+        let decided = directives.policy_hash.is_some_and(|hash| self.policy_hash != Some(hash));
         self.policy_hash = directives.policy_hash.or(self.policy_hash);
+        let mut decided = decided || self.pushes.is_first(self.order.epoch());
         for directive in &directives.buckets {
+            decided |= is_decision(directive, self.board.get(&directive.bucket));
             self.board.apply(directive);
             if let Some(posted) = self.board.get(&directive.bucket) {
                 self.flows.on_directive(directive, posted);
@@ -57,8 +62,19 @@ impl Child for Zone {
         self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
         self.upstream.on_message(now, directives.echo, directives.upstream_age);
         self.quiet.on_told(directives.children);
-        self.direct(now);
+        if decided {
+            self.pushes.on_decision(now);
+        }
+        let due = self.pushes.is_due(now, self.parameters.report_interval, self.parameters.tick);
+        if due || self.pushes.is_in_wake(now) {
+            self.direct(now);
+        }
         Ok(())
+    }
+
+    fn has_news(&mut self) -> bool {
+        let (head, version) = (self.head(), self.told.version());
+        self.pushes.has_news(head, version)
     }
 
     fn farewell(&mut self, now: MonoTime) -> Report {
@@ -72,4 +88,16 @@ impl Child for Zone {
         let Parameters { tick, .. } = self.parameters;
         tick
     }
+}
+
+/// Whether a directive says anything that people or rules have decided: all but rates and holds, which move all the time.
+fn is_decision(directive: &BucketDirective, held: Option<&Posted>) -> bool {
+    let Some(held) = held else { return true };
+    let decided = |terms: &Terms| Terms { hold: None, presences: None, ..*terms };
+    decided(&directive.terms) != decided(held.terms())
+        || directive.keys.iter().any(|key| {
+            held.own(key.tenant.as_str()).is_none_or(|values| {
+                key.values.entitlement.is_some() && key.values.entitlement != values.entitlement
+            })
+        })
 }

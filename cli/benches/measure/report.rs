@@ -8,6 +8,9 @@ use std::process::{Command, ExitCode};
 use crate::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS};
 use crate::root;
 
+/// What stands where a figure has no bar.
+const NO_BAR: &str = "none";
+
 /// All figures of a run.
 pub(crate) struct Report {
     /// What is measured, as it was when the run began.
@@ -35,6 +38,12 @@ impl Report {
     pub(crate) fn row(&mut self, what: &str, bar: &str, figure: String, met: bool) {
         println!("{} {what}: {figure} (bar: {bar})", if met { "ok    " } else { "MISSED" });
         self.rows.push(Row { what: what.to_owned(), bar: bar.to_owned(), figure, met: Some(met) });
+    }
+
+    /// A figure without a bar.
+    pub(crate) fn note(&mut self, what: &str, figure: String) {
+        println!("       {what}: {figure}");
+        self.rows.push(Row { what: what.to_owned(), bar: NO_BAR.to_owned(), figure, met: Some(true) });
     }
 
     /// A figure that could not be had.
@@ -76,11 +85,14 @@ impl Report {
             "## Real processes\n\n\
              One controller, two zones with an aggregator and two services each, 70 % of the load in the first zone.\n\
              One bucket with a limit of 1,000 requests/s; open-loop callers ask over HTTP, and for 3,500 requests/s where\n\
-             nothing else is said. Goodput is described below.\n\n\
+             nothing else is said. Goodput is described below. Rows about streams are of `plimsoll streams`: a controller, a\n\
+             number of clients with ten tenants among them, each on a connection of its own, and aggregators in processes of\n\
+             their own, all on this machine.\n\n\
              | what | bar | figure | |\n|---|---|---|---|"
         );
         for row in &self.rows {
             let met = match row.met {
+                _ if row.bar == NO_BAR => "",
                 Some(true) => "met",
                 Some(false) => "**missed**",
                 None => "not measured",

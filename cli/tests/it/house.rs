@@ -31,7 +31,7 @@ const DRY: [(&str, Option<&[&str]>); 6] = [
         "client",
         Some(&["coins", "counters", "guards", "names", "pool", "shard", "subscription", "table", "word"]),
     ),
-    ("aggregator", Some(&["flows", "quiet", "rollups", "upstream", "zone"])),
+    ("aggregator", Some(&["cadence", "flows", "pushes", "quiet", "rollups", "upstream", "zone"])),
     ("controller", Some(&["brain", "durable", "members", "protected", "reign", "sources"])),
     ("cli", Some(&["capacity"])),
 ];

@@ -105,6 +105,11 @@ impl Process {
         }
     }
 
+    /// By what the system knows it.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Every line it has logged so far, as it was written.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().lines.clone()

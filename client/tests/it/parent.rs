@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_client::{Limiter, Settings};
 use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
-use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Message, Terms, Values};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
@@ -159,10 +159,10 @@ impl Parent for Scripted {
         self.streams.remove(&stream);
     }
 
-    fn directives(&mut self, _: MonoTime, stream: StreamId) -> Option<Directives> {
+    fn message(&mut self, _: MonoTime, stream: StreamId) -> Option<Message> {
         let stream = self.streams.entry(stream).or_default();
         stream.seq += 1;
-        Some(Directives {
+        let directives = Directives {
             epoch: Some(self.epoch),
             seq: stream.seq,
             echo: Echo { covered: stream.covered, confirmed: stream.covered },
@@ -170,7 +170,8 @@ impl Parent for Scripted {
             buckets: self.buckets.values().cloned().collect(),
             parent: Some(InstanceId(1)),
             ..Directives::default()
-        })
+        };
+        Some(directives.into())
     }
 
     fn is_superseded(&self, _: StreamId) -> bool {

@@ -48,7 +48,7 @@ impl Parent for Brain {
         self.roster.close(now, stream);
     }
 
-    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
+    fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
         // Written before it takes effect, so that no restart can take it back.
         if self.saves.saved < self.saves.changed && !self.saves.failing {
             return None;
@@ -57,14 +57,16 @@ impl Parent for Brain {
             epoch: Some(self.durable.epoch),
             kill: self.durable.kill,
             policy_hash: Some(self.policy.hash().as_u64()),
+            report_interval: None,
         };
         let child = self.roster.by_stream(stream)?;
         let covered = child.books.seq();
         let echo = Echo { covered, confirmed: covered };
         let place = (child.identity.zone.clone(), child.identity.name.clone());
-        let message = child.next_message(now, head, self.boards.get(&place)?, true, echo)?;
-        let children = self.sources.children(&place);
-        Some(Directives { upstream_age: Some(Duration::ZERO), children, ..message })
+        let mut message = child.next_message(now, head, self.boards.get_mut(&place)?, true, echo)?;
+        message.head.children = self.sources.children(&place);
+        message.head.upstream_age = Some(Duration::ZERO);
+        Some(message)
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {

@@ -1,18 +1,23 @@
 //! The directives in force at one place, and what of them a reader has not seen yet.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::{BucketDirective, KeyDirective, Terms, Values};
+use super::news::{Audiences, Readings, Seen};
+use super::{Audience, BucketDirective, Edition, KeyDirective, News, Terms, Values};
 use crate::bucket::{Bucket, DEFAULT_TENANT, Tenant};
 use crate::rate::Limit;
 
 /// Holds the whole state of every bucket and numbers its changes, so that any reader can be told only what changed
-/// since it last looked, however long ago that was: slow readers are conflated here, before anything is encoded.
+/// since it last looked, however long ago that was: slow readers are conflated here, before anything is encoded. What
+/// many readers have to hear alike is composed once.
 #[derive(Debug, Default)]
 pub struct Board {
     version: u64,
     buckets: BTreeMap<Bucket, Posted>,
+    readings: Readings,
+    audiences: Audiences,
 }
 
 /// One bucket on the board.
@@ -22,6 +27,8 @@ pub struct Posted {
     /// In the order of names.
     keys: Vec<PostedKey>,
     changed: u64,
+    /// The change before the latest.
+    before: u64,
     reshaped: u64,
 }
 
@@ -84,7 +91,8 @@ impl Board {
         if !(is_new || retermed || changed || removed) {
             return false;
         }
-        posted.changed = next;
+        (posted.before, posted.changed) = (posted.changed, next);
+        self.readings.clear();
         // New terms alone reshape nothing: they are told with every directive, and a hold changes all the time.
         if is_new || removed {
             posted.reshaped = next;
@@ -97,17 +105,43 @@ impl Board {
     #[must_use]
     pub fn since(&self, bucket: &Bucket, seen: u64) -> Option<BucketDirective> {
         let posted = self.buckets.get(bucket)?;
+        (posted.changed > seen).then(|| posted.since(bucket, Seen { version: seen, values: true }))
+    }
+
+    /// The same, shared by all who have seen as much: those who saw the change before the latest hear of the latest
+    /// alone, and of those who saw less all but a few hear the whole. Without `values` they are left out.
+    pub fn news(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<News>> {
+        let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
             return None;
         }
-        let whole = posted.reshaped > seen;
-        let keys = posted
-            .keys
-            .iter()
-            .filter(|key| whole || key.changed > seen)
-            .map(|key| KeyDirective { tenant: key.tenant.clone(), values: key.values })
-            .collect();
-        Some(BucketDirective { bucket: bucket.clone(), whole, terms: posted.terms, keys })
+        // Nothing of the bucket changed between the change before the latest and now.
+        let version = if seen >= posted.before { posted.before } else { seen };
+        let version = if posted.reshaped > version { 0 } else { version };
+        let compose = |seen| posted.since(bucket, seen);
+        Some(self.readings.of_bucket(bucket, Seen { version, values }, compose))
+    }
+
+    /// What an audience that last saw version `seen` has to be told; `None` when it knows everything. The same for all
+    /// of its children at the price of one reference; linear in its buckets for the first of them after a change.
+    pub fn edition(&mut self, audience: &Audience, seen: u64, values: bool) -> Option<Edition> {
+        if seen >= self.version || audience.is_empty() {
+            return None;
+        }
+        let key = Seen { version: seen, values };
+        if let Some(edition) = self.readings.edition(audience, key) {
+            return edition;
+        }
+        let news: Vec<Arc<News>> =
+            audience.iter().filter_map(|bucket| self.news(bucket, seen, values)).collect();
+        let edition = (!news.is_empty()).then(|| news.into());
+        self.readings.keep(audience, key, &edition);
+        edition
+    }
+
+    /// The audience that hears about these buckets, whether they are posted or not.
+    pub fn audience(&mut self, buckets: BTreeSet<Bucket>) -> Audience {
+        self.audiences.of(buckets)
     }
 }
 
@@ -141,6 +175,17 @@ impl Posted {
     #[must_use]
     pub fn values(&self, tenant: &Tenant) -> Option<Values> {
         self.own(tenant.as_str()).or_else(|| self.own(DEFAULT_TENANT))
+    }
+
+    /// What one who has `seen` so much has to be told.
+    fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
+        let whole = self.reshaped > seen.version;
+        let told = |key: &&PostedKey| whole || key.changed > seen.version;
+        let told = self.keys.iter().filter(told).map(|key| KeyDirective {
+            tenant: key.tenant.clone(),
+            values: if seen.values { key.values } else { Values::default() },
+        });
+        BucketDirective { bucket: bucket.clone(), whole, terms: self.terms, keys: told.collect() }
     }
 
     /// Merges keys that come in the order of names; says whether any value changed, and whether any key went.

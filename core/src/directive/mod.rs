@@ -1,9 +1,11 @@
 //! What a parent tells a child about its keys, and in which order it may be believed.
 
 mod board;
+mod news;
 mod order;
 
 pub use board::{Board, Posted};
+pub use news::{Audience, Chunk, Edition, Message, News};
 pub use order::{Order, Stale};
 
 use std::time::Duration;

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::bucket::{Name, Tenant, Zone};
-use crate::directive::{KeyDirective, Terms};
+use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
 use crate::rate::{Limit, Rate};
 use crate::ratio::DropRatio;
 use crate::report::Role;
 use crate::rollout::Mode;
 
-const HEAD: Head = Head { epoch: Some(Epoch(3)), kill: KillGeneration(0), policy_hash: Some(9) };
+const HEAD: Head =
+    Head { epoch: Some(Epoch(3)), kill: KillGeneration(0), policy_hash: Some(9), report_interval: None };
 
 fn at(ms: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(ms))
@@ -57,6 +58,20 @@ fn listener(roster: &mut Roster) -> &mut Child {
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     child.wants(&bucket());
     child
+}
+
+impl Child {
+    /// The next message as the child will read it.
+    fn next(
+        &mut self,
+        now: MonoTime,
+        head: Head,
+        board: &mut Board,
+        values: bool,
+        echo: Echo,
+    ) -> Option<Directives> {
+        self.next_message(now, head, board, values, echo).map(Directives::from)
+    }
 }
 
 impl Roster {
@@ -145,7 +160,7 @@ fn the_first_message_is_whole_and_immediate() {
     let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let echo = Echo { covered: 1, confirmed: 0 };
-    let first = child.next_message(at(0), HEAD, &board(), true, echo).unwrap();
+    let first = child.next(at(0), HEAD, &mut board(), true, echo).unwrap();
     assert_eq!(
         (first.seq, first.epoch, first.policy_hash, first.echo),
         (1, HEAD.epoch, HEAD.policy_hash, echo)
@@ -157,8 +172,8 @@ fn the_first_message_is_whole_and_immediate() {
 fn the_first_message_comes_also_where_there_is_nothing_to_say() {
     let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
-    let nobody = Head { epoch: None, kill: KillGeneration(0), policy_hash: None };
-    let first = child.next_message(at(0), nobody, &Board::default(), true, Echo::default()).unwrap();
+    let nobody = Head { epoch: None, kill: KillGeneration(0), policy_hash: None, report_interval: None };
+    let first = child.next(at(0), nobody, &mut Board::default(), true, Echo::default()).unwrap();
     assert_eq!((first.seq, first.epoch, first.buckets), (1, None, Vec::new()));
 }
 
@@ -167,44 +182,44 @@ fn a_child_is_told_what_changed_or_else_that_its_parent_lives() {
     let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
-    let mut news = |now, head, board: &Board| {
-        let message = child.next_message(at(now), head, board, true, Echo::default());
+    let mut news = |now, head, board: &mut Board| {
+        let message = child.next(at(now), head, board, true, Echo::default());
         message.map(|message| (message.seq, message.kill.0, message.buckets))
     };
-    assert_eq!(news(0, HEAD, &board), Some((1, 0, vec![directive(Some(5), true)])));
-    assert_eq!(news(1, HEAD, &board), None);
-    assert_eq!(news(499, HEAD, &board), None);
-    assert_eq!(news(500, HEAD, &board), Some((2, 0, vec![])), "the heartbeat");
-    assert_eq!(news(501, HEAD, &board), None);
+    assert_eq!(news(0, HEAD, &mut board), Some((1, 0, vec![directive(Some(5), true)])));
+    assert_eq!(news(1, HEAD, &mut board), None);
+    assert_eq!(news(499, HEAD, &mut board), None);
+    assert_eq!(news(500, HEAD, &mut board), Some((2, 0, vec![])), "the heartbeat");
+    assert_eq!(news(501, HEAD, &mut board), None);
     let killed = Head { kill: KillGeneration(1), ..HEAD };
-    assert_eq!(news(502, killed, &board), Some((3, 1, vec![])), "a kill waits for no heartbeat");
+    assert_eq!(news(502, killed, &mut board), Some((3, 1, vec![])), "a kill waits for no heartbeat");
     board.apply(&directive(Some(6), false));
     board.apply(&directive(Some(7), false));
     assert_eq!(
-        news(503, killed, &board),
+        news(503, killed, &mut board),
         Some((4, 1, vec![directive(Some(7), false)])),
         "two changes as one"
     );
-    assert_eq!(news(1_002, killed, &board), None, "any message is a sign of life");
-    assert_eq!(news(1_003, killed, &board), Some((5, 1, vec![])));
+    assert_eq!(news(1_002, killed, &mut board), None, "any message is a sign of life");
+    assert_eq!(news(1_003, killed, &mut board), Some((5, 1, vec![])));
 }
 
 #[test]
 fn only_what_a_child_wants_is_told_and_whole_from_when_it_wants_it() {
     let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
-    let board = board();
-    let first = child.next_message(at(0), HEAD, &board, true, Echo::default()).unwrap();
+    let mut board = board();
+    let first = child.next(at(0), HEAD, &mut board, true, Echo::default()).unwrap();
     assert_eq!(first.buckets, []);
     assert!(!child.is_wanted(&bucket()));
     for _ in 0..2 {
         child.wants(&bucket());
         assert_eq!((child.is_wanted(&bucket()), child.wanted()), (true, 1));
     }
-    let second = child.next_message(at(1), HEAD, &board, true, Echo::default()).unwrap();
+    let second = child.next(at(1), HEAD, &mut board, true, Echo::default()).unwrap();
     assert_eq!(second.buckets, [directive(Some(5), true)]);
     child.wants(&bucket());
-    assert_eq!(child.next_message(at(2), HEAD, &board, true, Echo::default()), None, "it has heard all");
+    assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None, "it has heard all");
 }
 
 #[test]
@@ -212,27 +227,27 @@ fn values_are_withheld_and_told_once_they_may() {
     let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
-    let quiet = child.next_message(at(0), HEAD, &board, false, Echo::default()).unwrap();
+    let quiet = child.next(at(0), HEAD, &mut board, false, Echo::default()).unwrap();
     assert_eq!(quiet.buckets, [directive(None, true)], "limit and mode pass, ratio and guard do not");
     board.apply(&directive(Some(6), false));
-    let quiet = child.next_message(at(1), HEAD, &board, false, Echo::default()).unwrap();
+    let quiet = child.next(at(1), HEAD, &mut board, false, Echo::default()).unwrap();
     assert_eq!(quiet.buckets, [directive(None, false)]);
-    assert_eq!(child.next_message(at(2), HEAD, &board, true, Echo::default()), None);
+    assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None);
 
     child.forget_told();
-    let told = child.next_message(at(3), HEAD, &board, true, Echo::default()).unwrap();
+    let told = child.next(at(3), HEAD, &mut board, true, Echo::default()).unwrap();
     assert_eq!((told.seq, told.buckets), (3, vec![directive(Some(6), true)]));
 }
 
 #[test]
 fn a_new_stream_is_told_everything_again_from_number_one() {
     let mut roster = Roster::new(InstanceId(99), 1, 100);
-    let board = board();
+    let mut board = board();
     for stream in [1, 2] {
         let child = roster.open(at(stream), StreamId(stream), identity(1)).unwrap();
         assert_eq!(child.wanted(), 0);
         child.wants(&bucket());
-        let first = child.next_message(at(stream), HEAD, &board, true, Echo::default()).unwrap();
+        let first = child.next(at(stream), HEAD, &mut board, true, Echo::default()).unwrap();
         assert_eq!((first.seq, first.buckets), (1, vec![directive(Some(5), true)]));
     }
 }

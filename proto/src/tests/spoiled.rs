@@ -2,7 +2,7 @@
 
 use proptest::sample::Index;
 
-use super::directives::any_directives;
+use super::directives::{any_directives, bytes_of};
 use super::reports::any_stream;
 use super::*;
 
@@ -74,8 +74,8 @@ proptest! {
             }
         }
         let mut decoder = DirectivesDecoder::default();
-        for part in encode_directives(&directives) {
-            let bytes = spoiled(&part.encode_to_vec(), &spoils, cut);
+        for bytes in bytes_of(&directives) {
+            let bytes = spoiled(&bytes, &spoils, cut);
             if let Ok(part) = wire::Directives::decode(bytes.as_slice())
                 && let Ok(Some(directives)) = decoder.decode(part)
             {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
 use plimsoll_core::directive::{
-    Board, BucketDirective, Directives, Epoch, KeyDirective, Stale, Terms, Values,
+    Board, BucketDirective, Directives, Epoch, KeyDirective, Message, Stale, Terms, Values,
 };
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::KillGeneration;
@@ -134,14 +134,16 @@ impl Parent for ScriptedParent {
         self.tell(ParentEvent::Closed(stream));
     }
 
-    fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
-        let head = Head { epoch: Some(self.epoch), kill: KillGeneration(0), policy_hash: None };
+    fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
+        let report_interval = Some(Duration::from_millis(20));
+        let kill = KillGeneration(0);
+        let head = Head { epoch: Some(self.epoch), kill, policy_hash: None, report_interval };
         let child = self.roster.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: 0 };
         let waited = now.since(child.heard);
-        let message = child.next_message(now, head, &self.board, true, echo)?;
+        let message = child.next_message(now, head, &mut self.board, true, echo)?;
         self.tell(ParentEvent::Told(waited));
-        Some(Directives { report_interval: Some(Duration::from_millis(20)), ..message })
+        Some(message)
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {

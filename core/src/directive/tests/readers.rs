@@ -1,6 +1,7 @@
 //! However rarely a reader of the board looks, it ends with what holds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::option;
@@ -41,6 +42,21 @@ impl Reader {
             for key in &news.keys {
                 let values = values(key.values).into_iter().flatten();
                 self.told.extend(values.map(|value| (bucket.clone(), key.tenant.clone(), value)));
+            }
+        }
+        self.seen = board.version();
+    }
+
+    /// The same as one of an audience, which is told alike.
+    fn look_in_company(&mut self, board: &mut Board) {
+        let audience = board.audience(board.iter().map(|(bucket, _)| bucket.clone()).collect());
+        let edition = board.edition(&audience, self.seen, true);
+        for news in edition.iter().flat_map(|edition| edition.iter()) {
+            self.own.apply(news.directive());
+            for key in &news.directive().keys {
+                let values = values(key.values).into_iter().flatten();
+                self.told
+                    .extend(values.map(|value| (news.directive().bucket.clone(), key.tenant.clone(), value)));
             }
         }
         self.seen = board.version();
@@ -186,6 +202,31 @@ proptest! {
     }
 
     #[test]
+    fn readers_in_company_end_with_what_holds_however_each_of_them_looks(
+        history in vec((any_directive(), any::<u16>()), 0..40),
+    ) {
+        let mut board = Board::default();
+        let mut readers: [Reader; 9] = Default::default();
+        for (directive, who) in &history {
+            board.apply(directive);
+            for (number, reader) in readers.iter_mut().enumerate() {
+                // The first looks each time, the others each less often than the one before.
+                if who % (1 << number) == 0 {
+                    reader.look_in_company(&mut board);
+                    reader.check_agrees(&board);
+                }
+            }
+        }
+        for reader in &mut readers {
+            reader.look_in_company(&mut board);
+            reader.check_agrees(&board);
+        }
+        for (bucket, posted) in board.iter() {
+            prop_assert!(readers[0].own.get(bucket).unwrap().keys().eq(posted.keys()));
+        }
+    }
+
+    #[test]
     fn a_board_holds_what_the_rules_say(history in vec(any_directive(), 0..20)) {
         let mut board = Board::default();
         let mut model = Model::default();
@@ -199,4 +240,36 @@ proptest! {
             prop_assert_eq!(board.version() > before, changed, "a change is a version, and nothing else is");
         }
     }
+}
+
+#[test]
+fn what_many_have_to_hear_is_composed_once_and_who_fell_far_behind_hears_the_whole() {
+    let mut board = Board::default();
+    let mut change = |board: &mut Board, tenths: u32| {
+        board.apply(&directive(false, per_second(100), &[("a", Some(tenths)), ("b", Some(1))]));
+        board.version()
+    };
+    let versions: Vec<u64> = (0..9).map(|tenths| change(&mut board, tenths)).collect();
+    let buckets: BTreeSet<Bucket> = [bucket("b"), bucket("other")].into();
+    let audience = board.audience(buckets.clone());
+    assert!(Arc::ptr_eq(&audience, &board.audience(buckets)), "who hears about the same is one audience");
+    let edition = |board: &mut Board, seen: u64| board.edition(&audience, seen, true).unwrap();
+    let latest = edition(&mut board, versions[7]);
+    assert!(Arc::ptr_eq(&latest, &edition(&mut board, versions[7])));
+    assert_eq!(*latest[0].directive(), directive(false, per_second(100), &[("a", Some(8))]));
+    let keys = |edition: &Edition| (edition[0].directive().whole, edition[0].directive().keys.len());
+    let told: Vec<_> = (0..7).rev().map(|at| keys(&edition(&mut board, versions[at]))).collect();
+    assert_eq!(told, [[(false, 1); 3].as_slice(), &[(true, 2); 4]].concat(), "four readings, then the whole");
+    assert!(Arc::ptr_eq(&edition(&mut board, versions[0])[0], &edition(&mut board, versions[1])[0]));
+    assert!(board.edition(&audience, versions[8], true).is_none(), "who has seen all hears nothing");
+    let bare = board.edition(&audience, versions[7], false).unwrap();
+    assert_eq!(*bare[0].directive(), directive(false, per_second(100), &[("a", None)]));
+    let mut encoded = 0;
+    for _ in 0..2 {
+        latest[0].carried(|_| {
+            encoded += 1;
+            Box::default()
+        });
+    }
+    assert_eq!(encoded, 1);
 }

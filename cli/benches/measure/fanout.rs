@@ -1,0 +1,62 @@
+//! One aggregator and ever more clients: how soon a decision reaches them, and what they cost.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::fleet::metric;
+use crate::process::http_get;
+use crate::report::Report;
+use crate::streams::{Streams, aggregator, median};
+
+const STREAMS: [usize; 3] = [1_000, 5_000, 10_000];
+/// Between two decisions all is as without them.
+const EVERY: Duration = Duration::from_secs(3);
+/// Decisions that are timed, after some that let the aggregator find its interval.
+const DECISIONS: usize = 7;
+const SETTLING: usize = 5;
+
+pub(crate) fn measure(report: &mut Report) {
+    STREAMS.into_iter().for_each(|streams| with(streams, report));
+}
+
+fn with(streams: usize, report: &mut Report) {
+    let aggregator = aggregator("a", "127.0.0.1:0");
+    let before = resident(&aggregator);
+    let mut tool = Streams::start(&[(&aggregator, streams)], EVERY);
+    tool.settle(SETTLING);
+    let lines = tool.watch(DECISIONS);
+    let of = |path: &str| -> Vec<f64> {
+        lines.iter().filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64()).collect()
+    };
+    let p99 = median(of("/decision/p99_ms"));
+    let figure = format!(
+        "p50 {:.0} ms, p99 {p99:.0} ms, last {:.0} ms",
+        median(of("/decision/p50_ms")),
+        median(of("/decision/max_ms"))
+    );
+    let title = format!("{streams} streams on one aggregator: from a decision to the clients");
+    match streams {
+        1_000 => report.row(&title, "p99 <= 100 ms", figure, p99 <= 100.0),
+        _ => report.note(&title, figure),
+    }
+    let page = http_get(aggregator.address("admin"), "/metrics").1;
+    let interval = metric(&page, "plimsoll_report_interval_seconds", "") * 1e3;
+    let memory = (median(of("/resident_bytes")) - before) / streams as f64 / 1024.0;
+    let figure = format!(
+        "interval {interval:.0} ms, {:.2} cores, {memory:.0} KiB a stream, {:.0} B/s up and {:.0} B/s down a client",
+        median(of("/cores")),
+        median(of("/up_bytes_per_client_s")),
+        median(of("/down_bytes_per_client_s"))
+    );
+    report.note(&format!("{streams} streams on one aggregator: what they cost"), figure);
+    let lost = lines.last().and_then(|line: &Value| line["aggregators"][0]["lost"].as_u64());
+    let figure = lost.map_or("unknown".to_owned(), |lost| lost.to_string());
+    report.row(&format!("{streams} streams on one aggregator: streams lost"), "0", figure, lost == Some(0));
+}
+
+fn resident(process: &crate::process::Process) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() * 1024.0
+}

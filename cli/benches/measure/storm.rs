@@ -1,0 +1,61 @@
+//! An aggregator dies and comes back: nine thousand clients return to it, while a thousand on another one must not notice.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::report::Report;
+use crate::streams::{Streams, aggregator, median};
+
+const ON_A: usize = 9_000;
+const ON_B: usize = 1_000;
+const EVERY: Duration = Duration::from_secs(1);
+/// Lines over which all must be quiet before.
+const SETTLING: usize = 10;
+/// How long A stays away: long enough for its clients to wait as long as they ever do.
+const AWAY: Duration = Duration::from_secs(30);
+const MOST_BACK_WITHIN: Duration = Duration::from_secs(15);
+const ALL_BACK_WITHIN: Duration = Duration::from_secs(45);
+
+pub(crate) fn measure(report: &mut Report) {
+    let mut a = aggregator("a", "127.0.0.1:0");
+    let b = aggregator("b", "127.0.0.1:0");
+    let mut tool = Streams::start(&[(&a, ON_A), (&b, ON_B)], EVERY);
+    tool.settle(SETTLING);
+    let listen = a.address("listen").to_string();
+    let begin = tool.say().len();
+    a.kill_9();
+    tool.watch((AWAY.as_millis() / EVERY.as_millis()) as usize);
+    let _a = aggregator("a", &listen);
+    let listens = Instant::now();
+    let (mut most, mut all) = (None, None);
+    while all.is_none() && listens.elapsed() < ALL_BACK_WITHIN {
+        let line = tool.watch(1).pop().unwrap();
+        let back = line["aggregators"][0]["connected"].as_u64().unwrap_or_default() as usize;
+        let at = listens.elapsed();
+        most = most.or((back * 100 >= ON_A * 95).then_some(at));
+        all = all.or((back == ON_A).then_some(at));
+    }
+    let lines = &tool.say()[begin..];
+    let on_b = |figure: &str| -> Vec<f64> {
+        let p99 = |line: &Value| line["aggregators"][1]["decision"][figure].as_f64();
+        lines.iter().filter_map(p99).collect()
+    };
+    let worst = on_b("p99_ms").into_iter().fold(0.0, f64::max);
+    let figure = format!(
+        "p99 {worst:.0} ms of the worst decision, {:.0} ms of the middle one",
+        median(on_b("p99_ms"))
+    );
+    let title = "9,000 clients lose aggregator A and return: decisions to the 1,000 on B";
+    report.row(title, "p99 <= 250 ms", figure, worst <= 250.0);
+    let took = |took: Option<Duration>| {
+        took.map_or("not yet".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()))
+    };
+    let title = format!("A away for {} s: 95 % of its clients live again after it listens", AWAY.as_secs());
+    report.row(&title, "<= 15 s", took(most), most.is_some_and(|most| most <= MOST_BACK_WITHIN));
+    report.row("all of them", "<= 45 s", took(all), all.is_some());
+    let last = lines.last().unwrap();
+    let waited = last["decisions_waited"].as_u64();
+    let figure = format!("{} of {}", last["decisions_waited"], last["decided"]);
+    report.row("decisions that made their thread wait, all the while", "0", figure, waited == Some(0));
+}
