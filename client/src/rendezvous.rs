@@ -17,7 +17,10 @@ pub(crate) fn weight(bucket: &str, endpoint: &str) -> u64 {
 
 /// The one of `endpoints` that a bucket belongs to; of two with the same weight, the one whose name comes later.
 /// Linear in the endpoints.
-pub(crate) fn home<'a, I: Copy>(bucket: &str, endpoints: impl IntoIterator<Item = (I, &'a str)>) -> Option<I> {
+pub(crate) fn home<'a, I: Copy>(
+    bucket: &str,
+    endpoints: impl IntoIterator<Item = (I, &'a str)>,
+) -> Option<I> {
     let ranked = endpoints.into_iter().map(|(id, name)| (weight(bucket, name), name, id));
     ranked.max_by_key(|(weight, name, _)| (*weight, *name)).map(|(_, _, id)| id)
 }

@@ -44,6 +44,8 @@ pub(crate) struct Spread {
     berths: Vec<Berth>,
     /// Those that may have buckets now.
     candidates: Vec<EndpointId>,
+    /// Buckets that went from one to another.
+    moved: u64,
 }
 
 #[derive(Debug)]
@@ -110,7 +112,14 @@ pub(crate) enum Turn {
 
 impl Spread {
     pub(crate) fn new(grace: Duration) -> Self {
-        Self { grace, endpoints: BTreeMap::new(), next: 0, berths: Vec::new(), candidates: Vec::new() }
+        Self {
+            grace,
+            endpoints: BTreeMap::new(),
+            next: 0,
+            berths: Vec::new(),
+            candidates: Vec::new(),
+            moved: 0,
+        }
     }
 
     /// These are the endpoints from now on, by name. Yields those that were not known.
@@ -195,9 +204,9 @@ impl Spread {
         self.berths.get(bucket).is_some_and(|berth| berth.leaving.is_none() && berth.silent.is_none())
     }
 
-    /// How many endpoints are live.
-    pub(crate) fn live(&self) -> usize {
-        self.endpoints.values().filter(|watched| watched.is_live()).count()
+    /// How many buckets went from one endpoint to another.
+    pub(crate) const fn moved(&self) -> u64 {
+        self.moved
     }
 
     /// Every endpoint: its name, whether it is live, and how many buckets it has.
@@ -215,6 +224,8 @@ impl Spread {
             turns.extend(self.turn(now, bucket, berth, scene));
         }
         self.berths = berths;
+        let is_move = |turn: &&Turn| matches!(turn, Turn::Moved { from: Some(_), .. });
+        self.moved += turns.iter().filter(is_move).count() as u64;
         turns
     }
 
@@ -224,7 +235,8 @@ impl Spread {
             berth.silent = None;
             return Some(Turn::Heard(bucket));
         }
-        let Some(to) = berth.wanted.filter(|wanted| Some(*wanted) != berth.owner && self.is_live(*wanted)) else {
+        let Some(to) = berth.wanted.filter(|wanted| Some(*wanted) != berth.owner && self.is_live(*wanted))
+        else {
             return berth.stay(bucket);
         };
         let Some(from) = berth.owner else { return Some(berth.go(now, bucket, to)) };
@@ -254,7 +266,8 @@ impl Spread {
 
     /// Works out where buckets belong, if that may have changed.
     fn choose(&mut self, now: MonoTime) {
-        let candidates = self.endpoints.iter().filter(|(_, watched)| watched.listed && !self.is_gone(now, watched));
+        let candidates =
+            self.endpoints.iter().filter(|(_, watched)| watched.listed && !self.is_gone(now, watched));
         let candidates: Vec<EndpointId> = candidates.map(|(id, _)| *id).collect();
         if candidates != self.candidates {
             self.candidates = candidates;

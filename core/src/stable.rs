@@ -25,5 +25,6 @@ mod tests {
         }
     }
 
-    const HASHES: [(&str, u64); 3] = [("", 0xf52a_15e9_a9b5_e89b), ("a", 0x02c0_bdbf_4814_20f8), ("checkout", 0x0728_c506_b4e6_f024)];
+    const HASHES: [(&str, u64); 3] =
+        [("", 0xf52a_15e9_a9b5_e89b), ("a", 0x02c0_bdbf_4814_20f8), ("checkout", 0x0728_c506_b4e6_f024)];
 }

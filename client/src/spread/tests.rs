@@ -104,7 +104,9 @@ fn a_lost_endpoint_keeps_its_buckets_for_the_grace_and_then_only_they_move() {
     for (before, after) in before.iter().zip(&after) {
         assert!(if *before == 1 { *after != 1 } else { after == before });
     }
-    assert!([0, 2].iter().all(|to| before.iter().zip(&after).any(|(before, after)| *before == 1 && after == to)));
+    assert!(
+        [0, 2].iter().all(|to| before.iter().zip(&after).any(|(before, after)| *before == 1 && after == to))
+    );
 }
 
 #[test]
@@ -159,7 +161,8 @@ fn what_is_not_confirmed_does_not_leave_and_is_tried_again() {
 
 #[test]
 fn buckets_stay_where_they_are_while_the_new_place_knows_nothing() {
-    let waits = [|scenery: &mut Scenery| scenery.wordless = true, |scenery: &mut Scenery| scenery.unled = true];
+    let waits =
+        [|scenery: &mut Scenery| scenery.wordless = true, |scenery: &mut Scenery| scenery.unled = true];
     for wait in waits {
         let mut scenery = Scenery::new(2);
         scenery.lose(1);
