@@ -15,3 +15,5 @@ mod metrics;
 mod process;
 #[cfg(test)]
 mod processes;
+#[cfg(test)]
+mod several;

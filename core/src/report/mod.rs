@@ -6,7 +6,7 @@ mod outbox;
 
 pub use books::{Books, BrokenReport, Entered, Entry, Pedigree};
 pub use identity::{Identity, InstanceId, Role};
-pub use outbox::{Handover, Outbox};
+pub use outbox::Outbox;
 
 use std::collections::BTreeMap;
 

@@ -38,13 +38,6 @@ struct Sent {
     on_stream: bool,
 }
 
-/// The books of one key on their way from one outbox to another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handover {
-    tally: Tally,
-    confirmed: Counts,
-}
-
 impl Outbox {
     /// A new stream begins: numbers start over, keys must be defined again, and what the last stream left
     /// unconfirmed stays so.
@@ -98,27 +91,6 @@ impl Outbox {
             changed = late.into_iter().chain(changed).collect();
         }
         self.awaiting.push_back((self.seq, changed));
-    }
-
-    /// Gives a key's books away; from now on nothing is known of it here.
-    pub fn release(&mut self, id: KeyId) -> Handover {
-        let Some(sent) = self.keys.get_mut(id.index()) else { return Handover::default() };
-        let sent = std::mem::replace(sent, Sent { on_stream: true, ..Sent::default() });
-        Handover { tally: sent.tally, confirmed: sent.confirmed }
-    }
-
-    /// Takes over a key's books under an id that was never defined.
-    pub fn adopt(&mut self, id: KeyId, handover: Handover) {
-        self.keys.resize(self.keys.len().max(id.index() + 1), Sent::default());
-        if let Some(sent) = self.keys.get_mut(id.index()) {
-            *sent = Sent { tally: handover.tally, confirmed: handover.confirmed, on_stream: false };
-        }
-    }
-
-    /// Whether everything that was sent of a key is confirmed.
-    #[must_use]
-    pub fn is_settled(&self, id: KeyId) -> bool {
-        self.keys.get(id.index()).is_none_or(|sent| sent.confirmed.covers(sent.tally.counts))
     }
 
     /// The parent has said who it is: from now on it is sent counts.
