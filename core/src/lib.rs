@@ -13,6 +13,7 @@ pub mod coin;
 pub mod directive;
 pub mod exchange;
 pub mod fairness;
+pub mod hot_keys;
 pub mod kill;
 pub mod law;
 pub mod policy;

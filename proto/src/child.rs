@@ -15,7 +15,7 @@ use tonic::{Status, Streaming};
 
 use crate::shared::Shared;
 use crate::wire::exchange_client::ExchangeClient;
-use crate::{DirectivesDecoder, Invalid, MESSAGE_BYTES_MAX, encode_report, wire};
+use crate::{DirectivesDecoder, Invalid, MESSAGE_BYTES_MAX, ReportEncoder, wire};
 
 /// A parent says something every half second; one that said nothing for ten times as long is not listening.
 const PARENT_SILENT: Duration = Duration::from_secs(5);
@@ -79,6 +79,7 @@ pub async fn run<C: Child + Send + 'static>(
             observer: &mut observer,
             backoff: &mut backoff,
             connected: false,
+            encoder: ReportEncoder::default(),
             outgoing: VecDeque::new(),
         };
         let Err(broken) = driver.converse(&endpoint, &shutdown).await else { return };
@@ -99,6 +100,7 @@ struct Driver<'a, C, O> {
     backoff: &'a mut Backoff,
     /// The parent has spoken on this stream.
     connected: bool,
+    encoder: ReportEncoder,
     /// Parts of a report that has begun to be sent.
     outgoing: VecDeque<wire::Report>,
 }
@@ -163,7 +165,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                 () = sleep_until(next_report), if self.outgoing.is_empty() => {
                     let (report, interval) =
                         self.child.with(|child, now| (child.report(now), child.report_interval()));
-                    self.outgoing.extend(encode_report(&report));
+                    self.outgoing.extend(self.encoder.encode(&report));
                     // Missed reports are not made up for: the counts are cumulative.
                     next_report = (next_report + interval).max(Instant::now());
                 }
@@ -186,7 +188,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         reports: mpsc::Sender<wire::Report>,
     ) {
         let farewell = self.child.with(|child, now| child.farewell(now));
-        self.outgoing.extend(encode_report(&farewell));
+        self.outgoing.extend(self.encoder.encode(&farewell));
         while let Some(part) = self.outgoing.pop_front() {
             if !matches!(timeout(FAREWELL, reports.send(part)).await, Ok(Ok(()))) {
                 return;

@@ -67,6 +67,25 @@ pub enum Invalid {
     /// Ids of one report ascend.
     #[error("counts: the ids of a report ascend, {0} does not")]
     Unsorted(u32),
+    /// Ids of a stream are dense, and a report defines one once.
+    #[error("definitions: id {0} is out of turn")]
+    Definition(u32),
+    /// Counts for an id that was not given out.
+    #[error("counts: id {0} has no definition")]
+    Undefined(u32),
+    /// A column that is not as long as the ids.
+    #[error("{field}: a column of {got} numbers came for {due} keys")]
+    Columns {
+        /// Which field.
+        field: &'static str,
+        /// How many numbers came.
+        got: usize,
+        /// How many keys there are.
+        due: usize,
+    },
+    /// Differences that add up to more than a count holds.
+    #[error("counts: the differences of id {0} add up to more than 64 bits")]
+    Overflow(u32),
     /// Values from a parent that has heard no controller.
     #[error("a message without an epoch must not carry values")]
     ValuesWithoutEpoch,

@@ -21,7 +21,7 @@ pub mod transport;
 
 pub use directives::{DirectivesDecoder, encode_directives};
 pub use invalid::Invalid;
-pub use report::{ReportDecoder, encode_report};
+pub use report::{ReportDecoder, ReportEncoder, encode_report};
 
 /// The generated messages and stubs.
 #[allow(

@@ -1,21 +1,23 @@
-//! Reports between core and wire: in parts that keep the bound of a message, put together again before anyone sees
-//! them.
+//! Reports between core and wire: counts as differences to what the stream has told before, in parts that keep the
+//! bound of a message, put together again before anyone sees them.
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::bucket::{Bucket, InvalidName, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Report, Role, Tally};
+use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Report, Role};
 use plimsoll_core::time::MonoTime;
 
+use self::told::Told;
 use crate::rates::{milli, rate};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
-/// What a definition may take on the wire at most: two names of 128 bytes, two times five counts, and framing.
-const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 4;
-/// What a key's counts may take at most: an id, two times five counts, and framing.
-const COUNTS_BYTES_MAX: usize = 6 + 5 * 11 + (5 * 11 + 2) + 4;
+mod told;
+
+/// What a definition may take on the wire at most: two names of 128 bytes, two times five counts, an id, a flag, and
+/// framing.
+const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 6 + 2 + 4;
 /// What a name asked for may take at most: 128 bytes and framing.
 const ASKED_BYTES_MAX: usize = 128 + 3;
 /// What a hold may take at most: a name of 128 bytes, a rate, and framing.
@@ -23,58 +25,91 @@ const HOLD_BYTES_MAX: usize = (128 + 3) + 11 + 3;
 /// What a part's names and counts may take together, with room left for its head.
 const PART_BYTES_MAX: usize = crate::MESSAGE_BYTES_MAX - 8 * 1024;
 
-/// The parts of a report, at least one, each within the bounds of a message.
+/// Writes the reports of one stream.
+#[derive(Debug, Default)]
+pub struct ReportEncoder {
+    told: Told,
+}
+
+/// The parts of the first report of a stream, see [`ReportEncoder::encode`].
 #[must_use]
 pub fn encode_report(report: &Report) -> Vec<wire::Report> {
-    let mut parts = vec![head(report)];
-    let mut room = PART_BYTES_MAX;
-    let mut part = |bytes: usize, full: fn(&wire::Report) -> bool, put: &mut dyn FnMut(&mut wire::Report)| {
-        if bytes > room || parts.last().is_none_or(full) {
-            if let Some(last) = parts.last_mut() {
-                last.more = true;
-            }
-            parts.push(wire::Report { identity: None, ..head(report) });
-            room = PART_BYTES_MAX;
+    ReportEncoder::default().encode(report)
+}
+
+impl ReportEncoder {
+    /// The parts of the next report of the stream, at least one, each within the bounds of a message.
+    #[must_use]
+    pub fn encode(&mut self, report: &Report) -> Vec<wire::Report> {
+        let mut parts = Parts { report, done: Vec::new(), last: head(report), room: PART_BYTES_MAX };
+        for bucket in &report.asked {
+            let part = parts.with_room(ASKED_BYTES_MAX, |last| last.asked.len());
+            part.asked.push(bucket.to_string());
         }
-        room -= bytes;
-        if let Some(last) = parts.last_mut() {
-            put(last);
+        for (bucket, hold) in &report.holds {
+            let part = parts.with_room(HOLD_BYTES_MAX, |last| last.holds.len());
+            part.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: milli(*hold) });
         }
-    };
-    for bucket in &report.asked {
-        part(ASKED_BYTES_MAX, |last| last.asked.len() >= KEYS_PER_PART_MAX, &mut |last| {
-            last.asked.push(bucket.to_string())
-        });
-    }
-    for (bucket, hold) in &report.holds {
-        part(HOLD_BYTES_MAX, |last| last.holds.len() >= KEYS_PER_PART_MAX, &mut |last| {
-            last.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: milli(*hold) });
-        });
-    }
-    for definition in report.definitions.values() {
-        part(DEFINITION_BYTES_MAX, |last| last.definitions.len() >= KEYS_PER_PART_MAX, &mut |last| {
-            last.definitions.push(wire::KeyDefinition {
+        for (id, definition) in &report.definitions {
+            self.told.define(*id);
+            let part = parts.with_room(DEFINITION_BYTES_MAX, |last| last.definitions.len());
+            part.definitions.push(wire::KeyDefinition {
+                id: id.0,
                 bucket: definition.key.bucket.to_string(),
                 tenant: definition.key.tenant.to_string(),
                 base: counts(definition.base),
                 sent: counts(definition.sent),
+                continues: definition.continues,
             });
-        });
+        }
+        let mut due = 0;
+        for (id, tally) in report.tallies.iter() {
+            let new = self.told.advance(id, tally);
+            let bytes = told::bytes(id.0.saturating_sub(due), new);
+            let part = parts.with_room(bytes.max(told::bytes(id.0, new)), |last| last.gaps.len());
+            // Each part stands by itself, so its first gap reaches from the beginning.
+            let due_here = if part.gaps.is_empty() { 0 } else { due };
+            part.gaps.push(id.0.saturating_sub(due_here));
+            due = id.0.saturating_add(1);
+            told::put(&mut part.counts, new.counts);
+            if report.tallies.has_late() {
+                told::put(&mut part.late, new.late);
+            }
+        }
+        parts.finish()
     }
-    for (id, tally) in &report.tallies {
-        part(COUNTS_BYTES_MAX, |last| last.counts.len() >= KEYS_PER_PART_MAX, &mut |last| {
-            last.counts.push(wire::KeyCounts {
-                id: id.0,
-                offered: tally.counts.offered,
-                dropped: tally.counts.dropped,
-                would_dropped: tally.counts.would_dropped,
-                guard_dropped: tally.counts.guard_dropped,
-                would_guard_dropped: tally.counts.would_guard_dropped,
-                late: counts(tally.late),
-            });
-        });
+}
+
+/// The parts of a report as they fill up.
+struct Parts<'a> {
+    report: &'a Report,
+    done: Vec<wire::Report>,
+    last: wire::Report,
+    /// Bytes left in the last one.
+    room: usize,
+}
+
+impl Parts<'_> {
+    /// The part to put so many bytes into: a new one if the last is full.
+    fn with_room(&mut self, bytes: usize, entries: fn(&wire::Report) -> usize) -> &mut wire::Report {
+        if bytes > self.room || entries(&self.last) >= KEYS_PER_PART_MAX {
+            let next = wire::Report { identity: None, ..head(self.report) };
+            let full = std::mem::replace(&mut self.last, next);
+            self.done.push(wire::Report { more: true, ..full });
+            self.room = PART_BYTES_MAX;
+        }
+        self.room -= bytes;
+        &mut self.last
     }
-    parts
+
+    fn finish(mut self) -> Vec<wire::Report> {
+        self.done.push(self.last);
+        for part in &mut self.done {
+            told::leave_out_zeros(&mut part.counts);
+            told::leave_out_zeros(&mut part.late);
+        }
+        self.done
+    }
 }
 
 fn head(report: &Report) -> wire::Report {
@@ -86,7 +121,6 @@ fn head(report: &Report) -> wire::Report {
         kill_generation: report.kill.0,
         leaving: report.leaving,
         children: report.children,
-        counted_by: report.counted_by.map(instance),
         ..wire::Report::default()
     }
 }
@@ -126,7 +160,7 @@ fn counts(counts: Counts) -> Option<wire::Counts> {
 /// Puts the parts of one stream's reports together and validates them.
 #[derive(Debug, Default)]
 pub struct ReportDecoder {
-    defined: u32,
+    told: Told,
     /// The last report that is complete.
     seq: u64,
     parts: Option<Report>,
@@ -147,10 +181,20 @@ impl ReportDecoder {
                     (parts.seq == part.seq, "seq"),
                     (parts.time == part.time, "time"),
                     (part.identity.is_none(), "identity"),
+                    // What an id stands for must not change between the counts of one report.
+                    (part.definitions.is_empty() || parts.tallies.is_empty(), "definitions"),
                 ] {
                     if !same {
                         return Err(Invalid::Parts(field));
                     }
+                }
+                if let Some((id, _)) =
+                    part.tallies.iter().next().filter(|(id, _)| Some(*id) <= parts.tallies.last_id())
+                {
+                    return Err(Invalid::Unsorted(id.0));
+                }
+                if let Some(id) = part.definitions.keys().find(|id| parts.definitions.contains_key(id)) {
+                    return Err(Invalid::Definition(id.0));
                 }
                 parts.merge(part)
             }
@@ -178,42 +222,24 @@ impl ReportDecoder {
         bound("asked", part.asked.len(), KEYS_PER_PART_MAX)?;
         bound("holds", part.holds.len(), KEYS_PER_PART_MAX)?;
         bound("definitions", part.definitions.len(), KEYS_PER_PART_MAX)?;
-        bound("counts", part.counts.len(), KEYS_PER_PART_MAX)?;
+        bound("counts", part.gaps.len(), KEYS_PER_PART_MAX)?;
         let mut definitions = BTreeMap::new();
-        for definition in part.definitions {
-            let id = KeyId(self.defined);
-            self.defined = self.defined.saturating_add(1);
-            definitions.insert(
-                id,
-                KeyDefinition {
-                    key: Key {
-                        bucket: name("bucket", &definition.bucket, Bucket::new)?,
-                        tenant: name("tenant", &definition.tenant, Tenant::new)?,
-                    },
-                    base: counts_of(definition.base),
-                    sent: counts_of(definition.sent),
+        for definition in &part.definitions {
+            let id = KeyId(definition.id);
+            let new = KeyDefinition {
+                key: Key {
+                    bucket: name("bucket", &definition.bucket, Bucket::new)?,
+                    tenant: name("tenant", &definition.tenant, Tenant::new)?,
                 },
-            );
-        }
-        let mut tallies = BTreeMap::new();
-        let mut due = 0;
-        for counts in part.counts {
-            if counts.id < due {
-                return Err(Invalid::Unsorted(counts.id));
-            }
-            due = counts.id.saturating_add(1);
-            let tally = Tally {
-                counts: Counts {
-                    offered: counts.offered,
-                    dropped: counts.dropped,
-                    would_dropped: counts.would_dropped,
-                    guard_dropped: counts.guard_dropped,
-                    would_guard_dropped: counts.would_guard_dropped,
-                },
-                late: counts_of(counts.late),
+                base: counts_of(definition.base),
+                sent: counts_of(definition.sent),
+                continues: definition.continues,
             };
-            tallies.insert(KeyId(counts.id), tally);
+            if !self.told.define(id) || definitions.insert(id, new).is_some() {
+                return Err(Invalid::Definition(id.0));
+            }
         }
+        let tallies = self.told.add_up(&part)?;
         Ok(Report {
             seq: part.seq,
             identity: part.identity.map(identity_of).transpose()?,
@@ -221,7 +247,6 @@ impl ReportDecoder {
             epoch: epoch_of(part.epoch)?,
             kill: KillGeneration(part.kill_generation),
             children: part.children,
-            counted_by: part.counted_by.map(|bytes| instance_of(&bytes)).transpose()?,
             asked: part
                 .asked
                 .iter()

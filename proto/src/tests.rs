@@ -17,7 +17,9 @@ use plimsoll_core::policy::{Coin, OnSilence, Percent, Weight};
 use plimsoll_core::presence::Presences;
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::report::{Counts, Echo, Identity, InstanceId, KeyDefinition, Report, Role, Tally};
+use plimsoll_core::report::{
+    Counts, Echo, Identity, InstanceId, KeyDefinition, Report, Role, Tallies, Tally,
+};
 use plimsoll_core::rollout::{Cohort, Mode};
 use plimsoll_core::time::MonoTime;
 use proptest::collection::{btree_map, btree_set, vec};

@@ -264,7 +264,7 @@ fn hash_report(trace: &mut TraceHash, now: SimTime, stream: usize, report: &Repo
     for word in [now.0, stream as u64, report.seq] {
         trace.write(word);
     }
-    for (id, tally) in &report.tallies {
+    for (id, tally) in report.tallies.iter() {
         trace.write(u64::from(id.0));
         trace.write(tally.counts.offered);
         trace.write(tally.counts.dropped);

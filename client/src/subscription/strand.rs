@@ -115,12 +115,12 @@ impl Strand {
         let id = self.slots.by_own.remove(&own)?;
         *self.slots.own.get_mut(id.index())? = None;
         self.slots.free.push(id);
-        Some(self.outbox.release(id))
+        self.outbox.release(id)
     }
 
     /// Whether everything that was sent here of a key is confirmed.
     pub(super) fn is_settled(&self, own: u32) -> bool {
-        self.slots.by_own.get(&own).is_none_or(|id| self.outbox.is_settled(*id))
+        self.slots.by_own.get(&own).is_none_or(|id| self.outbox.is_confirmed(*id))
     }
 
     /// Fills a report with what the keys that are here have counted, as far as `counts_of` tells.

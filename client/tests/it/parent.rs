@@ -148,8 +148,8 @@ impl Parent for Scripted {
         stream.keys.extend(report.definitions.into_iter().map(|(id, definition)| (id, definition.key)));
         self.heard.send_modify(|heard| {
             heard.epoch = heard.epoch.max(report.epoch);
-            for (id, tally) in &report.tallies {
-                heard.counts.insert(stream.keys[id].clone(), tally.counts);
+            for (id, tally) in report.tallies.iter() {
+                heard.counts.insert(stream.keys[&id].clone(), tally.counts);
             }
         });
         Ok(false)

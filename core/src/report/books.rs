@@ -1,9 +1,11 @@
 //! A parent's side of the books: what it has counted of one child, and where to count on from.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
-use super::{Counts, InstanceId, KeyDefinition, Report, Tally};
+use super::ledger::Noted;
+use super::{
+    BrokenReport, Counts, Entered, InstanceId, KeyDefinition, Ledger, New, Pedigree, Place, Report, Tally,
+};
 use crate::bucket::{Key, KeyId};
 use crate::time::{MonoTime, Pace};
 
@@ -14,8 +16,8 @@ use crate::time::{MonoTime, Pace};
 /// much was counted in earlier lives) and takes `value - sent`; `sent - base` is given up as unconfirmed, for it may
 /// or may not have been counted. Hence counted <= decided <= counted + unconfirmed.
 ///
-/// A parent remembers only as long as the child reported counts to nobody else: once another parent was in between,
-/// what is remembered here no longer tells what was lost from what the other one has counted.
+/// A parent remembers a key only as long as the child reported its counts to nobody else: once another parent was in
+/// between, what is remembered here no longer tells what was lost from what the other one has counted.
 #[derive(Debug)]
 pub struct Books {
     instance: InstanceId,
@@ -26,101 +28,66 @@ pub struct Books {
     /// A span was measured.
     timed: bool,
     seq: u64,
-    entries: Vec<KeyBooks>,
+    /// What every report touches, by the child's id.
+    lines: Vec<Line>,
+    /// The late parts; empty until there is one.
+    late: Vec<Counts>,
+    keys: Vec<Defined>,
+    /// Keys that another parent counted up to somewhere between these two, until their first counts come.
+    taken_over: BTreeMap<KeyId, (Counts, Counts)>,
+    /// How many definitions came on this stream.
+    definitions: u64,
     /// What earlier streams of the instance left here.
     remembered: HashMap<Key, Tally>,
 }
 
-/// The books of one key on the present stream.
+/// The books of one key on the present stream, as small as can be: a report touches thousands.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    counts: Counts,
+    id: u32,
+    generation: u32,
+}
+
+/// What a line stands for.
 #[derive(Debug)]
-struct KeyBooks {
+struct Defined {
     key: Key,
-    own: Option<KeyId>,
-    start: Start,
-    tally: Tally,
+    /// The number of its definition on the stream: of two lines with one key the later one counts.
+    order: u64,
 }
 
-/// Where counting begins when the key is first heard of on a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// Known: the difference to what is remembered says how much is new.
-    CountOn,
-    /// Counted elsewhere up to somewhere between these two.
-    TakeOver { base: Counts, sent: Counts },
-}
+/// The id of a line for which the parent has no place. No table gives it to a key.
+const NOWHERE: u32 = u32::MAX;
 
-/// Where entries of a report come from, which decides whether they speak about the present rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pedigree {
-    /// The difference between two reports heard here.
-    Observed,
-    /// Taken over from another parent's books: tells how much, not when.
-    TakenOver,
-}
+impl Line {
+    fn place(&self) -> Option<Place> {
+        (self.id != NOWHERE).then_some(Place { id: KeyId(self.id), generation: self.generation })
+    }
 
-/// What one report added to one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The parent's own id of the key; `None` if the parent's table was full.
-    pub own: Option<KeyId>,
-    /// What is new.
-    pub delta: Tally,
-    /// How the difference was found.
-    pub pedigree: Pedigree,
-}
-
-/// What one report added to the books.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entered {
-    /// The time the report covers, by the child's clock; `None` for the first report with a time of an instance.
-    pub span: Option<Duration>,
-    /// The span is the first one of the instance.
-    pub first_span: bool,
-    /// What is new, for each key that changed.
-    pub entries: Vec<Entry>,
-    /// Requests given up because nobody can tell whether they were counted before.
-    pub unconfirmed: u64,
-    /// Keys that found no room in the parent's table.
-    pub homeless: usize,
-}
-
-/// A report that cannot have come from a sound peer; its stream is closed and nothing of it counts.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BrokenReport {
-    /// A report came again, or after a later one.
-    #[error("report {got} came after report {held}")]
-    Late {
-        /// The last number entered.
-        held: u64,
-        /// The number that came.
-        got: u64,
-    },
-    /// Key ids are given out densely and once.
-    #[error("key id {0} is defined out of turn")]
-    Definition(u32),
-    /// Counts for an id without a definition.
-    #[error("key id {0} has counts but no definition")]
-    Undefined(u32),
-    /// More was refused than offered.
-    #[error("the counts of {0:?} do not add up: more refused than offered, or more late than counted")]
-    Inconsistent(Key),
-    /// A cumulative count became smaller.
-    #[error("the cumulative counts of {0:?} went back")]
-    WentBack(Key),
-    /// More keys than a child may have here.
-    #[error("a child may define {0} keys here, and not one more")]
-    TooManyKeys(usize),
-    /// Counts without a time say nothing.
-    #[error("a report without a time must not carry counts")]
-    Timeless,
+    fn move_to(&mut self, place: Option<Place>) {
+        (self.id, self.generation) = place.map_or((NOWHERE, 0), |place| (place.id.0, place.generation));
+    }
 }
 
 impl Books {
     /// Empty books for an instance, kept by `parent`, for at most `keys_max` keys.
     #[must_use]
     pub fn new(instance: InstanceId, parent: InstanceId, keys_max: usize) -> Self {
-        let (entries, remembered) = (Vec::new(), HashMap::new());
-        Self { instance, parent, keys_max, pace: None, timed: false, seq: 0, entries, remembered }
+        Self {
+            instance,
+            parent,
+            keys_max,
+            pace: None,
+            timed: false,
+            seq: 0,
+            lines: Vec::new(),
+            late: Vec::new(),
+            keys: Vec::new(),
+            taken_over: BTreeMap::new(),
+            definitions: 0,
+            remembered: HashMap::new(),
+        }
     }
 
     /// Whose books these are.
@@ -150,21 +117,31 @@ impl Books {
     /// A new stream of the same instance begins: ids start over, memory stays.
     pub fn open(&mut self) {
         self.seq = 0;
+        self.definitions = 0;
         if let Some(pace) = &mut self.pace {
             pace.open();
         }
-        if self.remembered.len() + self.entries.len() > self.keys_max {
+        if self.remembered.len() + self.lines.len() > self.keys_max {
             self.remembered.clear();
         }
-        for entry in self.entries.drain(..) {
-            if entry.start == Start::CountOn {
-                self.remembered.insert(entry.key, entry.tally);
+        let taken_over = std::mem::take(&mut self.taken_over);
+        let late = std::mem::take(&mut self.late);
+        let mut left: Vec<(KeyId, Defined)> = (0..).map(KeyId).zip(self.keys.drain(..)).collect();
+        left.sort_unstable_by_key(|(_, defined)| defined.order);
+        for (id, defined) in left {
+            let Some(line) = self.lines.get(id.index()) else { continue };
+            if taken_over.contains_key(&id) {
+                self.remembered.remove(&defined.key);
+            } else {
+                let late = late.get(id.index()).copied().unwrap_or_default();
+                self.remembered.insert(defined.key, Tally { counts: line.counts, late });
             }
         }
+        self.lines.clear();
     }
 
-    /// Enters one report. `intern` gives the parent's own id for a key, or `None` if there is no room. Linear in
-    /// what the report carries.
+    /// Enters one report and notes what it added. `intern` gives the parent's own id for a key, or `None` if there is
+    /// no room. Linear in what the report carries.
     ///
     /// # Errors
     /// When the report cannot have come from a sound peer. The books are then as before, but the stream is lost.
@@ -174,13 +151,27 @@ impl Books {
         report: &Report,
         intern: impl FnMut(&Key) -> Option<KeyId>,
     ) -> Result<Entered, BrokenReport> {
+        let mut noted = Noted { intern, entries: Vec::new() };
+        let entered = self.enter_into(now, report, &mut noted)?;
+        Ok(Entered { entries: noted.entries, ..entered })
+    }
+
+    /// Enters one report into the parent's own tables. Linear in what the report carries.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter); the ledger was not touched then.
+    pub fn enter_into(
+        &mut self,
+        now: MonoTime,
+        report: &Report,
+        ledger: &mut impl Ledger,
+    ) -> Result<Entered, BrokenReport> {
         self.check(report)?;
         let mut entered = Entered::default();
-        if report.counted_by.is_some_and(|parent| parent != self.parent) {
-            self.remembered.clear();
-        }
         self.seq = report.seq;
-        self.define(&report.definitions, intern, &mut entered);
+        for (id, definition) in &report.definitions {
+            self.define(*id, definition, ledger, &mut entered);
+        }
         let Some(time) = report.time else { return Ok(entered) };
         entered.first_span = self.pace.is_some() && !std::mem::replace(&mut self.timed, self.pace.is_some());
         entered.span = match &mut self.pace {
@@ -190,21 +181,38 @@ impl Books {
                 None
             }
         };
-        for (id, tally) in &report.tallies {
-            let Some(entry) = self.entries.get_mut(id.index()) else { continue };
-            let (from, pedigree) = match entry.start {
-                Start::CountOn => (entry.tally, Pedigree::Observed),
-                Start::TakeOver { base, sent } => {
-                    entered.unconfirmed += sent.since(base).offered;
-                    (Tally { counts: sent, late: tally.late }, Pedigree::TakenOver)
-                }
+        ledger.begin(entered.span, entered.first_span);
+        if report.tallies.has_late() && self.late.len() < self.lines.len() {
+            self.late.resize(self.lines.len(), Counts::ZERO);
+        }
+        for (id, tally) in report.tallies.iter() {
+            let Some((line, defined)) = self.lines.get_mut(id.index()).zip(self.keys.get(id.index())) else {
+                continue;
             };
-            entry.start = Start::CountOn;
+            let mut from = Tally { counts: line.counts, late: Counts::ZERO };
+            if let Some(late) = self.late.get(id.index()) {
+                from.late = *late;
+            }
+            let mut pedigree = Pedigree::Observed;
+            if !self.taken_over.is_empty()
+                && let Some((base, sent)) = self.taken_over.remove(&id)
+            {
+                entered.unconfirmed += sent.since(base).offered;
+                (from, pedigree) = (Tally { counts: sent, late: tally.late }, Pedigree::TakenOver);
+            }
             // A greeting that a later one overtook says less than is known; the difference was counted before.
-            entry.tally = tally.merge(from);
+            let held = tally.merge(from);
+            line.counts = held.counts;
+            if let Some(late) = self.late.get_mut(id.index()) {
+                *late = held.late;
+            }
             let delta = tally.since(from);
             if delta != Tally::ZERO {
-                entered.entries.push(Entry { own: entry.own, delta, pedigree });
+                let place = line.place();
+                let went = ledger.add(place, &defined.key, New { delta, pedigree });
+                if went != place {
+                    line.move_to(went);
+                }
             }
         }
         Ok(entered)
@@ -212,23 +220,40 @@ impl Books {
 
     fn define(
         &mut self,
-        definitions: &BTreeMap<KeyId, KeyDefinition>,
-        mut intern: impl FnMut(&Key) -> Option<KeyId>,
+        id: KeyId,
+        definition: &KeyDefinition,
+        ledger: &mut impl Ledger,
         entered: &mut Entered,
     ) {
-        for definition in definitions.values() {
-            let own = intern(&definition.key);
-            entered.homeless += usize::from(own.is_none());
-            let remembered = self.remembered.remove(&definition.key);
-            let (start, tally) = match remembered {
-                Some(tally) if tally.counts.covers(definition.base) => (Start::CountOn, tally),
-                None if definition.sent == Counts::ZERO => (Start::CountOn, Tally::ZERO),
-                _ => {
-                    let (base, sent) = (definition.base, definition.sent);
-                    (Start::TakeOver { base, sent }, Tally { counts: sent, late: Counts::ZERO })
-                }
-            };
-            self.entries.push(KeyBooks { key: definition.key.clone(), own, start, tally });
+        let place = ledger.place(&definition.key);
+        entered.homeless += usize::from(place.is_none());
+        let remembered = self.remembered.remove(&definition.key).filter(|_| definition.continues);
+        let (tally, taken_over) = match remembered {
+            Some(tally) if tally.counts.covers(definition.base) => (tally, false),
+            None if definition.sent == Counts::ZERO => (Tally::ZERO, false),
+            _ => (Tally { counts: definition.sent, late: Counts::ZERO }, true),
+        };
+        self.definitions += 1;
+        let mut line = Line { counts: tally.counts, id: NOWHERE, generation: 0 };
+        line.move_to(place);
+        let defined = Defined { key: definition.key.clone(), order: self.definitions };
+        match self.lines.get_mut(id.index()).zip(self.keys.get_mut(id.index())) {
+            Some((held, key)) => (*held, *key) = (line, defined),
+            None => {
+                self.lines.push(line);
+                self.keys.push(defined);
+            }
+        }
+        if tally.late != Counts::ZERO || !self.late.is_empty() {
+            self.late.resize(self.lines.len(), Counts::ZERO);
+            if let Some(late) = self.late.get_mut(id.index()) {
+                *late = tally.late;
+            }
+        }
+        if taken_over {
+            self.taken_over.insert(id, (definition.base, definition.sent));
+        } else {
+            self.taken_over.remove(&id);
         }
     }
 
@@ -240,25 +265,21 @@ impl Books {
         if report.time.is_none() && !report.tallies.is_empty() {
             return Err(BrokenReport::Timeless);
         }
-        if self.entries.len() + report.definitions.len() > self.keys_max {
-            return Err(BrokenReport::TooManyKeys(self.keys_max));
-        }
-        for (due, (id, definition)) in (self.entries.len()..).zip(&report.definitions) {
-            if id.index() != due {
+        let mut defined = self.lines.len();
+        for (id, definition) in &report.definitions {
+            if id.index() > defined {
                 return Err(BrokenReport::Definition(id.0));
+            }
+            defined = defined.max(id.index() + 1);
+            if defined > self.keys_max {
+                return Err(BrokenReport::TooManyKeys(self.keys_max));
             }
             if !definition.sent.covers(definition.base) {
                 return Err(BrokenReport::WentBack(definition.key.clone()));
             }
         }
-        for (id, tally) in &report.tallies {
-            let (key, floor) = match self.entries.get(id.index()) {
-                Some(entry) => (&entry.key, entry.tally),
-                None => match report.definitions.get(id) {
-                    Some(new) => (&new.key, Tally { counts: new.sent, late: Counts::ZERO }),
-                    None => return Err(BrokenReport::Undefined(id.0)),
-                },
-            };
+        for (id, tally) in report.tallies.iter() {
+            let (key, floor) = self.floor(report, id).ok_or(BrokenReport::Undefined(id.0))?;
             if !tally.counts.is_consistent() || !tally.counts.covers(tally.late) {
                 return Err(BrokenReport::Inconsistent(key.clone()));
             }
@@ -267,5 +288,18 @@ impl Books {
             }
         }
         Ok(())
+    }
+
+    /// Whose counts come under this id, and what they must not fall below.
+    #[inline]
+    fn floor<'a>(&'a self, report: &'a Report, id: KeyId) -> Option<(&'a Key, Tally)> {
+        if !report.definitions.is_empty()
+            && let Some(new) = report.definitions.get(&id)
+        {
+            return Some((&new.key, Tally { counts: new.sent, late: Counts::ZERO }));
+        }
+        let (line, defined) = self.lines.get(id.index()).zip(self.keys.get(id.index()))?;
+        let late = self.late.get(id.index()).copied().unwrap_or_default();
+        Some((&defined.key, Tally { counts: line.counts, late }))
     }
 }

@@ -1,12 +1,18 @@
 //! What a child tells its parent: cumulative counts, so that loss, repetition and reordering are harmless.
 
 mod books;
+mod broken;
 mod identity;
+mod ledger;
 mod outbox;
+mod tallies;
 
-pub use books::{Books, BrokenReport, Entered, Entry, Pedigree};
+pub use books::Books;
+pub use broken::BrokenReport;
 pub use identity::{Identity, InstanceId, Role};
-pub use outbox::Outbox;
+pub use ledger::{Entered, Entry, Ledger, New, Pedigree, Place};
+pub use outbox::{Handover, Outbox};
+pub use tallies::Tallies;
 
 use std::collections::BTreeMap;
 
@@ -149,6 +155,9 @@ impl Tally {
 }
 
 /// Introduces a key on a stream, and says how far the books on it reach (see [`Books`]).
+///
+/// A stream's ids are dense: a new one is the number of those defined so far. One that is defined again has another key
+/// from then on, which counts from zero; everything sent for the one before was confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDefinition {
     /// The key.
@@ -157,6 +166,9 @@ pub struct KeyDefinition {
     pub base: Counts,
     /// Its counts in the last report sent on any earlier stream; zero likewise.
     pub sent: Counts,
+    /// Whether the parent that answered on this stream was the last one that this instance sent counts of the key to.
+    /// Any other forgets what it remembers of it: that no longer tells what was lost from what somebody else counted.
+    pub continues: bool,
 }
 
 /// One message from a child to its parent.
@@ -164,8 +176,6 @@ pub struct KeyDefinition {
 pub struct Report {
     /// Numbers the child's messages on this stream, from 1.
     pub seq: u64,
-    /// The parent that this instance last sent counts to, if any; in a greeting, and nowhere else.
-    pub counted_by: Option<InstanceId>,
     /// Who speaks; in a greeting, the first report of a stream, and nowhere else.
     pub identity: Option<Identity>,
     /// The child's monotonic clock. Absent: "I am alive, but count nothing yet".
@@ -180,41 +190,42 @@ pub struct Report {
     pub asked: Vec<Bucket>,
     /// Of an aggregator, in a greeting: the parts of limits that it holds, from whichever controller.
     pub holds: BTreeMap<Bucket, Rate>,
-    /// Keys new on this stream, by the child's ids.
+    /// Keys new on this stream, by the child's ids. They hold before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
-    pub tallies: BTreeMap<KeyId, Tally>,
+    pub tallies: Tallies,
     /// The child stops in good order: its share is free at once.
     pub leaving: bool,
 }
 
 impl Report {
     /// Joins two reports of one stream: associative, commutative and idempotent, so the parts of a message may be
-    /// put together in any order and any part may come twice.
+    /// put together in any order and any part may come twice. What an id stood for before it was defined anew is
+    /// dropped: it was confirmed.
     #[must_use]
-    pub fn merge(mut self, other: Self) -> Self {
-        self.seq = self.seq.max(other.seq);
-        self.counted_by = self.counted_by.or(other.counted_by);
-        self.identity = self.identity.or(other.identity);
-        self.time = self.time.max(other.time);
-        self.epoch = self.epoch.max(other.epoch);
-        self.kill.merge(other.kill);
-        self.children = self.children.max(other.children);
-        self.asked.extend(other.asked);
-        self.asked.sort_unstable();
-        self.asked.dedup();
-        for (bucket, hold) in other.holds {
-            self.holds.entry(bucket).or_insert(hold);
+    pub fn merge(self, other: Self) -> Self {
+        let (mut first, mut later) = if other.seq < self.seq { (other, self) } else { (self, other) };
+        if first.seq < later.seq && !later.definitions.is_empty() {
+            let is_replaced =
+                |id| later.definitions.get(&id).is_some_and(|new| first.definitions.get(&id) != Some(new));
+            first.tallies = first.tallies.retain(|id| !is_replaced(id));
         }
-        for (id, definition) in other.definitions {
-            self.definitions.entry(id).or_insert(definition);
+        first.seq = later.seq;
+        first.identity = first.identity.or(later.identity);
+        first.time = first.time.max(later.time);
+        first.epoch = first.epoch.max(later.epoch);
+        first.kill.merge(later.kill);
+        first.children = first.children.max(later.children);
+        first.asked.append(&mut later.asked);
+        first.asked.sort_unstable();
+        first.asked.dedup();
+        for (bucket, hold) in later.holds {
+            first.holds.entry(bucket).or_insert(hold);
         }
-        for (id, tally) in other.tallies {
-            let held = self.tallies.entry(id).or_insert(Tally::ZERO);
-            *held = held.merge(tally);
-        }
-        self.leaving |= other.leaving;
-        self
+        first.definitions.append(&mut later.definitions);
+        first.tallies = first.tallies.merge(later.tallies);
+        first.leaving |= later.leaving;
+        first
     }
 }
 

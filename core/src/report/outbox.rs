@@ -1,8 +1,8 @@
 //! A child's side of the books: what it has sent, and what of that is known to have reached the controller.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use super::{Counts, Echo, InstanceId, KeyDefinition, Report, Tally};
+use super::{Counts, Echo, InstanceId, KeyDefinition, Report, Tallies, Tally};
 use crate::bucket::{Key, KeyId};
 
 /// How many unconfirmed reports are remembered one by one; older ones are told apart no longer, which delays a
@@ -15,27 +15,67 @@ const AWAITING_MAX: usize = 64;
 ///
 /// Nothing is ever reset to zero: a report that is lost is made good by the next one. Counts go only to a parent that
 /// has answered, so that a stream on which nobody listened leaves nothing in doubt.
+///
+/// Its owner numbers keys densely from 0. Ids on the stream are the outbox's own, given out in that order and dense
+/// too; the two are the same as long as nothing is [released](Self::release).
 #[derive(Debug, Default)]
 pub struct Outbox {
     seq: u64,
     /// The parent, once it has answered on the present stream.
     parent: Option<InstanceId>,
-    /// The parent that was last sent counts.
-    counted_by: Option<InstanceId>,
     keys: Vec<Sent>,
-    defined: usize,
-    awaiting: VecDeque<(u64, BTreeMap<KeyId, Counts>)>,
+    /// How many ids of the stream are given out.
+    defined: u32,
+    /// Ids of the stream that released keys had.
+    spare: Vec<u32>,
+    /// Keys that have to be defined, if any of those below `seen`.
+    undefined: bool,
+    /// How many of the keys were there at the last report.
+    seen: usize,
+    awaiting: VecDeque<(u64, Vec<Reached>)>,
+}
+
+/// How far a key came with one report.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    key: u32,
+    life: u32,
+    counts: Counts,
 }
 
 /// How far one key has come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
+    held: Handover,
+    /// Its id on the present stream, and whether it was defined under it.
+    id: Option<u32>,
+    defined: bool,
+    /// Whether the last tally was sent on the present stream.
+    on_stream: bool,
+    /// It is another outbox's, or nobody's.
+    released: bool,
+    /// Counts the keys that had this place: what one sent does not confirm the next.
+    life: u32,
+}
+
+/// How far keys came with two reports that are told apart no longer. Both in the order of keys, as is the result.
+fn joined(earlier: Vec<Reached>, later: Vec<Reached>) -> Vec<Reached> {
+    let mut all: Vec<Reached> = later.into_iter().chain(earlier).collect();
+    // Stable: what came later stands first among those of one key, and is kept.
+    all.sort_by_key(|reached| reached.key);
+    all.dedup_by_key(|reached| reached.key);
+    all
+}
+
+/// How far the books of a key have come, to be taken from one outbox to another (see [`Outbox::release`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handover {
     /// In the last report on any stream.
     tally: Tally,
     /// At the last confirmation by anyone.
     confirmed: Counts,
-    /// Whether `tally` was sent on the present stream.
-    on_stream: bool,
+    /// The parent that was last sent its counts.
+    counted_by: Option<InstanceId>,
 }
 
 impl Outbox {
@@ -45,8 +85,12 @@ impl Outbox {
         self.seq = 0;
         self.parent = None;
         self.defined = 0;
+        self.spare.clear();
         self.awaiting.clear();
+        self.undefined = true;
         for key in &mut self.keys {
+            key.id = None;
+            key.defined = false;
             key.on_stream = false;
         }
     }
@@ -57,40 +101,65 @@ impl Outbox {
     pub fn fill(&mut self, report: &mut Report, keys: &[Key], mut tally_of: impl FnMut(KeyId) -> Tally) {
         self.seq += 1;
         report.seq = self.seq;
-        if self.seq == 1 {
-            report.counted_by = self.counted_by;
-        }
-        if self.parent.is_none() {
+        let Some(parent) = self.parent else {
             report.time = None;
             return;
-        }
+        };
         self.keys.resize(keys.len().max(self.keys.len()), Sent::default());
-        let mut changed = BTreeMap::new();
-        for (id, (key, sent)) in (0..).map(KeyId).zip(keys.iter().zip(&mut self.keys)) {
-            if id.index() >= self.defined {
-                let definition =
-                    KeyDefinition { key: key.clone(), base: sent.confirmed, sent: sent.tally.counts };
-                report.definitions.insert(id, definition);
+        self.define(report, keys, parent);
+        let mut changed = Vec::new();
+        let mut tallies = Tallies::default();
+        let mut unsorted = Vec::new();
+        for (at, sent) in (0..).zip(self.keys.iter_mut().take(keys.len())) {
+            if sent.released {
+                continue;
             }
             // A count read while it is being written may seem to go back; what was sent stands.
-            let tally = tally_of(id).merge(sent.tally);
-            if tally != sent.tally || (!sent.on_stream && tally != Tally::ZERO) {
-                sent.tally = tally;
+            let held = &mut sent.held;
+            let tally = tally_of(KeyId(at)).merge(held.tally);
+            if tally != held.tally || (!sent.on_stream && tally != Tally::ZERO) {
+                let Some(id) = sent.id.map(KeyId) else { continue };
+                held.tally = tally;
+                held.counted_by = Some(parent);
                 sent.on_stream = true;
-                report.tallies.insert(id, tally);
-                changed.insert(id, tally.counts);
+                if !tallies.push(id, tally) {
+                    unsorted.push((id, tally));
+                }
+                changed.push(Reached { key: at, life: sent.life, counts: tally.counts });
             }
         }
-        self.defined = keys.len();
-        if !changed.is_empty() {
-            self.counted_by = self.parent;
+        if !unsorted.is_empty() {
+            tallies = tallies.iter().chain(unsorted).collect();
         }
+        report.tallies = tallies;
         if self.awaiting.len() >= AWAITING_MAX
             && let Some((_, late)) = self.awaiting.pop_back()
         {
-            changed = late.into_iter().chain(changed).collect();
+            changed = joined(late, changed);
         }
         self.awaiting.push_back((self.seq, changed));
+    }
+
+    fn define(&mut self, report: &mut Report, keys: &[Key], parent: InstanceId) {
+        let from = if self.undefined { 0 } else { self.seen };
+        self.undefined = false;
+        self.seen = keys.len();
+        for (key, sent) in keys.iter().zip(&mut self.keys).skip(from) {
+            if sent.defined || sent.released {
+                continue;
+            }
+            let id = sent.id.or_else(|| self.spare.pop()).unwrap_or_else(|| {
+                self.defined += 1;
+                self.defined - 1
+            });
+            sent.id = Some(id);
+            sent.defined = true;
+            let Handover { tally, confirmed, counted_by } = sent.held;
+            let continues = counted_by == Some(parent);
+            let definition =
+                KeyDefinition { key: key.clone(), base: confirmed, sent: tally.counts, continues };
+            report.definitions.insert(KeyId(id), definition);
+        }
     }
 
     /// The parent has said who it is: from now on it is sent counts.
@@ -101,13 +170,68 @@ impl Outbox {
     /// Takes note of a parent's receipt.
     pub fn on_echo(&mut self, echo: Echo) {
         while self.awaiting.front().is_some_and(|(seq, _)| *seq <= echo.confirmed) {
-            let Some((_, counts)) = self.awaiting.pop_front() else { return };
-            for (id, counts) in counts {
-                if let Some(key) = self.keys.get_mut(id.index()) {
-                    key.confirmed = key.confirmed.merge(counts);
+            let Some((_, reached)) = self.awaiting.pop_front() else { return };
+            for Reached { key, life, counts } in reached {
+                if let Some(sent) = self.keys.get_mut(key as usize).filter(|sent| sent.life == life) {
+                    sent.held.confirmed = sent.held.confirmed.merge(counts);
                 }
             }
         }
+    }
+
+    /// Whether everything that was counted of a key up to `tally` is known to have reached the controller, so that
+    /// its id may go to another key. O(1).
+    #[must_use]
+    pub fn is_settled(&self, id: KeyId, tally: Tally) -> bool {
+        match self.keys.get(id.index()) {
+            Some(sent) => sent.held.tally == tally && sent.held.confirmed == tally.counts,
+            None => tally == Tally::ZERO,
+        }
+    }
+
+    /// Whether everything that was sent of a key is confirmed, so that its books can go elsewhere and nothing is given
+    /// up. O(1).
+    #[must_use]
+    pub fn is_confirmed(&self, id: KeyId) -> bool {
+        self.keys.get(id.index()).is_none_or(|sent| sent.held.confirmed.covers(sent.held.tally.counts))
+    }
+
+    /// The key at `id` is finished, and its owner has another one there, which counts from zero. False, and nothing
+    /// happens, if not everything sent for it is confirmed: a parent remembers nothing of a finished key.
+    pub fn replace(&mut self, id: KeyId) -> bool {
+        let tally = self.keys.get(id.index()).map_or(Tally::ZERO, |sent| sent.held.tally);
+        let settled = self.is_settled(id, tally);
+        if settled {
+            self.adopt(id, Handover::default());
+        }
+        settled
+    }
+
+    /// Gives the books of a key away: it is no longer filled here, and no report on this stream moves them. `None` if
+    /// it was given away before.
+    ///
+    /// To be rid of places that were given away for good, make a new outbox and have it adopt the others.
+    pub fn release(&mut self, id: KeyId) -> Option<Handover> {
+        self.reach(id);
+        let sent = self.keys.get_mut(id.index()).filter(|sent| !sent.released)?;
+        let held = std::mem::take(&mut sent.held);
+        self.spare.extend(sent.id);
+        *sent = Sent { released: true, life: sent.life.wrapping_add(1), ..Sent::default() };
+        Some(held)
+    }
+
+    /// Takes over the books of a key from another outbox, or of one that counts from zero, into the place of a key that
+    /// is finished or was released. The next report defines it.
+    pub fn adopt(&mut self, id: KeyId, held: Handover) {
+        self.reach(id);
+        if let Some(sent) = self.keys.get_mut(id.index()) {
+            *sent = Sent { held, id: sent.id, life: sent.life.wrapping_add(1), ..Sent::default() };
+            self.undefined = true;
+        }
+    }
+
+    fn reach(&mut self, id: KeyId) {
+        self.keys.resize((id.index() + 1).max(self.keys.len()), Sent::default());
     }
 
     /// The number of the last report on this stream; 0 before the first.

@@ -6,6 +6,7 @@ mod histories;
 mod joins;
 mod loss;
 mod outbox;
+mod tallies;
 
 use super::*;
 use crate::bucket::{Name, Tenant, Zone};

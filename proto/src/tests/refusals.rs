@@ -28,8 +28,18 @@ fn defines(bucket: &str, tenant: &str) -> wire::KeyDefinition {
     }
 }
 
-fn counts(ids: impl IntoIterator<Item = u32>) -> Vec<wire::KeyCounts> {
-    ids.into_iter().map(|id| wire::KeyCounts { id, ..wire::KeyCounts::default() }).collect()
+/// So many definitions, from this id on.
+fn definitions(from: u32, keys: u32) -> Vec<wire::KeyDefinition> {
+    (from..from + keys).map(|id| wire::KeyDefinition { id, ..defines("b", "t") }).collect()
+}
+
+/// Counts of these ids, ascending, each with so much offered; columns of one number stand for all.
+fn counts(ids: impl IntoIterator<Item = u32>, offered: u64) -> wire::Report {
+    let mut due = 0;
+    let gap = |id: u32| id - std::mem::replace(&mut due, id + 1);
+    let gaps: Vec<u32> = ids.into_iter().map(gap).collect();
+    let offered = vec![offered; gaps.len()];
+    wire::Report { counts: Some(wire::Columns { offered, ..wire::Columns::default() }), gaps, ..report() }
 }
 
 fn hold(bucket: &str) -> wire::Hold {
@@ -68,6 +78,16 @@ fn reports_out_of_range_are_refused() {
     let space = InvalidName::Byte { byte: ' ', at: 1 };
     let enumeration = |value| Invalid::Enumeration { field: "role", value };
     let part_max = KEYS_PER_PART_MAX;
+    let counted = |ids: &[u32], offered| wire::Report {
+        definitions: definitions(0, 3),
+        ..counts(ids.iter().copied(), offered)
+    };
+    let with_columns = |change: fn(&mut wire::Columns)| {
+        let mut columns = wire::Columns::default();
+        change(&mut columns);
+        wire::Report { counts: Some(columns), ..counted(&[0, 1, 2], 0) }
+    };
+    let columns = |field, got| Invalid::Columns { field, got, due: 3 };
     let table = [
         (vec![wire::Report::default()], Invalid::Zero("seq")),
         (vec![wire::Report { epoch: Some(0), ..report() }], Invalid::Zero("epoch")),
@@ -89,9 +109,40 @@ fn reports_out_of_range_are_refused() {
             vec![wire::Report { holds: vec![hold("a"), hold("")], ..report() }],
             invalid_name("hold", InvalidName::Empty),
         ),
-        (vec![wire::Report { counts: counts([1, 1]), ..report() }], Invalid::Unsorted(1)),
-        (vec![wire::Report { counts: counts([3, 5, 4]), ..report() }], Invalid::Unsorted(4)),
-        (vec![wire::Report { counts: counts(0..=4_096), ..report() }], too_many("counts", 4_097, part_max)),
+        (vec![with(wire::KeyDefinition { id: 1, ..defines("b", "t") })], Invalid::Definition(1)),
+        (
+            vec![with(wire::KeyDefinition { id: u32::MAX, ..defines("b", "t") })],
+            Invalid::Definition(u32::MAX),
+        ),
+        (vec![wire::Report { definitions: vec![defines("b", "t"); 2], ..report() }], Invalid::Definition(0)),
+        (vec![more(with(defines("b", "t"))), with(defines("b", "t"))], Invalid::Definition(0)),
+        (vec![counts([0], 1)], Invalid::Undefined(0)),
+        (vec![counts([0, 1, 2, 7], 1)], Invalid::Undefined(0)),
+        (vec![wire::Report { gaps: vec![u32::MAX; 3], ..report() }], Invalid::Undefined(u32::MAX)),
+        (vec![counted(&[0, 1, 3], 1)], Invalid::Undefined(3)),
+        (vec![more(counted(&[0, 2], 1)), counts([2], 1)], Invalid::Unsorted(2)),
+        (vec![more(counted(&[0, 2], 1)), counts([1], 1)], Invalid::Unsorted(1)),
+        (
+            vec![more(counted(&[0], 1)), with(wire::KeyDefinition { id: 3, ..defines("b", "t") })],
+            Invalid::Parts("definitions"),
+        ),
+        (
+            vec![wire::Report { gaps: Vec::new(), ..with_columns(|columns| columns.offered = vec![1]) }],
+            Invalid::Columns { field: "counts", got: 1, due: 0 },
+        ),
+        (vec![with_columns(|columns| columns.offered = vec![1; 2])], columns("counts", 2)),
+        (vec![with_columns(|columns| columns.dropped = vec![1; 2])], columns("counts", 2)),
+        (vec![with_columns(|columns| columns.guard_dropped = vec![1; 4])], columns("counts", 4)),
+        (vec![with_columns(|columns| columns.would_dropped = vec![1; 2])], columns("counts", 2)),
+        (vec![with_columns(|columns| columns.would_guard_dropped = vec![1; 2])], columns("counts", 2)),
+        (
+            vec![wire::Report {
+                late: Some(wire::Columns { dropped: vec![1; 2], ..wire::Columns::default() }),
+                ..counted(&[0, 1, 2], 1)
+            }],
+            columns("late", 2),
+        ),
+        (vec![counts(0..4_097, 1)], too_many("counts", 4_097, part_max)),
         (
             vec![wire::Report { definitions: vec![defines("b", "t"); 4_097], ..report() }],
             too_many("definitions", 4_097, part_max),
@@ -114,12 +165,46 @@ fn reports_out_of_range_are_refused() {
     }
 }
 
+/// Every column of a key may reach the end of what a count holds, and none may go beyond it.
+#[test]
+fn differences_that_add_up_to_too_much_are_refused() {
+    let all = |with: fn(&mut wire::Columns) -> &mut Vec<u64>, seq, late, number| {
+        let mut columns = wire::Columns::default();
+        *with(&mut columns) = vec![0, number];
+        let (counts, late) = if late { (None, Some(columns)) } else { (Some(columns), None) };
+        wire::Report { seq, gaps: vec![0, 0], counts, late, ..report() }
+    };
+    let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 5] = [
+        |columns| &mut columns.offered,
+        |columns| &mut columns.dropped,
+        |columns| &mut columns.guard_dropped,
+        |columns| &mut columns.would_dropped,
+        |columns| &mut columns.would_guard_dropped,
+    ];
+    for (column, late) in columns.into_iter().flat_map(|column| [(column, false), (column, true)]) {
+        let mut decoder = ReportDecoder::default();
+        let first = wire::Report { definitions: definitions(0, 2), ..all(column, 1, late, u64::MAX) };
+        let decoded = decoder.decode(first).unwrap().unwrap();
+        assert_ne!(decoded.tallies.get(KeyId(1)), Some(Tally::ZERO));
+        assert!(decoder.decode(all(column, 2, late, 0)).unwrap().is_some());
+        assert_eq!(decoder.decode(all(column, 3, late, 1)), Err(Invalid::Overflow(1)));
+    }
+}
+
 #[test]
 fn a_report_in_endless_parts_is_refused_at_its_bound() {
-    let part =
-        |number: u32| more(wire::Report { counts: counts((number * 4_096..).take(4_096)), ..report() });
-    let parts = (0..257).map(part).collect();
-    check_report_refused(parts, &too_many("counts", KEYS_PER_MESSAGE_MAX + 4_096, KEYS_PER_MESSAGE_MAX));
+    let part = |number: u32| more(counts((number * 4_096..).take(4_096), 1));
+    let mut decoder = ReportDecoder::default();
+    for seq in 1..=257 {
+        let from = (seq - 1) * 4_096;
+        let defined = wire::Report { seq: seq.into(), definitions: definitions(from, 4_096), ..report() };
+        assert!(decoder.decode(defined).unwrap().is_some());
+    }
+    let mut parts = (0..257).map(|number| wire::Report { seq: 258, ..part(number) });
+    let last = parts.by_ref().map(|part| decoder.decode(part)).find(Result::is_err);
+    let most = KEYS_PER_MESSAGE_MAX;
+    assert_eq!(last, Some(Err(too_many("counts", most + 4_096, most))));
+    assert_eq!(parts.next(), None, "the last one was too many");
 }
 
 #[test]

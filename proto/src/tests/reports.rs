@@ -1,5 +1,7 @@
 //! Reports between bytes and core, in parts that keep the bounds.
 
+use proptest::sample::Index;
+
 use super::*;
 
 fn any_counts() -> impl Strategy<Value = Counts> {
@@ -31,21 +33,25 @@ fn any_identity() -> impl Strategy<Value = Identity> {
 }
 
 fn any_definition() -> impl Strategy<Value = KeyDefinition> {
-    (any_bucket(), any_tenant(), any_counts(), any_counts())
-        .prop_map(|(bucket, tenant, base, sent)| KeyDefinition { key: Key { bucket, tenant }, base, sent })
+    (any_bucket(), any_tenant(), any_counts(), any_counts(), any::<bool>()).prop_map(
+        |(bucket, tenant, base, sent, continues)| KeyDefinition {
+            key: Key { bucket, tenant },
+            base,
+            sent,
+            continues,
+        },
+    )
 }
 
-/// A report that defines no keys and has no number.
+/// A report that defines no keys, counts nothing and has no number.
 fn any_report() -> impl Strategy<Value = Report> {
-    let head = (option::of(any::<u128>()), option::of(any_identity()), option::of(0..=MICROS_MAX));
+    let head = (option::of(any_identity()), option::of(0..=MICROS_MAX));
     let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
     let asked = btree_set(any_bucket(), 0..4);
     let holds = btree_map(any_bucket(), any_rate(), 0..4);
-    let tallies = btree_map(any::<u32>().prop_map(KeyId), any_tally(), 0..20);
-    (head, claims, asked, holds, tallies).prop_map(
-        |((counted_by, identity, micros), (epoch, kill, children, leaving), asked, holds, tallies)| Report {
+    (head, claims, asked, holds).prop_map(
+        |((identity, micros), (epoch, kill, children, leaving), asked, holds)| Report {
             seq: 0,
-            counted_by: counted_by.map(InstanceId),
             identity,
             time: micros.map(MonoTime::from_micros),
             epoch: epoch.map(Epoch),
@@ -54,38 +60,58 @@ fn any_report() -> impl Strategy<Value = Report> {
             asked: asked.into_iter().collect(),
             holds,
             definitions: BTreeMap::new(),
-            tallies,
+            tallies: Tallies::default(),
             leaving,
         },
     )
 }
 
-/// The reports of one stream, which define keys as they go.
+/// What one report of a stream defines and counts: definitions, some of them anew, and for some ids what came since.
+type Step = (Report, Vec<(Option<Index>, KeyDefinition)>, Vec<(Index, Tally)>);
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let definitions = vec((option::weighted(0.2, any::<Index>()), any_definition()), 0..8);
+    (any_report(), definitions, vec((any::<Index>(), any_tally()), 0..20))
+}
+
+/// The reports of one stream: they define keys as they go, some ids anew, and what they count only grows.
 pub(super) fn any_stream() -> impl Strategy<Value = Vec<Report>> {
-    vec((any_report(), vec(any_definition(), 0..8)), 1..4).prop_map(|reports| {
-        let mut ids = (0..).map(KeyId);
+    vec(any_step(), 1..5).prop_map(|steps| {
+        let mut held: Vec<Tally> = Vec::new();
+        let mut reports = Vec::new();
+        for ((mut report, definitions, counts), seq) in steps.into_iter().zip(1..) {
+            report.seq = seq;
+            for (anew, definition) in definitions {
+                let anew = anew.filter(|_| !held.is_empty());
+                let id = anew.map_or(held.len(), |anew| anew.index(held.len()));
+                held.resize(held.len().max(id + 1), Tally::ZERO);
+                held[id] = Tally::ZERO;
+                report.definitions.insert(KeyId(id as u32), definition);
+            }
+            let mut tallies = BTreeMap::new();
+            let counts = if held.is_empty() { Vec::new() } else { counts };
+            for (id, new) in counts {
+                let id = id.index(held.len());
+                held[id] = held[id].plus(new);
+                tallies.insert(KeyId(id as u32), held[id]);
+            }
+            report.tallies = tallies.into_iter().collect();
+            reports.push(report);
+        }
         reports
-            .into_iter()
-            .zip(1..)
-            .map(|((report, definitions), seq)| Report {
-                seq,
-                definitions: ids.by_ref().zip(definitions).collect(),
-                ..report
-            })
-            .collect()
     })
 }
 
 /// Sends the reports of one stream through bytes; returns into how many parts each went.
 fn check_reports(reports: &[Report]) -> Vec<usize> {
-    let mut decoder = ReportDecoder::default();
+    let (mut encoder, mut decoder) = (ReportEncoder::default(), ReportDecoder::default());
     reports
         .iter()
         .map(|report| {
-            let parts = encode_report(report);
+            let parts = encoder.encode(report);
             for (part, left) in parts.iter().zip((0..parts.len()).rev()) {
                 assert!(part.encoded_len() <= MESSAGE_BYTES_MAX, "{} bytes", part.encoded_len());
-                let lists = [part.counts.len(), part.definitions.len(), part.asked.len(), part.holds.len()];
+                let lists = [part.gaps.len(), part.definitions.len(), part.asked.len(), part.holds.len()];
                 assert!(lists.iter().all(|list| *list <= KEYS_PER_PART_MAX), "{lists:?}");
                 let part = wire::Report::decode(part.encode_to_vec().as_slice()).unwrap();
                 let whole = decoder.decode(part).unwrap();
@@ -110,10 +136,10 @@ fn largest_report(keys: usize) -> Report {
         key: Key { bucket: Bucket::new(&text(0)).unwrap(), tenant: Tenant::new(&text(number)).unwrap() },
         base: most,
         sent: most,
+        continues: true,
     };
     Report {
         seq: 1,
-        counted_by: Some(InstanceId(u128::MAX)),
         identity: Some(Identity {
             instance: InstanceId(u128::MAX),
             name: Name::new(&text(1)).unwrap(),
@@ -128,12 +154,7 @@ fn largest_report(keys: usize) -> Report {
         asked: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
         holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
-        // The largest ids take the most room.
-        tallies: (0..=u32::MAX)
-            .rev()
-            .map(KeyId)
-            .zip((0..keys).map(|_| Tally { counts: most, late: most }))
-            .collect(),
+        tallies: (0..).map(KeyId).zip((0..keys).map(|_| Tally { counts: most, late: most })).collect(),
         leaving: true,
     }
 }
@@ -158,7 +179,9 @@ fn every_list_alone_keeps_the_bounds_of_a_message_and_fills_its_parts() {
         ("definitions", Report { definitions, ..bare.clone() }),
         ("counts", Report { tallies, ..bare.clone() }),
     ] {
-        let sizes: Vec<usize> = encode_report(&report).iter().map(Message::encoded_len).collect();
+        let mut encoder = ReportEncoder::default();
+        let _ = encoder.encode(&defining(5_000));
+        let sizes: Vec<usize> = encoder.encode(&report).iter().map(Message::encoded_len).collect();
         let (_, full) = sizes.split_last().unwrap();
         assert!(sizes.len() > 1, "{list}: {sizes:?}");
         assert!(sizes.iter().all(|bytes| *bytes <= MESSAGE_BYTES_MAX), "{list}: {sizes:?}");
@@ -166,16 +189,88 @@ fn every_list_alone_keeps_the_bounds_of_a_message_and_fills_its_parts() {
     }
 }
 
+/// A report that defines so many keys.
+fn defining(keys: u32) -> Report {
+    let definition = |id: u32| {
+        let key = Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() };
+        KeyDefinition { key, base: Counts::ZERO, sent: Counts::ZERO, continues: false }
+    };
+    let definitions = (0..keys).map(|id| (KeyId(id), definition(id))).collect();
+    Report { seq: 1, definitions, ..Report::default() }
+}
+
 #[test]
 fn small_entries_fill_a_part_up_to_its_bound() {
     let tallies = |keys: u32| (0..keys).map(|id| (KeyId(id), Tally::ZERO)).collect();
-    let report = |keys| Report { seq: 1, tallies: tallies(keys), ..Report::default() };
+    let stream = |keys| [defining(5_000), Report { seq: 2, tallies: tallies(keys), ..Report::default() }];
     assert_eq!(check_reports(&[Report { seq: 1, ..Report::default() }]), [1], "a heartbeat is a message");
-    assert_eq!(check_reports(&[report(1_000)]), [1]);
-    assert!(check_reports(&[report(4_097)])[0] > 1);
+    assert_eq!(check_reports(&stream(1_000))[1], 1);
+    assert_eq!(check_reports(&stream(4_096))[1], 1);
+    assert_eq!(check_reports(&stream(4_097))[1], 2);
     let hold = |number: u32| (Bucket::new(&number.to_string()).unwrap(), Rate::ZERO);
     let holds = Report { seq: 1, holds: (0..4_097).map(hold).collect(), ..Report::default() };
     assert!(check_reports(&[holds])[0] > 1);
+}
+
+/// The bytes of the second of two reports about `keys` keys, in which each column grows by so much.
+fn bytes_of_next(keys: u32, grows: Counts, late: Counts) -> usize {
+    let base = Tally {
+        counts: Counts { offered: 1 << 40, dropped: 1 << 39, would_dropped: 1 << 38, ..Counts::ZERO },
+        late: Counts::ZERO,
+    };
+    let next = base.plus(Tally { counts: grows, late });
+    let tallies = |tally| (0..keys).map(|id| (KeyId(id), tally)).collect();
+    let first = Report { tallies: tallies(base), time: Some(MonoTime::ZERO), ..defining(keys) };
+    let second = Report { seq: 2, tallies: tallies(next), time: Some(MonoTime::ZERO), ..Report::default() };
+    let mut encoder = ReportEncoder::default();
+    let _ = encoder.encode(&first);
+    encoder.encode(&second).iter().map(Message::encoded_len).sum()
+}
+
+#[test]
+fn an_entry_takes_at_most_five_bytes_when_two_counts_change_by_less_than_128() {
+    let of = |offered, dropped| Counts { offered, dropped, ..Counts::ZERO };
+    for (keys, grows, most) in [
+        (10, of(1, 0), 5.0),
+        (10, of(127, 127), 5.0),
+        (1_000, of(127, 127), 3.1),
+        (1_000, of(127, 0), 2.1),
+        (4_096, of(127, 127), 3.1),
+        (10_000, of(127, 127), 3.1),
+        (1_000, of(128, 127), 4.1),
+    ] {
+        let bytes = bytes_of_next(keys, grows, Counts::ZERO) as f64 / f64::from(keys);
+        assert!(bytes <= most, "{bytes} bytes an entry for {keys} keys that grow by {grows:?}");
+    }
+    let late = bytes_of_next(1_000, of(100, 3), of(100, 3)) as f64 / 1e3;
+    assert!(late > 5.0 && late < 5.1, "the late parts take columns of their own: {late}");
+}
+
+/// The example of docs/wire.md, byte by byte.
+#[test]
+fn a_report_is_these_bytes() {
+    let tally =
+        |offered, dropped| Tally { counts: Counts { offered, dropped, ..Counts::ZERO }, late: Counts::ZERO };
+    let report = |seq, tallies: [Tally; 3]| Report {
+        seq,
+        time: Some(MonoTime::from_micros(1_200_000)),
+        tallies: [0, 1, 6].map(KeyId).into_iter().zip(tallies).collect(),
+        ..Report::default()
+    };
+    let mut encoder = ReportEncoder::default();
+    let _ = encoder.encode(&defining(7));
+    let _ = encoder.encode(&report(2, [tally(1_000, 500), tally(0, 0), tally(70_000, 9)]));
+    let parts = encoder.encode(&report(3, [tally(1_012, 502), tally(5, 0), tally(70_300, 9)]));
+    let due = [
+        [0x08, 0x03].as_slice(),
+        &[0x18, 0x80, 0x9f, 0x49],
+        &[0x72, 0x03, 0x00, 0x00, 0x04],
+        &[0x7a, 0x0b],
+        &[0x0a, 0x04, 0x0c, 0x05, 0xac, 0x02],
+        &[0x12, 0x03, 0x02, 0x00, 0x00],
+    ];
+    assert_eq!(parts.len(), 1);
+    assert_eq!(parts[0].encode_to_vec(), due.concat());
 }
 
 #[test]

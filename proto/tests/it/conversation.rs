@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::directive::{BucketDirective, Epoch};
-use plimsoll_core::report::{Counts, KeyDefinition, Report, Tally};
+use plimsoll_core::report::{Counts, KeyDefinition, Report, Tallies, Tally};
 use plimsoll_core::roster::HEARTBEAT;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -58,6 +58,7 @@ async fn what_is_larger_than_a_message_travels_in_parts_and_arrives_whole() {
         key: Key { bucket: Bucket::new(&name(0)).unwrap(), tenant: Tenant::new(&name(number)).unwrap() },
         base: Counts::ZERO,
         sent: Counts::ZERO,
+        continues: false,
     };
     let definitions: BTreeMap<KeyId, KeyDefinition> =
         (0..).map(KeyId).zip((0..10_000).map(definition)).collect();
@@ -65,7 +66,7 @@ async fn what_is_larger_than_a_message_travels_in_parts_and_arrives_whole() {
         counts: Counts { offered: 5, dropped: 2, would_dropped: 0, ..Counts::ZERO },
         late: Counts::ZERO,
     };
-    let tallies: BTreeMap<KeyId, Tally> = definitions.keys().map(|id| (*id, tally)).collect();
+    let tallies: Tallies = definitions.keys().map(|id| (*id, tally)).collect();
     server.parent.with(|parent, _| parent.post(&directive(2, 5_000)));
 
     let greeting = Report { definitions, tallies, ..Report::default() };

@@ -35,13 +35,12 @@ async fn check_ends(reports: Vec<wire::Report>, code: Code, reason: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_rules_end_the_stream_and_are_counted() {
-    let unsorted = [wire::KeyCounts { id: 3, ..wire::KeyCounts::default() }; 2];
     let defined = wire::KeyDefinition { bucket: "a b".to_owned(), ..wire::KeyDefinition::default() };
     for (reports, reason) in [
         (vec![report(0)], "invalid"),
         (vec![greeting(1), report(0)], "invalid"),
         (vec![greeting(1), wire::Report { epoch: Some(0), ..report(2) }], "invalid"),
-        (vec![greeting(1), wire::Report { counts: unsorted.to_vec(), ..report(2) }], "invalid"),
+        (vec![greeting(1), wire::Report { gaps: vec![3], ..report(2) }], "invalid"),
         (vec![greeting(1), wire::Report { definitions: vec![defined], ..report(2) }], "invalid"),
         (vec![report(1)], "greeting"),
         (vec![greeting(1), report(3)], "broken"),

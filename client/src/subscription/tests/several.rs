@@ -209,7 +209,6 @@ fn traffic(fleet: &mut Fleet, span: Duration) {
 }
 
 #[test]
-#[ignore = "a parent cannot yet tell a key that comes back from one that stayed"]
 fn a_crash_moves_the_buckets_and_the_return_brings_them_back_and_gives_nothing_up() {
     let mut fleet = Fleet::new(3);
     let before = fleet.owners();
@@ -233,7 +232,6 @@ fn a_crash_moves_the_buckets_and_the_return_brings_them_back_and_gives_nothing_u
 }
 
 #[test]
-#[ignore = "a parent cannot yet tell a key that comes back from one that stayed"]
 fn a_new_and_a_leaving_aggregator_cost_nothing() {
     let mut fleet = Fleet::new(3);
     let before = fleet.owners();
@@ -374,7 +372,6 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    #[ignore = "a parent cannot yet tell a key that comes back from one that stayed"]
     fn whoever_crashes_whenever_nothing_is_counted_twice_and_what_is_given_up_is_counted(
         steps in prop::collection::vec(step(), 1..60),
     ) {

@@ -9,8 +9,12 @@ use super::*;
 fn books() -> Books {
     let mut books = Books::new(InstanceId(7), PARENT, 100);
     let counts = Counts { offered: 10, dropped: 1, would_dropped: 0, ..Counts::ZERO };
-    let definition =
-        |tenant: &str| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO };
+    let definition = |tenant: &str| KeyDefinition {
+        key: key(tenant),
+        base: Counts::ZERO,
+        sent: Counts::ZERO,
+        continues: false,
+    };
     let first = Report {
         seq: 1,
         time: Some(MonoTime::from_micros(1)),
@@ -39,7 +43,8 @@ fn check_refused(broken: &Report, why: &BrokenReport) {
     assert_eq!(books.seq(), 2);
 
     let counts = Counts { offered: 15, dropped: 2, would_dropped: 0, ..Counts::ZERO };
-    let definition = KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO };
+    let definition =
+        KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let good = Report {
         seq: 3,
         time: Some(MonoTime::from_micros(2_000)),
@@ -75,8 +80,11 @@ fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
         ..good.clone()
     };
     let defines = |id: u32, base: u64, sent: u64| Report {
-        definitions: [(KeyId(id), KeyDefinition { key: key("c"), base: offered(base), sent: offered(sent) })]
-            .into(),
+        definitions: [(
+            KeyId(id),
+            KeyDefinition { key: key("c"), base: offered(base), sent: offered(sent), continues: false },
+        )]
+        .into(),
         ..good.clone()
     };
     let of = |offered, dropped, would_dropped| Counts { offered, dropped, would_dropped, ..Counts::ZERO };
@@ -94,10 +102,11 @@ fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
         late(0),
         late(1),
         late(2),
-        (defines(1, 0, 0), BrokenReport::Definition(1)),
         (defines(3, 0, 0), BrokenReport::Definition(3)),
         (defines(u32::MAX, 0, 0), BrokenReport::Definition(u32::MAX)),
         (defines(2, 6, 5), went_back("c")),
+        (defines(1, 6, 5), went_back("c")),
+        (Report { tallies: counts(1, of(4, 0, 0), none).tallies, ..defines(1, 0, 5) }, went_back("c")),
         (counts(2, of(1, 0, 0), none), BrokenReport::Undefined(2)),
         (counts(u32::MAX, of(1, 0, 0), none), BrokenReport::Undefined(u32::MAX)),
         (counts(0, of(12, 13, 0), offered(2)), inconsistent("a")),
@@ -123,7 +132,8 @@ fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
 
 #[test]
 fn one_broken_entry_spoils_the_whole_report() {
-    let definition = KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO };
+    let definition =
+        KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let report = Report {
         seq: 3,
         time: Some(MonoTime::from_micros(1_000)),
@@ -158,7 +168,8 @@ fn a_report_without_a_time_counts_nothing_and_measures_nothing() {
 #[test]
 fn a_key_without_room_is_counted_as_homeless_once_and_its_figures_are_kept_apart() {
     let mut books = books();
-    let definition = KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO };
+    let definition =
+        KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let report = |seq, offered| Report {
         seq,
         time: Some(MonoTime::from_micros(seq)),
@@ -176,7 +187,7 @@ fn a_key_without_room_is_counted_as_homeless_once_and_its_figures_are_kept_apart
 /// One key of a child that greets again. `remembered` is what the parent holds of it, `base`, `sent` and `value`
 /// what the child says; `counted` and `unconfirmed` is what comes of it.
 struct Return {
-    counted_by: InstanceId,
+    continues: bool,
     remembered: Option<u64>,
     base: u64,
     sent: u64,
@@ -190,7 +201,7 @@ struct Return {
 fn where_counting_goes_on_from() {
     use Pedigree::{Observed, TakenOver};
     let row = |remembered, (base, sent, value), counted, unconfirmed, pedigree| Return {
-        counted_by: PARENT,
+        continues: true,
         remembered,
         base,
         sent,
@@ -212,8 +223,8 @@ fn where_counting_goes_on_from() {
         row(None, (30, 30, 35), 5, 0, TakenOver),
         row(None, (0, 30, 35), 5, 30, TakenOver),
         // It remembers, but another parent was in between and may have counted the rest.
-        Return { counted_by: InstanceId(98), ..row(Some(20), (10, 30, 35), 5, 20, TakenOver) },
-        Return { counted_by: InstanceId(98), ..row(Some(30), (10, 30, 35), 5, 20, TakenOver) },
+        Return { continues: false, ..row(Some(20), (10, 30, 35), 5, 20, TakenOver) },
+        Return { continues: false, ..row(Some(30), (10, 30, 35), 5, 20, TakenOver) },
     ] {
         check_return(&case);
     }
@@ -223,10 +234,17 @@ fn check_return(case: &Return) {
     let mut books = Books::new(InstanceId(7), PARENT, 100);
     let greeting = |base, sent, value| Report {
         seq: 1,
-        counted_by: Some(case.counted_by),
         time: Some(MonoTime::from_micros(value)),
-        definitions: [(KeyId(0), KeyDefinition { key: key("a"), base: offered(base), sent: offered(sent) })]
-            .into(),
+        definitions: [(
+            KeyId(0),
+            KeyDefinition {
+                key: key("a"),
+                base: offered(base),
+                sent: offered(sent),
+                continues: case.continues,
+            },
+        )]
+        .into(),
         tallies: [(KeyId(0), tally(value))].into(),
         ..Report::default()
     };
@@ -257,10 +275,12 @@ fn a_greeting_that_was_overtaken_by_a_later_one_takes_nothing_back() {
     let mut books = Books::new(InstanceId(7), PARENT, 100);
     let greeting = |sent, value| Report {
         seq: 1,
-        counted_by: Some(PARENT),
         time: Some(MonoTime::from_micros(value)),
-        definitions: [(KeyId(0), KeyDefinition { key: key("a"), base: Counts::ZERO, sent: offered(sent) })]
-            .into(),
+        definitions: [(
+            KeyId(0),
+            KeyDefinition { key: key("a"), base: Counts::ZERO, sent: offered(sent), continues: true },
+        )]
+        .into(),
         tallies: [(KeyId(0), tally(value))].into(),
         ..Report::default()
     };
@@ -297,12 +317,119 @@ fn a_report_is_entered_whatever_was_lost_before_it_and_none_before_it_any_more()
 /// What a lost report defined, nobody can make good: the ids that follow stand for nothing.
 #[test]
 fn a_definition_that_was_lost_is_missed() {
-    let definition = |tenant| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO };
+    let definition =
+        |tenant| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let later = Report { seq: 5, definitions: [(KeyId(3), definition("d"))].into(), ..Report::default() };
     assert_eq!(enter(&mut books(), &later), Err(BrokenReport::Definition(3)));
     let joined = Report { seq: 4, definitions: [(KeyId(2), definition("c"))].into(), ..Report::default() }
         .merge(later);
     assert_eq!(enter(&mut books(), &joined), Ok(Entered::default()));
+}
+
+/// What an id stood for before is finished: the other key counts from zero, and so does the first one if it comes back.
+#[test]
+fn an_id_that_is_defined_again_has_another_key_and_nothing_is_remembered_of_the_first() {
+    let report = |seq, defines: Option<&str>, offered| Report {
+        seq,
+        time: Some(MonoTime::from_micros(seq)),
+        definitions: defines
+            .map(|tenant| {
+                let definition = KeyDefinition {
+                    key: key(tenant),
+                    base: Counts::ZERO,
+                    sent: Counts::ZERO,
+                    continues: false,
+                };
+                (KeyId(1), definition)
+            })
+            .into_iter()
+            .collect(),
+        tallies: [(KeyId(1), tally(offered))].into(),
+        ..Report::default()
+    };
+    let mut books = books();
+    let mut counted = |seq, defines, offered| {
+        let entered = enter(&mut books, &report(seq, defines, offered)).unwrap();
+        assert_eq!((entered.unconfirmed, entered.entries.len()), (0, 1));
+        let Entry { own, delta, pedigree } = entered.entries[0];
+        assert_eq!(pedigree, Pedigree::Observed);
+        (own.unwrap().0 as u8, delta.counts.offered)
+    };
+    assert_eq!(counted(3, None, 40), (b'b', 40));
+    assert_eq!(counted(4, Some("z"), 3), (b'z', 3));
+    assert_eq!(counted(5, None, 8), (b'z', 5));
+    assert_eq!(counted(6, Some("b"), 2), (b'b', 2));
+}
+
+/// Of two lines with one key the one that was defined later says how far it was counted, whatever their ids.
+#[test]
+fn a_key_that_came_back_under_another_id_is_remembered_as_it_was_last() {
+    for (first, second) in [(0, 1), (1, 0)] {
+        let mut books = Books::new(InstanceId(7), PARENT, 100);
+        let define = |tenant: &str, at: u64| KeyDefinition {
+            key: key(tenant),
+            base: offered(at),
+            sent: offered(at),
+            continues: at > 0,
+        };
+        let report = |seq, definitions: &[(u32, KeyDefinition)], tallies: &[(u32, u64)]| Report {
+            seq,
+            time: Some(MonoTime::from_micros(seq)),
+            definitions: definitions.iter().map(|(id, defined)| (KeyId(*id), defined.clone())).collect(),
+            tallies: tallies.iter().map(|(id, offered)| (KeyId(*id), tally(*offered))).collect(),
+            ..Report::default()
+        };
+        let fillers = [(0, define("x", 0)), (1, define("y", 0))];
+        enter(&mut books, &report(1, &fillers, &[])).unwrap();
+        enter(&mut books, &report(2, &[(first, define("k", 0))], &[(first, 20)])).unwrap();
+        enter(&mut books, &report(3, &[(second, define("k", 0))], &[(second, 5)])).unwrap();
+        books.open();
+        let entered = enter(&mut books, &report(1, &[(0, define("k", 5))], &[(0, 9)])).unwrap();
+        let new: u64 = entered.entries.iter().map(|entry| entry.delta.counts.offered).sum();
+        assert_eq!((new, entered.unconfirmed), (4, 0), "{first} then {second}");
+    }
+}
+
+/// A ledger that moves a key tells where to, and is given that place from then on.
+#[test]
+fn counts_follow_a_key_to_its_new_place() {
+    struct Moving(Vec<Option<Place>>);
+    impl Ledger for Moving {
+        fn place(&mut self, _: &Key) -> Option<Place> {
+            Some(Place { id: KeyId(4), generation: 1 })
+        }
+        fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
+            assert_eq!((key.tenant.as_str(), new.delta.counts.offered), ("b", 1));
+            self.0.push(place);
+            match place {
+                Some(place) if place.generation < 3 => {
+                    Some(Place { generation: place.generation + 1, ..place })
+                }
+                Some(_) => None,
+                None => Some(Place { id: KeyId(9), generation: 3 }),
+            }
+        }
+    }
+    let (mut books, mut ledger) = (books(), Moving(Vec::new()));
+    let generations = |ledger: &Moving| -> Vec<Option<(u32, u32)>> {
+        ledger.0.iter().map(|place| place.map(|place| (place.id.0, place.generation))).collect()
+    };
+    for offered in 1..=6 {
+        let mut report = Report {
+            seq: 2 + offered,
+            time: Some(MonoTime::from_micros(offered)),
+            tallies: [(KeyId(1), tally(offered))].into(),
+            ..Report::default()
+        };
+        if offered == 1 {
+            let again =
+                KeyDefinition { key: key("b"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
+            report.definitions.insert(KeyId(1), again);
+        }
+        books.enter_into(MonoTime::ZERO, &report, &mut ledger).unwrap();
+    }
+    let due = [Some((4, 1)), Some((4, 2)), Some((4, 3)), None, Some((9, 3)), None];
+    assert_eq!(generations(&ledger), due);
 }
 
 proptest! {

@@ -1,7 +1,7 @@
-//! One child, two parents and a link that breaks anywhere: whatever happens, no request is counted twice, and none
-//! is missing that was not given up by name.
+//! One child, two parents, links that break anywhere and keys that are handed from one link to the other: whatever
+//! happens, no request is counted twice, and none is missing that was not given up by name.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::collection::vec;
@@ -20,12 +20,12 @@ const INSTANCE: InstanceId = InstanceId(7);
 /// What may happen next. Where it makes no sense (a report without a stream), nothing does.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Requests come, some of them are refused.
+    /// Requests come for one of the keys, some of them are refused.
     Decide { key: usize, admitted: u64, dropped: u64 },
-    /// The child begins a stream with this parent, whatever became of the one before.
-    Connect(usize),
+    /// The child begins a stream with this parent on this uplink, whatever became of the one before.
+    Connect { uplink: usize, parent: usize },
     /// The child sends a report; it is now on its way.
-    Send,
+    Send(usize),
     /// A report arrives at this parent, on one of the streams that carry any.
     Arrive(usize, usize),
     /// This parent's counts reach the controller.
@@ -33,9 +33,9 @@ enum Step {
     /// The controller's receipt for its oldest roll-up reaches this parent.
     Receipt(usize),
     /// The parent's receipt reaches the child.
-    Echo,
-    /// The child loses its stream. What is on its way may still arrive.
-    Break,
+    Echo(usize),
+    /// The child loses a stream. What is on its way may still arrive.
+    Break(usize),
     /// What is on its way to this parent is lost, and the streams with it.
     Lose(usize),
     /// This parent loses its memory, and every count that has not reached the controller.
@@ -44,6 +44,11 @@ enum Step {
     Forget(usize),
     /// Everything arrives and is confirmed before the child turns to this parent.
     Move(usize),
+    /// A key goes to the other uplink, whatever is on its way.
+    Hand(usize),
+    /// A key is finished if all of it is confirmed, and its place goes to one that counts from zero: of another name, or
+    /// of the same one.
+    Finish { key: usize, renames: bool },
 }
 
 /// What became of one request.
@@ -57,20 +62,39 @@ enum Fate {
     Lost,
 }
 
-#[derive(Default)]
 struct World {
     now: MonoTime,
-    decided: [Counts; KEYS],
-    outbox: Outbox,
-    line: Option<Line>,
+    keys: Vec<Counted>,
+    uplinks: [Uplink; 2],
     streams: u64,
     parents: [ParentSide; 2],
-    fates: [Vec<Fate>; KEYS],
-    counted: [Counts; KEYS],
+    /// Which key each id of a stream stands for.
+    ids: HashMap<(StreamId, KeyId), usize>,
     unconfirmed: u64,
 }
 
-/// The child's present stream.
+/// One key in one life.
+#[derive(Default)]
+struct Counted {
+    name: usize,
+    decided: Counts,
+    counted: Counts,
+    fates: Vec<Fate>,
+    finished: bool,
+    /// Which uplink has it, and at which place.
+    at: (usize, usize),
+}
+
+/// One of the child's uplinks.
+#[derive(Default)]
+struct Uplink {
+    outbox: Outbox,
+    line: Option<Line>,
+    /// The key at each place, if there is one.
+    places: Vec<Option<usize>>,
+}
+
+/// The present stream of an uplink.
 #[derive(Clone, Copy)]
 struct Line {
     parent: usize,
@@ -82,8 +106,8 @@ struct ParentSide {
     id: InstanceId,
     roster: Roster,
     arriving: Vec<(StreamId, VecDeque<Report>)>,
-    /// Entered, not yet rolled up.
-    pending: [Counts; KEYS],
+    /// Entered, not yet rolled up, by key.
+    pending: BTreeMap<usize, Counts>,
     /// The report contained in each roll-up that has no receipt yet.
     rollups: VecDeque<(StreamId, u64)>,
 }
@@ -96,8 +120,25 @@ impl Default for ParentSide {
             id,
             roster: Roster::new(id, 1, 100),
             arriving: Vec::new(),
-            pending: Default::default(),
+            pending: BTreeMap::new(),
             rollups: VecDeque::new(),
+        }
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let key = |at| Counted { name: at, at: (0, at), ..Counted::default() };
+        let mut uplinks: [Uplink; 2] = Default::default();
+        uplinks[0].places = (0..KEYS).map(Some).collect();
+        Self {
+            now: MonoTime::default(),
+            keys: (0..KEYS).map(key).collect(),
+            uplinks,
+            streams: 0,
+            parents: Default::default(),
+            ids: HashMap::new(),
+            unconfirmed: 0,
         }
     }
 }
@@ -107,49 +148,62 @@ impl World {
         self.now = self.now + std::time::Duration::from_millis(100);
         match *step {
             Step::Decide { key, admitted, dropped } => self.decide(key, admitted, dropped),
-            Step::Connect(parent) => self.connect(parent),
-            Step::Send => self.send(),
+            Step::Connect { uplink, parent } => self.connect(uplink, parent),
+            Step::Send(uplink) => self.send(uplink),
             Step::Arrive(parent, pick) => self.arrive(parent, pick),
             Step::RollUp(parent) => self.roll_up(parent),
             Step::Receipt(parent) => self.receipt(parent),
-            Step::Echo => self.echo(),
-            Step::Break => self.line = None,
+            Step::Echo(uplink) => self.echo(uplink),
+            Step::Break(uplink) => self.uplinks[uplink].line = None,
             Step::Lose(parent) => self.lose(parent),
             Step::Crash(parent) => self.crash(parent),
             Step::Forget(parent) => self.forget(parent),
             Step::Move(parent) => self.move_to(parent),
+            Step::Hand(key) => self.hand(key),
+            Step::Finish { key, renames } => self.finish(key, renames),
         }
         self.check();
     }
 
-    fn decide(&mut self, key: usize, admitted: u64, dropped: u64) {
-        let more = Counts { offered: admitted + dropped, dropped, ..Counts::ZERO };
-        self.decided[key] = self.decided[key].plus(more);
-        self.fates[key].resize(self.decided[key].offered as usize, Fate::Decided);
+    /// One of the keys that are not finished.
+    fn living(&self, pick: usize) -> usize {
+        let living: Vec<usize> = (0..self.keys.len()).filter(|key| !self.keys[*key].finished).collect();
+        living[pick % living.len()]
     }
 
-    fn connect(&mut self, parent: usize) {
-        self.line = None;
+    fn decide(&mut self, pick: usize, admitted: u64, dropped: u64) {
+        let more = Counts { offered: admitted + dropped, dropped, ..Counts::ZERO };
+        let key = self.living(pick);
+        let key = &mut self.keys[key];
+        key.decided = key.decided.plus(more);
+        key.fates.resize(key.decided.offered as usize, Fate::Decided);
+    }
+
+    fn connect(&mut self, uplink: usize, parent: usize) {
         self.streams += 1;
         let stream = StreamId(self.streams);
-        self.line = Some(Line { parent, stream });
+        self.uplinks[uplink].line = Some(Line { parent, stream });
         self.parents[parent].arriving.push((stream, VecDeque::new()));
-        self.outbox.open();
+        self.uplinks[uplink].outbox.open();
     }
 
-    fn send(&mut self) {
-        let Some(line) = self.line else { return };
+    fn send(&mut self, uplink: usize) {
+        let Uplink { outbox, line, places } = &mut self.uplinks[uplink];
+        let Some(line) = line else { return };
         let mut report = Report { time: Some(self.now), ..Report::default() };
-        if self.outbox.seq() == 0 {
+        if outbox.seq() == 0 {
             report.identity = Some(identity());
         }
-        let keys: [Key; KEYS] = std::array::from_fn(|id| key(&id.to_string()));
-        let decided = &self.decided;
-        let tally_of = |id: KeyId| Tally { counts: decided[id.index()], late: Counts::ZERO };
-        self.outbox.fill(&mut report, &keys, tally_of);
+        let name = |at: &Option<usize>| key(&at.map_or(999, |at| self.keys[at].name).to_string());
+        let names: Vec<Key> = places.iter().map(name).collect();
+        let keys = &self.keys;
+        let tally_of =
+            |id: KeyId| Tally { counts: keys[places[id.index()].unwrap()].decided, late: Counts::ZERO };
+        outbox.fill(&mut report, &names, tally_of);
         let arriving = &mut self.parents[line.parent].arriving;
-        let (_, queue) = arriving.iter_mut().find(|(stream, _)| *stream == line.stream).unwrap();
-        queue.push_back(report);
+        if let Some((_, queue)) = arriving.iter_mut().find(|(stream, _)| *stream == line.stream) {
+            queue.push_back(report);
+        }
     }
 
     fn arrive(&mut self, parent: usize, pick: usize) {
@@ -170,7 +224,13 @@ impl World {
         let Some(report) = queue.pop_front() else { return };
         if self.enter(parent, stream, &report).is_err() {
             arriving_without(&mut self.parents[parent], stream);
-            self.line = self.line.filter(|line| line.stream != stream);
+            self.hang_up(|line| line.stream == stream);
+        }
+    }
+
+    fn hang_up(&mut self, ends: impl Fn(&Line) -> bool) {
+        for uplink in &mut self.uplinks {
+            uplink.line = uplink.line.filter(|line| !ends(line));
         }
     }
 
@@ -182,26 +242,37 @@ impl World {
             roster.open(self.now, stream, identity)?;
         }
         let child = roster.by_stream(stream).ok_or(Refused::Unknown)?;
-        let own_id = |key: &Key| key.tenant.as_str().parse().ok().map(KeyId);
+        let keys = &mut self.keys;
+        // The latest life of a name.
+        let own_id = |key: &Key| {
+            let at = keys.iter().rposition(|own| own.name.to_string() == key.tenant.as_str());
+            Some(KeyId(at.unwrap() as u32))
+        };
         let entered = child.books.enter(self.now, report, own_id).expect("a sound child is never refused");
         self.unconfirmed += entered.unconfirmed;
+        for (id, definition) in &report.definitions {
+            let named = keys.iter().rposition(|own| own.name.to_string() == definition.key.tenant.as_str());
+            self.ids.insert((stream, *id), named.unwrap());
+        }
         for entry in entered.entries {
-            let id = entry.own.unwrap();
-            let (reached, new) = (report.tallies[&id].counts.offered, entry.delta.counts.offered);
+            let at = entry.own.unwrap().index();
+            let told = report.tallies.iter().find(|(id, _)| self.ids[&(stream, *id)] == at);
+            let (reached, new) = (told.unwrap().1.counts.offered, entry.delta.counts.offered);
             for request in reached - new..reached {
-                let fate = &mut self.fates[id.index()][request as usize];
-                assert_eq!(*fate, Fate::Decided, "request {request} of key {} counted again", id.0);
+                let fate = &mut keys[at].fates[request as usize];
+                assert_eq!(*fate, Fate::Decided, "request {request} of key {at} counted again");
                 *fate = Fate::Entered(parent);
             }
-            pending[id.index()] = pending[id.index()].plus(entry.delta.counts);
+            let pending = pending.entry(at).or_default();
+            *pending = pending.plus(entry.delta.counts);
         }
         Ok(())
     }
 
     fn roll_up(&mut self, parent: usize) {
         let side = &mut self.parents[parent];
-        for (counted, pending) in self.counted.iter_mut().zip(&mut side.pending) {
-            *counted = counted.plus(std::mem::take(pending));
+        for (at, pending) in std::mem::take(&mut side.pending) {
+            self.keys[at].counted = self.keys[at].counted.plus(pending);
         }
         if let Some(child) = side.roster.get(INSTANCE)
             && let Some(stream) = child.stream
@@ -220,12 +291,12 @@ impl World {
         }
     }
 
-    fn echo(&mut self) {
-        let Some(line) = self.line else { return };
+    fn echo(&mut self, uplink: usize) {
+        let Uplink { outbox, line: Some(line), .. } = &mut self.uplinks[uplink] else { return };
         let ParentSide { id, roster, .. } = &mut self.parents[line.parent];
         if let Some(child) = roster.by_stream(line.stream) {
-            self.outbox.on_answer(*id);
-            self.outbox.on_echo(Echo { covered: child.books.seq(), confirmed: child.confirmed });
+            outbox.on_answer(*id);
+            outbox.on_echo(Echo { covered: child.books.seq(), confirmed: child.confirmed });
         }
     }
 
@@ -234,42 +305,70 @@ impl World {
         for (stream, _) in side.arriving.drain(..) {
             side.roster.close(self.now, stream);
         }
-        self.line = self.line.filter(|line| line.parent != parent);
+        self.hang_up(|line| line.parent == parent);
     }
 
     fn crash(&mut self, parent: usize) {
         self.parents[parent] = ParentSide::default();
-        self.line = self.line.filter(|line| line.parent != parent);
+        self.hang_up(|line| line.parent == parent);
         self.settle_fates(parent, Fate::Lost);
     }
 
     fn forget(&mut self, parent: usize) {
-        if self.line.is_none_or(|line| line.parent != parent) {
+        if self.uplinks.iter().filter_map(|uplink| uplink.line).all(|line| line.parent != parent) {
             self.lose(parent);
             self.parents[parent].roster.remove(INSTANCE);
         }
     }
 
     fn move_to(&mut self, parent: usize) {
-        if let Some(line) = self.line {
-            self.send();
-            self.deliver(line);
+        if let Some(line) = self.uplinks[0].line {
+            self.send(0);
+            self.deliver(0, line);
         }
-        self.connect(parent);
-        self.speak();
+        self.connect(0, parent);
+        self.speak(0);
+    }
+
+    fn hand(&mut self, pick: usize) {
+        let key = self.living(pick);
+        let (from, place) = self.keys[key].at;
+        let handed = self.uplinks[from].outbox.release(KeyId(place as u32)).unwrap();
+        self.uplinks[from].places[place] = None;
+        let other = &mut self.uplinks[1 - from];
+        let free = other.places.iter().position(Option::is_none).unwrap_or(other.places.len());
+        other.places.resize(other.places.len().max(free + 1), None);
+        other.places[free] = Some(key);
+        other.outbox.adopt(KeyId(free as u32), handed);
+        self.keys[key].at = (1 - from, free);
+    }
+
+    fn finish(&mut self, pick: usize, renames: bool) {
+        let key = self.living(pick);
+        let (uplink, place) = self.keys[key].at;
+        let Uplink { outbox, places, .. } = &mut self.uplinks[uplink];
+        let tally = Tally { counts: self.keys[key].decided, late: Counts::ZERO };
+        if !outbox.is_settled(KeyId(place as u32), tally) {
+            return;
+        }
+        assert!(outbox.replace(KeyId(place as u32)));
+        self.keys[key].finished = true;
+        let name = if renames { self.keys.len() } else { self.keys[key].name };
+        places[place] = Some(self.keys.len());
+        self.keys.push(Counted { name, at: (uplink, place), ..Counted::default() });
     }
 
     /// The greeting and, once it is answered, the first counts; all of it is heard and confirmed.
-    fn speak(&mut self) {
-        let line = self.line.unwrap();
+    fn speak(&mut self, uplink: usize) {
+        let line = self.uplinks[uplink].line.unwrap();
         for _ in 0..2 {
-            self.send();
-            self.deliver(line);
+            self.send(uplink);
+            self.deliver(uplink, line);
         }
     }
 
     /// Everything sent on a stream arrives, is rolled up and confirmed.
-    fn deliver(&mut self, Line { parent, stream }: Line) {
+    fn deliver(&mut self, uplink: usize, Line { parent, stream }: Line) {
         while self.parents[parent].arriving.iter().any(|(other, queue)| *other == stream && !queue.is_empty())
         {
             self.arrive_on(parent, stream);
@@ -278,43 +377,49 @@ impl World {
         while !self.parents[parent].rollups.is_empty() {
             self.receipt(parent);
         }
-        self.echo();
+        self.echo(uplink);
     }
 
     fn settle_fates(&mut self, parent: usize, end: Fate) {
-        let entered = self.fates.iter_mut().flatten().filter(|fate| **fate == Fate::Entered(parent));
-        entered.for_each(|fate| *fate = end);
+        let fates = self.keys.iter_mut().flat_map(|key| &mut key.fates);
+        fates.filter(|fate| **fate == Fate::Entered(parent)).for_each(|fate| *fate = end);
     }
 
     /// counted <= decided, at every moment and in every column.
     fn check(&self) {
-        for key in 0..KEYS {
-            let entered =
-                self.parents.iter().fold(self.counted[key], |sum, side| sum.plus(side.pending[key]));
-            assert!(self.decided[key].covers(entered), "{entered:?} entered of {:?}", self.decided[key]);
+        for (at, key) in self.keys.iter().enumerate() {
+            let pending = self.parents.iter().filter_map(|side| side.pending.get(&at));
+            let entered = pending.fold(key.counted, |sum, pending| sum.plus(*pending));
+            assert!(key.decided.covers(entered), "{entered:?} entered of {:?}", key.decided);
         }
     }
 
-    /// Peace at the end: the child is with one parent, and both roll up all they have.
+    /// Peace at the end: the child is with one parent, or with its two uplinks at both, and both roll up all they
+    /// have.
     fn settle(&mut self, parent: usize) {
         self.lose(0);
         self.lose(1);
-        self.connect(parent);
-        self.speak();
+        for uplink in 0..2 {
+            self.connect(uplink, (parent + uplink) % 2);
+            self.speak(uplink);
+        }
         self.roll_up(1 - parent);
         self.check();
     }
 
     /// decided <= counted + unconfirmed.
     fn check_accounted(&self) {
-        let missing = self.fates.iter().flatten().filter(|fate| **fate != Fate::Counted).count() as u64;
+        let fates = self.keys.iter().flat_map(|key| &key.fates);
+        let missing = fates.filter(|fate| **fate != Fate::Counted).count() as u64;
         assert!(missing <= self.unconfirmed, "{missing} are missing, {} were given up", self.unconfirmed);
-        let sum = |counts: &[Counts; KEYS]| counts.iter().map(|counts| counts.offered).sum::<u64>();
-        assert_eq!(sum(&self.counted) + missing, sum(&self.decided));
+        let sum = |of: fn(&Counted) -> Counts| self.keys.iter().map(|key| of(key).offered).sum::<u64>();
+        assert_eq!(sum(|key| key.counted) + missing, sum(|key| key.decided));
     }
 
     fn check_exact(&self) {
-        assert_eq!(self.counted, self.decided);
+        for key in &self.keys {
+            assert_eq!(key.counted, key.decided);
+        }
         assert_eq!(self.unconfirmed, 0);
     }
 }
@@ -327,26 +432,46 @@ fn decide() -> impl Strategy<Value = Step> {
     (0..KEYS, 0..5u64, 0..3u64).prop_map(|(key, admitted, dropped)| Step::Decide { key, admitted, dropped })
 }
 
-fn talk(parents: std::ops::Range<usize>) -> impl Strategy<Value = Step> {
+/// A child with so many uplinks talks with these parents.
+fn talk(uplinks: usize, parents: std::ops::Range<usize>) -> impl Strategy<Value = Step> {
     let parent = move || parents.clone();
+    let uplink = move || 0..uplinks;
     prop_oneof![
         5 => decide(),
-        5 => Just(Step::Send),
+        5 => uplink().prop_map(Step::Send),
         5 => (parent(), 0..3usize).prop_map(|(parent, pick)| Step::Arrive(parent, pick)),
         3 => parent().prop_map(Step::RollUp),
         3 => parent().prop_map(Step::Receipt),
-        3 => Just(Step::Echo),
-        1 => Just(Step::Break),
-        2 => parent().prop_map(Step::Connect),
+        3 => uplink().prop_map(Step::Echo),
+        1 => uplink().prop_map(Step::Break),
+        2 => (uplink(), parent()).prop_map(|(uplink, parent)| Step::Connect { uplink, parent }),
         1 => parent().prop_map(Step::Lose),
     ]
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn finish() -> impl Strategy<Value = Step> {
+    (0..KEYS, any::<bool>()).prop_map(|(key, renames)| Step::Finish { key, renames })
+}
+
+fn any_step(uplinks: usize) -> impl Strategy<Value = Step> {
     prop_oneof![
-        16 => talk(0..2),
+        16 => talk(uplinks, 0..2),
+        1 => finish(),
         1 => (0..2usize).prop_map(Step::Crash),
         1 => (0..2usize).prop_map(Step::Forget),
+    ]
+}
+
+/// Two uplinks, each with a parent of its own, between which keys go to and fro.
+fn any_handing() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (0..KEYS).prop_map(Step::Hand),
+        12 => any_step(2).prop_map(|step| match step {
+            Step::Connect { uplink, .. } => Step::Connect { uplink, parent: uplink },
+            step => step,
+        }),
+        // All that was sent arrives and is confirmed: so that what follows begins with books that agree.
+        1 => (0..2usize).prop_map(Step::Move),
     ]
 }
 
@@ -363,11 +488,11 @@ fn a_child_that_comes_back_unconfirmed_is_not_counted_twice() {
     let decide = [Step::Decide { key: 0, admitted: 1, dropped: 0 }];
     let report = |parent| {
         [
-            Step::Connect(parent),
-            Step::Send,
+            Step::Connect { uplink: 0, parent },
+            Step::Send(0),
             Step::Arrive(parent, 0),
-            Step::Echo,
-            Step::Send,
+            Step::Echo(0),
+            Step::Send(0),
             Step::Arrive(parent, 0),
         ]
     };
@@ -380,16 +505,30 @@ proptest! {
 
     #[test]
     fn nothing_is_counted_twice_and_nothing_is_missing_unnamed(
-        history in vec(any_step(), 0..80), last in 0..2usize,
+        history in vec(any_step(1), 0..80), last in 0..2usize,
     ) {
         check_history(&history, last);
     }
 
     #[test]
-    fn one_parent_that_lives_counts_everything(history in vec(talk(0..1), 0..80)) {
+    fn keys_that_are_handed_to_and_fro_are_counted_once(
+        history in vec(any_handing(), 0..120), last in 0..2usize,
+    ) {
+        check_history(&history, last);
+    }
+
+    #[test]
+    fn two_uplinks_that_lead_to_one_parent_do_no_harm(
+        history in vec(prop_oneof![8 => any_step(2), 1 => (0..KEYS).prop_map(Step::Hand)], 0..80), last in 0..2usize,
+    ) {
+        check_history(&history, last);
+    }
+
+    #[test]
+    fn one_parent_that_lives_counts_everything(history in vec(talk(1, 0..1), 0..80)) {
         let mut world = World::default();
-        let acquaintance = [Step::Send, Step::Arrive(0, 0), Step::Echo, Step::Send, Step::Arrive(0, 0)];
-        for step in [Step::Connect(0)].iter().chain(&acquaintance) {
+        let acquaintance = [Step::Send(0), Step::Arrive(0, 0), Step::Echo(0), Step::Send(0), Step::Arrive(0, 0)];
+        for step in [Step::Connect { uplink: 0, parent: 0 }].iter().chain(&acquaintance) {
             world.step(step);
         }
         history.iter().for_each(|step| world.step(step));
@@ -399,7 +538,7 @@ proptest! {
 
     #[test]
     fn parents_that_live_count_everything_if_what_was_sent_is_confirmed_before_a_move(
-        history in vec(prop_oneof![decide(), (0..2usize).prop_map(Step::Move)], 0..30), last in 0..2usize,
+        history in vec(prop_oneof![decide(), (0..2usize).prop_map(Step::Move), finish()], 0..30), last in 0..2usize,
     ) {
         let mut world = World::default();
         history.iter().for_each(|step| world.step(step));

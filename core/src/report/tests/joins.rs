@@ -26,8 +26,12 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 *held = held.plus(Tally { counts: step, late: self::offered(*offered.min(late)) });
             }
             let sent = |id: u32| offered(u64::from(id));
-            let definition =
-                |id: u32| KeyDefinition { key: key(&format!("t{id}")), base: Counts::ZERO, sent: sent(id) };
+            let definition = |id: u32| KeyDefinition {
+                key: key(&format!("t{id}")),
+                base: Counts::ZERO,
+                sent: sent(id),
+                continues: false,
+            };
             let hold = |id: &u32| {
                 let bucket = Bucket::new(&format!("b{id}")).unwrap();
                 (bucket, Rate::new(f64::from(*id)).unwrap())
@@ -45,7 +49,6 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),
                 leaving: reach > 25,
                 children: reach as u32 / 2,
-                counted_by: None,
             }
         })
     })
@@ -59,8 +62,8 @@ proptest! {
         prop_assert_eq!(join(&a, &b), join(&b, &a));
         prop_assert_eq!(join(&join(&a, &b), &c), join(&a, &join(&b, &c)));
         let joined = join(&a, &b);
-        for (id, tally) in a.tallies.iter().chain(&b.tallies) {
-            prop_assert!(joined.tallies[id].covers(*tally));
+        for (id, tally) in a.tallies.iter().chain(b.tallies.iter()) {
+            prop_assert!(joined.tallies.get(id).is_some_and(|joined| joined.covers(tally)));
         }
         for (bucket, hold) in a.holds.iter().chain(&b.holds) {
             prop_assert_eq!(joined.holds.get(bucket), Some(hold));
@@ -84,4 +87,32 @@ fn holds_join_bucket_by_bucket() {
         let joined = order.map(|at| parts[at].clone()).into_iter().fold(Report::default(), Report::merge);
         assert_eq!(joined, whole, "{order:?}");
     }
+}
+
+#[test]
+fn what_an_id_stood_for_before_it_was_defined_anew_is_dropped() {
+    let report = |seq, tenant: Option<&str>, offered| Report {
+        seq,
+        definitions: tenant
+            .map(|tenant| {
+                let definition = KeyDefinition {
+                    key: key(tenant),
+                    base: Counts::ZERO,
+                    sent: Counts::ZERO,
+                    continues: false,
+                };
+                (KeyId(3), definition)
+            })
+            .into_iter()
+            .collect(),
+        tallies: [(KeyId(1), tally(7)), (KeyId(3), tally(offered))].into(),
+        ..Report::default()
+    };
+    let due = report(5, Some("new"), 2);
+    for before in [report(4, None, 90), report(4, Some("old"), 90)] {
+        assert_eq!(before.clone().merge(due.clone()), due);
+        assert_eq!(due.clone().merge(before), due);
+    }
+    let unchanged = report(4, Some("new"), 1).merge(report(5, None, 2));
+    assert_eq!(unchanged, due);
 }

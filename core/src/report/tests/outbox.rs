@@ -15,27 +15,114 @@ fn reopen(outbox: &mut Outbox) {
 }
 
 #[test]
-fn counts_go_only_to_a_parent_that_has_answered_and_the_next_one_is_told_who_it_was() {
+fn counts_go_only_to_a_parent_that_has_answered_and_the_next_one_is_told_whether_it_was_the_last() {
     let mut outbox = Outbox::default();
     let fill = |outbox: &mut Outbox| {
         let mut report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
         outbox.fill(&mut report, &[key("a")], |_| tally(9));
         report
     };
-    let nothing = |seq, counted_by| Report { seq, counted_by, ..Report::default() };
+    let nothing = |seq| Report { seq, ..Report::default() };
+    let continues = |outbox: &mut Outbox, parent| {
+        outbox.open();
+        outbox.on_answer(parent);
+        let report = fill(outbox);
+        assert_eq!((report.definitions.len(), report.tallies.len()), (1, 1));
+        report.definitions[&KeyId(0)].continues
+    };
     outbox.open();
-    assert_eq!(fill(&mut outbox), nothing(1, None));
-    assert_eq!(fill(&mut outbox), nothing(2, None));
+    assert_eq!(fill(&mut outbox), nothing(1));
+    assert_eq!(fill(&mut outbox), nothing(2));
+    assert!(!continues(&mut outbox, PARENT), "nobody was sent anything");
     outbox.open();
-    assert_eq!(fill(&mut outbox), nothing(1, None), "nobody was sent anything");
-    outbox.on_answer(PARENT);
-    assert_eq!(fill(&mut outbox).tallies.len(), 1);
-    outbox.open();
-    assert_eq!(fill(&mut outbox), nothing(1, Some(PARENT)));
-    outbox.on_answer(InstanceId(98));
-    fill(&mut outbox);
-    outbox.open();
-    assert_eq!(fill(&mut outbox), nothing(1, Some(InstanceId(98))));
+    assert_eq!(fill(&mut outbox), nothing(1), "it has not answered");
+    assert!(continues(&mut outbox, PARENT));
+    assert!(!continues(&mut outbox, InstanceId(98)));
+    assert!(!continues(&mut outbox, PARENT), "another one was in between");
+    assert!(continues(&mut outbox, PARENT));
+}
+
+/// A key that had no counts yet was sent to nobody, whoever it was defined to.
+#[test]
+fn a_definition_alone_sends_nobody_counts() {
+    let mut outbox = answered();
+    let mut report = Report::default();
+    outbox.fill(&mut report, &[key("a")], |_| Tally::ZERO);
+    assert_eq!((report.definitions.len(), report.tallies.len()), (1, 0));
+    reopen(&mut outbox);
+    let mut report = Report::default();
+    outbox.fill(&mut report, &[key("a")], |_| tally(1));
+    assert!(!report.definitions[&KeyId(0)].continues);
+}
+
+#[test]
+fn an_id_goes_to_another_key_once_everything_sent_for_it_is_confirmed() {
+    let mut outbox = answered();
+    let fill = |outbox: &mut Outbox, first: &str, offered: u64| {
+        let mut report = Report::default();
+        outbox.fill(&mut report, &[key(first), key("other")], |id| tally([offered, 1][id.index()]));
+        report
+    };
+    let confirm = |outbox: &mut Outbox, confirmed| outbox.on_echo(Echo { covered: confirmed, confirmed });
+    fill(&mut outbox, "a", 5);
+    fill(&mut outbox, "a", 9);
+    confirm(&mut outbox, 1);
+    assert!(!outbox.is_settled(KeyId(0), tally(9)) && !outbox.replace(KeyId(0)));
+    confirm(&mut outbox, 2);
+    assert!(outbox.is_settled(KeyId(0), tally(9)));
+    assert!(!outbox.is_settled(KeyId(0), tally(10)), "one more was counted since");
+    // A greeting repeats what is confirmed; its receipt is not for the key that comes after.
+    reopen(&mut outbox);
+    assert_eq!(fill(&mut outbox, "a", 9).tallies.len(), 2);
+    assert!(outbox.replace(KeyId(0)));
+    let report = fill(&mut outbox, "b", 3);
+    let definition =
+        KeyDefinition { key: key("b"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
+    assert_eq!(report.definitions, [(KeyId(0), definition)].into());
+    assert_eq!(report.tallies, [(KeyId(0), tally(3))].into());
+    confirm(&mut outbox, 1);
+    reopen(&mut outbox);
+    let definition = &fill(&mut outbox, "b", 4).definitions[&KeyId(0)];
+    assert_eq!((definition.base, definition.sent), (Counts::ZERO, offered(3)));
+    assert!(definition.continues);
+}
+
+#[test]
+fn a_key_that_was_released_is_filled_where_it_was_adopted_and_nowhere_else() {
+    let keys = ["a", "b", "c"].map(key);
+    let fill = |outbox: &mut Outbox, keys: &[Key], offered: u64| {
+        let mut report = Report::default();
+        outbox.fill(&mut report, keys, |_| tally(offered));
+        report
+    };
+    let ids = |report: &Report| report.tallies.iter().map(|(id, _)| id.0).collect::<Vec<_>>();
+    let (mut one, mut other) = (answered(), Outbox::default());
+    other.open();
+    other.on_answer(InstanceId(98));
+    fill(&mut one, &keys, 5);
+    one.on_echo(Echo { covered: 1, confirmed: 1 });
+    fill(&mut one, &keys, 7);
+    let handed = one.release(KeyId(1)).unwrap();
+    assert_eq!(one.release(KeyId(1)), None);
+    one.on_echo(Echo { covered: 2, confirmed: 2 });
+    assert_eq!(ids(&fill(&mut one, &keys, 8)), [0, 2]);
+
+    other.adopt(KeyId(0), handed);
+    let report = fill(&mut other, &keys[1..2], 8);
+    let definition = KeyDefinition { key: key("b"), base: offered(5), sent: offered(7), continues: false };
+    assert_eq!(report.definitions, [(KeyId(0), definition)].into());
+    assert_eq!(report.tallies, [(KeyId(0), tally(8))].into());
+
+    // On a new stream the ids are dense again, whatever was given away; a key that comes back takes the next one.
+    reopen(&mut one);
+    let report = fill(&mut one, &keys, 9);
+    assert_eq!(report.definitions.keys().map(|id| id.0).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!((&report.definitions[&KeyId(1)].key, ids(&report)), (&key("c"), vec![0, 1]));
+    one.adopt(KeyId(1), other.release(KeyId(0)).unwrap());
+    let report = fill(&mut one, &keys, 10);
+    let definition = KeyDefinition { key: key("b"), base: offered(5), sent: offered(8), continues: false };
+    assert_eq!(report.definitions, [(KeyId(2), definition)].into());
+    assert_eq!(ids(&report), [0, 1, 2]);
 }
 
 #[test]

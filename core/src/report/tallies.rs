@@ -1,0 +1,145 @@
+//! The counts of many keys side by side: what a report carries, in the order of ids.
+
+use super::{Counts, Tally};
+use crate::bucket::KeyId;
+
+/// Cumulative tallies by the child's ids, ascending, each id once.
+///
+/// Kept apart from one another because almost no tally has a late part: ids and counts lie densely, and the late parts
+/// take room only in a report that has any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tallies {
+    ids: Vec<KeyId>,
+    counts: Vec<Counts>,
+    /// As long as the others if any late part is not zero, else empty.
+    late: Vec<Counts>,
+}
+
+impl Tallies {
+    /// No tallies, with room for `keys` of them.
+    #[must_use]
+    pub fn with_capacity(keys: usize) -> Self {
+        Self { ids: Vec::with_capacity(keys), counts: Vec::with_capacity(keys), late: Vec::new() }
+    }
+
+    /// Adds the tally of a key whose id is above all others; false, and nothing happens, if it is not. Amortised O(1).
+    pub fn push(&mut self, id: KeyId, tally: Tally) -> bool {
+        if self.ids.last().is_some_and(|last| *last >= id) {
+            return false;
+        }
+        if tally.late != Counts::ZERO && self.late.is_empty() {
+            self.late.resize(self.ids.len(), Counts::ZERO);
+            self.late.push(tally.late);
+        } else if !self.late.is_empty() {
+            self.late.push(tally.late);
+        }
+        self.ids.push(id);
+        self.counts.push(tally.counts);
+        true
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Whether any tally has a late part.
+    #[must_use]
+    pub fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// The highest id.
+    #[must_use]
+    pub fn last_id(&self) -> Option<KeyId> {
+        self.ids.last().copied()
+    }
+
+    /// The tally of a key, if it is here. O(log n).
+    #[must_use]
+    pub fn get(&self, id: KeyId) -> Option<Tally> {
+        self.ids.binary_search(&id).ok().and_then(|at| self.iter().nth(at)).map(|(_, tally)| tally)
+    }
+
+    /// Every key with its tally, ids ascending.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (KeyId, Tally)> + '_ {
+        (0..self.ids.len()).map(|at| {
+            let late = self.late.get(at).copied().unwrap_or_default();
+            (self.ids[at], Tally { counts: self.counts[at], late })
+        })
+    }
+
+    /// Every tally, in the order of ids.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = Tally> + '_ {
+        self.iter().map(|(_, tally)| tally)
+    }
+
+    /// Joins two sets: a key that is in both gets the join of its tallies. Linear.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        if self.is_empty() {
+            return other;
+        }
+        if other.ids.first() > self.ids.last() {
+            for (id, tally) in other.iter() {
+                self.push(id, tally);
+            }
+            return self;
+        }
+        let mut joined = Self::with_capacity(self.len() + other.len());
+        let (mut ours, mut theirs) = (self.iter().peekable(), other.iter().peekable());
+        loop {
+            let next = match (ours.peek(), theirs.peek()) {
+                (None, None) => break,
+                (Some((our, _)), Some((their, _))) if our == their => {
+                    ours.next().zip(theirs.next()).map(|((id, a), (_, b))| (id, a.merge(b)))
+                }
+                (Some((our, _)), Some((their, _))) if our > their => theirs.next(),
+                (Some(_), _) => ours.next(),
+                (None, Some(_)) => theirs.next(),
+            };
+            if let Some((id, tally)) = next {
+                joined.push(id, tally);
+            }
+        }
+        joined
+    }
+
+    /// The same without the keys of which `keep` says no.
+    #[must_use]
+    pub fn retain(self, mut keep: impl FnMut(KeyId) -> bool) -> Self {
+        self.iter().filter(|(id, _)| keep(*id)).collect()
+    }
+}
+
+impl FromIterator<(KeyId, Tally)> for Tallies {
+    /// In whatever order they come; of two with one id the later one counts.
+    fn from_iter<I: IntoIterator<Item = (KeyId, Tally)>>(tallies: I) -> Self {
+        let mut tallies: Vec<(KeyId, Tally)> = tallies.into_iter().collect();
+        if !tallies.is_sorted_by(|a, b| a.0 < b.0) {
+            // Stable, and of equals the last one is kept.
+            tallies.sort_by_key(|(id, _)| *id);
+            tallies.reverse();
+            tallies.dedup_by_key(|(id, _)| *id);
+            tallies.reverse();
+        }
+        let mut sorted = Self::with_capacity(tallies.len());
+        for (id, tally) in tallies {
+            sorted.push(id, tally);
+        }
+        sorted
+    }
+}
+
+impl<const N: usize> From<[(KeyId, Tally); N]> for Tallies {
+    fn from(tallies: [(KeyId, Tally); N]) -> Self {
+        tallies.into_iter().collect()
+    }
+}
