@@ -21,7 +21,7 @@ pub(crate) enum Aggregators {
     /// No aggregator.
     None,
     /// One, whose address is resolved anew with each connection.
-    One(Endpoint),
+    One(Box<Endpoint>),
     /// Several, by addresses that are their names.
     List(Vec<Arc<str>>),
     /// All addresses of a name, as `HOST:PORT`.
@@ -38,8 +38,8 @@ impl Aggregators {
                 Some(name) if transport::endpoint(&format!("http://{name}")).is_ok() => {
                     Ok(Self::ByName(name.trim_end_matches('/').into()))
                 }
-                Some(_) => transport::endpoint(only).map(Self::One),
-                None => Ok(Self::One(transport::endpoint(only)?)),
+                Some(_) => Ok(Self::One(Box::new(transport::endpoint(only)?))),
+                None => Ok(Self::One(Box::new(transport::endpoint(only)?))),
             };
         }
         let mut names = Vec::new();

@@ -67,7 +67,8 @@ impl Feed {
                 Aggregators::None => {}
                 Aggregators::One(endpoint) => {
                     let log = Log::new(Arc::clone(&self.health));
-                    child::run(self.subscription.clone(), endpoint.clone(), shutdown.clone(), log).await;
+                    let endpoint = endpoint.as_ref().clone();
+                    child::run(self.subscription.clone(), endpoint, shutdown.clone(), log).await;
                 }
                 Aggregators::List(_) | Aggregators::ByName(_) => self.converse(&shutdown).await,
             }

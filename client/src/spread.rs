@@ -318,7 +318,8 @@ impl Berth {
     fn go(&mut self, now: MonoTime, bucket: usize, to: EndpointId) -> Turn {
         let from = self.owner.replace(to);
         self.leaving = None;
-        self.silent = Some(now + WORDS_FOLLOW);
+        // Where it was nowhere, there are no other words to keep to.
+        self.silent = from.map(|_| now + WORDS_FOLLOW);
         Turn::Moved { bucket, from, to }
     }
 }

@@ -158,6 +158,25 @@ fn a_dead_aggregators_buckets_move_and_come_back_and_the_books_balance() {
 }
 
 #[test]
+fn a_name_stands_for_all_its_addresses() {
+    let _alone = alone();
+    let directory = directory(0);
+    let controller = controller(&directory);
+    let aggregator = aggregator(0, controller.address("listen"), "127.0.0.1:0");
+    let address = aggregator.address("listen");
+    let name = format!("dns://localhost:{}", address.port());
+    let who =
+        ["service", "--zone", "a", "--listen", "127.0.0.1:0", "--buckets", "bucket-0", "--aggregator", &name];
+    let service = Process::start(&who);
+    let denied = || http_get(service.address("listen"), "/bucket-0").0 == 429;
+    until("what the aggregator directs", || denied().then_some(()));
+    let page = page(&service);
+    let endpoint = format!("endpoint=\"http://{address}\"");
+    assert_eq!(metric(&page, "plimsoll_endpoint_buckets", &endpoint), 1.0, "{page}");
+    assert_eq!(metric(&page, "plimsoll_resolve_failures_total", ""), 0.0);
+}
+
+#[test]
 fn a_service_starts_from_what_it_kept_although_nobody_answers() {
     let _alone = alone();
     let directory = directory(0);
