@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::get;
+use clap::ValueHint;
 use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
 use plimsoll_client::{Feed, Limiter, Metrics, Settings};
 use prometheus::{Registry, TextEncoder};
@@ -24,9 +27,19 @@ pub(crate) struct Args {
     /// Where it serves HTTP; /metrics and /healthz are here too and never limited
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
     pub(crate) listen: SocketAddr,
-    /// The aggregator of its zone
-    #[arg(long, env = "PLIMSOLL_AGGREGATOR", value_name = "URL", default_value = "http://127.0.0.1:7410")]
-    pub(crate) aggregator: String,
+    /// The aggregators of its zone: http://HOST:PORT each, or dns://HOST:PORT for all addresses of a name. Buckets are
+    /// spread over them by these very words, so every service of a zone writes them alike
+    #[arg(
+        long,
+        env = "PLIMSOLL_AGGREGATOR",
+        value_name = "URL",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:7410"
+    )]
+    pub(crate) aggregator: Vec<String>,
+    /// How long one of several aggregators may be away before its buckets go to the others
+    #[arg(long, env = "PLIMSOLL_GRACE", value_name = "TIME", default_value = "20s", value_parser = humantime::parse_duration)]
+    pub(crate) grace: Duration,
     /// The zone it runs in
     #[arg(long, env = "PLIMSOLL_ZONE", value_name = "NAME", default_value = "default")]
     pub(crate) zone: String,
@@ -42,9 +55,21 @@ pub(crate) struct Args {
         default_value = "checkout,search,api/users"
     )]
     pub(crate) buckets: Vec<String>,
+    /// A file in which directives are kept for the next start, which then begins with them
+    #[arg(long, env = "PLIMSOLL_DIRECTIVES", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) directives: Option<PathBuf>,
+    /// What may pass of a bucket while nothing was directed for it, in requests/s; everything unless given
+    #[arg(long, env = "PLIMSOLL_COLD_RPS", value_name = "NAME=RATE", value_delimiter = ',', value_parser = cold_rps)]
+    pub(crate) cold_rps: Vec<(String, f64)>,
     /// How much it can serve
     #[command(flatten)]
     pub(crate) capacity: CapacityArgs,
+}
+
+fn cold_rps(text: &str) -> Result<(String, f64), String> {
+    let (name, rps) = text.split_once('=').ok_or("NAME=RATE is due, as in checkout=100")?;
+    let rps = rps.parse().map_err(|_| format!("`{rps}` is no number of requests/s"))?;
+    Ok((name.to_owned(), rps))
 }
 
 /// A service that is ready to serve.
@@ -67,7 +92,14 @@ impl Service {
     /// Sets the limiter and the routes up.
     pub(crate) fn new(args: &Args) -> anyhow::Result<Self> {
         let name = args.name.clone().unwrap_or_else(|| args.listen.to_string());
-        let settings = Settings::new("demo")?.name(&name)?.zone(&args.zone)?.aggregator(&args.aggregator)?;
+        let settings = Settings::new("demo")?.name(&name)?.zone(&args.zone)?;
+        let mut settings = settings.aggregators(&args.aggregator)?.grace(args.grace);
+        if let Some(directives) = &args.directives {
+            settings = settings.directives(directives);
+        }
+        for (bucket, rps) in &args.cold_rps {
+            settings = settings.cold_rps(bucket, *rps)?;
+        }
         let (limiter, feed) = settings.build()?;
         let rules = args.buckets.iter().map(|bucket| Rule::bucket(bucket).path(&format!("/{bucket}")));
         let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;

@@ -1,8 +1,11 @@
-//! The feed: keeps a limiter's directives up to date over one stream to its aggregator, off the request path.
+//! The feed: keeps a limiter's directives up to date over a stream to each of its aggregators, off the request path.
+
+mod conversations;
+mod keeping;
 
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::law::Parameters;
 use plimsoll_proto::child::{self, Broken, Observer};
@@ -10,41 +13,72 @@ use plimsoll_proto::shared::Shared;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
 
+use crate::endpoints::Aggregators;
+use crate::keepsake::{Found, Keepsake};
 use crate::subscription::Subscription;
 
 /// Carries reports up and directives down for one limiter. Made by [`Settings::build`](crate::Settings::build).
 ///
-/// While nobody runs it, or its aggregator is away, the limiter goes on with what it holds: it never opens up and
+/// While nobody runs it, or its aggregators are away, the limiter goes on with what it holds: it never opens up and
 /// never closes, and nothing counted is lost while the process lives.
 #[derive(Clone, Debug)]
 pub struct Feed {
     pub(crate) subscription: Shared<Subscription>,
-    pub(crate) endpoint: Option<Endpoint>,
+    pub(crate) aggregators: Aggregators,
+    pub(crate) keepsake: Option<Keepsake>,
+    /// A bucket has a rate of the service's own, which needs refills whether anybody is connected or not.
+    pub(crate) cold: bool,
     pub(crate) health: Arc<Health>,
 }
 
 /// How the feed fares, for metrics.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Health {
-    pub(crate) connected: AtomicBool,
+    pub(crate) connected: AtomicU64,
     pub(crate) disconnects: AtomicU64,
     pub(crate) invalid: AtomicU64,
+    /// What became of the file with directives at the start.
+    pub(crate) found: Found,
+    pub(crate) keep_failures: AtomicU64,
+    pub(crate) resolve_failures: AtomicU64,
+}
+
+impl Health {
+    pub(crate) fn new(found: Found) -> Self {
+        Self {
+            connected: AtomicU64::new(0),
+            disconnects: AtomicU64::new(0),
+            invalid: AtomicU64::new(0),
+            found,
+            keep_failures: AtomicU64::new(0),
+            resolve_failures: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Feed {
-    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that the aggregator
-    /// does not wait for a return. Ends at once if no aggregator is configured.
+    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that no aggregator
+    /// waits for a return. Ends at once if there is no aggregator and no bucket has a rate of its own.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Some(endpoint) = self.endpoint else { return };
-        let observer = Log { health: Arc::clone(&self.health), quiet: false };
-        let ticks = tick(self.subscription.clone());
+        let streams = async {
+            match &self.aggregators {
+                Aggregators::None if self.cold => shutdown.cancelled().await,
+                Aggregators::None => {}
+                Aggregators::One(endpoint) => {
+                    let log = Log::new(Arc::clone(&self.health));
+                    let endpoint = endpoint.as_ref().clone();
+                    child::run(self.subscription.clone(), endpoint, shutdown.clone(), log).await;
+                }
+                Aggregators::List(_) | Aggregators::ByName(_) => self.converse(&shutdown).await,
+            }
+        };
         tokio::select! {
-            () = child::run(self.subscription, endpoint, shutdown, observer) => {}
-            () = ticks => {}
+            () = streams => {}
+            () = tick(self.subscription.clone()) => {}
+            () = self.keep() => {}
         }
-        self.health.connected.store(false, Ordering::Relaxed);
+        self.keep_last().await;
     }
 
     /// Runs on the present tokio runtime.
@@ -70,18 +104,26 @@ async fn tick(subscription: Shared<Subscription>) {
 /// Logs the first failure and the return, not every attempt in between.
 struct Log {
     health: Arc<Health>,
+    connected: bool,
     quiet: bool,
+}
+
+impl Log {
+    const fn new(health: Arc<Health>) -> Self {
+        Self { health, connected: false, quiet: false }
+    }
 }
 
 impl Observer for Log {
     fn on_connected(&mut self) {
-        self.health.connected.store(true, Ordering::Relaxed);
+        self.health.connected.fetch_add(1, Ordering::Relaxed);
+        self.connected = true;
         self.quiet = false;
         tracing::info!("the feed is connected");
     }
 
     fn on_disconnected(&mut self, why: &Broken, was_connected: bool) {
-        self.health.connected.store(false, Ordering::Relaxed);
+        self.close();
         self.health.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);
         self.health.invalid.fetch_add(u64::from(matches!(why, Broken::Invalid(_))), Ordering::Relaxed);
         if was_connected {
@@ -99,6 +141,20 @@ impl Observer for Log {
     }
 }
 
+impl Log {
+    fn close(&mut self) {
+        if std::mem::take(&mut self.connected) {
+            self.health.connected.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Log {
+    /// A stream that ended in good order is gone as well.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::law::{Guard, Parameters, ZoneGuard, client_rate};
-use plimsoll_core::rate::Rate;
+use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::time::MonoTime;
 
 use crate::table::{KeyPlace, Table};
@@ -27,7 +27,8 @@ pub(crate) struct Guards {
 /// A guard that is set.
 #[derive(Debug)]
 struct Set {
-    zone: ZoneGuard,
+    /// What the zone directs; `None` where the service itself has wished for a guard.
+    zone: Option<ZoneGuard>,
     part: Guard,
     /// Measurements since the parent last spoke of it.
     measured: u32,
@@ -49,7 +50,19 @@ impl Guards {
     pub(crate) fn set(&mut self, table: &Table, key: u32, zone: ZoneGuard) {
         let own = self.offered.get(key as usize).and_then(|offered| offered.rate);
         let part = Guard::part_of(&zone, own, &self.parameters);
-        let is_new = self.set.insert(key, Set { zone, part, measured: 0 }).is_none();
+        self.put(table, key, Set { zone: Some(zone), part, measured: 0 });
+    }
+
+    /// Sets a key's guard to a rate that is this client's alone: full when there was none.
+    pub(crate) fn set_alone(&mut self, table: &Table, key: u32, rate: Rate) {
+        let alone = ZoneGuard { limit: Limit::PerSecond(rate), rate, offered: None, clients: 1 };
+        let part = Guard::part_of(&alone, Some(Rate::ZERO), &self.parameters);
+        self.put(table, key, Set { zone: None, part, measured: 0 });
+    }
+
+    fn put(&mut self, table: &Table, key: u32, set: Set) {
+        let part = set.part;
+        let is_new = self.set.insert(key, set).is_none();
         if let Some(pool) = table.pool(key) {
             pool.set(|tokens| if is_new { part.depth } else { tokens.min(part.depth) });
         }
@@ -94,11 +107,9 @@ impl Guards {
         }
         for (key, set) in &mut self.set {
             set.measured = set.measured.saturating_add(1);
-            if set.measured < TOLD_LATELY {
-                continue;
-            }
+            let Some(zone) = set.zone.filter(|_| set.measured >= TOLD_LATELY) else { continue };
             let own = self.offered.get(*key as usize).and_then(|offered| offered.rate);
-            set.part = Guard::part_of(&set.zone, own, &self.parameters);
+            set.part = Guard::part_of(&zone, own, &self.parameters);
         }
     }
 

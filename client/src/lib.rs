@@ -29,24 +29,31 @@
 mod coins;
 mod counters;
 mod draws;
+mod endpoints;
 mod feed;
 mod guards;
+mod keepsake;
+mod kept;
 mod limiter;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 mod names;
 mod pool;
+mod rendezvous;
 mod settings;
 mod shard;
+mod spread;
 mod subscription;
 mod table;
 mod word;
 
+pub use endpoints::ENDPOINTS_MAX;
 pub use feed::Feed;
 pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter};
 pub use metrics::Metrics;
 pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 pub use settings::{Settings, SettingsError};
 pub use shard::Shard;
+pub use spread::GRACE;
 pub use subscription::Subscription;

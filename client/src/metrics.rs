@@ -12,7 +12,9 @@ use plimsoll_proto::page::{Page, Row, flag, plain};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
+use crate::endpoints::Aggregators;
 use crate::feed::Feed;
+use crate::keepsake::Found;
 use crate::limiter::Limiter;
 
 const DECISIONS: &str = "plimsoll_decisions_total";
@@ -22,6 +24,14 @@ const REFUSED: &str = "plimsoll_directives_refused_total";
 const EPOCH: &str = "plimsoll_epoch";
 const LAST_UPDATE: &str = "plimsoll_directive_last_update_timestamp_seconds";
 const UNPLACED: &str = "plimsoll_decisions_unplaced_total";
+const ENDPOINT_CONNECTED: &str = "plimsoll_endpoint_connected";
+const ENDPOINT_BUCKETS: &str = "plimsoll_endpoint_buckets";
+const MOVED: &str = "plimsoll_buckets_moved_total";
+const RESOLVE_FAILURES: &str = "plimsoll_resolve_failures_total";
+const KEPT: &str = "plimsoll_kept_in_force";
+const KEPT_AGE: &str = "plimsoll_kept_age_seconds";
+const KEPT_REFUSED: &str = "plimsoll_kept_refused";
+const KEEP_FAILURES: &str = "plimsoll_keep_failures_total";
 
 /// A Prometheus collector over a limiter and its feed. Reads the counts when it is scraped and costs the request
 /// path nothing.
@@ -56,6 +66,13 @@ impl Metrics {
         for name in [CONNECTED, DISCONNECTS, REFUSED, EPOCH, LAST_UPDATE, UNPLACED] {
             descs.push(desc(name, &[])?);
         }
+        for name in [ENDPOINT_CONNECTED, ENDPOINT_BUCKETS] {
+            descs.push(desc(name, &["endpoint"])?);
+        }
+        for name in [MOVED, RESOLVE_FAILURES, KEPT, KEPT_AGE, KEEP_FAILURES] {
+            descs.push(desc(name, &[])?);
+        }
+        descs.push(desc(KEPT_REFUSED, &["reason"])?);
         Ok(Self { limiter: limiter.clone(), feed: feed.clone(), descs, seen: Mutex::new(HashMap::new()) })
     }
 
@@ -68,10 +85,10 @@ impl Metrics {
             (subscription.epoch(), subscription.upstream_age(now), subscription.refused())
         });
         let health = &self.feed.health;
-        let connected = flag(health.connected.load(Ordering::Relaxed));
-        page.gauge(CONNECTED, "1 while the feed has a stream to its aggregator.", &[], plain(connected));
+        let connected = flag(health.connected.load(Ordering::Relaxed) > 0);
+        page.gauge(CONNECTED, "1 while the feed has a stream to an aggregator.", &[], plain(connected));
         let disconnects = health.disconnects.load(Ordering::Relaxed) as f64;
-        let help = "Streams to the aggregator that ended.";
+        let help = "Streams to aggregators that ended.";
         page.counter(DISCONNECTS, help, &[], plain(disconnects));
         let refused = refused + health.invalid.load(Ordering::Relaxed);
         let help = "Messages refused because they were out of range, or older than what is held.";
@@ -86,7 +103,52 @@ impl Metrics {
         let help =
             "Requests admitted without a count of their own: no room for their bucket, or an invalid name.";
         page.counter(UNPLACED, help, &[], plain(self.limiter.table.unplaced() as f64));
+        self.several(&mut page);
+        self.keeping(&mut page);
         page
+    }
+
+    /// What there is to say where there may be several aggregators.
+    fn several(&self, page: &mut Page) {
+        if matches!(self.feed.aggregators, Aggregators::None | Aggregators::One(_)) {
+            return;
+        }
+        let endpoints = self.feed.subscription.with(|subscription, _| subscription.endpoints());
+        let each = |value: fn(bool, usize) -> f64| {
+            let row =
+                |(name, live, buckets): &(String, bool, usize)| (vec![name.clone()], value(*live, *buckets));
+            endpoints.each.iter().map(row).collect::<Vec<Row>>()
+        };
+        let help = "1 while there is a stream to this aggregator and it has answered.";
+        page.gauge(ENDPOINT_CONNECTED, help, &["endpoint"], each(|live, _| flag(live)));
+        let help = "Buckets whose counts go to this aggregator.";
+        page.gauge(ENDPOINT_BUCKETS, help, &["endpoint"], each(|_, buckets| buckets as f64));
+        let help = "Buckets that went from one aggregator to another.";
+        page.counter(MOVED, help, &[], plain(endpoints.moved as f64));
+        let failures = self.feed.health.resolve_failures.load(Ordering::Relaxed) as f64;
+        let help = "Times the aggregators' name could not be resolved; those known stayed.";
+        page.counter(RESOLVE_FAILURES, help, &[], plain(failures));
+    }
+
+    /// What there is to say where directives are kept for a later process.
+    fn keeping(&self, page: &mut Page) {
+        if self.feed.keepsake.is_none() {
+            return;
+        }
+        let health = &self.feed.health;
+        let in_force = self.feed.subscription.with(|subscription, _| subscription.is_from_kept());
+        let help = "1 while decisions rest on what an earlier process kept, because nobody has spoken since.";
+        page.gauge(KEPT, help, &[], plain(flag(in_force)));
+        if let Found::Directives(age) = health.found {
+            let help = "How old the directives were that this process started from.";
+            page.gauge(KEPT_AGE, help, &[], plain(age.as_secs_f64()));
+        }
+        if let Found::Refused(reason) = health.found {
+            let help = "1: the file with directives was not taken up at the start, and why.";
+            page.gauge(KEPT_REFUSED, help, &["reason"], vec![(vec![reason.to_owned()], 1.0)]);
+        }
+        let failures = health.keep_failures.load(Ordering::Relaxed) as f64;
+        page.counter(KEEP_FAILURES, "Times the directives could not be kept.", &[], plain(failures));
     }
 
     fn decisions(&self) -> Vec<Row> {

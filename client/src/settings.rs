@@ -1,16 +1,23 @@
 //! How a service sets its limiter up.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use plimsoll_core::bucket::{InvalidName, Name, Zone};
+use plimsoll_core::bucket::{Bucket, InvalidName, Name, Zone};
+use plimsoll_core::rate::{InvalidRate, Rate};
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport::{self, InvalidEndpoint};
-use tonic::transport::Endpoint;
+use plimsoll_proto::transport::InvalidEndpoint;
 
 use crate::draws;
+use crate::endpoints::Aggregators;
 use crate::feed::{Feed, Health};
+use crate::keepsake::{Found, Keepsake};
+use crate::kept::Owner;
 use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
+use crate::spread::GRACE;
 use crate::subscription::Subscription;
 use crate::table::Table;
 
@@ -20,8 +27,11 @@ pub struct Settings {
     service: Name,
     name: Option<Name>,
     zone: Zone,
-    endpoint: Option<Endpoint>,
+    aggregators: Aggregators,
+    grace: Duration,
     keys_max: usize,
+    directives: Option<PathBuf>,
+    cold: BTreeMap<Bucket, Rate>,
 }
 
 /// Why a limiter cannot be set up.
@@ -37,9 +47,12 @@ pub enum SettingsError {
         /// What is wrong with it.
         source: InvalidName,
     },
-    /// The aggregator's address cannot be used.
+    /// An aggregator's address cannot be used.
     #[error(transparent)]
     Aggregator(#[from] InvalidEndpoint),
+    /// A rate that is none.
+    #[error("cold_rps: {0}")]
+    Rate(#[from] InvalidRate),
     /// The system gave no randomness to seed the coins with.
     #[error("the system gave no randomness: {0}")]
     Entropy(#[from] getrandom::Error),
@@ -63,8 +76,11 @@ impl Settings {
             service: named("service", service, Name::new)?,
             name: None,
             zone: named("zone", "default", Zone::new)?,
-            endpoint: None,
+            aggregators: Aggregators::None,
+            grace: GRACE,
             keys_max: KEYS_MAX_DEFAULT,
+            directives: None,
+            cold: BTreeMap::new(),
         })
     }
 
@@ -91,8 +107,47 @@ impl Settings {
     ///
     /// # Errors
     /// When it is no such address.
-    pub fn aggregator(mut self, address: &str) -> Result<Self, SettingsError> {
-        self.endpoint = Some(transport::endpoint(address)?);
+    pub fn aggregator(self, address: &str) -> Result<Self, SettingsError> {
+        self.aggregators(&[address])
+    }
+
+    /// The aggregators of the zone, as `http://HOST:PORT` each, at most [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX); or
+    /// `dns://HOST:PORT` alone, for all addresses that the name stands for, now and later. Buckets are spread over
+    /// them by the addresses as they are written here, so every client of a zone has to write them alike.
+    ///
+    /// # Errors
+    /// When one of them is no such address.
+    pub fn aggregators<S: AsRef<str>>(mut self, addresses: &[S]) -> Result<Self, SettingsError> {
+        self.aggregators = Aggregators::of(addresses)?;
+        Ok(self)
+    }
+
+    /// How long one of several aggregators may be away before its buckets go to the others, by default [`GRACE`]. To be
+    /// the same in every client of a zone.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// A file in which directives are kept for the next process of this instance, which then starts from them instead
+    /// of from nothing. Its directory must exist and be writable; where it is not, nothing is kept and nothing else
+    /// happens. No two instances may share it.
+    #[must_use]
+    pub fn directives(mut self, path: impl Into<PathBuf>) -> Self {
+        self.directives = Some(path.into());
+        self
+    }
+
+    /// Lets at most so many requests/s of a bucket pass this instance while nothing was directed for it: before the
+    /// first directive, and while an aggregator that has just started does not know any ratios yet. Without it
+    /// everything passes and is counted. All tenants share it.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the rate is negative or not finite.
+    pub fn cold_rps(mut self, bucket: &str, rps: f64) -> Result<Self, SettingsError> {
+        let name = named("bucket", bucket, Bucket::new)?;
+        self.cold.insert(name, Rate::new(rps)?);
         Ok(self)
     }
 
@@ -113,6 +168,7 @@ impl Settings {
         let seed = draws::seed_process()?;
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
+        let owner = Owner { service: self.service.clone(), zone: self.zone.clone() };
         let identity = Identity {
             instance: InstanceId(u128::from_be_bytes(instance)),
             name: self.name.unwrap_or_else(|| host_and_process(&self.service)),
@@ -121,8 +177,27 @@ impl Settings {
             role: Role::Client,
         };
         let table = Arc::new(Table::new(self.keys_max, seed));
-        let subscription = Shared::new(Subscription::new(identity, Arc::clone(&table)));
-        let feed = Feed { subscription, endpoint: self.endpoint, health: Arc::new(Health::default()) };
+        let mut subscription = Subscription::new(identity, Arc::clone(&table));
+        if matches!(self.aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
+            subscription.spread_over_several(self.grace);
+        }
+        let keepsake = self.directives.map(|path| Keepsake::new(path, owner));
+        let (found, kept) = keepsake.as_ref().map_or((Found::Nothing, None), Keepsake::read);
+        kept.into_iter().for_each(|kept| subscription.restore(kept));
+        let cold = !self.cold.is_empty();
+        for (bucket, rate) in self.cold {
+            // In force before the first request, and asked for before there is one. Where there is no room, the bucket
+            // is admitted like any other that finds none.
+            let _ = table.declare(bucket.as_str());
+            subscription.set_cold(bucket, rate);
+        }
+        let feed = Feed {
+            subscription: Shared::new(subscription),
+            aggregators: self.aggregators,
+            keepsake,
+            cold,
+            health: Arc::new(Health::new(found)),
+        };
         Ok((Limiter { table }, feed))
     }
 }

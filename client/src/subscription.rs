@@ -1,25 +1,35 @@
-//! The limiter as a child of its aggregator: reports what was counted, publishes what is directed. Pure: the feed
+//! The limiter as a child of its aggregators: reports what was counted, publishes what is directed. Pure: the feed
 //! carries its messages.
+
+mod publish;
+mod several;
+mod strand;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
-use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale, Terms, Values};
+use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, Stale};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::law::ZoneGuard;
-use plimsoll_core::report::{Counts, Identity, Outbox, Report, Tally};
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::rate::Rate;
+use plimsoll_core::report::{Counts, Identity, Report, Tally};
 use plimsoll_core::time::MonoTime;
 
 use crate::guards::Guards;
+use crate::kept::Kept;
+use crate::spread::EndpointId;
 use crate::table::{KeyPlace, Table};
-use crate::word::Word;
 
-/// How often to report until the parent says otherwise.
-const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+use several::Several;
+use strand::Strand;
+
+/// The one conversation of a limiter that has only one.
+const ONLY: EndpointId = EndpointId(0);
+
+/// Names a state of all that is kept for a later process: another one when any of it has changed.
+type Version = (u64, Option<Epoch>, KillGeneration);
 
 /// What a limiter holds and has sent: a [`Child`] of its zone's aggregator.
 ///
@@ -34,17 +44,22 @@ pub struct Subscription {
     /// Where each of the keys stands.
     places: Vec<KeyPlace>,
     guards: Guards,
-    /// Buckets already asked for on the present stream.
-    asked: usize,
-    greeted: bool,
-    outbox: Outbox,
-    order: Order,
+    strands: BTreeMap<EndpointId, Strand>,
+    /// Who has what, where there may be several; else all is the only one's.
+    several: Option<Several>,
+    /// What holds, whoever said it.
     board: Board,
+    /// The highest epoch applied on any stream.
+    epoch: Option<Epoch>,
     kill: KillGeneration,
     /// Keys with a word of their own, by bucket.
     own: HashMap<Bucket, Vec<u32>>,
-    interval: Duration,
-    upstream: Option<(MonoTime, Duration)>,
+    /// What the service lets pass of buckets that nobody has spoken of.
+    cold: BTreeMap<Bucket, Rate>,
+    /// Nobody has spoken since what was kept by an earlier process was taken up.
+    from_kept: bool,
+    /// The state that was last kept.
+    kept: Version,
     refused: u64,
 }
 
@@ -57,17 +72,24 @@ impl Subscription {
             keys: Vec::new(),
             places: Vec::new(),
             guards: Guards::default(),
-            asked: 0,
-            greeted: false,
-            outbox: Outbox::default(),
-            order: Order::default(),
+            strands: BTreeMap::from([(ONLY, Strand::new(None))]),
+            several: None,
             board: Board::default(),
+            epoch: None,
             kill: KillGeneration::default(),
             own: HashMap::new(),
-            interval: REPORT_INTERVAL,
-            upstream: None,
+            cold: BTreeMap::new(),
+            from_kept: false,
+            kept: Version::default(),
             refused: 0,
         }
+    }
+
+    /// Lets so many requests/s of a bucket pass here until something is directed for it.
+    pub(crate) fn set_cold(&mut self, bucket: Bucket, rate: Rate) {
+        self.cold.insert(bucket, rate);
+        self.look();
+        (0..self.buckets.len()).for_each(|id| self.publish(id));
     }
 
     /// Takes notice of names that the request path entered since.
@@ -75,6 +97,9 @@ impl Subscription {
         for id in self.buckets.len()..self.table.buckets.published(self.buckets.len()) {
             let name = self.table.buckets.read(id as u32);
             let Some(bucket) = name.and_then(|(_, name)| Bucket::new(&name).ok()) else { return };
+            if let Some(several) = &mut self.several {
+                several.add_bucket(&bucket);
+            }
             self.buckets.push(bucket);
             self.publish(id);
         }
@@ -83,8 +108,9 @@ impl Subscription {
             // A key may be seen a moment before its bucket; it is taken up the next time.
             let Some(bucket) = self.buckets.get(owner as usize).cloned() else { return };
             let Ok(tenant) = Tenant::new(&name) else { return };
-            self.keys.push(Key { bucket, tenant });
             let key = id as u32;
+            self.keys.push(Key { bucket, tenant });
+            self.take_in(owner, key);
             // The default class's own key may be seen a moment before it is known as such.
             let default_key = self.table.default_key(owner).unwrap_or(key);
             self.places.push(KeyPlace { key, default_key });
@@ -93,12 +119,18 @@ impl Subscription {
 
     /// Time passes: to be called about every 10 ms, off the request path. Refills the guards.
     pub fn on_tick(&mut self, now: MonoTime) {
-        // What is offered is measured with each report; while nobody asks for reports, here.
-        if self.guards.measured().is_some_and(|at| now.since(at) >= self.interval * 2) {
+        // Something is held for names before they are asked for.
+        if self.from_kept || !self.cold.is_empty() {
+            self.look();
+        }
+        // What is offered is measured with each report; while nobody asks for reports, and where several do, here.
+        let due = if self.several.is_some() { self.report_interval() } else { self.report_interval() * 2 };
+        if self.guards.measured().is_some_and(|at| now.since(at) >= due) {
             self.look();
             self.guards.measure(now, &self.table, &self.places);
         }
         self.guards.refill(now, &self.table);
+        self.turn(now);
     }
 
     /// What was decided for each key so far.
@@ -108,19 +140,17 @@ impl Subscription {
         all.map(|(key, id)| (key.clone(), self.table.counters.read(id))).collect()
     }
 
-    /// What becomes of a bucket's refusals here and now, shadow while killed; `None` before the first directive.
-    pub(crate) fn mode_of(&self, bucket: &Bucket) -> Option<Mode> {
-        self.board.get(bucket).map(|posted| self.mode(posted.terms().mode))
-    }
-
     /// The highest epoch applied.
     pub(crate) const fn epoch(&self) -> Option<Epoch> {
-        self.order.epoch()
+        self.epoch
     }
 
-    /// How long ago the controller last heard of this zone, all hops' waits included; `None` if it never did.
+    /// How long ago the controller last heard of this zone, all hops' waits included; `None` if it never did. Of
+    /// several aggregators, the one that speaks for a bucket and heard it the longest ago.
     pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
-        self.upstream.map(|(at, age)| age + now.since(at))
+        let speaks = |id: &EndpointId| self.several.as_ref().is_none_or(|several| several.has_any(*id));
+        let speaking = self.strands.iter().filter(|(id, _)| speaks(id));
+        speaking.filter_map(|(_, strand)| strand.upstream_age(now)).max()
     }
 
     /// Messages that were not applied because they were older than what is held.
@@ -128,133 +158,158 @@ impl Subscription {
         self.refused
     }
 
-    const fn mode(&self, directed: Mode) -> Mode {
-        if self.kill.is_killed() { Mode::Shadow } else { directed }
+    /// Whether decisions still rest on what an earlier process kept.
+    pub(crate) const fn is_from_kept(&self) -> bool {
+        self.from_kept
     }
 
-    /// Whether refusals are carried out here and now.
-    fn enforces(&self, terms: &Terms) -> bool {
-        match self.mode(terms.mode) {
-            Mode::Shadow => false,
-            Mode::Canary => terms.cohort.contains(&self.identity.name),
-            Mode::Enforce => true,
+    /// What holds, to be kept for a later process, and the name of that state; `None` while it is kept already.
+    pub(crate) fn news_to_keep(&self) -> Option<(Version, Kept)> {
+        let version = self.version();
+        (self.kept != version).then(|| (version, self.to_keep()))
+    }
+
+    /// The state of this name has been kept.
+    pub(crate) fn on_kept(&mut self, version: Version) {
+        self.kept = version;
+    }
+
+    const fn version(&self) -> Version {
+        (self.board.version(), self.epoch, self.kill)
+    }
+
+    fn to_keep(&self) -> Kept {
+        let is_known: BTreeSet<&Bucket> = self.buckets.iter().collect();
+        // Those this process has asked for first, should there be too many.
+        let others = self.board.iter().map(|(bucket, _)| bucket).filter(|bucket| !is_known.contains(bucket));
+        let whole = self.buckets.iter().chain(others).filter_map(|bucket| self.board.since(bucket, 0));
+        Kept { epoch: self.epoch, kill: self.kill, buckets: whole.take(Kept::BUCKETS_MAX).collect() }
+    }
+
+    /// Takes up what an earlier process kept, before anybody has spoken.
+    pub(crate) fn restore(&mut self, kept: Kept) {
+        self.kill.merge(kept.kill);
+        self.epoch = self.epoch.max(kept.epoch);
+        for strand in self.strands.values_mut() {
+            *strand = Strand::new(self.epoch);
         }
-    }
-
-    /// Publishes what holds for the bucket with this id.
-    fn publish(&mut self, id: usize) {
-        let Some(bucket) = self.buckets.get(id) else { return };
-        let Some(posted) = self.board.get(bucket) else { return };
-        let enforced = self.enforces(posted.terms());
-        let mut own = Vec::new();
-        for (tenant, values) in posted.keys() {
-            let Some(key) = self.table.keys.intern_patiently(id as u32, tenant.as_str()) else { continue };
-            let guard = guard_of(posted.terms(), &values);
-            match guard {
-                // The tokens are there before anybody can miss them.
-                Some(guard) => self.guards.set(&self.table, key, guard),
-                None => self.guards.remove(key),
-            }
-            let word = match (values.ratio, guard) {
-                (None, None) => Word::NOTHING,
-                (ratio, guard) => Word::new(ratio.unwrap_or_default())
-                    .enforced(enforced)
-                    .guarded(guard.is_some())
-                    .coin(posted.terms().coin),
-            };
-            self.table.publish(key, word);
-            own.push(key);
+        for directive in &kept.buckets {
+            self.board.apply(directive);
         }
-        own.sort_unstable();
-        let before = self.own.insert(bucket.clone(), own.clone()).unwrap_or_default();
-        for key in before.into_iter().filter(|key| own.binary_search(key).is_err()) {
-            self.table.publish(key, Word::NOTHING);
-            self.guards.remove(key);
-        }
-    }
-}
-
-/// The guard that is directed for a key. Without the number of clients to divide it among there is none.
-fn guard_of(terms: &Terms, values: &Values) -> Option<ZoneGuard> {
-    Some(ZoneGuard {
-        limit: terms.limit,
-        rate: values.guard?,
-        offered: values.offered,
-        clients: terms.clients?,
-    })
-}
-
-impl Child for Subscription {
-    fn on_open(&mut self, _now: MonoTime) {
-        self.outbox.open();
-        self.order.open();
-        self.asked = 0;
-        self.greeted = false;
-    }
-
-    fn report(&mut self, now: MonoTime) -> Report {
+        (self.from_kept, self.kept) = (true, self.version());
         self.look();
+        (0..self.buckets.len()).for_each(|id| self.publish(id));
+    }
+
+    /// What to say now to one of the parents.
+    pub(crate) fn report_to(&mut self, id: EndpointId, now: MonoTime) -> Report {
+        self.look();
+        let Some(strand) = self.strands.get_mut(&id) else { return Report::default() };
+        let several = self.several.as_ref();
+        let is_wanted = |bucket| several.is_none_or(|several| several.asks(bucket, id));
+        let asked = strand.ask(self.buckets.len(), is_wanted);
         let mut report = Report {
-            identity: (!self.greeted).then(|| self.identity.clone()),
+            identity: (!strand.greeted).then(|| self.identity.clone()),
             time: Some(now),
-            epoch: self.order.epoch(),
+            epoch: self.epoch,
             kill: self.kill,
-            asked: self.buckets[self.asked..].to_vec(),
+            asked: asked.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
         };
+        strand.greeted = true;
         let counters = &self.table.counters;
-        self.outbox.fill(&mut report, &self.keys, |KeyId(id)| Tally {
-            counts: counters.read(id),
-            late: Counts::ZERO,
-        });
+        match several {
+            None => strand.outbox.fill(&mut report, &self.keys, |KeyId(id)| Tally {
+                counts: counters.read(id),
+                late: Counts::ZERO,
+            }),
+            Some(several) => strand.fill(&mut report, |key| {
+                if several.is_withheld(key) { Counts::ZERO } else { counters.read(key) }
+            }),
+        }
         // What is offered is first measured when the parent can know of it too: a share of what it does not know of
         // would look like all there is. And two reports may follow each other at once, when a stream breaks or ends; a
         // rate over so little time is noise.
-        let lately = self.guards.measured().is_some_and(|at| now.since(at) < self.interval / 2);
+        let lately = match several {
+            None => self.guards.measured().is_some_and(|at| now.since(at) < strand.interval / 2),
+            Some(_) => self.guards.measured().is_some(),
+        };
         if report.time.is_some() && !lately {
             self.guards.measure(now, &self.table, &self.places);
         }
-        self.asked = self.buckets.len();
-        self.greeted = true;
         report
     }
 
-    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
+    /// Takes a message of one of the parents.
+    pub(crate) fn take(
+        &mut self,
+        id: EndpointId,
+        now: MonoTime,
+        directives: Directives,
+    ) -> Result<(), Stale> {
+        let Some(strand) = self.strands.get_mut(&id) else { return Ok(()) };
         if !self.kill.believes(directives.kill) {
             self.refused += 1;
             return Err(Stale::KillJump { held: self.kill, got: directives.kill });
         }
         // A kill is never too old to be heard, and a receipt is for this stream, whoever reigns.
         let killed = self.kill.merge(directives.kill);
-        self.outbox.on_echo(directives.echo);
-        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
-        let accepted = self.order.accept(directives.epoch, directives.seq);
+        strand.outbox.on_echo(directives.echo);
+        directives.parent.into_iter().for_each(|parent| strand.answered(parent));
+        let accepted = strand.order.accept(directives.epoch, directives.seq);
         if accepted.is_ok() {
             if let Some(age) = directives.upstream_age {
-                self.upstream = Some((now, age));
+                strand.upstream = Some((now, age));
             }
-            self.interval = directives.report_interval.unwrap_or(self.interval);
+            strand.interval = directives.report_interval.unwrap_or(strand.interval);
+            self.epoch = self.epoch.max(directives.epoch);
         } else {
             self.refused += 1;
+        }
+        if directives.parent.is_some() {
+            self.on_live(id, now);
         }
         let news = if accepted.is_ok() { directives.buckets } else { Vec::new() };
         let mut changed: BTreeSet<&Bucket> = BTreeSet::new();
         for directive in &news {
             // What was never asked for takes no room here.
-            if self.buckets.contains(&directive.bucket) && self.board.apply(directive) {
+            if self.buckets.contains(&directive.bucket) && self.apply(id, directives.epoch, directive) {
                 changed.insert(&directive.bucket);
             }
         }
-        for id in 0..self.buckets.len() {
-            if killed || changed.contains(&self.buckets[id]) {
-                self.publish(id);
+        for bucket in 0..self.buckets.len() {
+            if killed || changed.contains(&self.buckets[bucket]) {
+                self.publish(bucket);
             }
         }
         accepted
     }
 
+    /// Applies what a parent says of a bucket, if it is the one to be listened to; true when that changed anything.
+    fn apply(&mut self, id: EndpointId, epoch: Option<Epoch>, directive: &BucketDirective) -> bool {
+        if self.several.is_some() {
+            return self.apply_of(id, epoch, directive);
+        }
+        self.from_kept = false;
+        self.board.apply(directive)
+    }
+}
+
+impl Child for Subscription {
+    fn on_open(&mut self, _now: MonoTime) {
+        self.open(ONLY);
+    }
+
+    fn report(&mut self, now: MonoTime) -> Report {
+        self.report_to(ONLY, now)
+    }
+
+    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
+        self.take(ONLY, now, directives)
+    }
+
     fn report_interval(&self) -> Duration {
-        self.interval
+        self.strands.values().map(|strand| strand.interval).min().unwrap_or(strand::REPORT_INTERVAL)
     }
 }
 

@@ -23,6 +23,7 @@ pub mod ratio;
 pub mod report;
 pub mod rollout;
 pub mod roster;
+pub mod stable;
 
 pub mod time;
 pub mod token_bucket;

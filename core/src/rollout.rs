@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bucket::Name;
 use crate::policy::Percent;
+use crate::stable::stable_hash;
 
 /// What becomes of a refusal that was decided. Ordered from the most careful to the most effective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,27 +50,17 @@ impl Cohort {
     /// The salt of a bucket until a rollout draws its own: its name's hash.
     #[must_use]
     pub fn salt_of(bucket: &str) -> u64 {
-        mixed(bucket.bytes())
+        stable_hash(bucket.bytes())
     }
 
     /// Whether the instance of this stable name belongs to the cohort: the same answer after every restart, on every
     /// machine and in every version. An instance that belongs at one percentage belongs at every larger one.
     #[must_use]
     pub fn contains(self, instance: &Name) -> bool {
-        let hash = mixed(self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes()));
+        let hash = stable_hash(self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes()));
         let position = (hash >> 11) as f64 / (1_u64 << 53) as f64;
         position * 100.0 < self.percent.get()
     }
-}
-
-/// FNV-1a, whose upper bits are weak for short names, so the finaliser of splitmix64 mixes them.
-fn mixed(bytes: impl Iterator<Item = u8>) -> u64 {
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
 }
 
 #[cfg(test)]

@@ -124,7 +124,10 @@ impl Fleet {
         self.lines.push(format!("{name}  http://{listen}/checkout"));
         let service = Service::new(&service::Args {
             listen,
-            aggregator: format!("http://{aggregator}"),
+            aggregator: vec![format!("http://{aggregator}")],
+            grace: plimsoll_client::GRACE,
+            directives: None,
+            cold_rps: Vec::new(),
             zone: zone.to_owned(),
             name: Some(name),
             buckets: self.buckets.clone(),

@@ -16,4 +16,6 @@ mod process;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod streams;

@@ -1,17 +1,19 @@
 //! What a limiter holds after which messages, seen through the decisions it makes.
 
+mod cold;
 mod guards;
 mod model;
+mod several;
 
 use super::*;
 use plimsoll_core::bucket::{Name, Zone};
 use plimsoll_core::coin::Dither;
-use plimsoll_core::directive::{BucketDirective, KeyDirective};
+use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
 use plimsoll_core::policy::{Coin, Percent};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::{InstanceId, Role};
-use plimsoll_core::rollout::Cohort;
+use plimsoll_core::rollout::{Cohort, Mode};
 use plimsoll_core::verdict::Verdict;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -62,7 +64,7 @@ impl Held {
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         subscription.on_open(now());
         subscription.report(now());
-        subscription.outbox.on_answer(InstanceId(2));
+        subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
         Self { table, subscription, coins: Vec::new(), draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
     }
 
@@ -267,7 +269,7 @@ fn buckets_are_asked_for_once_a_stream_and_counts_go_on_across_streams() {
     let greeting = held.subscription.report(now());
     assert_eq!((greeting.seq, greeting.asked.len(), greeting.identity.is_some()), (1, 1, true));
     assert_eq!((greeting.definitions.len(), greeting.tallies.len()), (0, 0));
-    held.subscription.outbox.on_answer(InstanceId(2));
+    held.subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
     let report = held.subscription.report(now());
     let offered: u64 = report.tallies.values().map(|tally| tally.counts.offered).sum();
     let sent: u64 = report.definitions.values().map(|definition| definition.sent.offered).sum();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Number;
 use super::error::Checked;
@@ -57,7 +57,7 @@ pub enum Release {
 }
 
 /// How a client turns a drop ratio into decisions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coin {
     /// Refusals are spread evenly over requests. The default.

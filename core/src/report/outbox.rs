@@ -189,6 +189,13 @@ impl Outbox {
         }
     }
 
+    /// Whether everything that was sent of a key is confirmed, so that its books can go elsewhere and nothing is given
+    /// up. O(1).
+    #[must_use]
+    pub fn is_confirmed(&self, id: KeyId) -> bool {
+        self.keys.get(id.index()).is_none_or(|sent| sent.held.confirmed.covers(sent.held.tally.counts))
+    }
+
     /// The key at `id` is finished, and its owner has another one there, which counts from zero. False, and nothing
     /// happens, if not everything sent for it is confirmed: a parent remembers nothing of a finished key.
     pub fn replace(&mut self, id: KeyId) -> bool {

@@ -1,0 +1,162 @@
+//! Where a limiter's aggregators are: one address, a list, or a name that is resolved again and again.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use plimsoll_proto::transport::{self, InvalidEndpoint};
+use tonic::transport::Endpoint;
+
+/// The most aggregators a limiter has streams to. Of more, those are taken whose names come first, so that all clients
+/// take the same.
+pub const ENDPOINTS_MAX: usize = 64;
+/// How many answers an address must be missing from before it is dropped: some servers tell only a part of many.
+const MISSING_MAX: u32 = 3;
+/// What a name to be resolved is told by.
+const BY_NAME: &str = "dns://";
+
+/// What was given.
+#[derive(Clone, Debug)]
+pub(crate) enum Aggregators {
+    /// No aggregator.
+    None,
+    /// One, whose address is resolved anew with each connection.
+    One(Box<Endpoint>),
+    /// Several, by addresses that are their names.
+    List(Vec<Arc<str>>),
+    /// All addresses of a name, as `HOST:PORT`.
+    ByName(Arc<str>),
+}
+
+impl Aggregators {
+    /// Aggregators at `http://HOST:PORT` each, or all those that `dns://HOST:PORT` stands for.
+    pub(crate) fn of<S: AsRef<str>>(addresses: &[S]) -> Result<Self, InvalidEndpoint> {
+        if let [only] = addresses {
+            let only = only.as_ref();
+            return match only.strip_prefix(BY_NAME) {
+                // A name and a port are due, which the same check as of any address can tell.
+                Some(name) if transport::endpoint(&format!("http://{name}")).is_ok() => {
+                    Ok(Self::ByName(name.trim_end_matches('/').into()))
+                }
+                Some(_) => Ok(Self::One(Box::new(transport::endpoint(only)?))),
+                None => Ok(Self::One(Box::new(transport::endpoint(only)?))),
+            };
+        }
+        let mut names = Vec::new();
+        for address in addresses {
+            let endpoint = transport::endpoint(address.as_ref())?;
+            // As everybody writes it, or clients would not agree on whose a bucket is.
+            let authority =
+                endpoint.uri().authority().map(|authority| authority.as_str().to_ascii_lowercase());
+            names.push(format!("http://{}", authority.unwrap_or_default()));
+        }
+        match bounded(names) {
+            names if names.is_empty() => Ok(Self::None),
+            names => Ok(Self::List(names)),
+        }
+    }
+}
+
+/// The addresses of a name, over all its answers.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses {
+    /// How many answers in a row each was missing from.
+    missing: BTreeMap<Arc<str>, u32>,
+}
+
+impl Addresses {
+    /// Takes an answer; yields the addresses that hold now. An answer without any changes nothing.
+    pub(crate) fn answered(&mut self, answer: &[SocketAddr]) -> Vec<Arc<str>> {
+        if !answer.is_empty() {
+            // An aggregator with an address of either family is one aggregator, not two.
+            let any_v4 = answer.iter().any(SocketAddr::is_ipv4);
+            let one_family = answer.iter().filter(|address| address.is_ipv4() == any_v4);
+            let present: Vec<Arc<str>> =
+                one_family.map(|address| format!("http://{address}").into()).collect();
+            for missing in self.missing.values_mut() {
+                *missing += 1;
+            }
+            self.missing.extend(present.into_iter().map(|name| (name, 0)));
+            self.missing.retain(|_, missing| *missing < MISSING_MAX);
+        }
+        bounded(self.missing.keys().map(|name| name.to_string()).collect())
+    }
+}
+
+fn bounded(mut names: Vec<String>) -> Vec<Arc<str>> {
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > ENDPOINTS_MAX {
+        tracing::warn!(given = names.len(), "only the first {ENDPOINTS_MAX} aggregators are used");
+        names.truncate(ENDPOINTS_MAX);
+    }
+    names.into_iter().map(Arc::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(all: &[&str]) -> Vec<SocketAddr> {
+        all.iter().map(|address| address.parse().unwrap()).collect()
+    }
+
+    fn answered(held: &mut Addresses, answer: &[&str]) -> Vec<String> {
+        held.answered(&addresses(answer)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn one_address_is_one_and_several_are_a_list_that_everybody_writes_alike() {
+        assert!(matches!(Aggregators::of(&["http://a:7410"]), Ok(Aggregators::One(_))));
+        assert!(matches!(Aggregators::of::<&str>(&[]), Ok(Aggregators::None)));
+        let list = Aggregators::of(&["http://B:7410/", "http://a:7410", "http://b:7410"]).unwrap();
+        let Aggregators::List(names) = list else { panic!("{list:?}") };
+        assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), ["http://a:7410", "http://b:7410"]);
+        let by_name = Aggregators::of(&["dns://aggregators.plimsoll.svc:7410"]).unwrap();
+        assert!(matches!(by_name, Aggregators::ByName(name) if &*name == "aggregators.plimsoll.svc:7410"));
+        for bad in [&["dns://aggregators"][..], &["dns://"], &["a:7410"], &["http://a:7410", "dns://b:7410"]]
+        {
+            let error = Aggregators::of(bad).unwrap_err().to_string();
+            assert!(error.contains(bad[bad.len() - 1]), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_answer_and_an_empty_one_keep_what_was_there() {
+        let mut held = Addresses::default();
+        assert_eq!(answered(&mut held, &[]), [""; 0]);
+        let two = ["http://10.0.0.1:7410", "http://10.0.0.2:7410"];
+        assert_eq!(answered(&mut held, &["10.0.0.2:7410", "10.0.0.1:7410"]), two);
+        for _ in 0..10 {
+            assert_eq!(answered(&mut held, &[]), two);
+        }
+    }
+
+    #[test]
+    fn an_address_goes_when_it_was_missing_from_several_answers_in_a_row() {
+        let mut held = Addresses::default();
+        answered(&mut held, &["10.0.0.1:7410", "10.0.0.2:7410"]);
+        for _ in 0..10 {
+            assert_eq!(answered(&mut held, &["10.0.0.1:7410"]).len(), 2);
+            assert_eq!(answered(&mut held, &["10.0.0.2:7410"]).len(), 2);
+        }
+        for left in [2, 2, 1] {
+            assert_eq!(answered(&mut held, &["10.0.0.1:7410"]).len(), left);
+        }
+        assert_eq!(answered(&mut held, &["10.0.0.3:7410"]).len(), 2, "a new one comes at once");
+    }
+
+    #[test]
+    fn two_families_are_one_aggregator_and_too_many_are_cut_alike_for_everybody() {
+        let mut held = Addresses::default();
+        assert_eq!(answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]), ["http://10.0.0.1:7410"]);
+        assert_eq!(answered(&mut Addresses::default(), &["[fd00::1]:7410"]), ["http://[fd00::1]:7410"]);
+        let mut many: Vec<String> = (0..100).map(|at| format!("10.0.0.{at}:7410")).collect();
+        let first =
+            Addresses::default().answered(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+        many.reverse();
+        let second =
+            Addresses::default().answered(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+        assert_eq!((first.len(), first), (ENDPOINTS_MAX, second));
+    }
+}

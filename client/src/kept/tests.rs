@@ -1,0 +1,140 @@
+//! What is kept is found again, and nothing else is.
+
+use super::*;
+use proptest::prelude::*;
+
+fn owner() -> Owner {
+    Owner { service: Name::new("shop").unwrap(), zone: Zone::new("eu-1a").unwrap() }
+}
+
+fn rate(per_second: f64) -> Rate {
+    Rate::new(per_second).unwrap()
+}
+
+fn kept() -> Kept {
+    let key = |tenant: &str, units, guard| KeyDirective {
+        tenant: Tenant::new(tenant).unwrap(),
+        values: Values { ratio: DropRatio::new(units).ok(), guard, offered: guard, ..Values::default() },
+    };
+    let checkout = BucketDirective {
+        bucket: Bucket::new("checkout").unwrap(),
+        whole: true,
+        terms: Terms {
+            limit: Limit::PerSecond(rate(1_000.0)),
+            mode: Mode::Canary,
+            cohort: Cohort { percent: Percent::new(12.5).unwrap(), salt: u64::MAX },
+            coin: Coin::Independent,
+            clients: Some(7),
+            ..Terms::default()
+        },
+        keys: vec![key("acme", DropRatio::ONE / 3, Some(rate(0.1))), key("default", u32::MAX, None)],
+    };
+    let unlimited = BucketDirective {
+        bucket: Bucket::new("api/users").unwrap(),
+        terms: Terms { limit: Limit::Unlimited, ..Terms::default() },
+        keys: Vec::new(),
+        whole: true,
+    };
+    Kept { epoch: Some(Epoch(41)), kill: KillGeneration(3), buckets: vec![checkout, unlimited] }
+}
+
+fn text() -> String {
+    kept().to_text(&owner(), Duration::from_secs(1_700_000_000)).unwrap()
+}
+
+/// A text that says something else but is whole.
+fn rewritten(from: &str, to: &str) -> String {
+    let text = text();
+    let body = text.split_once('\n').unwrap().1.trim_end();
+    assert!(body.contains(from), "{body}");
+    let body = body.replacen(from, to, 1);
+    format!("{MARK} {:016x}\n{body}\n", checksum(&body))
+}
+
+#[test]
+fn what_was_kept_is_found_again() {
+    let (found, written_at) = Kept::of_text(&text(), &owner()).unwrap();
+    assert_eq!((found, written_at), (kept(), Duration::from_secs(1_700_000_000)));
+    let empty = Kept::default();
+    let text = empty.to_text(&owner(), Duration::ZERO).unwrap();
+    assert_eq!(Kept::of_text(&text, &owner()).unwrap().0, empty);
+}
+
+#[test]
+fn people_can_read_it() {
+    let text = text();
+    for line in [
+        "plimsoll directives 1 ",
+        "\"service\": \"shop\"",
+        "\"written_at_s\": 1700000000",
+        "\"kill_generation\": 3",
+        "\"rps\": 1000.0",
+        "\"mode\": \"canary\"",
+        "\"ratio\": 0.333",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn what_is_torn_changed_or_somebody_elses_is_refused() {
+    let other = |service: &str, zone: &str| Owner {
+        service: Name::new(service).unwrap(),
+        zone: Zone::new(zone).unwrap(),
+    };
+    let label = |text: &str, owner: &Owner| Kept::of_text(text, owner).unwrap_err().label();
+    assert_eq!(label(&text(), &other("till", "eu-1a")), "stranger");
+    assert_eq!(label(&text(), &other("shop", "eu-1b")), "stranger");
+    for end in 0..text().len() {
+        let torn = &text()[..end];
+        assert!(["torn", "version"].contains(&label(torn, &owner())), "{end}");
+    }
+    let later = text().replacen("directives 1", "directives 2", 1);
+    assert_eq!(label(&later, &owner()), "version");
+    assert_eq!(label(&text().replacen("41", "42", 1), &owner()), "torn");
+}
+
+#[test]
+fn what_cannot_be_is_refused_whole_as_it_is() {
+    for (from, to) in [
+        ("\"acme\"", "\"no name\""),
+        ("\"checkout\"", "\"\""),
+        ("0.333", "1.333"),
+        ("1000.0", "-1.0"),
+        ("12.5", "120.5"),
+        ("\"canary\"", "\"canarie\""),
+        ("\"epoch\": 41", "\"epoch\": 4294967297"),
+        ("\"kill_generation\": 3", "\"kill_generation\": 4294967299"),
+        ("\"epoch\"", "\"epoc\""),
+        ("\"clients\": 7", "\"clients\": -7"),
+    ] {
+        let error = Kept::of_text(&rewritten(from, to), &owner()).unwrap_err();
+        assert_eq!(error.label(), "invalid", "{to}: {error}");
+    }
+    Kept::of_text(&rewritten("41", "42"), &owner()).unwrap();
+}
+
+proptest! {
+    #[test]
+    fn no_text_does_any_harm(text in ".{0,300}", end in 0..2_000usize) {
+        prop_assert!(Kept::of_text(&text, &owner()).is_err());
+        let marked = format!("{MARK} {:016x}\n{text}\n", checksum(&text));
+        prop_assert!(Kept::of_text(&marked, &owner()).is_err());
+        let whole = super::tests::text();
+        let cut = whole.get(..end.min(whole.len() - 1)).unwrap_or_default();
+        prop_assert!(Kept::of_text(cut, &owner()).is_err());
+    }
+
+    #[test]
+    fn any_ratio_is_found_again_to_the_unit(units in 0..=DropRatio::ONE, guard in 0.0..1e12f64) {
+        let mut kept = kept();
+        kept.buckets[0].keys[0].values =
+            Values { ratio: DropRatio::new(units).ok(), guard: Some(rate(guard)), ..Values::default() };
+        let text = kept.to_text(&owner(), Duration::ZERO).unwrap();
+        let found = Kept::of_text(&text, &owner()).unwrap().0;
+        let [was, is] = [&kept, &found].map(|kept| kept.buckets[0].keys[0].values);
+        prop_assert_eq!(was.ratio, is.ratio);
+        let off = (was.guard.unwrap().per_second() - is.guard.unwrap().per_second()).abs();
+        prop_assert!(off <= 1e-12 * guard);
+    }
+}

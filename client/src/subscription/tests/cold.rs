@@ -1,0 +1,142 @@
+//! What a limiter does before anybody has spoken: as the service wished, or as an earlier process kept it.
+
+use super::*;
+
+fn cold(rps: f64) -> Held {
+    let mut held = Held::new();
+    held.subscription.set_cold(Bucket::new("api").unwrap(), rate(rps));
+    held
+}
+
+/// So many ticks with so many requests before each; how many were admitted.
+fn pass(held: &mut Held, ticks: u32, per_tick: u32) -> u32 {
+    let mut admitted = 0;
+    for _ in 0..ticks {
+        admitted += (0..per_tick).filter(|_| held.admit("acme").is_admit()).count() as u32;
+        held.now = held.now + Duration::from_millis(10);
+        held.subscription.on_tick(held.now);
+    }
+    admitted
+}
+
+#[test]
+fn a_bucket_nobody_has_spoken_of_passes_as_much_as_the_service_wished() {
+    let mut held = cold(100.0);
+    // 10 s at 1,000 requests/s, reports and measurements or not: 100/s and the burst of 17.
+    let admitted = pass(&mut held, 500, 10);
+    held.subscription.report(held.now);
+    let admitted = admitted + pass(&mut held, 500, 10);
+    assert!((1_000..=1_020).contains(&admitted), "{admitted}");
+    let counts = held.counts();
+    assert_eq!(
+        counts,
+        Counts { offered: 10_000, guard_dropped: 10_000 - u64::from(admitted), ..Counts::ZERO }
+    );
+    assert_eq!(held.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Enforce));
+}
+
+#[test]
+fn all_tenants_share_the_rate_and_other_buckets_have_none() {
+    let mut held = cold(0.0);
+    let admitted = (0..1_000).filter(|n| held.admit(&format!("tenant-{n}")).is_admit()).count();
+    assert_eq!(admitted, 0);
+    let other =
+        (0..1_000).filter(|_| held.table.admit("other", "acme", &mut held.coins, &mut held.draws).is_admit());
+    assert_eq!(other.count(), 1_000);
+}
+
+#[test]
+fn the_first_directive_with_a_rate_ends_it() {
+    for (terms, values) in [
+        (limited(Mode::Enforce), ratio(0.0)),
+        (limited(Mode::Shadow), ratio(1.0)),
+        (Terms { limit: Limit::Unlimited, ..limited(Mode::Enforce) }, ratio(None)),
+        (Terms { limit: Limit::Unknown, ..limited(Mode::Enforce) }, ratio(None)),
+    ] {
+        let mut held = cold(1.0);
+        assert!(pass(&mut held, 10, 10) < 10);
+        held.direct(terms, &[("default", values)]);
+        assert_eq!(pass(&mut held, 10, 10), 100, "{terms:?}");
+    }
+}
+
+#[test]
+fn an_aggregator_that_knows_no_ratio_yet_leaves_it_but_its_mode_holds() {
+    let mut held = cold(0.0);
+    held.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
+    assert_eq!(pass(&mut held, 10, 10), 0);
+    held.direct(limited(Mode::Shadow), &[("default", ratio(None))]);
+    assert_eq!(pass(&mut held, 10, 10), 100);
+    assert_eq!(held.counts().would_guard_dropped, 100);
+}
+
+#[test]
+fn a_kill_stops_it() {
+    let mut held = cold(0.0);
+    let kill = Directives { kill: KillGeneration(1), seq: 1, ..Directives::default() };
+    held.subscription.on_directives(held.now, kill).unwrap();
+    assert_eq!(pass(&mut held, 10, 10), 100);
+}
+
+#[test]
+fn a_later_process_starts_from_what_an_earlier_one_kept() {
+    let mut held = Held::new();
+    assert_eq!(held.subscription.news_to_keep(), None);
+    let guard = Values { guard: Some(rate(100.0)), offered: Some(rate(1e9)), ..ratio(0.0) };
+    let terms = Terms { clients: Some(1), ..limited(Mode::Enforce) };
+    held.direct(terms, &[("acme", ratio(1.0)), ("default", guard)]);
+    let (version, kept) = held.subscription.news_to_keep().unwrap();
+    held.subscription.on_kept(version);
+    assert_eq!(held.subscription.news_to_keep(), None, "nothing changed since");
+
+    let mut later = Held::new();
+    later.subscription.restore(kept);
+    later.subscription.set_cold(Bucket::new("api").unwrap(), rate(0.0));
+    // Names that are only used now as well.
+    let admitted = pass(&mut later, 1, 100);
+    assert_eq!(admitted, 0, "acme");
+    let passed = (0..1_000).filter(|_| later.admit("stranger").is_admit()).count();
+    assert!((3..30).contains(&passed), "{passed}: the guard of the class, and no longer the service's wish");
+    assert!(later.subscription.is_from_kept());
+    assert_eq!(later.subscription.news_to_keep(), None, "it is kept already");
+    let report = later.subscription.report(later.now);
+    assert_eq!(report.epoch, Some(Epoch(5)), "an aggregator must know that this client holds something");
+
+    // An aggregator that keeps its ratios to itself changes nothing, and an older reign is not believed.
+    later.direct(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
+    assert_eq!(pass(&mut later, 10, 10), 0);
+    let message = Directives { epoch: Some(Epoch(4)), ..later.message(terms, &[("acme", ratio(0.0))]) };
+    later.subscription.on_directives(later.now, message).unwrap_err();
+    later.direct(terms, &[("acme", ratio(0.0)), ("default", ratio(0.0))]);
+    assert_eq!(pass(&mut later, 10, 10), 100);
+    assert!(!later.subscription.is_from_kept());
+    assert_eq!(later.subscription.kept.1, Some(Epoch(5)));
+}
+
+#[test]
+fn names_that_come_later_find_what_was_kept() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    let kept = held.subscription.news_to_keep().unwrap().1;
+    let table = Arc::new(Table::new(100, 7));
+    let mut later = Subscription::new(held.subscription.identity.clone(), Arc::clone(&table));
+    later.restore(kept);
+    table.declare("api").unwrap();
+    later.on_tick(now());
+    assert!(!table.admit("api", "acme", &mut held.coins, &mut held.draws).is_admit());
+}
+
+#[test]
+fn a_kept_kill_holds_and_is_told() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    let kill = Directives { kill: KillGeneration(3), ..Directives::default() };
+    let _ = held.subscription.on_directives(held.now, kill);
+    let kept = held.subscription.news_to_keep().unwrap().1;
+    let mut later = Held::new();
+    later.subscription.restore(kept);
+    later.check(&[("acme", 0.0)]);
+    assert_eq!(later.subscription.report(later.now).kill, KillGeneration(3));
+    later.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    later.check(&[("acme", 0.0)]);
+}
