@@ -26,8 +26,7 @@
 //! # Ok(()) }
 //! ```
 
-mod coins;
-mod counters;
+mod decision;
 mod draws;
 mod feed;
 mod guards;
@@ -37,15 +36,20 @@ mod metrics;
 pub mod middleware;
 mod names;
 mod pool;
+mod seats;
 mod settings;
 mod shard;
+mod slab;
+mod slabs;
 mod subscription;
+mod sync;
 mod table;
 mod word;
 
 pub use feed::Feed;
-pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter};
+pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Outlook};
 pub use metrics::Metrics;
+pub use plimsoll_core::ratio::DropRatio;
 pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 pub use settings::{Settings, SettingsError};
 pub use shard::Shard;

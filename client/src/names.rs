@@ -99,6 +99,18 @@ impl Names {
         Found::Full
     }
 
+    /// The id of `name` under `owner`, if it has one.
+    pub(crate) fn find(&self, owner: u32, name: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(name) ^ u64::from(owner).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mask = self.slots.len() - 1;
+        let slots = (0..self.slots.len()).map(|step| &self.slots[(hash as usize).wrapping_add(step) & mask]);
+        let seen = slots.map(|slot| slot.load(Ordering::Acquire)).take_while(|seen| *seen != EMPTY);
+        let ids = seen
+            .filter(|seen| seen >> 32 == hash >> 32 && (*seen as u32) < BURNT)
+            .map(|seen| seen as u32 - 1);
+        ids.into_iter().find(|id| self.is(*id, owner, name))
+    }
+
     /// As [`intern`](Self::intern), off the request path: waits out another thread that is entering the name.
     pub(crate) fn intern_patiently(&self, owner: u32, name: &str) -> Option<u32> {
         loop {

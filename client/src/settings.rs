@@ -11,8 +11,12 @@ use tonic::transport::Endpoint;
 use crate::draws;
 use crate::feed::{Feed, Health};
 use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
+use crate::seats::SEATS_MAX;
 use crate::subscription::Subscription;
 use crate::table::Table;
+
+/// The fewest threads that have cells of their own.
+const SEATS_LEAST: usize = 8;
 
 /// What a limiter has to know before it starts.
 #[derive(Clone, Debug)]
@@ -120,11 +124,18 @@ impl Settings {
             zone: self.zone,
             role: Role::Client,
         };
-        let table = Arc::new(Table::new(self.keys_max, seed));
+        let table = Arc::new(Table::new(self.keys_max, seats(), seed));
         let subscription = Shared::new(Subscription::new(identity, Arc::clone(&table)));
         let feed = Feed { subscription, endpoint: self.endpoint, health: Arc::new(Health::default()) };
         Ok((Limiter { table }, feed))
     }
+}
+
+/// How many threads have cells of their own: runtimes have a thread for each core, and some services two such runtimes.
+fn seats() -> usize {
+    std::thread::available_parallelism()
+        .map_or(SEATS_LEAST, |cores| cores.get() * 2)
+        .clamp(SEATS_LEAST, SEATS_MAX)
 }
 
 fn host_and_process(service: &Name) -> Name {

@@ -105,7 +105,7 @@ impl Subscription {
     pub fn counts(&mut self) -> BTreeMap<Key, Counts> {
         self.look();
         let all = self.keys.iter().zip(0..);
-        all.map(|(key, id)| (key.clone(), self.table.counters.read(id))).collect()
+        all.map(|(key, id)| (key.clone(), self.table.slabs.counts(id))).collect()
     }
 
     /// What becomes of a bucket's refusals here and now, shadow while killed; `None` before the first directive.
@@ -202,9 +202,9 @@ impl Child for Subscription {
             asked: self.buckets[self.asked..].to_vec(),
             ..Report::default()
         };
-        let counters = &self.table.counters;
+        let slabs = &self.table.slabs;
         self.outbox.fill(&mut report, &self.keys, |KeyId(id)| Tally {
-            counts: counters.read(id),
+            counts: slabs.counts(id),
             late: Counts::ZERO,
         });
         // What is offered is first measured when the parent can know of it too: a share of what it does not know of

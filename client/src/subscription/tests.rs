@@ -4,8 +4,9 @@ mod guards;
 mod model;
 
 use super::*;
+use crate::decision::Desk;
+use crate::slab::Slab;
 use plimsoll_core::bucket::{Name, Zone};
-use plimsoll_core::coin::Dither;
 use plimsoll_core::directive::{BucketDirective, KeyDirective};
 use plimsoll_core::policy::{Coin, Percent};
 use plimsoll_core::rate::{Limit, Rate};
@@ -20,7 +21,7 @@ use rand::rngs::SmallRng;
 struct Held {
     table: Arc<Table>,
     subscription: Subscription,
-    coins: Vec<Dither>,
+    slab: Arc<Slab>,
     draws: SmallRng,
     seq: u64,
     now: MonoTime,
@@ -50,7 +51,7 @@ impl Held {
     }
 
     fn named(name: &str) -> Self {
-        let table = Arc::new(Table::new(100, 7));
+        let table = Arc::new(Table::new(100, 0, 7));
         table.declare("api").unwrap();
         let identity = Identity {
             instance: InstanceId(1),
@@ -63,7 +64,8 @@ impl Held {
         subscription.on_open(now());
         subscription.report(now());
         subscription.outbox.on_answer(InstanceId(2));
-        Self { table, subscription, coins: Vec::new(), draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
+        let slab = table.slabs.of_shard();
+        Self { table, subscription, slab, draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
     }
 
     fn message(&mut self, terms: Terms, keys: &[(&str, Values)]) -> Directives {
@@ -83,7 +85,8 @@ impl Held {
     }
 
     fn admit(&mut self, tenant: &str) -> Verdict {
-        self.table.admit("api", tenant, &mut self.coins, &mut self.draws)
+        let place = self.table.place("api", tenant).unwrap();
+        self.table.decide(place, &mut Desk { slab: &self.slab, draws: &mut self.draws })
     }
 
     /// The share of requests of a tenant that is refused.
