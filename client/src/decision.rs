@@ -1,11 +1,12 @@
 //! The decision: what becomes of one request, by what is directed for its key, a coin and a guard.
 
+use std::hint::select_unpredictable;
+
 use plimsoll_core::coin;
-use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 
-use crate::draws::Draws;
-use crate::slab::{Outcome, Slab};
+use crate::draws::{Draw, Draws};
+use crate::slab::{Outcome, Row, Slab};
 use crate::table::{KeyPlace, Table};
 use crate::word::Word;
 
@@ -15,49 +16,101 @@ pub(crate) struct Desk<'a, D> {
     pub(crate) draws: D,
 }
 
-impl<D: Draws> Desk<'_, D> {
-    #[inline]
-    fn verdict(&mut self, outcome: Outcome) -> Verdict {
-        if outcome.is_refusal() {
-            Verdict::Refuse(Refusal {
-                reason: Reason::ClusterOverload,
-                retry_after: self.draws.retry_after(),
-            })
-        } else {
-            Verdict::Admit
-        }
-    }
+/// The answer, and how long a refused caller should wait.
+#[inline]
+fn verdict(refused: bool, draw: Draw) -> Verdict {
+    let refusal = Refusal { reason: Reason::ClusterOverload, retry_after: draw.retry_after() };
+    select_unpredictable(refused, Verdict::Refuse(refusal), Verdict::Admit)
 }
 
 impl Table {
     /// Decides and counts. Never blocks, allocates, makes a system call or fails.
+    ///
+    /// What the coin says is hard to foretell, so no branch is taken by it on the usual paths, where refusals are carried
+    /// out: the processor would guess wrong half of the time, which costs more than all the rest. The simplest cases come
+    /// first and are all that is put into the caller's code.
     #[inline]
     pub(crate) fn decide(&self, place: KeyPlace, desk: &mut Desk<'_, impl Draws>) -> Verdict {
         let (directing, word) = self.directing(place);
-        let outcome = if word.admits() {
-            Outcome::Admitted
-        } else {
-            let refused = self.toss(directing, word, desk);
-            self.guard(directing, word, refused, 1, desk.slab)
-        };
-        desk.slab.add(place.key, outcome, 1);
-        desk.verdict(outcome)
+        if word.admits() {
+            desk.slab.add(place.key, Outcome::Admitted, 1);
+            return Verdict::Admit;
+        }
+        match desk.slab.row(place.key) {
+            Some(row) if word.is_plain() => {
+                let draw = desk.draws.draw();
+                let refused = coin::refuses(word.ratio(), draw.coin());
+                row.count(refused);
+                verdict(refused, draw)
+            }
+            Some(row) if word.is_enforced() => self.weigh(row, place.key, directing, word, desk),
+            _ => self.weigh_slowly(place.key, directing, word, desk),
+        }
     }
 
-    /// Decides for a request that counts for `cost`, or by a draw that the caller made: by one independent toss, whole.
-    #[inline]
+    /// The usual path where the coin is a dithered one or there is a guard.
+    #[inline(never)]
+    fn weigh(
+        &self,
+        row: Row<'_>,
+        key: u32,
+        directing: u32,
+        word: Word,
+        desk: &mut Desk<'_, impl Draws>,
+    ) -> Verdict {
+        let Some(of_directive) = desk.slab.row(directing) else { return Verdict::Admit };
+        let ratio = word.ratio();
+        let (refused, draw) = if word.is_independent() {
+            let draw = desk.draws.draw();
+            (coin::refuses(ratio, draw.coin()), draw)
+        } else {
+            // The coin is that of the directive, not of each tenant that follows it: tenants whose names come and go
+            // would otherwise all begin anew.
+            of_directive.with_coin(|coin| {
+                let refused = coin.refuses(ratio, || desk.draws.draw().both());
+                (refused, Draw::of(coin.phase()))
+            })
+        };
+        // A request that the coin refuses takes no token.
+        if word.is_guarded()
+            && !of_directive.take(self.refill_number(), !refused)
+            && !self.take(directing, 1, desk.slab)
+        {
+            desk.slab.add(key, Outcome::GuardDropped, 1);
+            return verdict(true, desk.draws.draw());
+        }
+        row.count(refused);
+        verdict(refused, draw)
+    }
+
+    /// Where refusals are only counted, and for threads that have no cells of their own.
+    #[inline(never)]
+    fn weigh_slowly(&self, key: u32, directing: u32, word: Word, desk: &mut Desk<'_, impl Draws>) -> Verdict {
+        let draw = desk.draws.draw();
+        let refused = if word.is_independent() {
+            coin::refuses(word.ratio(), draw.coin())
+        } else {
+            desk.slab.with_coin(directing, |coin| coin.refuses(word.ratio(), || desk.draws.draw().both()))
+        };
+        let outcome = self.guard(directing, word, refused, 1, desk.slab);
+        desk.slab.add(key, outcome, 1);
+        verdict(outcome.is_refusal(), draw)
+    }
+
+    /// Decides for a request that counts for `cost`, or by a number that the caller drew: by one independent toss, whole.
     pub(crate) fn decide_by(
         &self,
         place: KeyPlace,
         cost: u32,
-        draw: u32,
+        drawn: Option<u32>,
         desk: &mut Desk<'_, impl Draws>,
     ) -> Verdict {
         let (directing, word) = self.directing(place);
-        let refused = coin::refuses(word.ratio(), draw);
+        let draw = desk.draws.draw();
+        let refused = coin::refuses(word.ratio(), drawn.unwrap_or(draw.coin()));
         let outcome = self.guard(directing, word, refused, cost, desk.slab);
         desk.slab.add(place.key, outcome, cost);
-        desk.verdict(outcome)
+        verdict(outcome.is_refusal(), draw)
     }
 
     /// Decides for a request that several keys are asked for: by one draw, refused by the strictest of them, counted for
@@ -70,7 +123,7 @@ impl Table {
         let draw = desk.draws.draw();
         let tossed = places.map(|place| {
             let (directing, word) = self.directing(place);
-            (directing, word, coin::refuses(word.ratio(), draw))
+            (directing, word, coin::refuses(word.ratio(), draw.coin()))
         });
         let mut outcomes = [Outcome::Admitted; N];
         if tossed.iter().any(|(_, word, refused)| *refused && word.is_enforced()) {
@@ -92,23 +145,7 @@ impl Table {
             }
         }
         places.iter().zip(outcomes).for_each(|(place, outcome)| desk.slab.add(place.key, outcome, 1));
-        let refusal = outcomes.into_iter().find(|outcome| outcome.is_refusal());
-        desk.verdict(refusal.unwrap_or(Outcome::Admitted))
-    }
-
-    /// Whether the coin refuses.
-    #[inline]
-    fn toss(&self, directing: u32, word: Word, desk: &mut Desk<'_, impl Draws>) -> bool {
-        let ratio = word.ratio();
-        if ratio == DropRatio::NONE {
-            false
-        } else if word.is_independent() {
-            coin::refuses(ratio, desk.draws.draw())
-        } else {
-            // The coin is that of the directive, not of each tenant that follows it: tenants whose names come and go
-            // would otherwise all begin anew.
-            desk.slab.with_coin(directing, |state| state.refuses(ratio, || desk.draws.draw()))
-        }
+        verdict(outcomes.iter().any(|outcome| outcome.is_refusal()), draw)
     }
 
     /// The guard comes after the coin: a request that the coin refuses takes no token. Both decide alike whether refusals

@@ -8,7 +8,7 @@ use plimsoll_core::report::{Counts, Identity};
 use plimsoll_core::verdict::Verdict;
 
 use crate::decision::Desk;
-use crate::draws::{self, Draws, Thread};
+use crate::draws::OwnDraws;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::table::{BucketPlace, KeyPlace, Table};
@@ -65,10 +65,11 @@ pub enum BucketError {
 
 impl Limiter {
     /// A limiter with nobody to carry its messages: the caller passes reports and directives to and fro and says
-    /// what time it is. No clock, no socket and no entropy take part; `seed` is for the hashes of names.
+    /// what time it is. No clock, no socket and no entropy take part; `seed` is for the hashes of names. So many threads at
+    /// a time have cells of their own; 0 will do where only [shards](Self::shard) decide.
     #[must_use]
-    pub fn detached(identity: Identity, keys_max: usize, seed: u64) -> (Self, Subscription) {
-        let table = Arc::new(Table::new(keys_max, 0, seed));
+    pub fn detached(identity: Identity, keys_max: usize, threads: usize, seed: u64) -> (Self, Subscription) {
+        let table = Arc::new(Table::new(keys_max, threads, seed));
         let subscription = Subscription::new(identity, Arc::clone(&table));
         (Self { table }, subscription)
     }
@@ -94,7 +95,7 @@ impl Limiter {
     /// a bucket for which there is none is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
         match self.table.place(bucket, tenant) {
-            Some(place) => at_own_desk(&self.table, |desk| self.table.decide(place, desk)),
+            Some(place) => self.table.decide(place, &mut own_desk(&self.table)),
             None => Verdict::Admit,
         }
     }
@@ -113,7 +114,7 @@ impl Limiter {
     pub fn admit_all<const N: usize>(&self, asked: [(&BucketHandle, &str); N]) -> Verdict {
         debug_assert!(asked.iter().all(|(bucket, _)| Arc::ptr_eq(&self.table, &bucket.table)));
         let places = asked.map(|(bucket, tenant)| self.table.key(bucket.place, tenant));
-        at_own_desk(&self.table, |desk| self.table.decide_all(places, desk))
+        self.table.decide_all(places, &mut own_desk(&self.table))
     }
 }
 
@@ -196,16 +197,16 @@ impl KeyHandle {
     }
 }
 
-/// Decides with what the present thread has: its cells and its generator.
+/// What the present thread decides with: its cells and its generator.
 #[inline]
-fn at_own_desk<R>(table: &Table, decide: impl FnOnce(&mut Desk<'_, &Thread>) -> R) -> R {
-    draws::with_thread(|thread| decide(&mut Desk { slab: table.slabs.of_thread(thread), draws: thread }))
+fn own_desk(table: &Table) -> Desk<'_, OwnDraws> {
+    Desk { slab: table.slabs.of_thread(), draws: OwnDraws }
 }
 
 /// Decides with what the present thread has.
 #[inline]
 fn decide(table: &Table, place: KeyPlace) -> Verdict {
-    at_own_desk(table, |desk| table.decide(place, desk))
+    table.decide(place, &mut own_desk(table))
 }
 
 /// Decides for a request that counts for several.
@@ -214,17 +215,14 @@ fn decide_n(table: &Table, place: KeyPlace, cost: u32) -> Verdict {
     match cost {
         0 => Verdict::Admit,
         1 => decide(table, place),
-        _ => at_own_desk(table, |desk| {
-            let draw = desk.draws.draw();
-            table.decide_by(place, cost, draw, desk)
-        }),
+        _ => table.decide_by(place, cost, None, &mut own_desk(table)),
     }
 }
 
 /// Decides by a given draw.
 #[inline]
 fn decide_with(table: &Table, place: KeyPlace, draw: u32) -> Verdict {
-    at_own_desk(table, |desk| table.decide_by(place, 1, draw, desk))
+    table.decide_by(place, 1, Some(draw), &mut own_desk(table))
 }
 
 #[cfg(test)]

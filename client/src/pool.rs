@@ -30,19 +30,7 @@ impl Pool {
     }
 
     /// Takes `n` tokens out of a thread's batch, or a new batch out of the pool; false when there are not so many.
-    #[inline]
     pub(crate) fn take(&self, slab: &Slab, key: u32, refill: u16, n: u32) -> bool {
-        let batch = slab.batch(key);
-        let left = batch.left(refill);
-        if left >= n && !slab.is_shared() {
-            slab.set_batch(key, batch.after(n, left - n, refill));
-            return true;
-        }
-        self.draw(slab, key, refill, n)
-    }
-
-    #[cold]
-    fn draw(&self, slab: &Slab, key: u32, refill: u16, n: u32) -> bool {
         let (batch, left) = match slab.is_shared() {
             true => (None, 0),
             false => (Some(slab.batch(key)), slab.batch(key).left(refill)),

@@ -59,7 +59,7 @@ mod tests {
             zone: Zone::new("z").unwrap(),
             role: Role::Client,
         };
-        let (limiter, mut subscription) = Limiter::detached(identity, 8, seed);
+        let (limiter, mut subscription) = Limiter::detached(identity, 8, 0, seed);
         let key = limiter.bucket("b").unwrap().key("acme");
         let half = Word::new(DropRatio::new(DropRatio::ONE / 2).unwrap());
         limiter.table.publish(key.place.default_key, half.enforced(true));

@@ -74,12 +74,55 @@ impl Batch {
         (self.0 >> Self::USED) as u32
     }
 
+    /// After one of those that are left was used, or none.
+    #[inline]
+    const fn less(self, one: bool) -> Self {
+        Self(self.0.wrapping_add((one as u64) * ((1 << Self::USED) - (1 << Self::LEFT))))
+    }
+
     /// After `used` more were used and with `left` left.
     #[inline]
     #[must_use]
     pub(crate) const fn after(self, used: u32, left: u32, refill: u16) -> Self {
         let used = self.used().wrapping_add(used);
         Self((used as u64) << Self::USED | (left as u64 & 0xFFFF) << Self::LEFT | refill as u64)
+    }
+}
+
+/// The cells of one key that most decisions touch, as their only writer sees them: what it has loaded is still there when
+/// it stores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a>(&'a [AtomicU64; OFTEN]);
+
+impl Row<'_> {
+    /// Counts a request that the coin alone decided about. Writes to both counts, so that neither a branch nor an address
+    /// depends on chance.
+    #[inline]
+    pub(crate) fn count(self, refused: bool) {
+        for (cell, n) in [(&self.0[ADMITTED], !refused), (&self.0[DROPPED], refused)] {
+            cell.store(cell.load(Ordering::Relaxed).wrapping_add(u64::from(n)), Ordering::Relaxed);
+        }
+    }
+
+    /// Runs `f` on the state of the key's coin.
+    #[inline]
+    pub(crate) fn with_coin<R>(self, f: impl FnOnce(&mut Dither) -> R) -> R {
+        let mut state = Dither::from_bits(self.0[COIN].load(Ordering::Relaxed));
+        let result = f(&mut state);
+        self.0[COIN].store(state.to_bits(), Ordering::Relaxed);
+        result
+    }
+
+    /// Takes one token of those taken in advance since refill number `refill`, or none if `one` is false. False when there
+    /// is none to be taken.
+    #[inline]
+    pub(crate) fn take(self, refill: u16, one: bool) -> bool {
+        let batch = Batch(self.0[TOKENS].load(Ordering::Relaxed));
+        if batch.left(refill) == 0 {
+            return !one;
+        }
+        self.0[TOKENS].store(batch.less(one).0, Ordering::Relaxed);
+        true
     }
 }
 
@@ -99,6 +142,15 @@ impl Slab {
     #[inline]
     pub(crate) const fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    /// The cells of a key that most decisions touch, for the one thread that they belong to; `None` where they are shared.
+    #[inline]
+    pub(crate) fn row(&self, key: u32) -> Option<Row<'_>> {
+        if self.is_shared {
+            return None;
+        }
+        self.words.get(self.often + key as usize * OFTEN..)?.first_chunk().map(Row)
     }
 
     #[inline]

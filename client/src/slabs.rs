@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::report::Counts;
 
-use crate::draws::{self, Thread};
+use crate::draws;
 use crate::slab::Slab;
 
 /// Every slab of one limiter. Those of seats are set aside at the start: a thread's first decision allocates nothing.
@@ -28,10 +28,10 @@ impl Slabs {
         }
     }
 
-    /// The slab that a thread writes to.
+    /// The slab that the present thread writes to.
     #[inline]
-    pub(crate) fn of_thread(&self, thread: &Thread) -> &Slab {
-        let own = thread.seat(self.seats.len()).and_then(|seat| self.seats.get(seat));
+    pub(crate) fn of_thread(&self) -> &Slab {
+        let own = draws::seat(self.seats.len()).and_then(|seat| self.seats.get(seat));
         own.unwrap_or(&self.standing)
     }
 

@@ -151,16 +151,22 @@ impl Table {
         self.words.get(key as usize).map_or(Word::NOTHING, SharedWord::load)
     }
 
-    /// Takes `n` tokens of a key's guard.
+    /// Which refill of the guards was the last.
     #[inline]
+    pub(crate) fn refill_number(&self) -> u16 {
+        self.refills.load(Ordering::Acquire) as u16
+    }
+
+    /// Takes `n` tokens of a key's guard.
+    #[cold]
     pub(crate) fn take(&self, key: u32, n: u32, slab: &Slab) -> bool {
-        let refill = self.refills.load(Ordering::Acquire) as u16;
+        let refill = self.refill_number();
         self.pools.get(key as usize).is_none_or(|pool| pool.take(slab, key, refill, n))
     }
 
     /// Gives back a token that was just taken.
     pub(crate) fn give_back(&self, key: u32, slab: &Slab) {
-        let refill = self.refills.load(Ordering::Acquire) as u16;
+        let refill = self.refill_number();
         if let Some(pool) = self.pools.get(key as usize) {
             pool.give_back(slab, key, refill, 1);
         }

@@ -15,7 +15,7 @@ fn limiter() -> Limiter {
         zone: Zone::new("z").unwrap(),
         role: Role::Client,
     };
-    Limiter::detached(identity, 16, 7).0
+    Limiter::detached(identity, 16, 0, 7).0
 }
 
 fn word(ratio: f64) -> Word {
