@@ -68,7 +68,10 @@ impl Draws for &mut SmallRng {
 static PROCESS_SEED: OnceLock<u64> = OnceLock::new();
 /// How many threads have drawn a seed.
 static SEEDED: AtomicU64 = AtomicU64::new(0);
+#[cfg(not(feature = "loom"))]
 static SEATS: Seats = Seats::new();
+#[cfg(feature = "loom")]
+static SEATS: std::sync::LazyLock<Seats> = std::sync::LazyLock::new(Seats::new);
 /// One more than the highest seat that was ever taken.
 static SEATED: AtomicUsize = AtomicUsize::new(0);
 
@@ -145,7 +148,7 @@ impl Draws for OwnDraws {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

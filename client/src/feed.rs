@@ -99,7 +99,7 @@ impl Observer for Log {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use std::time::Duration;
 

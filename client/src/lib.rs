@@ -31,6 +31,8 @@ mod draws;
 mod feed;
 mod guards;
 mod limiter;
+#[cfg(all(test, feature = "loom"))]
+mod loom_models;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;

@@ -225,5 +225,5 @@ fn decide_with(table: &Table, place: KeyPlace, draw: u32) -> Verdict {
     table.decide_by(place, 1, Some(draw), &mut own_desk(table))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

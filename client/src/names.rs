@@ -192,7 +192,7 @@ fn chunks(name: &str) -> impl Iterator<Item = u64> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use std::collections::HashSet;

@@ -43,7 +43,7 @@ impl fmt::Debug for Shard {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use crate::Limiter;
     use crate::word::Word;

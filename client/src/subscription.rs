@@ -258,5 +258,5 @@ impl Child for Subscription {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

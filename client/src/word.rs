@@ -1,9 +1,9 @@
 //! What holds for a key, as the request path reads it: one atomic word, so that it is never torn.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use plimsoll_core::policy::Coin;
 use plimsoll_core::ratio::DropRatio;
+
+use crate::sync::{AtomicU64, Ordering};
 
 /// The ratio, the coin, whether there is a guard and whether refusals are carried out: a reader sees all of them of the
 /// same directive. The word 0 means that nothing is held.

@@ -4,6 +4,7 @@
 mod allocations;
 #[cfg(test)]
 mod grpc;
+mod hot_path;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
