@@ -31,15 +31,20 @@ mod counters;
 mod draws;
 mod feed;
 mod guards;
+mod idle;
 mod limiter;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 mod names;
+mod pin;
 mod pool;
+mod roll;
 mod settings;
 mod shard;
+mod sketch;
 mod subscription;
+mod sync;
 mod table;
 mod word;
 

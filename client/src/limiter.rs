@@ -7,6 +7,7 @@ use plimsoll_core::report::{Counts, Identity};
 use plimsoll_core::verdict::Verdict;
 
 use crate::draws;
+use crate::pin::Pin;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::table::{BucketPlace, KeyPlace, Table};
@@ -43,6 +44,8 @@ pub struct BucketHandle {
 pub struct KeyHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: KeyPlace,
+    /// Keeps the key from leaving while there is a handle; the default class never leaves.
+    _pin: Option<Pin>,
 }
 
 /// Why a bucket cannot be had.
@@ -106,10 +109,14 @@ impl BucketHandle {
         decide(&self.table, place)
     }
 
-    /// Resolves a tenant's key once. A tenant without room, or with an invalid name, shares the default class.
+    /// Resolves a tenant's key once, which keeps its place in the table while the handle lives. A tenant without room, or
+    /// with an invalid name, shares the default class.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
-        KeyHandle { table: Arc::clone(&self.table), place: self.table.key(self.place, tenant) }
+        let pin = Pin::new(&self.table, self.place.bucket, tenant);
+        let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
+        let place = KeyPlace { key, default_key: self.place.default_key };
+        KeyHandle { table: Arc::clone(&self.table), place, _pin: pin }
     }
 }
 
