@@ -274,7 +274,7 @@ impl Names {
 
     fn try_claim(&self) -> Option<Claim<'_>> {
         let claimed = self.claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        claimed.is_ok().then_some(Claim(&self.claimed))
+        claimed.is_ok().then(|| Claim(&self.claimed))
     }
 
     fn claim(&self) -> Claim<'_> {

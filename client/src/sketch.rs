@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn silence_is_forgotten() {
         let sketch = Sketch::new(100);
-        (0..5_000).for_each(|_| drop(sketch.count(hash(7))));
+        (0..5_000).for_each(|_| _ = sketch.count(hash(7)));
         let seconds = (0..20).take_while(|_| sketch.halve() != Waiting::default()).count();
         assert_eq!(seconds, 12, "4095 is halved twelve times");
         assert_eq!(sketch.count(hash(7)), 1);

@@ -49,7 +49,7 @@ impl Known {
     fn wait(&mut self, seconds: u64, active: &[&str]) -> Vec<Change> {
         let mut changes = Vec::new();
         for _ in 0..seconds {
-            active.iter().for_each(|tenant| drop(self.ask(tenant, 1)));
+            active.iter().for_each(|tenant| _ = self.ask(tenant, 1));
             self.second += 1;
             changes.extend(self.look());
             let now = MonoTime::from_elapsed(Duration::from_secs(self.second));
