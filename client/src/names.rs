@@ -22,7 +22,7 @@ use crate::sync::{AtomicBool, AtomicU32, Ordering, zeroed};
 mod line;
 #[cfg(feature = "loom")]
 #[cfg(test)]
-mod loom;
+mod orders;
 mod records;
 #[cfg(not(feature = "loom"))]
 #[cfg(test)]
@@ -53,9 +53,9 @@ pub(crate) struct Names {
     ids: u32,
     /// A slot has a tag from the hash above the bits of this mask, and the id plus one below.
     mask: u32,
-    slots: Box<[AtomicU32]>,
+    slots: Vec<AtomicU32>,
     records: Records,
-    states: Box<[AtomicU32]>,
+    states: Vec<AtomicU32>,
     line: Line,
     /// The line of ids whose present name takes a cell.
     long_line: Line,
@@ -125,7 +125,7 @@ impl Names {
     /// The bytes that a table for `ids` names takes. For each id: 64 for its record, 10 for its share of a cell, 4 for
     /// its state, 4.5 for its place in line, 8 to 16 for the index and, up to 65,536, 4 to 8 to count the names that
     /// wait.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn bytes_for(ids: usize) -> usize {
         let cells = Records::cells_for(ids);
         ids * (64 + 4 + 4) + cells * (80 + 4) + Self::slots_for(ids) * 4 + Sketch::entries_for(ids) * 4
@@ -283,7 +283,7 @@ impl Names {
                 return claim;
             }
             #[cfg(feature = "loom")]
-            ::loom::thread::yield_now();
+            loom::thread::yield_now();
             #[cfg(not(feature = "loom"))]
             std::thread::yield_now();
         }

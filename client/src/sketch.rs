@@ -21,7 +21,7 @@ const CLASSES: usize = COUNT_BITS as usize + 1;
 /// agree in the 20 bits and the set.
 #[derive(Debug)]
 pub(crate) struct Sketch {
-    entries: Box<[AtomicU32]>,
+    entries: Vec<AtomicU32>,
     /// Whether anything was counted since all counts were 0.
     counts: AtomicBool,
 }

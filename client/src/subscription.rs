@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::bucket::{Bucket, Key, KeyId};
 use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale, Terms, Values};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;

@@ -5,27 +5,28 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// `count` rows of zeros. What nobody has written to yet takes no memory: the system hands out pages of zeros when
-/// they are first touched, and turning plain numbers into atomics in place touches none.
+/// So many zeros. What nobody has written to yet takes no memory: the system hands out pages of zeros when they are
+/// first touched, and plain numbers become atomics where they are, which the compiler sees is nothing to be done. It
+/// does not see it for a boxed slice, nor for arrays.
 #[cfg(not(feature = "loom"))]
-pub(crate) fn zeroed_rows<const N: usize>(count: usize) -> Box<[[AtomicU64; N]]> {
-    vec![[0u64; N]; count].into_iter().map(|row| row.map(AtomicU64::new)).collect()
+pub(crate) fn zeroed_words(count: usize) -> Vec<AtomicU64> {
+    vec![0u64; count].into_iter().map(AtomicU64::new).collect()
 }
 
-/// `count` zeros; see [`zeroed_rows`].
+/// So many zeros; see [`zeroed_words`].
 #[cfg(not(feature = "loom"))]
-pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
+pub(crate) fn zeroed(count: usize) -> Vec<AtomicU32> {
     vec![0u32; count].into_iter().map(AtomicU32::new).collect()
 }
 
-/// `count` rows of zeros.
+/// So many zeros.
 #[cfg(feature = "loom")]
-pub(crate) fn zeroed_rows<const N: usize>(count: usize) -> Box<[[AtomicU64; N]]> {
-    (0..count).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect()
+pub(crate) fn zeroed_words(count: usize) -> Vec<AtomicU64> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// `count` zeros.
+/// So many zeros.
 #[cfg(feature = "loom")]
-pub(crate) fn zeroed(count: usize) -> Box<[AtomicU32]> {
+pub(crate) fn zeroed(count: usize) -> Vec<AtomicU32> {
     (0..count).map(|_| AtomicU32::new(0)).collect()
 }

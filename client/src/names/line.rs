@@ -6,7 +6,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 #[derive(Debug)]
 pub(crate) struct Line {
     /// Each id XORed with its place, so that a line of zeros is that of all ids in order.
-    ids: Box<[AtomicU32]>,
+    ids: Vec<AtomicU32>,
     /// How many were ever taken.
     taken: AtomicU64,
     /// How many ever stood in line.

@@ -2,7 +2,7 @@
 
 use plimsoll_core::bucket::NAME_BYTES_MAX;
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, zeroed_rows};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, zeroed_words};
 
 /// Words of a record: one cache line.
 const WORDS: usize = 8;
@@ -22,8 +22,8 @@ const RESTING: u64 = 1 << 63;
 /// One record for each id, and cells for the rest of the longest names.
 #[derive(Debug)]
 pub(crate) struct Records {
-    rows: Box<[[AtomicU64; WORDS]]>,
-    cells: Box<[[AtomicU64; CELL_WORDS]]>,
+    rows: Vec<AtomicU64>,
+    cells: Vec<AtomicU64>,
     /// Cells that were ever used.
     cells_used: AtomicU32,
     /// The first of those that are free again, plus one; each one's first word leads to the next.
@@ -47,8 +47,8 @@ impl Record {
 impl Records {
     pub(crate) fn new(ids: usize) -> Self {
         Self {
-            rows: zeroed_rows(ids),
-            cells: zeroed_rows(Self::cells_for(ids)),
+            rows: zeroed_words(ids * WORDS),
+            cells: zeroed_words(Self::cells_for(ids) * CELL_WORDS),
             cells_used: AtomicU32::new(0),
             cells_free: AtomicU32::new(0),
         }
@@ -63,11 +63,21 @@ impl Records {
         name.len() > SHORT_MAX
     }
 
+    #[inline]
+    fn row(&self, id: u32) -> Option<&[AtomicU64; WORDS]> {
+        self.rows.as_chunks().0.get(id as usize)
+    }
+
+    fn cell(&self, cell: u64) -> Option<&[AtomicU64; CELL_WORDS]> {
+        self.cells.as_chunks().0.get(usize::try_from(cell).ok()?)
+    }
+
     /// Whether this is the name of an id, which is not resting. An id outside the table has none.
     #[inline]
     pub(crate) fn is(&self, id: u32, owner: u32, name: &[u8]) -> bool {
-        let Some(row) = self.rows.get(id as usize) else { return false };
-        let differs = row[0].load(Ordering::Relaxed) ^ header(owner, name.len());
+        let Some(row) = self.row(id) else { return false };
+        // Whoever sees the header of the next name of this id sees none of the words of the one before.
+        let differs = row[0].load(Ordering::Acquire) ^ header(owner, name.len());
         if name.len() > SHORT_MAX {
             return differs == 0 && self.is_long_name(row, name);
         }
@@ -76,7 +86,7 @@ impl Records {
 
     /// As [`is`](Self::is), for an id that is resting.
     pub(crate) fn rests_as(&self, id: u32, owner: u32, name: &[u8]) -> bool {
-        let Some(row) = self.rows.get(id as usize) else { return false };
+        let Some(row) = self.row(id) else { return false };
         let differs = row[0].load(Ordering::Relaxed) ^ header(owner, name.len()) ^ RESTING;
         if name.len() > SHORT_MAX {
             return differs == 0 && self.is_long_name(row, name);
@@ -99,29 +109,29 @@ impl Records {
             return row.get(at + 1);
         }
         let cell = row[WORDS - 1].load(Ordering::Relaxed);
-        self.cells.get(usize::try_from(cell).ok()?)?.get(at - LONG_HEAD)
+        self.cell(cell)?.get(at - LONG_HEAD)
     }
 
     /// Whether an id's name is resting. When it is not, [`read`](Self::read) gives a whole name.
     pub(crate) fn is_resting(&self, id: u32) -> bool {
-        self.rows.get(id as usize).is_some_and(|row| row[0].load(Ordering::Acquire) & RESTING != 0)
+        self.row(id).is_some_and(|row| row[0].load(Ordering::Acquire) & RESTING != 0)
     }
 
     /// Whether an id's name takes a cell.
     pub(crate) fn has_cell(&self, id: u32) -> bool {
-        let first = self.rows.get(id as usize).map_or(0, |row| row[0].load(Ordering::Relaxed));
+        let first = self.row(id).map_or(0, |row| row[0].load(Ordering::Relaxed));
         (first & 0xFF) as usize > SHORT_MAX
     }
 
     /// Whether a cell is free.
     pub(crate) fn has_free_cell(&self) -> bool {
         self.cells_free.load(Ordering::Relaxed) != 0
-            || (self.cells_used.load(Ordering::Relaxed) as usize) < self.cells.len()
+            || self.cell(u64::from(self.cells_used.load(Ordering::Relaxed))).is_some()
     }
 
     /// Lets a name rest, or wakes it.
     pub(crate) fn set_resting(&self, id: u32, resting: bool) {
-        if let Some(row) = self.rows.get(id as usize) {
+        if let Some(row) = self.row(id) {
             let first = row[0].load(Ordering::Relaxed) & !RESTING;
             row[0].store(first | if resting { RESTING } else { 0 }, Ordering::Release);
         }
@@ -129,7 +139,7 @@ impl Records {
 
     /// Gives an id another name. One writer at a time. False when the name takes a cell and none is free.
     pub(crate) fn write(&self, id: u32, owner: u32, name: &[u8]) -> bool {
-        let Some(row) = self.rows.get(id as usize) else { return false };
+        let Some(row) = self.row(id) else { return false };
         if self.has_cell(id) {
             self.free_cell(row[WORDS - 1].load(Ordering::Relaxed));
         }
@@ -150,17 +160,17 @@ impl Records {
     fn take_cell(&self) -> Option<u64> {
         let Some(free) = self.cells_free.load(Ordering::Relaxed).checked_sub(1) else {
             let used = self.cells_used.load(Ordering::Relaxed);
-            self.cells.get(used as usize)?;
+            self.cell(u64::from(used))?;
             self.cells_used.store(used + 1, Ordering::Relaxed);
             return Some(u64::from(used));
         };
-        let next = self.cells.get(free as usize)?[0].load(Ordering::Relaxed);
+        let next = self.cell(u64::from(free))?[0].load(Ordering::Relaxed);
         self.cells_free.store(next as u32, Ordering::Relaxed);
         Some(u64::from(free))
     }
 
     fn free_cell(&self, cell: u64) {
-        if let Some(words) = self.cells.get(cell as usize) {
+        if let Some(words) = self.cell(cell) {
             words[0].store(u64::from(self.cells_free.load(Ordering::Relaxed)), Ordering::Relaxed);
             self.cells_free.store(cell as u32 + 1, Ordering::Relaxed);
         }
@@ -169,7 +179,7 @@ impl Records {
     /// The owner and the name of an id, resting or not; `None` while it never had one. Not to be called while the id
     /// may be given to another name.
     pub(crate) fn read(&self, id: u32) -> Option<Record> {
-        let row = self.rows.get(id as usize)?;
+        let row = self.row(id)?;
         let first = row[0].load(Ordering::Acquire);
         let length = (first & 0xFF) as usize;
         let (owner, mut bytes) = ((first >> 8) as u32, [0; NAME_BYTES_MAX]);

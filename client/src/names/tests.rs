@@ -205,7 +205,7 @@ fn names_that_come_and_go_between_threads_are_never_taken_for_each_other() {
         }
         let mut replaced = 0;
         let mut known: BTreeMap<u32, String> = BTreeMap::new();
-        for turn in 0..500u32 {
+        for turn in 0..100u32 {
             names.entered(|id| {
                 let name = names.read(id).unwrap().1;
                 replaced += u32::from(known.insert(id, name.clone()).is_some_and(|before| before != name));
@@ -233,6 +233,19 @@ fn what_a_table_takes_is_what_its_documentation_says() {
     }
     // 10,000 names, all told.
     assert_eq!(Names::bytes_for(10_000) / 10_000, 102);
+}
+
+#[test]
+fn what_nobody_has_touched_takes_no_memory() {
+    let resident = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default() * 4_096
+    };
+    let before = resident();
+    let names = std::hint::black_box(Names::new(1 << 20, 7));
+    let grown = resident().saturating_sub(before);
+    assert!(Names::bytes_for(1 << 20) > 90_000_000 && grown < 30_000_000, "{grown}");
+    assert_eq!(names.look_up(0, "a"), Found::Id(0));
 }
 
 /// What is done to a table.

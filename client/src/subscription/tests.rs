@@ -4,7 +4,7 @@ mod guards;
 mod model;
 
 use super::*;
-use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::bucket::{Name, Tenant, Zone};
 use plimsoll_core::coin::Dither;
 use plimsoll_core::directive::{BucketDirective, KeyDirective};
 use plimsoll_core::policy::{Coin, Percent};

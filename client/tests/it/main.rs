@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod allocations;
 #[cfg(test)]
+mod flood;
 mod grpc;
 #[cfg(test)]
 mod http;
