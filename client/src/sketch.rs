@@ -48,8 +48,7 @@ impl Waiting {
 impl Sketch {
     /// A table for the names that wait beside `ids` that have an id: an entry for each, 256 to 65,536.
     pub(crate) fn new(ids: usize) -> Self {
-        let entries = Self::entries_for(ids);
-        let entries = vec![0u32; entries].into_iter().map(AtomicU32::new).collect();
+        let entries = (0..Self::entries_for(ids)).map(|_| AtomicU32::new(0)).collect();
         Self { entries, counts: AtomicBool::new(false) }
     }
 
@@ -110,7 +109,7 @@ impl Sketch {
             }
             waiting.add(count);
             // A request counted meanwhile is one more than was known; it is halved the next time.
-            replace(entry, seen, if count == 1 { 0 } else { seen & !COUNT_MAX | count / 2 });
+            replace(entry, seen, if count == 1 { 0 } else { (seen & !COUNT_MAX) | (count / 2) });
             self.counts.store(true, Ordering::Relaxed);
         }
         waiting

@@ -2,7 +2,7 @@
 
 use plimsoll_core::bucket::NAME_BYTES_MAX;
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, zeroed_words};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 
 /// Words of a record: one cache line.
 const WORDS: usize = 8;
@@ -47,8 +47,8 @@ impl Record {
 impl Records {
     pub(crate) fn new(ids: usize) -> Self {
         Self {
-            rows: zeroed_words(ids * WORDS),
-            cells: zeroed_words(Self::cells_for(ids) * CELL_WORDS),
+            rows: zeroed(ids * WORDS),
+            cells: zeroed(Self::cells_for(ids) * CELL_WORDS),
             cells_used: AtomicU32::new(0),
             cells_free: AtomicU32::new(0),
         }

@@ -4,6 +4,7 @@
 mod allocations;
 #[cfg(test)]
 mod flood;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod http;
