@@ -30,6 +30,7 @@ mod decision;
 mod draws;
 mod feed;
 mod guards;
+mod idle;
 mod limiter;
 #[cfg(all(test, feature = "loom"))]
 mod loom_models;
@@ -37,10 +38,13 @@ mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 mod names;
+mod pin;
 mod pool;
+mod roll;
 mod seats;
 mod settings;
 mod shard;
+mod sketch;
 mod slab;
 mod slabs;
 mod subscription;

@@ -9,6 +9,7 @@ use plimsoll_core::verdict::Verdict;
 
 use crate::decision::Desk;
 use crate::draws::OwnDraws;
+use crate::pin::Pin;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::table::{BucketPlace, KeyPlace, Table};
@@ -45,6 +46,8 @@ pub struct BucketHandle {
 pub struct KeyHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: KeyPlace,
+    /// Keeps the key from leaving while there is a handle; the default class never leaves.
+    _pin: Option<Pin>,
 }
 
 /// Why a bucket cannot be had.
@@ -137,6 +140,8 @@ impl BucketHandle {
         decide(&self.table, place)
     }
 
+    /// Resolves a tenant's key once, which keeps its place in the table while the handle lives. A tenant without room, or
+    /// with an invalid name, shares the default class.
     /// Decides for a request that counts for `cost`; see [`KeyHandle::admit_n`].
     #[inline]
     pub fn admit_n(&self, tenant: &str, cost: u32) -> Verdict {
@@ -158,7 +163,10 @@ impl BucketHandle {
     /// Resolves a tenant's key once. A tenant without room, or with an invalid name, shares the default class.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
-        KeyHandle { table: Arc::clone(&self.table), place: self.table.key(self.place, tenant) }
+        let pin = Pin::new(&self.table, self.place.bucket, tenant);
+        let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
+        let place = KeyPlace { key, default_key: self.place.default_key };
+        KeyHandle { table: Arc::clone(&self.table), place, _pin: pin }
     }
 }
 

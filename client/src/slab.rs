@@ -36,8 +36,6 @@ const COIN: usize = 2;
 const TOKENS: usize = 3;
 /// Words of a key that few decisions touch.
 const SELDOM: usize = 3;
-/// Bytes for each key.
-pub(crate) const BYTES_PER_KEY: usize = (OFTEN + SELDOM) * size_of::<AtomicU64>();
 /// A cache line, in words.
 const LINE: usize = 64 / size_of::<AtomicU64>();
 
@@ -45,7 +43,7 @@ const LINE: usize = 64 / size_of::<AtomicU64>();
 /// all that have none, which must go the slower way.
 #[derive(Debug)]
 pub(crate) struct Slab {
-    words: Box<[AtomicU64]>,
+    words: Vec<AtomicU64>,
     /// Where the words that are touched often begin, on a cache line's edge, and after them the others.
     often: usize,
     seldom: usize,
@@ -129,7 +127,7 @@ impl Row<'_> {
 impl Slab {
     /// Cells for `keys` keys, of one thread at a time.
     pub(crate) fn new(keys: usize) -> Self {
-        let words = zeroed(keys * (OFTEN + SELDOM) + LINE);
+        let words = zeroed::<AtomicU64>(keys * (OFTEN + SELDOM) + LINE);
         let often = words.as_ptr().align_offset(64).min(LINE);
         Self { seldom: often + keys * OFTEN, words, often, is_shared: false }
     }

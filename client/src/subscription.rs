@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::bucket::{Bucket, Key, KeyId};
 use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale, Terms, Values};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
@@ -15,7 +15,8 @@ use plimsoll_core::rollout::Mode;
 use plimsoll_core::time::MonoTime;
 
 use crate::guards::Guards;
-use crate::table::{KeyPlace, Table};
+use crate::roll::{Change, Roll};
+use crate::table::Table;
 use crate::word::Word;
 
 /// How often to report until the parent says otherwise.
@@ -30,9 +31,7 @@ pub struct Subscription {
     identity: Identity,
     table: Arc<Table>,
     buckets: Vec<Bucket>,
-    keys: Vec<Key>,
-    /// Where each of the keys stands.
-    places: Vec<KeyPlace>,
+    roll: Roll,
     guards: Guards,
     /// Buckets already asked for on the present stream.
     asked: usize,
@@ -54,8 +53,7 @@ impl Subscription {
             identity,
             table,
             buckets: Vec::new(),
-            keys: Vec::new(),
-            places: Vec::new(),
+            roll: Roll::default(),
             guards: Guards::default(),
             asked: 0,
             greeted: false,
@@ -72,22 +70,33 @@ impl Subscription {
 
     /// Takes notice of names that the request path entered since.
     fn look(&mut self) {
-        for id in self.buckets.len()..self.table.buckets.published(self.buckets.len()) {
-            let name = self.table.buckets.read(id as u32);
-            let Some(bucket) = name.and_then(|(_, name)| Bucket::new(&name).ok()) else { return };
-            self.buckets.push(bucket);
-            self.publish(id);
+        let known = self.buckets.len();
+        self.table.buckets.entered(|id| {
+            let name = self.table.buckets.read(id);
+            self.buckets.extend(name.and_then(|(_, name)| Bucket::new(&name).ok()));
+            true
+        });
+        (known..self.buckets.len()).for_each(|id| self.publish(id));
+        for change in self.roll.look(&self.table, &self.buckets) {
+            if let Change::Entered(id) | Change::Replaced(id) | Change::Woke(id) = change {
+                self.publish_key(id);
+            }
         }
-        for id in self.keys.len()..self.table.keys.published(self.keys.len()) {
-            let Some((owner, name)) = self.table.keys.read(id as u32) else { return };
-            // A key may be seen a moment before its bucket; it is taken up the next time.
-            let Some(bucket) = self.buckets.get(owner as usize).cloned() else { return };
-            let Ok(tenant) = Tenant::new(&name) else { return };
-            self.keys.push(Key { bucket, tenant });
-            let key = id as u32;
-            // The default class's own key may be seen a moment before it is known as such.
-            let default_key = self.table.default_key(owner).unwrap_or(key);
-            self.places.push(KeyPlace { key, default_key });
+    }
+
+    /// Lets idle keys leave.
+    fn sweep(&mut self, now: MonoTime) {
+        let room = self.table.keys.room();
+        let is_crowded = room.free < room.ids / 2;
+        // What has a directive of its own stays as long as there is room; it would come back with the next directive.
+        let stays = |id| !is_crowded && self.table.has_word(id);
+        // Until the outbox can tell a parent that another key has an id, none is given to another.
+        let settled = |_, _| false;
+        for change in self.roll.sweep(now, &self.table, stays, settled) {
+            if let Change::Offered(id) = change {
+                self.guards.remove(id);
+                self.own.values_mut().for_each(|own| own.retain(|key| *key != id));
+            }
         }
     }
 
@@ -96,7 +105,7 @@ impl Subscription {
         // What is offered is measured with each report; while nobody asks for reports, here.
         if self.guards.measured().is_some_and(|at| now.since(at) >= self.interval * 2) {
             self.look();
-            self.guards.measure(now, &self.table, &self.places);
+            self.guards.measure(now, &self.table, self.roll.places());
         }
         self.guards.refill(now, &self.table);
     }
@@ -104,8 +113,8 @@ impl Subscription {
     /// What was decided for each key so far.
     pub fn counts(&mut self) -> BTreeMap<Key, Counts> {
         self.look();
-        let all = self.keys.iter().zip(0..);
-        all.map(|(key, id)| (key.clone(), self.table.slabs.counts(id))).collect()
+        let all = self.roll.keys().iter().zip((0..).map(KeyId));
+        all.map(|(key, id)| (key.clone(), self.roll.counts(&self.table, id))).collect()
     }
 
     /// What becomes of a bucket's refusals here and now, shadow while killed; `None` before the first directive.
@@ -148,21 +157,9 @@ impl Subscription {
         let enforced = self.enforces(posted.terms());
         let mut own = Vec::new();
         for (tenant, values) in posted.keys() {
-            let Some(key) = self.table.keys.intern_patiently(id as u32, tenant.as_str()) else { continue };
-            let guard = guard_of(posted.terms(), &values);
-            match guard {
-                // The tokens are there before anybody can miss them.
-                Some(guard) => self.guards.set(&self.table, key, guard),
-                None => self.guards.remove(key),
-            }
-            let word = match (values.ratio, guard) {
-                (None, None) => Word::NOTHING,
-                (ratio, guard) => Word::new(ratio.unwrap_or_default())
-                    .enforced(enforced)
-                    .guarded(guard.is_some())
-                    .coin(posted.terms().coin),
-            };
-            self.table.publish(key, word);
+            // A key that nobody asks for takes an id only while there are plenty; else it has its words when it enters.
+            let Some(key) = self.table.keys.intern_sparingly(id as u32, tenant.as_str()) else { continue };
+            direct(&self.table, &mut self.guards, key, posted.terms(), &values, enforced);
             own.push(key);
         }
         own.sort_unstable();
@@ -172,6 +169,36 @@ impl Subscription {
             self.guards.remove(key);
         }
     }
+
+    /// Publishes what holds for a key that has just entered.
+    fn publish_key(&mut self, id: u32) {
+        let Some(key) = self.roll.keys().get(id as usize) else { return };
+        let Some(posted) = self.board.get(&key.bucket) else { return };
+        let Some(values) = posted.own(key.tenant.as_str()) else { return };
+        let enforced = self.enforces(posted.terms());
+        direct(&self.table, &mut self.guards, id, posted.terms(), &values, enforced);
+        let own = self.own.entry(key.bucket.clone()).or_default();
+        if let Err(at) = own.binary_search(&id) {
+            own.insert(at, id);
+        }
+    }
+}
+
+/// Publishes what holds for one key.
+fn direct(table: &Table, guards: &mut Guards, key: u32, terms: &Terms, values: &Values, enforced: bool) {
+    let guard = guard_of(terms, values);
+    match guard {
+        // The tokens are there before anybody can miss them.
+        Some(guard) => guards.set(table, key, guard),
+        None => guards.remove(key),
+    }
+    let word = match (values.ratio, guard) {
+        (None, None) => Word::NOTHING,
+        (ratio, guard) => {
+            Word::new(ratio.unwrap_or_default()).enforced(enforced).guarded(guard.is_some()).coin(terms.coin)
+        }
+    };
+    table.publish(key, word);
 }
 
 /// The guard that is directed for a key. Without the number of clients to divide it among there is none.
@@ -194,6 +221,7 @@ impl Child for Subscription {
 
     fn report(&mut self, now: MonoTime) -> Report {
         self.look();
+        self.sweep(now);
         let mut report = Report {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: Some(now),
@@ -202,17 +230,15 @@ impl Child for Subscription {
             asked: self.buckets[self.asked..].to_vec(),
             ..Report::default()
         };
-        let slabs = &self.table.slabs;
-        self.outbox.fill(&mut report, &self.keys, |KeyId(id)| Tally {
-            counts: slabs.counts(id),
-            late: Counts::ZERO,
-        });
+        let (roll, table) = (&self.roll, &self.table);
+        let tally = |id| Tally { counts: roll.counts(table, id), late: Counts::ZERO };
+        self.outbox.fill(&mut report, roll.keys(), tally);
         // What is offered is first measured when the parent can know of it too: a share of what it does not know of
         // would look like all there is. And two reports may follow each other at once, when a stream breaks or ends; a
         // rate over so little time is noise.
         let lately = self.guards.measured().is_some_and(|at| now.since(at) < self.interval / 2);
         if report.time.is_some() && !lately {
-            self.guards.measure(now, &self.table, &self.places);
+            self.guards.measure(now, &self.table, self.roll.places());
         }
         self.asked = self.buckets.len();
         self.greeted = true;

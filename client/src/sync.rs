@@ -1,17 +1,20 @@
-//! The atomics that everything lock-free is made of: those of the machine, or, with the feature `loom`, those of a model
-//! checker that tries every order in which threads may see them.
+//! The atomics of what is lock-free: the standard library's, or loom's, which runs a test under every order of events.
 
 #[cfg(feature = "loom")]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 #[cfg(not(feature = "loom"))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// That many words, all zero. Where the system gives memory that is zero already, it is not touched: what is set aside
-/// and never used costs nothing.
-pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
-    #[cfg(not(feature = "loom"))]
-    if let Ok(zeroed) = <[AtomicU64] as zerocopy::FromZeros>::new_box_zeroed_with_elems(words) {
-        return zeroed;
-    }
-    (0..words).map(|_| AtomicU64::new(0)).collect()
+/// So many zeros. What nobody has written to yet takes no memory: it is asked for as zeros, and the system hands those
+/// pages out when they are first touched.
+#[cfg(not(feature = "loom"))]
+pub(crate) fn zeroed<T: zerocopy::FromZeros + Default>(count: usize) -> Vec<T> {
+    // Where there is no memory for them, the second attempt ends the process as any other would.
+    T::new_vec_zeroed(count).unwrap_or_else(|_| (0..count).map(|_| T::default()).collect())
+}
+
+/// So many zeros.
+#[cfg(feature = "loom")]
+pub(crate) fn zeroed<T: Default>(count: usize) -> Vec<T> {
+    (0..count).map(|_| T::default()).collect()
 }

@@ -31,7 +31,8 @@ pub(crate) struct KeyPlace {
     pub(crate) default_key: u32,
 }
 
-/// All buckets and keys of one limiter: names, what holds, and the cells of all who decide. Everything is allocated at the start.
+/// All buckets and keys of one limiter: names, what holds, and the cells of all who decide. Everything is
+/// allocated at the start.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) buckets: Names,
@@ -68,19 +69,18 @@ impl Table {
     /// The place of a bucket, off the request path. `None` when the table is full.
     pub(crate) fn declare(&self, bucket: &str) -> Result<Option<BucketPlace>, InvalidName> {
         check_name(bucket)?;
-        let Some(id) = self.buckets.intern_patiently(0, bucket) else { return Ok(None) };
-        let Some(default_key) = self.keys.intern_patiently(id, DEFAULT_TENANT) else { return Ok(None) };
+        let Some(id) = self.buckets.intern(0, bucket) else { return Ok(None) };
+        let Some(default_key) = self.keys.pin(id, DEFAULT_TENANT) else { return Ok(None) };
         Ok(self.remember_default(id, default_key))
     }
 
     /// The place of a bucket, on the request path.
     fn bucket(&self, bucket: &str) -> Option<BucketPlace> {
-        check_name(bucket).ok()?;
-        let Found::Id(id) = self.buckets.intern(0, bucket) else { return None };
+        let Found::Id(id) = self.buckets.look_up(0, bucket) else { return None };
         match self.default_key(id) {
-            None => match self.keys.intern(id, DEFAULT_TENANT) {
+            None => match self.keys.try_pin(id, DEFAULT_TENANT) {
                 Found::Id(default_key) => self.remember_default(id, default_key),
-                Found::Busy | Found::Full => None,
+                _ => None,
             },
             Some(default_key) => Some(BucketPlace { bucket: id, default_key }),
         }
@@ -96,23 +96,20 @@ impl Table {
         Some(BucketPlace { bucket, default_key })
     }
 
-    /// The place of a tenant's key: its own, or the default class where there is no room or the name is invalid.
+    /// The place of a tenant's key: its own, or the default class where there is no room for one that is asked for so
+    /// rarely, or the name is invalid.
     #[inline]
     pub(crate) fn key(&self, place: BucketPlace, tenant: &str) -> KeyPlace {
-        let own = match check_name(tenant) {
-            Ok(()) => self.keys.intern(place.bucket, tenant),
-            Err(_) => Found::Full,
-        };
-        let key = match own {
+        let key = match self.keys.look_up(place.bucket, tenant) {
             Found::Id(key) => key,
-            Found::Busy | Found::Full => place.default_key,
+            _ => place.default_key,
         };
         KeyPlace { key, default_key: place.default_key }
     }
 
     /// The place of a tenant's key if it has one, else its class's: looks, and enters nothing.
     pub(crate) fn known(&self, place: BucketPlace, tenant: &str) -> KeyPlace {
-        let key = self.keys.find(place.bucket, tenant).unwrap_or(place.default_key);
+        let key = self.keys.known(place.bucket, tenant).unwrap_or(place.default_key);
         KeyPlace { key, default_key: place.default_key }
     }
 
@@ -149,6 +146,11 @@ impl Table {
     #[inline]
     fn word(&self, key: u32) -> Word {
         self.words.get(key as usize).map_or(Word::NOTHING, SharedWord::load)
+    }
+
+    /// Whether a key has a directive of its own.
+    pub(crate) fn has_word(&self, key: u32) -> bool {
+        self.word(key) != Word::NOTHING
     }
 
     /// Which refill of the guards was the last.

@@ -6,7 +6,7 @@ mod model;
 use super::*;
 use crate::decision::Desk;
 use crate::slab::Slab;
-use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::bucket::{Name, Tenant, Zone};
 use plimsoll_core::directive::{BucketDirective, KeyDirective};
 use plimsoll_core::policy::{Coin, Percent};
 use plimsoll_core::rate::{Limit, Rate};
