@@ -155,7 +155,8 @@ impl Drop for Log {
         self.close();
     }
 }
-#[cfg(test)]
+
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use std::time::Duration;
 

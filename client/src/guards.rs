@@ -2,11 +2,13 @@
 //! offered, and the refills of their tokens. Pure: the subscription says what time it is.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use plimsoll_core::law::{Guard, Parameters, ZoneGuard, client_rate};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::time::MonoTime;
+use plimsoll_core::token_bucket::Tokens;
 
 use crate::table::{KeyPlace, Table};
 
@@ -30,6 +32,11 @@ struct Set {
     /// What the zone directs; `None` where the service itself has wished for a guard.
     zone: Option<ZoneGuard>,
     part: Guard,
+    /// What there was after the last refill.
+    tokens: Tokens,
+    /// What passed since, and before it without a token: threads that decide while a refill begins.
+    used: u32,
+    debt: u64,
     /// Measurements since the parent last spoke of it.
     measured: u32,
 }
@@ -50,21 +57,34 @@ impl Guards {
     pub(crate) fn set(&mut self, table: &Table, key: u32, zone: ZoneGuard) {
         let own = self.offered.get(key as usize).and_then(|offered| offered.rate);
         let part = Guard::part_of(&zone, own, &self.parameters);
-        self.put(table, key, Set { zone: Some(zone), part, measured: 0 });
+        self.put(table, key, Some(zone), part);
     }
 
     /// Sets a key's guard to a rate that is this client's alone: full when there was none.
     pub(crate) fn set_alone(&mut self, table: &Table, key: u32, rate: Rate) {
         let alone = ZoneGuard { limit: Limit::PerSecond(rate), rate, offered: None, clients: 1 };
         let part = Guard::part_of(&alone, Some(Rate::ZERO), &self.parameters);
-        self.put(table, key, Set { zone: None, part, measured: 0 });
+        self.put(table, key, None, part);
     }
 
-    fn put(&mut self, table: &Table, key: u32, set: Set) {
-        let part = set.part;
-        let is_new = self.set.insert(key, set).is_none();
-        if let Some(pool) = table.pool(key) {
-            pool.set(|tokens| if is_new { part.depth } else { tokens.min(part.depth) });
+    fn put(&mut self, table: &Table, key: u32, zone: Option<ZoneGuard>, part: Guard) {
+        match self.set.entry(key) {
+            Entry::Occupied(mut held) => {
+                let held = held.get_mut();
+                (held.zone, held.measured) = (zone, 0);
+                let before = std::mem::replace(&mut held.part, part);
+                // More room fills with time. Less of it holds at once.
+                if part.depth < before.depth {
+                    held.refill(table, key, Duration::ZERO);
+                    table.refill();
+                }
+            }
+            Entry::Vacant(vacant) => {
+                let used = table.slabs.used(key);
+                vacant.insert(Set { zone, part, tokens: part.depth, used, debt: 0, measured: 0 });
+                table.fill(key, part.depth, part.depth);
+                table.refill();
+            }
         }
     }
 
@@ -87,7 +107,7 @@ impl Guards {
         self.measured = Some(now);
         self.offered.resize(places.len(), Offered::default());
         for place in places {
-            let offered = table.counters.read(place.key).offered;
+            let offered = table.slabs.counts(place.key).offered;
             let Some(own) = self.offered.get_mut(place.key as usize) else { continue };
             // A count read while it is being written may seem to go back.
             let fresh = offered.saturating_sub(own.seen);
@@ -117,10 +137,21 @@ impl Guards {
     pub(crate) fn refill(&mut self, now: MonoTime, table: &Table) {
         let elapsed = self.refilled.map_or(Duration::ZERO, |at| now.since(at));
         self.refilled = Some(now);
-        for (key, Set { part, .. }) in &self.set {
-            if let Some(pool) = table.pool(*key) {
-                pool.set(|tokens| tokens.refilled(part.rate, elapsed, part.depth));
-            }
+        for (key, set) in &mut self.set {
+            set.refill(table, *key, elapsed);
         }
+        table.refill();
+    }
+}
+
+impl Set {
+    /// Pays for what passed since the last refill, and adds what came.
+    fn refill(&mut self, table: &Table, key: u32, elapsed: Duration) {
+        let used = table.slabs.used(key);
+        self.debt += u64::from(used.wrapping_sub(self.used));
+        self.used = used;
+        self.tokens = self.tokens.pay(&mut self.debt).refilled(self.part.rate, elapsed, self.part.depth);
+        self.tokens = self.tokens.pay(&mut self.debt);
+        table.fill(key, self.tokens, self.part.depth);
     }
 }

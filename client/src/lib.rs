@@ -26,32 +26,42 @@
 //! # Ok(()) }
 //! ```
 
-mod coins;
-mod counters;
+mod decision;
 mod draws;
 mod endpoints;
 mod feed;
 mod guards;
+mod idle;
 mod keepsake;
 mod kept;
 mod limiter;
+#[cfg(all(test, feature = "loom"))]
+mod loom_models;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 mod names;
+mod pin;
 mod pool;
 mod rendezvous;
+mod roll;
+mod seats;
 mod settings;
 mod shard;
+mod sketch;
+mod slab;
+mod slabs;
 mod spread;
 mod subscription;
+mod sync;
 mod table;
 mod word;
 
 pub use endpoints::ENDPOINTS_MAX;
 pub use feed::Feed;
-pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter};
+pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Outlook};
 pub use metrics::Metrics;
+pub use plimsoll_core::ratio::DropRatio;
 pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 pub use settings::{Settings, SettingsError};
 pub use shard::Shard;

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use plimsoll_core::bucket::InvalidName;
+use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::{Counts, Identity};
 use plimsoll_core::verdict::Verdict;
 
-use crate::draws;
+use crate::decision::Desk;
+use crate::draws::OwnDraws;
+use crate::pin::Pin;
 use crate::shard::Shard;
 use crate::subscription::Subscription;
 use crate::table::{BucketPlace, KeyPlace, Table};
@@ -43,6 +46,8 @@ pub struct BucketHandle {
 pub struct KeyHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: KeyPlace,
+    /// Keeps the key from leaving while there is a handle; the default class never leaves.
+    _pin: Option<Pin>,
 }
 
 /// Why a bucket cannot be had.
@@ -63,10 +68,11 @@ pub enum BucketError {
 
 impl Limiter {
     /// A limiter with nobody to carry its messages: the caller passes reports and directives to and fro and says
-    /// what time it is. No clock, no socket and no entropy take part; `seed` is for the hashes of names.
+    /// what time it is. No clock, no socket and no entropy take part; `seed` is for the hashes of names. So many threads at
+    /// a time have cells of their own; 0 will do where only [shards](Self::shard) decide.
     #[must_use]
-    pub fn detached(identity: Identity, keys_max: usize, seed: u64) -> (Self, Subscription) {
-        let table = Arc::new(Table::new(keys_max, seed));
+    pub fn detached(identity: Identity, keys_max: usize, threads: usize, seed: u64) -> (Self, Subscription) {
+        let table = Arc::new(Table::new(keys_max, threads, seed));
         let subscription = Subscription::new(identity, Arc::clone(&table));
         (Self { table }, subscription)
     }
@@ -91,11 +97,39 @@ impl Limiter {
     /// Decides by names. A tenant whose name is invalid, or for which there is no room, counts as the default class;
     /// a bucket for which there is none is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
-        draws::with_thread(|thread| {
-            let mut coins = self.table.stripes.of_thread(thread.number);
-            self.table.admit(bucket, tenant, &mut coins, &mut thread.generator)
-        })
+        match self.table.place(bucket, tenant) {
+            Some(place) => self.table.decide(place, &mut own_desk(&self.table)),
+            None => Verdict::Admit,
+        }
     }
+
+    /// Decides for a request that several (bucket, tenant) pairs are asked for, such as one by workspace and one by user:
+    /// by one independent draw, refused by the strictest of them, counted for all. One that is refused takes no token of
+    /// any guard. All buckets must be this limiter's.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = plimsoll_client::Settings::new("shop")?.build()?;
+    /// let (workspaces, users) = (limiter.bucket("by-workspace")?, limiter.bucket("by-user")?);
+    /// assert!(limiter.admit_all([(&workspaces, "acme"), (&users, "jo")]).is_admit());
+    /// # Ok(()) }
+    /// ```
+    pub fn admit_all<const N: usize>(&self, asked: [(&BucketHandle, &str); N]) -> Verdict {
+        debug_assert!(asked.iter().all(|(bucket, _)| Arc::ptr_eq(&self.table, &bucket.table)));
+        let places = asked.map(|(bucket, tenant)| self.table.key(bucket.place, tenant));
+        self.table.decide_all(places, &mut own_desk(&self.table))
+    }
+}
+
+/// What would become of a request now, without asking: nothing is counted, drawn or taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outlook {
+    /// The probability that the coin refuses it.
+    pub ratio: DropRatio,
+    /// Whether refusals are carried out here: not in shadow, while killed, or outside the canary.
+    pub enforced: bool,
+    /// Whether a guard is set, and has nothing left until its next refill.
+    pub exhausted: bool,
 }
 
 impl BucketHandle {
@@ -106,10 +140,33 @@ impl BucketHandle {
         decide(&self.table, place)
     }
 
+    /// Resolves a tenant's key once, which keeps its place in the table while the handle lives. A tenant without room, or
+    /// with an invalid name, shares the default class.
+    /// Decides for a request that counts for `cost`; see [`KeyHandle::admit_n`].
+    #[inline]
+    pub fn admit_n(&self, tenant: &str, cost: u32) -> Verdict {
+        decide_n(&self.table, self.table.key(self.place, tenant), cost)
+    }
+
+    /// Decides by a draw that the caller made; see [`KeyHandle::admit_with`].
+    #[inline]
+    pub fn admit_with(&self, tenant: &str, draw: u32) -> Verdict {
+        decide_with(&self.table, self.table.key(self.place, tenant), draw)
+    }
+
+    /// What would become of a tenant's request now; see [`KeyHandle::peek`]. A name that is new takes no room.
+    #[must_use]
+    pub fn peek(&self, tenant: &str) -> Outlook {
+        self.table.outlook(self.table.known(self.place, tenant))
+    }
+
     /// Resolves a tenant's key once. A tenant without room, or with an invalid name, shares the default class.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
-        KeyHandle { table: Arc::clone(&self.table), place: self.table.key(self.place, tenant) }
+        let pin = Pin::new(&self.table, self.place.bucket, tenant);
+        let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
+        let place = KeyPlace { key, default_key: self.place.default_key };
+        KeyHandle { table: Arc::clone(&self.table), place, _pin: pin }
     }
 }
 
@@ -120,17 +177,61 @@ impl KeyHandle {
         decide(&self.table, self.place)
     }
 
+    /// Decides for a request that counts for `cost` ordinary ones: by one independent toss, admitted or refused whole, and
+    /// `cost` tokens where there is a guard. One that costs more than the guard's depth passes when the guard is full,
+    /// and leaves a debt. A cost of 0 is admitted and not counted.
+    #[inline]
+    pub fn admit_n(&self, cost: u32) -> Verdict {
+        decide_n(&self.table, self.place, cost)
+    }
+
+    /// Decides by a draw that the caller made, uniform over all of `u32`, in place of a toss: the same draw is refused by
+    /// every ratio from some point on, so that whoever decides by the same draw agrees. The guard decides as ever.
+    #[inline]
+    pub fn admit_with(&self, draw: u32) -> Verdict {
+        decide_with(&self.table, self.place, draw)
+    }
+
+    /// What would become of a request now.
+    #[must_use]
+    pub fn peek(&self) -> Outlook {
+        self.table.outlook(self.place)
+    }
+
     /// What was decided for this key so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.table.counters.read(self.place.key)
+        self.table.slabs.counts(self.place.key)
     }
 }
 
-/// Decides with what the present thread has: its generator and its coins.
+/// What the present thread decides with: its cells and its generator.
+#[inline]
+fn own_desk(table: &Table) -> Desk<'_, OwnDraws> {
+    Desk { slab: table.slabs.of_thread(), draws: OwnDraws }
+}
+
+/// Decides with what the present thread has.
 #[inline]
 fn decide(table: &Table, place: KeyPlace) -> Verdict {
-    draws::with_thread(|thread| {
-        table.decide(place, &mut table.stripes.of_thread(thread.number), &mut thread.generator)
-    })
+    table.decide(place, &mut own_desk(table))
 }
+
+/// Decides for a request that counts for several.
+#[inline]
+fn decide_n(table: &Table, place: KeyPlace, cost: u32) -> Verdict {
+    match cost {
+        0 => Verdict::Admit,
+        1 => decide(table, place),
+        _ => table.decide_by(place, cost, None, &mut own_desk(table)),
+    }
+}
+
+/// Decides by a given draw.
+#[inline]
+fn decide_with(table: &Table, place: KeyPlace, draw: u32) -> Verdict {
+    table.decide_by(place, 1, Some(draw), &mut own_desk(table))
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests;

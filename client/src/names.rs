@@ -1,40 +1,67 @@
-//! Names to dense ids, found and given without a lock, an allocation or a system call.
+//! Names to dense ids, found and given without waiting, an allocation or a system call, and taken back from names that
+//! nobody asks for any more.
 //!
-//! The table only grows: everything it will ever need is allocated when it is made, so a name seen for the first
-//! time on the request path finds its place without asking the system for anything. All of it is atomics in safe
-//! code: a slot is claimed with one compare-and-swap, filled, and published with one release store; whoever acquires
-//! the published slot sees the name whole.
+//! Everything is allocated at the start and all of it is atomics in safe code. A name is found by reading: its hash
+//! leads to a slot of the index, the slot to a record, and the record holds the very name. Whoever changes anything
+//! holds the claim, which nobody on the request path waits for; it fills the record first and publishes its slot with
+//! one release store, so that whoever finds the slot sees the name whole.
+//!
+//! **The life of an id.** It waits in line; a new name takes it; when the name is idle it is laid to
+//! [rest](Names::rest), and is no longer found. A name that is asked for again wakes with the id it had. Only when the
+//! owner of the table [offers](Names::offer) the id, once nothing of it is in the air, does it stand in line again, and
+//! until another name takes it the old one may still wake. So a name never has two ids at a time.
 
-use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::hash::{BuildHasher, Hasher};
 
-use foldhash::quality::FixedState;
-use plimsoll_core::bucket::NAME_BYTES_MAX;
+use foldhash::fast::FixedState;
+use plimsoll_core::bucket::{NAME_BYTES_MAX, check_name};
 
-/// Bytes kept for each name on average: tenant names are rarely longer.
-const BYTES_PER_NAME: usize = 48;
+use crate::sketch::{Sketch, Waiting};
+use crate::sync::{AtomicBool, AtomicU32, Ordering, zeroed};
 
-/// The low half of a slot: empty, being filled, given up, or an id plus one.
-const EMPTY: u64 = 0;
-const CLAIMED: u32 = u32::MAX;
-const BURNT: u32 = u32::MAX - 1;
+mod line;
+#[cfg(feature = "loom")]
+#[cfg(test)]
+mod orders;
+mod records;
+#[cfg(not(feature = "loom"))]
+#[cfg(test)]
+mod tests;
 
-/// An append-only table of (owner, name) pairs, bounded in names and in bytes.
+use line::Line;
+use records::Records;
+
+/// How far from where its hash leads a name may stand. The index is at most half full, so hardly any is 64 away.
+const PROBES_MAX: usize = 64;
+/// While fewer than half of the ids are free, a name gets one only when it was asked for so often in about a second.
+const OFTEN: u32 = 8;
+/// Ids in line that were woken since they were offered are passed over, so many at a time.
+const SKIPS_MAX: usize = 64;
+const EMPTY: u32 = 0;
+
+/// The state of an id: how many handles hold on to it, and two flags. All zero for one that was never given out.
+const PINS: u32 = (1 << 30) - 1;
+/// It is given out, and not offered.
+const GIVEN: u32 = 1 << 30;
+/// It does not stand in line.
+const OUT_OF_LINE: u32 = 1 << 31;
+
+/// A table of (owner, name) pairs, bounded by the number of its ids.
 #[derive(Debug)]
 pub(crate) struct Names {
-    hasher: FixedState,
-    slots: Box<[AtomicU64]>,
-    entries: Box<[Entry]>,
-    bytes: Box<[AtomicU64]>,
-    entries_used: AtomicUsize,
-    words_used: AtomicUsize,
-}
-
-#[derive(Debug, Default)]
-struct Entry {
-    owner: AtomicU32,
-    /// First word and length of the name; 0 until the entry is published.
-    place: AtomicU64,
+    seed: u64,
+    ids: u32,
+    /// A slot has a tag from the hash above the bits of this mask, and the id plus one below.
+    mask: u32,
+    slots: Vec<AtomicU32>,
+    records: Records,
+    states: Vec<AtomicU32>,
+    line: Line,
+    /// The line of ids whose present name takes a cell.
+    long_line: Line,
+    free: AtomicU32,
+    sketch: Sketch,
+    claimed: AtomicBool,
 }
 
 /// What a look-up found.
@@ -42,196 +69,408 @@ struct Entry {
 pub(crate) enum Found {
     /// The id of the name.
     Id(u32),
-    /// The name is being entered by another thread this very moment.
+    /// The name is new, and another thread is entering one this very moment.
     Busy,
+    /// Ids are scarce, and the name was not asked for often enough lately.
+    Rare,
     /// There is no room left.
     Full,
+    /// It is no name.
+    Invalid,
+}
+
+/// How much room there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Ids in all.
+    pub(crate) ids: u32,
+    /// Ids that no name has, or may lose the moment another one needs them.
+    pub(crate) free: u32,
+}
+
+/// The right to change the table.
+struct Claim<'a>(&'a AtomicBool);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl Names {
-    /// Room for `names_max` names. `seed` must differ between processes, lest names be crafted to collide.
-    pub(crate) fn new(names_max: usize, seed: u64) -> Self {
-        let names_max = names_max.min((BURNT - 1) as usize);
-        let words = (names_max * BYTES_PER_NAME).max(NAME_BYTES_MAX) / 8;
+    /// Room for `ids` names, at most 2^24, of which one in eight may be longer than 56 bytes. `seed` must differ between
+    /// processes, lest names be crafted to collide.
+    pub(crate) fn new(ids: usize, seed: u64) -> Self {
+        let ids = ids.clamp(1, 1 << 24);
+        let bits = u32::BITS - (ids as u32 + 1).leading_zeros();
         Self {
-            hasher: FixedState::with_seed(seed),
-            slots: (0..(names_max * 2).next_power_of_two().max(8)).map(|_| AtomicU64::new(EMPTY)).collect(),
-            entries: (0..names_max).map(|_| Entry::default()).collect(),
-            bytes: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            entries_used: AtomicUsize::new(0),
-            words_used: AtomicUsize::new(0),
+            seed,
+            ids: ids as u32,
+            mask: (1 << bits) - 1,
+            slots: zeroed(Self::slots_for(ids)),
+            records: Records::new(ids),
+            states: zeroed(ids),
+            line: Line::of_all(ids),
+            long_line: Line::empty(Records::cells_for(ids)),
+            free: AtomicU32::new(ids as u32),
+            sketch: Sketch::new(ids),
+            claimed: AtomicBool::new(false),
         }
     }
 
-    /// The id of `name` under `owner`, given now if it is new. `name` obeys the rule of names.
-    pub(crate) fn intern(&self, owner: u32, name: &str) -> Found {
-        let hash = self.hasher.hash_one(name) ^ u64::from(owner).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let tag = hash >> 32;
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        // The table is at most half full, so an empty slot ends every search.
-        for _ in 0..self.slots.len() {
-            let slot = &self.slots[at];
-            let mut seen = slot.load(Ordering::Acquire);
+    fn slots_for(ids: usize) -> usize {
+        (ids * 2).next_power_of_two()
+    }
+
+    /// The bytes that a table for `ids` names takes. For each id: 64 for its record, 10 for its share of a cell, 4 for
+    /// its state, 4.5 for its place in line, 8 to 16 for the index and, up to 65,536, 4 to 8 to count the names that
+    /// wait.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(crate) fn bytes_for(ids: usize) -> usize {
+        let cells = Records::cells_for(ids);
+        ids * (64 + 4 + 4) + cells * (80 + 4) + Self::slots_for(ids) * 4 + Sketch::entries_for(ids) * 4
+    }
+
+    /// The id of `name` under `owner`, on the request path. A new name is given one at once while half of the ids are
+    /// free, and after that when it was asked for often enough lately. A name that is found needs no check of its
+    /// letters: what is stored was checked.
+    #[inline]
+    pub(crate) fn look_up(&self, owner: u32, name: &str) -> Found {
+        let name = name.as_bytes();
+        if name.len() > NAME_BYTES_MAX {
+            return Found::Invalid;
+        }
+        let hash = self.hash(owner, name);
+        match self.find(hash, owner, name) {
+            Some(id) => Found::Id(id),
+            None => self.meet(hash, owner, name),
+        }
+    }
+
+    /// The bucket is mixed in by the seed, which costs one multiplication beside the loads of the name.
+    #[inline]
+    fn hash(&self, owner: u32, name: &[u8]) -> u64 {
+        let seed = self.seed ^ u64::from(owner).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut hasher = FixedState::with_seed(seed).build_hasher();
+        hasher.write(name);
+        hasher.finish()
+    }
+
+    /// The tag of a hash, in its place.
+    #[inline]
+    fn tag(&self, hash: u64) -> u32 {
+        (hash >> 32) as u32 & !self.mask
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, owner: u32, name: &[u8]) -> Option<u32> {
+        let tag = self.tag(hash);
+        for at in 0..PROBES_MAX {
+            let seen = self.slot(hash, at).load(Ordering::Acquire);
+            // What is left of another tag, or of an empty slot, is no id of this table.
+            let id = (seen ^ tag).wrapping_sub(1);
+            if self.records.is(id, owner, name) {
+                return Some(id);
+            }
             if seen == EMPTY {
-                if !self.has_room(name) {
-                    return Found::Full;
-                }
-                let claim = tag << 32 | u64::from(CLAIMED);
-                match slot.compare_exchange(EMPTY, claim, Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(_) => return self.fill(slot, tag, owner, name),
-                    Err(taken) => seen = taken,
-                }
+                return None;
             }
-            if seen >> 32 == tag {
-                match seen as u32 {
-                    CLAIMED => return Found::Busy,
-                    BURNT => {}
-                    id => {
-                        if self.is(id - 1, owner, name) {
-                            return Found::Id(id - 1);
-                        }
-                    }
-                }
-            }
-            at = (at + 1) & mask;
         }
-        Found::Full
+        None
     }
 
-    /// As [`intern`](Self::intern), off the request path: waits out another thread that is entering the name.
-    pub(crate) fn intern_patiently(&self, owner: u32, name: &str) -> Option<u32> {
+    #[inline]
+    fn slot(&self, hash: u64, at: usize) -> &AtomicU32 {
+        &self.slots[(hash as usize).wrapping_add(at) & (self.slots.len() - 1)]
+    }
+
+    /// A name that was not found.
+    #[cold]
+    #[inline(never)]
+    fn meet(&self, hash: u64, owner: u32, name: &[u8]) -> Found {
+        // It may have moved under the search.
+        if let Some(id) = self.find(hash, owner, name) {
+            return Found::Id(id);
+        }
+        if !is_name(name) {
+            return Found::Invalid;
+        }
+        let free = self.free.load(Ordering::Relaxed);
+        let scarce = free < self.ids.div_ceil(2);
+        // Who waits for an id is counted even when there is none: it says who should have the next one.
+        if scarce && self.sketch.count(hash) < OFTEN {
+            return Found::Rare;
+        }
+        if free == 0 {
+            return Found::Full;
+        }
+        let Some(_claim) = self.try_claim() else { return Found::Busy };
+        match self.enter(hash, owner, name) {
+            Some(id) => {
+                if scarce {
+                    self.sketch.forget(hash);
+                }
+                Found::Id(id)
+            }
+            None => Found::Full,
+        }
+    }
+
+    /// The id of `name`, off the request path: given now as long as there is any. `None` when there is none, or it is no
+    /// name.
+    pub(crate) fn intern(&self, owner: u32, name: &str) -> Option<u32> {
+        let name = is_name(name.as_bytes()).then_some(name.as_bytes())?;
+        let hash = self.hash(owner, name);
+        self.find(hash, owner, name).or_else(|| {
+            let _claim = self.claim();
+            self.enter(hash, owner, name)
+        })
+    }
+
+    /// The id of `name` under `owner`, if it has one.
+    pub(crate) fn known(&self, owner: u32, name: &str) -> Option<u32> {
+        self.find(self.hash(owner, name.as_bytes()), owner, name.as_bytes())
+    }
+
+    /// As [`intern`](Self::intern), but while fewer than half of the ids are free only what is awake has one: for names
+    /// that nobody may ever ask for.
+    pub(crate) fn intern_sparingly(&self, owner: u32, name: &str) -> Option<u32> {
+        if self.free.load(Ordering::Relaxed) >= self.ids.div_ceil(2) {
+            return self.intern(owner, name);
+        }
+        let name = is_name(name.as_bytes()).then_some(name.as_bytes())?;
+        self.find(self.hash(owner, name), owner, name)
+    }
+
+    /// As [`intern`](Self::intern); the name keeps its id until it is [unpinned](Self::unpin) as often as it was pinned.
+    pub(crate) fn pin(&self, owner: u32, name: &str) -> Option<u32> {
+        let _claim = is_name(name.as_bytes()).then(|| self.claim())?;
+        self.enter_pinned(owner, name)
+    }
+
+    /// As [`pin`](Self::pin), on the request path: does not wait.
+    pub(crate) fn try_pin(&self, owner: u32, name: &str) -> Found {
+        if !is_name(name.as_bytes()) {
+            return Found::Invalid;
+        }
+        let Some(_claim) = self.try_claim() else { return Found::Busy };
+        self.enter_pinned(owner, name).map_or(Found::Full, Found::Id)
+    }
+
+    fn enter_pinned(&self, owner: u32, name: &str) -> Option<u32> {
+        let id = self.enter(self.hash(owner, name.as_bytes()), owner, name.as_bytes())?;
+        self.pin_again(id);
+        Some(id)
+    }
+
+    /// Pins an id once more that is pinned already.
+    pub(crate) fn pin_again(&self, id: u32) {
+        if let Some(state) = self.states.get(id as usize) {
+            state.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes one pin away.
+    pub(crate) fn unpin(&self, id: u32) {
+        if let Some(state) = self.states.get(id as usize) {
+            state.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    fn try_claim(&self) -> Option<Claim<'_>> {
+        let claimed = self.claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        claimed.is_ok().then(|| Claim(&self.claimed))
+    }
+
+    fn claim(&self) -> Claim<'_> {
         loop {
-            match self.intern(owner, name) {
-                Found::Id(id) => return Some(id),
-                Found::Full => return None,
-                Found::Busy => std::thread::yield_now(),
+            if let Some(claim) = self.try_claim() {
+                return claim;
+            }
+            #[cfg(feature = "loom")]
+            loom::thread::yield_now();
+            #[cfg(not(feature = "loom"))]
+            std::thread::yield_now();
+        }
+    }
+
+    /// The id of a name: the one it has, the one it had and may have again, or the next in line. Needs the claim.
+    fn enter(&self, hash: u64, owner: u32, name: &[u8]) -> Option<u32> {
+        let tag = self.tag(hash);
+        let mut vacant = false;
+        for at in 0..PROBES_MAX {
+            let seen = self.slot(hash, at).load(Ordering::Relaxed);
+            let id = (seen ^ tag).wrapping_sub(1);
+            if self.records.is(id, owner, name) {
+                return Some(id);
+            }
+            if self.records.rests_as(id, owner, name) {
+                self.wake(id);
+                return Some(id);
+            }
+            if seen == EMPTY {
+                vacant = true;
+                break;
+            }
+        }
+        let (line, id) = vacant.then(|| self.next_in_line(name))??;
+        // With the name that is given up here, others move: the first vacant slot may be a nearer one.
+        self.give_up(id);
+        let mut slots = (0..PROBES_MAX).map(|at| self.slot(hash, at));
+        let slot = slots.find(|slot| slot.load(Ordering::Relaxed) == EMPTY)?;
+        if !self.records.write(id, owner, name) {
+            return None;
+        }
+        slot.store(tag | (id + 1), Ordering::Release);
+        self.change(id, |state| state | GIVEN | OUT_OF_LINE);
+        self.free.store(self.free.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        line.take();
+        Some(id)
+    }
+
+    /// The first id in line that fits a name, and the line.
+    fn next_in_line(&self, name: &[u8]) -> Option<(&Line, u32)> {
+        // A long name may take any id while there are cells, and after that one with a cell.
+        let first = (!Records::is_long(name) || self.records.has_free_cell()).then_some(&self.line);
+        [first, Some(&self.long_line)].into_iter().flatten().find_map(|line| {
+            for _ in 0..SKIPS_MAX {
+                let id = line.first()?;
+                if self.state(id) & GIVEN == 0 {
+                    return Some((line, id));
+                }
+                self.change(id, |state| state | OUT_OF_LINE);
+                line.take();
+            }
+            None
+        })
+    }
+
+    /// Takes the name of an id out of the index, and closes the gap: each name behind it that may stand nearer to where
+    /// its hash leads moves up. A mark in the gap would be simpler, but marks pile up until every search is long.
+    ///
+    /// A name is written to its new slot before the old one is written over, so a search may meet it twice; one that
+    /// passed the new slot before and comes to the old one after does not meet it, and looks again.
+    fn give_up(&self, id: u32) {
+        let Some((hash, entry)) = self.entry_of(id) else { return };
+        let Some(at) = (0..PROBES_MAX).find(|at| self.slot(hash, *at).load(Ordering::Relaxed) == entry)
+        else {
+            return;
+        };
+        let last = self.slots.len() - 1;
+        let mut gap = (hash as usize).wrapping_add(at) & last;
+        let mut next = gap;
+        loop {
+            next = (next + 1) & last;
+            let seen = self.slots[next].load(Ordering::Relaxed);
+            let Some((hash, _)) = (seen & self.mask).checked_sub(1).and_then(|id| self.entry_of(id)) else {
+                return self.slots[gap].store(EMPTY, Ordering::Release);
+            };
+            // How far it stands from where its hash leads, and from the gap.
+            let (far, near) = (next.wrapping_sub(hash as usize) & last, next.wrapping_sub(gap) & last);
+            if far >= near {
+                self.slots[gap].store(seen, Ordering::Release);
+                gap = next;
             }
         }
     }
 
-    /// How many names are published without a gap: ids below this can be read.
-    pub(crate) fn published(&self, from: usize) -> usize {
-        let ready = self.entries.get(from..).unwrap_or_default();
-        from + ready.iter().take_while(|entry| entry.place.load(Ordering::Acquire) != 0).count()
+    /// The hash of the name of an id, and its slot's content.
+    fn entry_of(&self, id: u32) -> Option<(u64, u32)> {
+        let record = self.records.read(id)?;
+        let hash = self.hash(record.owner, record.name());
+        Some((hash, self.tag(hash) | (id + 1)))
     }
 
-    /// The owner and the name of a published id.
-    pub(crate) fn read(&self, id: u32) -> Option<(u32, String)> {
-        let entry = self.entries.get(id as usize)?;
-        let (first, length) = place(entry.place.load(Ordering::Acquire))?;
-        let words = self.bytes.get(first..first + length.div_ceil(8))?;
-        let mut bytes: Vec<u8> =
-            words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
-        bytes.truncate(length);
-        Some((entry.owner.load(Ordering::Relaxed), String::from_utf8(bytes).ok()?))
-    }
-
-    fn has_room(&self, name: &str) -> bool {
-        self.entries_used.load(Ordering::Relaxed) < self.entries.len()
-            && self.words_used.load(Ordering::Relaxed) + name.len().div_ceil(8) <= self.bytes.len()
-    }
-
-    /// Enters a name into a slot that this thread has claimed.
-    fn fill(&self, slot: &AtomicU64, tag: u64, owner: u32, name: &str) -> Found {
-        let words = name.len().div_ceil(8);
-        let first = self.words_used.fetch_add(words, Ordering::Relaxed);
-        let Some(target) = self.bytes.get(first..first + words) else { return self.burn(slot, tag) };
-        let id = self.entries_used.fetch_add(1, Ordering::Relaxed);
-        let Some(entry) = self.entries.get(id) else { return self.burn(slot, tag) };
-        for (word, chunk) in target.iter().zip(chunks(name)) {
-            word.store(chunk, Ordering::Relaxed);
+    fn wake(&self, id: u32) {
+        self.records.set_resting(id, false);
+        if self.state(id) & GIVEN == 0 {
+            self.change(id, |state| state | GIVEN);
+            self.free.store(self.free.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         }
-        entry.owner.store(owner, Ordering::Relaxed);
-        entry.place.store((first as u64) << 16 | name.len() as u64, Ordering::Release);
-        slot.store(tag << 32 | (id as u64 + 1), Ordering::Release);
-        Found::Id(id as u32)
     }
 
-    /// Gives up a claimed slot for which there turned out to be no room. It cannot become empty again: a search may
-    /// already have gone past it.
-    fn burn(&self, slot: &AtomicU64, tag: u64) -> Found {
-        slot.store(tag << 32 | u64::from(BURNT), Ordering::Release);
-        Found::Full
+    fn state(&self, id: u32) -> u32 {
+        self.states.get(id as usize).map_or(0, |state| state.load(Ordering::Acquire))
     }
 
-    fn is(&self, id: u32, owner: u32, name: &str) -> bool {
-        let Some(entry) = self.entries.get(id as usize) else { return false };
-        let Some((first, length)) = place(entry.place.load(Ordering::Relaxed)) else { return false };
-        length == name.len()
-            && entry.owner.load(Ordering::Relaxed) == owner
-            && self.bytes.get(first..first + length.div_ceil(8)).is_some_and(|words| {
-                words.iter().zip(chunks(name)).all(|(word, chunk)| word.load(Ordering::Relaxed) == chunk)
-            })
+    /// Changes the flags of an id, whatever happens to its pins meanwhile. Needs the claim.
+    fn change(&self, id: u32, flags: impl Fn(u32) -> u32) {
+        if let Some(state) = self.states.get(id as usize) {
+            let (before, after) = (self.state(id) & !PINS, flags(self.state(id)) & !PINS);
+            state.fetch_xor(before ^ after, Ordering::AcqRel);
+        }
+    }
+
+    /// Lays a name to rest: it is found no longer, but wakes with its id when it is asked for again as a new one would
+    /// be. False for a pinned one. Off the request path.
+    pub(crate) fn rest(&self, id: u32) -> bool {
+        let _claim = self.claim();
+        let state = self.state(id);
+        let may_rest = state & GIVEN != 0 && state & PINS == 0;
+        if may_rest {
+            self.records.set_resting(id, true);
+        }
+        may_rest
+    }
+
+    /// Whether a name is resting.
+    pub(crate) fn is_resting(&self, id: u32) -> bool {
+        self.records.is_resting(id)
+    }
+
+    /// Lets the next new name have the id of a resting one. False when the name woke, or when the ids that were taken
+    /// have to be [read](Self::entered) first. Off the request path.
+    ///
+    /// A thread that found the name before it was laid to rest may still count for the id. So it must have rested for
+    /// longer than any decision takes; a thread that was stopped in the middle of one for longer than that counts one
+    /// request for another name.
+    pub(crate) fn offer(&self, id: u32) -> bool {
+        let _claim = self.claim();
+        let state = self.state(id);
+        if !self.records.is_resting(id) || state & GIVEN == 0 {
+            return false;
+        }
+        let line = if self.records.has_cell(id) { &self.long_line } else { &self.line };
+        if state & OUT_OF_LINE != 0 && !line.push(id) {
+            return false;
+        }
+        self.change(id, |state| state & !GIVEN & !OUT_OF_LINE);
+        self.free.store(self.free.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// The next id that a name took since the last call, in the order they were taken, where `heed` says true; false
+    /// leaves it for the next call. An id that was only passed over appears as well. One caller at a time, who alone
+    /// rests and offers ids, so that what it learns holds until it offers the id.
+    pub(crate) fn entered(&self, mut heed: impl FnMut(u32) -> bool) {
+        for line in [&self.line, &self.long_line] {
+            while let Some(id) = line.unread() {
+                if !self.is_resting(id) && !heed(id) {
+                    break;
+                }
+                line.read();
+            }
+        }
+    }
+
+    /// The owner and the name of an id that was [entered](Self::entered).
+    pub(crate) fn read(&self, id: u32) -> Option<(u32, String)> {
+        let record = self.records.read(id)?;
+        Some((record.owner, String::from_utf8(record.name().to_vec()).ok()?))
+    }
+
+    /// How much room there is.
+    pub(crate) fn room(&self) -> Room {
+        Room { ids: self.ids, free: self.free.load(Ordering::Relaxed) }
+    }
+
+    /// A second has passed: the names that wait for an id are forgotten by half. Says what they were. Off the request
+    /// path; linear in the ids.
+    pub(crate) fn halve(&self) -> Waiting {
+        self.sketch.halve()
     }
 }
 
-/// First word and length of a published name.
-fn place(place: u64) -> Option<(usize, usize)> {
-    (place != 0).then_some(((place >> 16) as usize, (place & 0xFFFF) as usize))
-}
-
-/// A name as little-endian words, the last one padded with zeros.
-fn chunks(name: &str) -> impl Iterator<Item = u64> {
-    name.as_bytes().chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-    use std::sync::Barrier;
-
-    #[test]
-    fn names_get_dense_ids_by_owner() {
-        let names = Names::new(4, 7);
-        assert_eq!(names.intern(0, "a"), Found::Id(0));
-        assert_eq!(names.intern(1, "a"), Found::Id(1));
-        assert_eq!(names.intern(0, "a-name-longer-than-eight-bytes"), Found::Id(2));
-        assert_eq!(names.intern(0, "a"), Found::Id(0));
-        assert_eq!(names.published(0), 3);
-        assert_eq!(names.read(1), Some((1, "a".to_owned())));
-        assert_eq!(names.read(2), Some((0, "a-name-longer-than-eight-bytes".to_owned())));
-        assert_eq!(names.read(3), None);
-    }
-
-    #[test]
-    fn names_and_bytes_are_bounded() {
-        let names = Names::new(2, 7);
-        assert_eq!(names.intern(0, "a"), Found::Id(0));
-        assert_eq!(names.intern(0, "b"), Found::Id(1));
-        assert_eq!(names.intern(0, "c"), Found::Full);
-        assert_eq!(names.intern(0, "b"), Found::Id(1));
-
-        let names = Names::new(3, 7); // 144 bytes: one name of the longest kind and a short one
-        let long = "x".repeat(NAME_BYTES_MAX);
-        assert_eq!(names.intern(0, &long), Found::Id(0));
-        assert_eq!(names.intern(1, &long), Found::Full);
-        assert_eq!(names.intern(0, "short"), Found::Id(1));
-        assert_eq!(names.intern(0, &long), Found::Id(0));
-    }
-
-    #[test]
-    fn threads_that_meet_agree_on_one_id_for_each_name() {
-        let names = Names::new(64, 7);
-        let start = Barrier::new(4);
-        let all: Vec<Vec<u32>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| {
-                        start.wait();
-                        (0..64).map(|i| names.intern_patiently(3, &format!("tenant-{i}")).unwrap()).collect()
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
-        assert_eq!(all[0].iter().collect::<HashSet<_>>().len(), 64);
-        assert_eq!(names.published(0), 64);
-    }
+fn is_name(name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(|name| check_name(name).is_ok())
 }

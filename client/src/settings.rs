@@ -17,9 +17,13 @@ use crate::feed::{Feed, Health};
 use crate::keepsake::{Found, Keepsake};
 use crate::kept::Owner;
 use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
+use crate::seats::SEATS_MAX;
 use crate::spread::GRACE;
 use crate::subscription::Subscription;
 use crate::table::Table;
+
+/// The fewest threads that have cells of their own.
+const SEATS_LEAST: usize = 8;
 
 /// What a limiter has to know before it starts.
 #[derive(Clone, Debug)]
@@ -152,8 +156,16 @@ impl Settings {
     }
 
     /// The most (bucket, tenant) pairs told apart, by default [`KEYS_MAX_DEFAULT`]; beyond it tenants share their
-    /// bucket's default class. Memory for all of them, about 210 bytes each, is taken at the start:
-    /// 90 for names, 64 for the coins of eight threads, 40 for counts and 16 for what is directed.
+    /// bucket's default class. Memory for all of them is set aside at the start, and taken when it is first used: about 126
+    /// bytes each, and 56 more for each thread that decides for it. The 126 are 102 for names (64 for the name itself, 10
+    /// for the rest of the longest, 13 for the index, 9 for who holds on to it and its place in line, 6 to count the names
+    /// that wait; with up to 9 more where the number is just above a power of two), 16 for a guard's tokens and 8 for what
+    /// is directed. One name in eight may be longer than 56 bytes.
+    ///
+    /// While half of the places are free, a tenant has one of its own from its first request on; after that, when it was
+    /// asked for about eight times within a second. Tenants that nobody asks for in a minute give theirs back, in ten
+    /// seconds when more than three quarters are taken, and when there are none left those that are asked for least
+    /// give way to those that are asked for at least twice as often.
     #[must_use]
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.keys_max = keys_max;
@@ -176,7 +188,7 @@ impl Settings {
             zone: self.zone,
             role: Role::Client,
         };
-        let table = Arc::new(Table::new(self.keys_max, seed));
+        let table = Arc::new(Table::new(self.keys_max, seats(), seed));
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         if matches!(self.aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
             subscription.spread_over_several(self.grace);
@@ -200,6 +212,13 @@ impl Settings {
         };
         Ok((Limiter { table }, feed))
     }
+}
+
+/// How many threads have cells of their own: runtimes have a thread for each core, and some services two such runtimes.
+fn seats() -> usize {
+    std::thread::available_parallelism()
+        .map_or(SEATS_LEAST, |cores| cores.get() * 2)
+        .clamp(SEATS_LEAST, SEATS_MAX)
 }
 
 fn host_and_process(service: &Name) -> Name {

@@ -4,12 +4,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use plimsoll_core::coin::Dither;
 use plimsoll_core::verdict::Verdict;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
+use crate::decision::Desk;
 use crate::limiter::KeyHandle;
+use crate::slab::Slab;
 use crate::table::Table;
 
 /// Decides like its [`Limiter`](crate::Limiter), with coins and a generator of its own, seeded by whoever makes it.
@@ -19,19 +20,20 @@ use crate::table::Table;
 pub struct Shard {
     table: Arc<Table>,
     generator: SmallRng,
-    coins: Vec<Dither>,
+    slab: Arc<Slab>,
 }
 
 impl Shard {
     pub(crate) fn new(table: Arc<Table>, seed: u64) -> Self {
-        Self { table, generator: SmallRng::seed_from_u64(seed), coins: Vec::new() }
+        let slab = table.slabs.of_shard();
+        Self { table, generator: SmallRng::seed_from_u64(seed), slab }
     }
 
     /// Decides for a key of the limiter that this shard belongs to.
     #[inline]
     pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
-        self.table.decide(key.place, &mut self.coins, &mut self.generator)
+        self.table.decide(key.place, &mut Desk { slab: &self.slab, draws: &mut self.generator })
     }
 }
 
@@ -41,7 +43,7 @@ impl fmt::Debug for Shard {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use crate::Limiter;
     use crate::word::Word;
@@ -57,7 +59,7 @@ mod tests {
             zone: Zone::new("z").unwrap(),
             role: Role::Client,
         };
-        let (limiter, mut subscription) = Limiter::detached(identity, 8, seed);
+        let (limiter, mut subscription) = Limiter::detached(identity, 8, 0, seed);
         let key = limiter.bucket("b").unwrap().key("acme");
         let half = Word::new(DropRatio::new(DropRatio::ONE / 2).unwrap());
         limiter.table.publish(key.place.default_key, half.enforced(true));

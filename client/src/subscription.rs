@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::bucket::{Bucket, Key, KeyId};
 use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, Stale};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
@@ -19,8 +19,9 @@ use plimsoll_core::time::MonoTime;
 
 use crate::guards::Guards;
 use crate::kept::Kept;
+use crate::roll::{Change, Roll};
 use crate::spread::EndpointId;
-use crate::table::{KeyPlace, Table};
+use crate::table::Table;
 
 use several::Several;
 use strand::Strand;
@@ -40,9 +41,7 @@ pub struct Subscription {
     identity: Identity,
     table: Arc<Table>,
     buckets: Vec<Bucket>,
-    keys: Vec<Key>,
-    /// Where each of the keys stands.
-    places: Vec<KeyPlace>,
+    roll: Roll,
     guards: Guards,
     strands: BTreeMap<EndpointId, Strand>,
     /// Who has what, where there may be several; else all is the only one's.
@@ -69,8 +68,7 @@ impl Subscription {
             identity,
             table,
             buckets: Vec::new(),
-            keys: Vec::new(),
-            places: Vec::new(),
+            roll: Roll::default(),
             guards: Guards::default(),
             strands: BTreeMap::from([(ONLY, Strand::new(None))]),
             several: None,
@@ -94,26 +92,51 @@ impl Subscription {
 
     /// Takes notice of names that the request path entered since.
     fn look(&mut self) {
-        for id in self.buckets.len()..self.table.buckets.published(self.buckets.len()) {
-            let name = self.table.buckets.read(id as u32);
-            let Some(bucket) = name.and_then(|(_, name)| Bucket::new(&name).ok()) else { return };
-            if let Some(several) = &mut self.several {
-                several.add_bucket(&bucket);
+        let known = self.buckets.len();
+        self.table.buckets.entered(|id| {
+            let name = self.table.buckets.read(id);
+            self.buckets.extend(name.and_then(|(_, name)| Bucket::new(&name).ok()));
+            true
+        });
+        for id in known..self.buckets.len() {
+            if let (Some(several), Some(bucket)) = (&mut self.several, self.buckets.get(id)) {
+                several.add_bucket(bucket);
             }
-            self.buckets.push(bucket);
             self.publish(id);
         }
-        for id in self.keys.len()..self.table.keys.published(self.keys.len()) {
-            let Some((owner, name)) = self.table.keys.read(id as u32) else { return };
-            // A key may be seen a moment before its bucket; it is taken up the next time.
-            let Some(bucket) = self.buckets.get(owner as usize).cloned() else { return };
-            let Ok(tenant) = Tenant::new(&name) else { return };
-            let key = id as u32;
-            self.keys.push(Key { bucket, tenant });
-            self.take_in(owner, key);
-            // The default class's own key may be seen a moment before it is known as such.
-            let default_key = self.table.default_key(owner).unwrap_or(key);
-            self.places.push(KeyPlace { key, default_key });
+        for change in self.roll.look(&self.table, &self.buckets) {
+            match change {
+                Change::Entered(id) => self.take_in(id),
+                Change::Replaced(id) => {
+                    self.take_out(id);
+                    self.take_in(id);
+                }
+                Change::Woke(_) | Change::Offered(_) => {}
+            }
+            if let Change::Entered(id) | Change::Replaced(id) | Change::Woke(id) = change {
+                self.publish_key(id);
+            }
+        }
+    }
+
+    /// Lets idle keys leave.
+    fn sweep(&mut self, now: MonoTime) {
+        let room = self.table.keys.room();
+        let is_crowded = room.free < room.ids / 2;
+        // What has a directive of its own stays as long as there is room; it would come back with the next directive.
+        let stays = |id| !is_crowded && self.table.has_word(id);
+        let settled = |KeyId(id), counts| match &self.several {
+            None => self.strands.get(&ONLY).is_none_or(|strand| strand.has_reported(id, counts)),
+            Some(several) => {
+                let strand = several.owner_of(id).and_then(|owner| self.strands.get(&owner));
+                strand.map_or(counts == Counts::ZERO, |strand| strand.has_reported_here(id, counts))
+            }
+        };
+        for change in self.roll.sweep(now, &self.table, stays, settled) {
+            if let Change::Offered(id) = change {
+                self.guards.remove(id);
+                self.own.values_mut().for_each(|own| own.retain(|key| *key != id));
+            }
         }
     }
 
@@ -127,7 +150,7 @@ impl Subscription {
         let due = if self.several.is_some() { self.report_interval() } else { self.report_interval() * 2 };
         if self.guards.measured().is_some_and(|at| now.since(at) >= due) {
             self.look();
-            self.guards.measure(now, &self.table, &self.places);
+            self.guards.measure(now, &self.table, self.roll.places());
         }
         self.guards.refill(now, &self.table);
         self.turn(now);
@@ -136,8 +159,8 @@ impl Subscription {
     /// What was decided for each key so far.
     pub fn counts(&mut self) -> BTreeMap<Key, Counts> {
         self.look();
-        let all = self.keys.iter().zip(0..);
-        all.map(|(key, id)| (key.clone(), self.table.counters.read(id))).collect()
+        let all = self.roll.keys().iter().zip((0..).map(KeyId));
+        all.map(|(key, id)| (key.clone(), self.roll.counts(&self.table, id))).collect()
     }
 
     /// The highest epoch applied.
@@ -204,6 +227,7 @@ impl Subscription {
     /// What to say now to one of the parents.
     pub(crate) fn report_to(&mut self, id: EndpointId, now: MonoTime) -> Report {
         self.look();
+        self.sweep(now);
         let Some(strand) = self.strands.get_mut(&id) else { return Report::default() };
         let several = self.several.as_ref();
         let is_wanted = |bucket| several.is_none_or(|several| several.asks(bucket, id));
@@ -217,14 +241,14 @@ impl Subscription {
             ..Report::default()
         };
         strand.greeted = true;
-        let counters = &self.table.counters;
+        let (roll, table) = (&self.roll, &self.table);
         match several {
-            None => strand.outbox.fill(&mut report, &self.keys, |KeyId(id)| Tally {
-                counts: counters.read(id),
-                late: Counts::ZERO,
-            }),
+            None => {
+                let tally = |id| Tally { counts: roll.counts(table, id), late: Counts::ZERO };
+                strand.outbox.fill(&mut report, roll.keys(), tally);
+            }
             Some(several) => strand.fill(&mut report, |key| {
-                if several.is_withheld(key) { Counts::ZERO } else { counters.read(key) }
+                if several.is_withheld(key) { Counts::ZERO } else { roll.counts(table, KeyId(key)) }
             }),
         }
         // What is offered is first measured when the parent can know of it too: a share of what it does not know of
@@ -235,7 +259,7 @@ impl Subscription {
             Some(_) => self.guards.measured().is_some(),
         };
         if report.time.is_some() && !lately {
-            self.guards.measure(now, &self.table, &self.places);
+            self.guards.measure(now, &self.table, self.roll.places());
         }
         report
     }
@@ -313,5 +337,5 @@ impl Child for Subscription {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

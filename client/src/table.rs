@@ -1,17 +1,15 @@
-//! What a decision is made from: the directives a service holds by key, its coins, its guards and its counts.
-
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+//! What a decision is made from: names, what is directed for each key, the tokens of guards, and the cells of those who
+//! decide.
 
 use plimsoll_core::bucket::{DEFAULT_TENANT, InvalidName, check_name};
-use plimsoll_core::coin;
-use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::verdict::{Reason, Refusal, Verdict};
+use plimsoll_core::token_bucket::Tokens;
 
-use crate::coins::{Coins, Stripes};
-use crate::counters::{Counters, Outcome};
-use crate::draws::Draws;
+use crate::limiter::Outlook;
 use crate::names::{Found, Names};
 use crate::pool::Pool;
+use crate::slab::Slab;
+use crate::slabs::Slabs;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::word::{SharedWord, Word};
 
 /// The most buckets one limiter knows; no more than keys in any case.
@@ -33,30 +31,26 @@ pub(crate) struct KeyPlace {
     pub(crate) default_key: u32,
 }
 
-/// What holds for one key.
-#[derive(Debug, Default)]
-struct Held {
-    word: SharedWord,
-    pool: Pool,
-}
-
-/// All buckets and keys of one limiter: names, what holds, coins and counters. Everything is allocated at the start.
+/// All buckets and keys of one limiter: names, what holds, and the cells of all who decide. Everything is
+/// allocated at the start.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) buckets: Names,
     pub(crate) keys: Names,
     /// The default key of each bucket plus one; 0 until it is given.
     default_keys: Box<[AtomicU32]>,
-    held: Box<[Held]>,
-    pub(crate) stripes: Stripes,
-    pub(crate) counters: Counters,
+    words: Box<[SharedWord]>,
+    pub(crate) slabs: Slabs,
+    pools: Box<[Pool]>,
+    /// Counts the refills of the guards.
+    refills: AtomicU32,
     /// Requests admitted without a count of their own: no room for the bucket, or an invalid name.
     unplaced: AtomicU64,
 }
 
 impl Table {
-    /// A table for at most `keys_max` keys.
-    pub(crate) fn new(keys_max: usize, seed: u64) -> Self {
+    /// A table for at most `keys_max` keys, for `seats` threads with cells of their own.
+    pub(crate) fn new(keys_max: usize, seats: usize, seed: u64) -> Self {
         let keys_max = keys_max.max(1);
         // Every bucket takes a key at least, that of its default class.
         let buckets_max = BUCKETS_MAX.min(keys_max);
@@ -64,9 +58,10 @@ impl Table {
             buckets: Names::new(buckets_max, seed),
             keys: Names::new(keys_max, seed),
             default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
-            held: (0..keys_max).map(|_| Held::default()).collect(),
-            stripes: Stripes::new(keys_max),
-            counters: Counters::new(keys_max),
+            words: (0..keys_max).map(|_| SharedWord::default()).collect(),
+            slabs: Slabs::new(keys_max, seats),
+            pools: (0..keys_max).map(|_| Pool::default()).collect(),
+            refills: AtomicU32::new(0),
             unplaced: AtomicU64::new(0),
         }
     }
@@ -74,19 +69,18 @@ impl Table {
     /// The place of a bucket, off the request path. `None` when the table is full.
     pub(crate) fn declare(&self, bucket: &str) -> Result<Option<BucketPlace>, InvalidName> {
         check_name(bucket)?;
-        let Some(id) = self.buckets.intern_patiently(0, bucket) else { return Ok(None) };
-        let Some(default_key) = self.keys.intern_patiently(id, DEFAULT_TENANT) else { return Ok(None) };
+        let Some(id) = self.buckets.intern(0, bucket) else { return Ok(None) };
+        let Some(default_key) = self.keys.pin(id, DEFAULT_TENANT) else { return Ok(None) };
         Ok(self.remember_default(id, default_key))
     }
 
     /// The place of a bucket, on the request path.
     fn bucket(&self, bucket: &str) -> Option<BucketPlace> {
-        check_name(bucket).ok()?;
-        let Found::Id(id) = self.buckets.intern(0, bucket) else { return None };
+        let Found::Id(id) = self.buckets.look_up(0, bucket) else { return None };
         match self.default_key(id) {
-            None => match self.keys.intern(id, DEFAULT_TENANT) {
+            None => match self.keys.try_pin(id, DEFAULT_TENANT) {
                 Found::Id(default_key) => self.remember_default(id, default_key),
-                Found::Busy | Found::Full => None,
+                _ => None,
             },
             Some(default_key) => Some(BucketPlace { bucket: id, default_key }),
         }
@@ -102,73 +96,42 @@ impl Table {
         Some(BucketPlace { bucket, default_key })
     }
 
-    /// The place of a tenant's key: its own, or the default class where there is no room or the name is invalid.
+    /// The place of a tenant's key: its own, or the default class where there is no room for one that is asked for so
+    /// rarely, or the name is invalid.
     #[inline]
     pub(crate) fn key(&self, place: BucketPlace, tenant: &str) -> KeyPlace {
-        let own = match check_name(tenant) {
-            Ok(()) => self.keys.intern(place.bucket, tenant),
-            Err(_) => Found::Full,
-        };
-        let key = match own {
+        let key = match self.keys.look_up(place.bucket, tenant) {
             Found::Id(key) => key,
-            Found::Busy | Found::Full => place.default_key,
+            _ => place.default_key,
         };
         KeyPlace { key, default_key: place.default_key }
     }
 
-    /// Decides by names.
-    pub(crate) fn admit(
-        &self,
-        bucket: &str,
-        tenant: &str,
-        coins: &mut impl Coins,
-        draws: &mut impl Draws,
-    ) -> Verdict {
-        match self.bucket(bucket) {
-            Some(place) => self.decide(self.key(place, tenant), coins, draws),
-            None => {
-                self.unplaced.fetch_add(1, Ordering::Relaxed);
-                Verdict::Admit
-            }
-        }
+    /// The place of a tenant's key if it has one, else its class's: looks, and enters nothing.
+    pub(crate) fn known(&self, place: BucketPlace, tenant: &str) -> KeyPlace {
+        let key = self.keys.known(place.bucket, tenant).unwrap_or(place.default_key);
+        KeyPlace { key, default_key: place.default_key }
     }
 
-    /// Decides and counts. Never blocks, allocates, makes a system call or fails.
-    #[inline]
-    pub(crate) fn decide(&self, place: KeyPlace, coins: &mut impl Coins, draws: &mut impl Draws) -> Verdict {
+    /// What would become of a request now.
+    pub(crate) fn outlook(&self, place: KeyPlace) -> Outlook {
         let (directing, word) = self.directing(place);
-        let outcome =
-            if word.admits() { Outcome::Admitted } else { self.weigh(directing, word, coins, draws) };
-        self.counters.add(place.key, outcome);
-        match outcome {
-            Outcome::Admitted | Outcome::WouldDropped | Outcome::WouldGuardDropped => Verdict::Admit,
-            Outcome::Dropped | Outcome::GuardDropped => {
-                Verdict::Refuse(Refusal { reason: Reason::ClusterOverload, retry_after: draws.retry_after() })
-            }
+        let pool = self.pools.get(directing as usize);
+        Outlook {
+            ratio: word.ratio(),
+            enforced: word.is_enforced(),
+            exhausted: word.is_guarded() && pool.is_some_and(Pool::is_empty),
         }
     }
 
-    /// The coin first, then the guard: a request that the coin refuses takes no token. Both decide alike whether
-    /// refusals are carried out or not, or what is counted in shadow would say nothing about what enforcing brings.
-    #[inline]
-    fn weigh(&self, directing: u32, word: Word, coins: &mut impl Coins, draws: &mut impl Draws) -> Outcome {
-        let ratio = word.ratio();
-        let by_coin = if ratio == DropRatio::NONE {
-            false
-        } else if word.is_independent() {
-            coin::refuses(ratio, draws.draw())
-        } else {
-            // The coin is that of the directive, not of each tenant that follows it: tenants whose names come and go
-            // would otherwise all begin anew.
-            coins.with(directing, |state| state.refuses(ratio, || draws.draw()))
-        };
-        match (by_coin, word.is_enforced()) {
-            (true, true) => Outcome::Dropped,
-            (true, false) => Outcome::WouldDropped,
-            (false, _) if !word.is_guarded() || self.take(directing) => Outcome::Admitted,
-            (false, true) => Outcome::GuardDropped,
-            (false, false) => Outcome::WouldGuardDropped,
+    /// The place of a key by names; `None` where the bucket has no room or an invalid name. Such requests are admitted
+    /// and counted here, without a count of their own.
+    pub(crate) fn place(&self, bucket: &str, tenant: &str) -> Option<KeyPlace> {
+        let place = self.bucket(bucket).map(|place| self.key(place, tenant));
+        if place.is_none() {
+            self.unplaced.fetch_add(1, Ordering::Relaxed);
         }
+        place
     }
 
     /// Whose directive holds for a key, and what it says: its own, or its bucket's default class's.
@@ -182,24 +145,52 @@ impl Table {
 
     #[inline]
     fn word(&self, key: u32) -> Word {
-        self.held.get(key as usize).map_or(Word::NOTHING, |held| held.word.load())
+        self.words.get(key as usize).map_or(Word::NOTHING, SharedWord::load)
     }
 
+    /// Whether a key has a directive of its own.
+    pub(crate) fn has_word(&self, key: u32) -> bool {
+        self.word(key) != Word::NOTHING
+    }
+
+    /// Which refill of the guards was the last.
     #[inline]
-    fn take(&self, key: u32) -> bool {
-        self.held.get(key as usize).is_none_or(|held| held.pool.take())
+    pub(crate) fn refill_number(&self) -> u16 {
+        self.refills.load(Ordering::Acquire) as u16
+    }
+
+    /// Takes `n` tokens of a key's guard.
+    #[cold]
+    pub(crate) fn take(&self, key: u32, n: u32, slab: &Slab) -> bool {
+        let refill = self.refill_number();
+        self.pools.get(key as usize).is_none_or(|pool| pool.take(slab, key, refill, n))
+    }
+
+    /// Gives back a token that was just taken.
+    pub(crate) fn give_back(&self, key: u32, slab: &Slab) {
+        let refill = self.refill_number();
+        if let Some(pool) = self.pools.get(key as usize) {
+            pool.give_back(slab, key, refill, 1);
+        }
+    }
+
+    /// Says how many tokens a key's guard has from the next [refill](Self::refill) on.
+    pub(crate) fn fill(&self, key: u32, tokens: Tokens, depth: Tokens) {
+        if let Some(pool) = self.pools.get(key as usize) {
+            pool.fill(tokens.whole(), depth.as_f64(), self.slabs.seated());
+        }
+    }
+
+    /// A refill begins: tokens that threads took in advance are void, and those of the pools can be taken.
+    pub(crate) fn refill(&self) {
+        self.refills.fetch_add(1, Ordering::Release);
     }
 
     /// Publishes what holds for one key, and for those that follow it.
     pub(crate) fn publish(&self, key: u32, word: Word) {
-        if let Some(held) = self.held.get(key as usize) {
-            held.word.store(word);
+        if let Some(held) = self.words.get(key as usize) {
+            held.store(word);
         }
-    }
-
-    /// The tokens of a key's guard; `None` for a key there is no room for.
-    pub(crate) fn pool(&self, key: u32) -> Option<&Pool> {
-        self.held.get(key as usize).map(|held| &held.pool)
     }
 
     /// Requests admitted without a count of their own.

@@ -1,9 +1,9 @@
 //! What holds for a key, as the request path reads it: one atomic word, so that it is never torn.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use plimsoll_core::policy::Coin;
 use plimsoll_core::ratio::DropRatio;
+
+use crate::sync::{AtomicU64, Ordering};
 
 /// The ratio, the coin, whether there is a guard and whether refusals are carried out: a reader sees all of them of the
 /// same directive. The word 0 means that nothing is held.
@@ -44,6 +44,7 @@ impl Word {
         if yes { Self(self.0 | flag) } else { Self(self.0 & !flag) }
     }
 
+    #[inline]
     pub(crate) fn ratio(self) -> DropRatio {
         // Words are only made from ratios; anything else would refuse nothing.
         DropRatio::new(self.0 as u32).unwrap_or(DropRatio::NONE)
@@ -55,14 +56,24 @@ impl Word {
         self.0 & (Self::RATIO | Self::GUARDED) == 0
     }
 
+    /// Whether an independent coin alone decides, and its refusals are carried out.
+    #[inline]
+    pub(crate) const fn is_plain(self) -> bool {
+        const FLAGS: u64 = Word::ENFORCED | Word::INDEPENDENT | Word::GUARDED;
+        self.0 & FLAGS == Word::ENFORCED | Word::INDEPENDENT
+    }
+
+    #[inline]
     pub(crate) const fn is_enforced(self) -> bool {
         self.0 & Self::ENFORCED != 0
     }
 
+    #[inline]
     pub(crate) const fn is_guarded(self) -> bool {
         self.0 & Self::GUARDED != 0
     }
 
+    #[inline]
     pub(crate) const fn is_independent(self) -> bool {
         self.0 & Self::INDEPENDENT != 0
     }

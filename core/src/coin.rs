@@ -1,5 +1,7 @@
 //! The biased coins: pure functions of the drop ratio, a draw and, where refusals are spread evenly, a state.
 
+use std::hint::select_unpredictable;
+
 use crate::ratio::DropRatio;
 
 /// Whether a request is to be refused: true with probability `ratio` over uniform draws.
@@ -49,32 +51,45 @@ impl Dither {
         Self { owed: (bits as u32).min(DropRatio::ONE), point: ((bits >> 32) as u32).min(DropRatio::ONE) }
     }
 
-    /// Whether the next request is to be refused. Draws, uniform over all of `u32`, are taken to begin, and once or twice
-    /// whenever a unit ends: less than twice for each admission. A ratio of 0 admits and a ratio of 1 refuses without
-    /// touching the state.
+    /// How far into the present unit the coin is, spread over all of `u32`: differs from one request to the next.
     #[inline]
-    pub fn refuses(&mut self, ratio: DropRatio, mut draw: impl FnMut() -> u32) -> bool {
+    #[must_use]
+    pub const fn phase(self) -> u32 {
+        self.owed << 1
+    }
+
+    /// Whether the next request is to be refused. Draws, two at a time, independent and uniform over all of `u32`,
+    /// are taken to begin, and whenever a unit ends, which is once for each admission. A ratio of 0 admits and a ratio of 1 refuses without
+    /// touching the state.
+    ///
+    /// Written so that a compiler can do it without branches on chance: a processor guesses those wrong half of the time,
+    /// and a wrong guess costs more than a draw that is not needed.
+    #[inline]
+    pub fn refuses(&mut self, ratio: DropRatio, mut draw: impl FnMut() -> (u32, u32)) -> bool {
         if ratio == DropRatio::NONE || ratio == DropRatio::ALL {
             return ratio == DropRatio::ALL;
         }
         if self.point == 0 {
-            *self = Self { owed: below(DropRatio::ONE, draw()), point: 1 + below(DropRatio::ONE, draw()) };
+            let (owed, point) = draw();
+            *self = Self { owed: below(DropRatio::ONE, owed), point: 1 + below(DropRatio::ONE, point) };
         }
         let is_ahead = self.point > self.owed;
         // At most 1 and less than 1: no overflow.
         let reached = self.owed + (DropRatio::ONE - ratio.units());
         if reached <= DropRatio::ONE {
             self.owed = reached;
-            return !(is_ahead && self.point <= reached);
+            return !(is_ahead & (self.point <= reached));
         }
         let beyond = reached - DropRatio::ONE;
+        let (for_next, for_point) = draw();
         // Where the point was ahead, it was this request's: the unit has ended. Where it was not, this request has the
         // next one's with probability `beyond / owed`.
-        let next = if is_ahead { DropRatio::ONE } else { 1 + below(self.owed, draw()) };
+        let next = select_unpredictable(is_ahead, DropRatio::ONE, 1 + below(self.owed, for_next));
         let has_next = next <= beyond;
-        self.point = if has_next { next } else { beyond + 1 + below(DropRatio::ONE - beyond, draw()) };
+        let fresh = beyond + 1 + below(DropRatio::ONE - beyond, for_point);
+        self.point = select_unpredictable(has_next, next, fresh);
         self.owed = beyond;
-        !(is_ahead || has_next)
+        !(is_ahead | has_next)
     }
 }
 

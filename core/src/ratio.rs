@@ -25,12 +25,14 @@ impl DropRatio {
     ///
     /// # Errors
     /// When it is above 2^31.
+    #[inline]
     pub const fn new(units: u32) -> Result<Self, InvalidRatio> {
         if units <= Self::ONE { Ok(Self(units)) } else { Err(InvalidRatio(units)) }
     }
 
     /// The ratio in units of 2^-31.
     #[must_use]
+    #[inline]
     pub const fn units(self) -> u32 {
         self.0
     }

@@ -55,6 +55,20 @@ impl Tokens {
         }
     }
 
+    /// How many whole tokens there are.
+    #[must_use]
+    pub const fn whole(self) -> u64 {
+        self.0 / Self::ONE
+    }
+
+    /// What is left after as much of `debt`, in requests, is paid as there are whole tokens for.
+    #[must_use]
+    pub fn pay(self, debt: &mut u64) -> Self {
+        let paid = self.whole().min(*debt);
+        *debt -= paid;
+        Self(self.0 - paid * Self::ONE)
+    }
+
     /// What there is after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts down to a depth that
     /// has become smaller.
     #[must_use]

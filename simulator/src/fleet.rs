@@ -126,7 +126,7 @@ impl<'a> Fleet<'a> {
         let identity = self.identity(zone, &name, Role::Client, draws);
         let identity =
             identity.map_err(|source| plimsoll_client::BucketError::Name { name: name.clone(), source })?;
-        let (limiter, subscription) = Limiter::detached(identity, self.keys_max, draws.next_u64());
+        let (limiter, subscription) = Limiter::detached(identity, self.keys_max, 0, draws.next_u64());
         let key = |traffic: &crate::scenario::Traffic| {
             let bucket = &self.scenario.buckets[traffic.bucket];
             let tenant = &bucket.tenants[traffic.tenant];

@@ -55,7 +55,7 @@ impl Client {
             zone: Zone::new("default")?,
             role: Role::Client,
         };
-        let (limiter, subscription) = Limiter::detached(identity, tenants + KEYS_SPARE, number as u64);
+        let (limiter, subscription) = Limiter::detached(identity, tenants + KEYS_SPARE, 0, number as u64);
         let bucket = limiter.bucket(BUCKET)?;
         let tenant = super::control::tenant(number % tenants.max(1));
         Ok(Self { subscription, bucket, tenant, rps, due: 0.0, reported: None, crowd, heard: 0 })

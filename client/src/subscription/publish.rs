@@ -8,6 +8,8 @@ use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::rollout::Mode;
 
 use super::Subscription;
+use crate::guards::Guards;
+use crate::table::Table;
 use crate::word::Word;
 
 impl Subscription {
@@ -65,25 +67,26 @@ impl Subscription {
         let Some(posted) = self.buckets.get(id).and_then(|bucket| self.board.get(bucket)) else { return own };
         let enforced = self.enforces(posted.terms());
         for (tenant, values) in posted.keys() {
-            let Some(key) = self.table.keys.intern_patiently(id as u32, tenant.as_str()) else { continue };
-            let guard = guard_of(posted.terms(), &values);
-            match guard {
-                // The tokens are there before anybody can miss them.
-                Some(guard) => self.guards.set(&self.table, key, guard),
-                None => self.guards.remove(key),
-            }
-            let word = match (values.ratio, guard) {
-                (None, None) => Word::NOTHING,
-                (ratio, guard) => Word::new(ratio.unwrap_or_default())
-                    .enforced(enforced)
-                    .guarded(guard.is_some())
-                    .coin(posted.terms().coin),
-            };
-            self.table.publish(key, word);
+            // A key that nobody asks for takes an id only while there are plenty; else it has its words when it enters.
+            let Some(key) = self.table.keys.intern_sparingly(id as u32, tenant.as_str()) else { continue };
+            direct(&self.table, &mut self.guards, key, posted.terms(), &values, enforced);
             own.push(key);
         }
         own.sort_unstable();
         own
+    }
+
+    /// Publishes what holds for a key that has just entered.
+    pub(super) fn publish_key(&mut self, id: u32) {
+        let Some(key) = self.roll.keys().get(id as usize) else { return };
+        let Some(posted) = self.board.get(&key.bucket) else { return };
+        let Some(values) = posted.own(key.tenant.as_str()) else { return };
+        let enforced = self.enforces(posted.terms());
+        direct(&self.table, &mut self.guards, id, posted.terms(), &values, enforced);
+        let own = self.own.entry(key.bucket.clone()).or_default();
+        if let Err(at) = own.binary_search(&id) {
+            own.insert(at, id);
+        }
     }
 
     /// Publishes the service's own rate for a bucket nothing is known of: one guard for all its tenants.
@@ -93,13 +96,30 @@ impl Subscription {
             Some(posted) => self.enforces(posted.terms()),
             None => self.mode(Mode::Enforce) == Mode::Enforce,
         };
-        let key = self.table.keys.intern_patiently(id as u32, DEFAULT_TENANT);
+        let key = self.table.keys.intern(id as u32, DEFAULT_TENANT);
         if let Some(key) = key {
             self.guards.set_alone(&self.table, key, rate);
             self.table.publish(key, Word::new(DropRatio::NONE).enforced(enforced).guarded(true));
         }
         key.into_iter().collect()
     }
+}
+
+/// Publishes what holds for one key.
+fn direct(table: &Table, guards: &mut Guards, key: u32, terms: &Terms, values: &Values, enforced: bool) {
+    let guard = guard_of(terms, values);
+    match guard {
+        // The tokens are there before anybody can miss them.
+        Some(guard) => guards.set(table, key, guard),
+        None => guards.remove(key),
+    }
+    let word = match (values.ratio, guard) {
+        (None, None) => Word::NOTHING,
+        (ratio, guard) => {
+            Word::new(ratio.unwrap_or_default()).enforced(enforced).guarded(guard.is_some()).coin(terms.coin)
+        }
+    };
+    table.publish(key, word);
 }
 
 /// The guard that is directed for a key. Without the number of clients to divide it among there is none.

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::bucket::Bucket;
+use plimsoll_core::bucket::{Bucket, KeyId};
 use plimsoll_core::directive::{BucketDirective, Epoch, Values};
 use plimsoll_core::report::Handover;
 use plimsoll_core::time::MonoTime;
 
-use super::Subscription;
 use super::strand::{REPORT_INTERVAL, Strand};
+use super::{ONLY, Subscription};
 use crate::spread::{EndpointId, Scene, Spread, Turn};
 
 /// How often it is looked at whether a bucket has to go elsewhere.
@@ -55,6 +55,11 @@ impl Several {
     /// Whether a key's counts wait for those before them to be confirmed.
     pub(super) fn is_withheld(&self, key: u32) -> bool {
         self.bucket_of.get(key as usize).is_some_and(|bucket| self.spread.is_withheld(*bucket))
+    }
+
+    /// Who is told what a key counts.
+    pub(super) fn owner_of(&self, key: u32) -> Option<EndpointId> {
+        self.spread.owner(*self.bucket_of.get(key as usize)?)
     }
 
     /// Whether an endpoint has any bucket.
@@ -151,17 +156,35 @@ impl Subscription {
     }
 
     /// A new key's counts go where its bucket is.
-    pub(super) fn take_in(&mut self, bucket: u32, key: u32) {
-        let Some(several) = &mut self.several else { return };
-        let bucket = bucket as usize;
-        several.bucket_of.push(bucket);
+    pub(super) fn take_in(&mut self, key: u32) {
+        let (Some(several), Some(place)) = (&mut self.several, self.roll.keys().get(key as usize)) else {
+            return;
+        };
+        let Some(bucket) = self.buckets.iter().position(|bucket| *bucket == place.bucket) else { return };
+        let at = key as usize;
+        several.bucket_of.resize((at + 1).max(several.bucket_of.len()), bucket);
+        several.bucket_of[at] = bucket;
         if let Some(members) = several.members.get_mut(bucket) {
             members.push(key);
         }
         let owner = several.spread.owner(bucket);
-        let strand = owner.and_then(|owner| self.strands.get_mut(&owner));
-        if let (Some(strand), Some(name)) = (strand, self.keys.get(key as usize)) {
-            strand.adopt(key, name.clone(), Handover::default());
+        if let Some(strand) = owner.and_then(|owner| self.strands.get_mut(&owner)) {
+            strand.adopt(key, place.clone(), Handover::default());
+        }
+    }
+
+    /// The key that had this id is finished: nothing more is told of it.
+    pub(super) fn take_out(&mut self, key: u32) {
+        let Some(several) = &mut self.several else {
+            let only = self.strands.get_mut(&ONLY);
+            return only.into_iter().for_each(|strand| strand.outbox.adopt(KeyId(key), Handover::default()));
+        };
+        let Some(bucket) = several.bucket_of.get(key as usize) else { return };
+        if let Some(members) = several.members.get_mut(*bucket) {
+            members.retain(|member| *member != key);
+        }
+        for strand in self.strands.values_mut() {
+            strand.release(key);
         }
     }
 
@@ -206,7 +229,7 @@ impl Subscription {
             let from = from.and_then(|from| self.strands.get_mut(&from));
             let handover = from.and_then(|strand| strand.release(*key)).unwrap_or_default();
             let strand = self.strands.get_mut(&to);
-            if let (Some(strand), Some(name)) = (strand, self.keys.get(*key as usize)) {
+            if let (Some(strand), Some(name)) = (strand, self.roll.keys().get(*key as usize)) {
                 strand.adopt(*key, name.clone(), handover);
             }
         }

@@ -123,6 +123,17 @@ impl Strand {
         self.slots.by_own.get(&own).is_none_or(|id| self.outbox.is_confirmed(*id))
     }
 
+    /// Whether these counts of a key were sent and are confirmed, where all keys are here.
+    pub(super) fn has_reported(&self, own: u32, counts: Counts) -> bool {
+        self.outbox.is_settled(KeyId(own), Tally { counts, late: Counts::ZERO })
+    }
+
+    /// The same, where only some are.
+    pub(super) fn has_reported_here(&self, own: u32, counts: Counts) -> bool {
+        let id = self.slots.by_own.get(&own);
+        id.is_some_and(|id| self.outbox.is_settled(*id, Tally { counts, late: Counts::ZERO }))
+    }
+
     /// Fills a report with what the keys that are here have counted, as far as `counts_of` tells.
     pub(super) fn fill(&mut self, report: &mut Report, counts_of: impl Fn(u32) -> Counts) {
         let own = &self.slots.own;

@@ -6,8 +6,9 @@ mod model;
 mod several;
 
 use super::*;
-use plimsoll_core::bucket::{Name, Zone};
-use plimsoll_core::coin::Dither;
+use crate::decision::Desk;
+use crate::slab::Slab;
+use plimsoll_core::bucket::{Name, Tenant, Zone};
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
 use plimsoll_core::policy::{Coin, Percent};
 use plimsoll_core::rate::{Limit, Rate};
@@ -22,7 +23,7 @@ use rand::rngs::SmallRng;
 struct Held {
     table: Arc<Table>,
     subscription: Subscription,
-    coins: Vec<Dither>,
+    slab: Arc<Slab>,
     draws: SmallRng,
     seq: u64,
     now: MonoTime,
@@ -52,8 +53,17 @@ impl Held {
     }
 
     fn named(name: &str) -> Self {
-        let table = Arc::new(Table::new(100, 7));
-        table.declare("api").unwrap();
+        let mut held = Self::unheard(name);
+        held.table.declare("api").unwrap();
+        held.subscription.on_open(now());
+        held.subscription.report(now());
+        held.subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
+        held
+    }
+
+    /// A limiter that knows no names and has spoken to nobody.
+    fn unheard(name: &str) -> Self {
+        let table = Arc::new(Table::new(100, 0, 7));
         let identity = Identity {
             instance: InstanceId(1),
             name: Name::new(name).unwrap(),
@@ -61,11 +71,9 @@ impl Held {
             zone: Zone::new("a").unwrap(),
             role: Role::Client,
         };
-        let mut subscription = Subscription::new(identity, Arc::clone(&table));
-        subscription.on_open(now());
-        subscription.report(now());
-        subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
-        Self { table, subscription, coins: Vec::new(), draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
+        let subscription = Subscription::new(identity, Arc::clone(&table));
+        let slab = table.slabs.of_shard();
+        Self { table, subscription, slab, draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
     }
 
     fn message(&mut self, terms: Terms, keys: &[(&str, Values)]) -> Directives {
@@ -85,7 +93,12 @@ impl Held {
     }
 
     fn admit(&mut self, tenant: &str) -> Verdict {
-        self.table.admit("api", tenant, &mut self.coins, &mut self.draws)
+        self.ask("api", tenant)
+    }
+
+    fn ask(&mut self, bucket: &str, tenant: &str) -> Verdict {
+        let place = self.table.place(bucket, tenant).unwrap();
+        self.table.decide(place, &mut Desk { slab: &self.slab, draws: &mut self.draws })
     }
 
     /// The share of requests of a tenant that is refused.

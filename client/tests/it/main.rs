@@ -3,7 +3,10 @@
 #[cfg(test)]
 mod allocations;
 #[cfg(test)]
+mod flood;
+#[cfg(test)]
 mod grpc;
+mod hot_path;
 #[cfg(test)]
 mod http;
 #[cfg(test)]

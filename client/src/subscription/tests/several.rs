@@ -49,10 +49,7 @@ fn books(instance: u128) -> Books {
 
 impl Fleet {
     fn new(count: usize) -> Self {
-        let mut held = Held::new();
-        held.subscription.buckets.clear();
-        held.subscription.keys.clear();
-        held.subscription.places.clear();
+        let mut held = Held::unheard("host:1");
         held.subscription.spread_over_several(GRACE);
         BUCKETS.iter().for_each(|bucket| assert!(held.table.declare(bucket).unwrap().is_some()));
         let names: Vec<Arc<str>> =
@@ -120,10 +117,7 @@ impl Fleet {
     fn ask(&mut self, bucket: usize, times: u32) -> u32 {
         self.asked += u64::from(times);
         let held = &mut self.held;
-        let admit = |_: &u32| {
-            let verdict = held.table.admit(BUCKETS[bucket], "acme", &mut held.coins, &mut held.draws);
-            verdict.is_admit()
-        };
+        let admit = |_: &u32| held.ask(BUCKETS[bucket], "acme").is_admit();
         (0..times).filter(admit).count() as u32
     }
 

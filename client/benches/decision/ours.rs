@@ -1,0 +1,107 @@
+//! Our own decisions, each way to ask and each thing there is to decide by.
+
+use plimsoll_client::{BucketHandle, KeyHandle, Limiter, Subscription};
+use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::policy::Coin;
+use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_core::rollout::Mode;
+use plimsoll_core::time::MonoTime;
+
+use crate::rounds::{Candidate, spin};
+
+/// What the buckets of the measurement are directed: the ratio, the coin, and whether there is a guard.
+const BUCKETS: [(&str, f64, Coin, bool); 5] = [
+    ("open", 0.0, Coin::Dithered, false),
+    ("independent", 0.5, Coin::Independent, false),
+    ("dithered", 0.5, Coin::Dithered, false),
+    ("guarded", 0.5, Coin::Dithered, true),
+    ("guard alone", 0.0, Coin::Dithered, true),
+];
+
+/// A limiter that holds a directive for each of the buckets, and the handles of every tenant in each.
+pub(crate) struct Ours {
+    limiter: Limiter,
+    buckets: Vec<BucketHandle>,
+    keys: Vec<Vec<KeyHandle>>,
+}
+
+fn name(of: &str) -> String {
+    of.replace(' ', "-")
+}
+
+fn direct(subscription: &mut Subscription) {
+    let rate = |rate: f64| Rate::new(rate).unwrap();
+    let directive = |(bucket, ratio, coin, guarded): &(&str, f64, Coin, bool)| BucketDirective {
+        bucket: Bucket::new(&name(bucket)).unwrap(),
+        whole: true,
+        terms: Terms {
+            limit: Limit::PerSecond(rate(1000.0)),
+            mode: Mode::Enforce,
+            coin: *coin,
+            clients: Some(1),
+            ..Terms::default()
+        },
+        keys: vec![KeyDirective {
+            tenant: Tenant::default_class(),
+            values: Values {
+                ratio: Some(DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap()),
+                // More than any thread can ask for: what is measured is a guard that lets pass.
+                guard: guarded.then(|| rate(1e12)),
+                ..Values::default()
+            },
+        }],
+    };
+    let buckets = BUCKETS.iter().map(directive).collect();
+    let message = Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() };
+    subscription.on_directives(MonoTime::ZERO, message).unwrap();
+}
+
+impl Ours {
+    pub(crate) fn new(tenants: &[String]) -> Self {
+        let identity = Identity {
+            instance: InstanceId(1),
+            name: Name::new("bench-1").unwrap(),
+            service: Name::new("bench").unwrap(),
+            zone: Zone::new("zone").unwrap(),
+            role: Role::Client,
+        };
+        let keys_max = (tenants.len() + 1) * BUCKETS.len() * 2;
+        let (limiter, mut subscription) = Limiter::detached(identity, keys_max, 4, 7);
+        let buckets: Vec<_> =
+            BUCKETS.iter().map(|(bucket, ..)| limiter.bucket(&name(bucket)).unwrap()).collect();
+        subscription.on_open(MonoTime::ZERO);
+        subscription.report(MonoTime::ZERO);
+        direct(&mut subscription);
+        let keys = buckets.iter().map(|bucket| tenants.iter().map(|tenant| bucket.key(tenant)).collect());
+        Self { keys: keys.collect(), limiter, buckets }
+    }
+
+    /// Every way to ask that has a bar, and those beside them that say where the time goes.
+    pub(crate) fn all<'a>(&'a self, tenants: &'a [String]) -> Vec<Candidate<'a>> {
+        let by_handle = |which: usize, name| {
+            let keys = &self.keys[which];
+            Candidate { name, spin: spin(move |at| keys[at].admit().is_admit()) }
+        };
+        let by_tenant = |which: usize, name| {
+            let bucket = &self.buckets[which];
+            Candidate { name, spin: spin(move |at| bucket.admit(&tenants[at]).is_admit()) }
+        };
+        vec![
+            by_handle(0, "by handle, nothing to refuse"),
+            by_handle(1, "by handle, independent coin"),
+            by_handle(2, "by handle, dithered coin"),
+            by_handle(4, "by handle, guard"),
+            by_handle(3, "by handle, dithered coin and guard"),
+            by_tenant(1, "by bucket and tenant, independent coin"),
+            by_tenant(3, "by bucket and tenant, dithered coin and guard"),
+            Candidate {
+                name: "by names, dithered coin and guard",
+                spin: spin(move |at| self.limiter.admit("guarded", &tenants[at]).is_admit()),
+            },
+        ]
+    }
+}

@@ -1,0 +1,118 @@
+//! How a time of a few nanoseconds is taken on a machine that does other things as well: in short windows, in rounds that
+//! take turns, and only from windows in which no thread was interrupted.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// How long a window should take. Short, so that most are not interrupted.
+const WINDOW: Duration = Duration::from_millis(3);
+/// How often an interrupted window is tried again before it counts as it is.
+const TRIES: usize = 25;
+/// The share of the longer window in which both threads must have run.
+const OVERLAP: f64 = 0.85;
+
+/// Decides so many times, in the order of the given keys over and over, and returns how many were admitted.
+pub(crate) type Spin<'a> = Box<dyn Fn(&[u32], u64) -> u64 + Sync + 'a>;
+
+/// What is measured: something that decides, under which name, by whose means.
+pub(crate) struct Candidate<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) spin: Spin<'a>,
+}
+
+/// One way to use a candidate.
+#[derive(Clone)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) threads: usize,
+    /// Which key each decision is for.
+    pub(crate) order: Vec<u32>,
+}
+
+/// A loop around `decide`, made for it alone, so that nothing is called through a pointer but the loop.
+pub(crate) fn spin<'a>(decide: impl Fn(usize) -> bool + Sync + 'a) -> Spin<'a> {
+    Box::new(move |order, times| {
+        let mut admitted = 0;
+        let mut at = 0;
+        for _ in 0..times {
+            // A length that is a power of two wraps around without a division.
+            let key = order[at & (order.len() - 1)];
+            at += 1;
+            admitted += u64::from(decide(black_box(key as usize)));
+        }
+        admitted
+    })
+}
+
+/// Nanoseconds for one decision: the median over `rounds` rounds, by candidate and case.
+pub(crate) fn measure(candidates: &[Candidate<'_>], cases: &[Case], rounds: usize) -> Vec<Vec<f64>> {
+    let mut figures: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); cases.len()]; candidates.len()];
+    let mut times: Vec<Vec<u64>> = candidates.iter().map(|_| vec![1_000; cases.len()]).collect();
+    for round in 0..=rounds {
+        for (at, candidate) in candidates.iter().enumerate() {
+            for (which, case) in cases.iter().enumerate() {
+                let ns = window(candidate, case, times[at][which]);
+                times[at][which] = ((WINDOW.as_nanos() as f64 / ns) as u64).max(100);
+                // The first round finds out how long a window has to be.
+                if round > 0 {
+                    figures[at][which].push(ns);
+                }
+            }
+        }
+    }
+    figures.into_iter().map(|cases| cases.into_iter().map(median).collect()).collect()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Nanoseconds for one decision in one window, as every thread of it sees them.
+fn window(candidate: &Candidate<'_>, case: &Case, times: u64) -> f64 {
+    let mut last = 0.0;
+    for _ in 0..TRIES {
+        let (ns, calm) = once(candidate, case, times);
+        last = ns;
+        if calm {
+            break;
+        }
+    }
+    last
+}
+
+fn once(candidate: &Candidate<'_>, case: &Case, times: u64) -> (f64, bool) {
+    let start = Barrier::new(case.threads);
+    let run = || {
+        start.wait();
+        let before = interruptions();
+        let from = Instant::now();
+        black_box((candidate.spin)(&case.order, times));
+        let to = Instant::now();
+        (from, to, interruptions() == before)
+    };
+    let windows: Vec<(Instant, Instant, bool)> = match case.threads {
+        1 => vec![run()],
+        threads => std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        }),
+    };
+    let spans = windows.iter().map(|(from, to, _)| (*to - *from).as_secs_f64());
+    let (longest, all) = spans.fold((0.0_f64, 0.0), |(longest, all), span| (longest.max(span), all + span));
+    let (Some(from), Some(to)) = (windows.iter().map(|w| w.0).max(), windows.iter().map(|w| w.1).min())
+    else {
+        return (0.0, false);
+    };
+    let overlap = to.saturating_duration_since(from).as_secs_f64() / longest;
+    let calm = overlap >= OVERLAP && windows.iter().all(|(.., calm)| *calm);
+    (all / windows.len() as f64 / times as f64 * 1e9, calm)
+}
+
+/// How often this thread was made to wait for others; 0 where the system does not say.
+fn interruptions() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,139 @@
+//! What the ways to ask have in common, and where they differ.
+
+use super::*;
+use crate::word::Word;
+use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::report::{InstanceId, Role};
+use plimsoll_core::token_bucket::Tokens;
+
+/// A limiter whose directives are published by hand.
+fn limiter() -> Limiter {
+    let identity = Identity {
+        instance: InstanceId(1),
+        name: Name::new("shop-1").unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: Zone::new("z").unwrap(),
+        role: Role::Client,
+    };
+    Limiter::detached(identity, 64, 0, 7).0
+}
+
+fn word(ratio: f64) -> Word {
+    Word::new(DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap())
+}
+
+fn direct(limiter: &Limiter, bucket: &str, word: Word) -> BucketHandle {
+    let bucket = limiter.bucket(bucket).unwrap();
+    limiter.table.publish(bucket.place.default_key, word);
+    bucket
+}
+
+/// Sets a guard with that many tokens, and no refill to come.
+fn guard(limiter: &Limiter, bucket: &BucketHandle, tokens: f64, depth: f64) {
+    limiter.table.fill(bucket.place.default_key, Tokens::new(tokens), Tokens::new(depth));
+    limiter.table.refill();
+}
+
+/// Offered, dropped, guard-dropped, would-dropped and would-guard-dropped.
+fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
+    let counts = bucket.key(tenant).counts();
+    let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = counts;
+    [offered, dropped, guard_dropped, would_dropped, would_guard_dropped]
+}
+
+#[test]
+fn a_draw_of_the_callers_own_decides_and_whoever_brings_the_same_agrees() {
+    let limiter = limiter();
+    let [low, high] = [("low", 0.25), ("high", 0.75)]
+        .map(|(bucket, ratio)| direct(&limiter, bucket, word(ratio).enforced(true)));
+    let at = |share: f64| (share * f64::from(u32::MAX)) as u32;
+    for (share, low_admits, high_admits) in [
+        (0.0, false, false),
+        (0.2499, false, false),
+        (0.2501, true, false),
+        (0.7501, true, true),
+        (1.0, true, true),
+    ] {
+        assert_eq!(low.admit_with("acme", at(share)).is_admit(), low_admits, "{share}");
+        assert_eq!(high.key("acme").admit_with(at(share)).is_admit(), high_admits, "{share}");
+    }
+    assert_eq!((counts(&low, "acme"), counts(&high, "acme")), ([5, 2, 0, 0, 0], [5, 3, 0, 0, 0]));
+}
+
+#[test]
+fn a_request_that_counts_for_several_is_refused_or_admitted_whole() {
+    let limiter = limiter();
+    let half = direct(&limiter, "half", word(0.5).enforced(true));
+    let refused = (0..4_000).filter(|_| !half.admit_n("acme", 5).is_admit()).count() as u64;
+    assert!((1_750..2_250).contains(&refused), "{refused} of 4,000 at one half");
+    assert_eq!(counts(&half, "acme"), [20_000, 5 * refused, 0, 0, 0]);
+    assert!(half.admit_n("acme", 0).is_admit());
+    assert_eq!(counts(&half, "acme")[0], 20_000, "nothing was asked for");
+
+    let guarded = direct(&limiter, "guarded", word(0.0).enforced(true).guarded(true));
+    guard(&limiter, &guarded, 10.0, 10.0);
+    let passed = [7, 7, 3, 1].map(|cost| guarded.admit_n("acme", cost).is_admit());
+    assert_eq!(passed, [true, false, true, false]);
+    assert_eq!(counts(&guarded, "acme"), [18, 0, 8, 0, 0]);
+}
+
+/// (ratios, whether enforced, tokens of the guards), and what every key counts of one request, over the draws of one
+/// seed.
+#[test]
+fn of_several_keys_the_strictest_refuses_and_none_is_charged() {
+    let limiter = limiter();
+    let one = direct(&limiter, "one", word(0.0).enforced(true).guarded(true));
+    let other = direct(&limiter, "other", word(0.0).enforced(true).guarded(true));
+    guard(&limiter, &one, 5.0, 5.0);
+    guard(&limiter, &other, 2.0, 5.0);
+    let ask = || limiter.admit_all([(&one, "acme"), (&other, "jo")]).is_admit();
+    assert_eq!([ask(), ask(), ask(), ask()], [true, true, false, false]);
+    assert_eq!(counts(&one, "acme"), [4, 2, 0, 0, 0], "refused, though not by its guard");
+    assert_eq!(counts(&other, "jo"), [4, 0, 2, 0, 0]);
+    let left = (0..10).filter(|_| one.admit("acme").is_admit()).count();
+    assert_eq!(left, 3, "what was refused was not charged");
+
+    let strict = direct(&limiter, "strict", word(1.0).enforced(true));
+    guard(&limiter, &one, 5.0, 5.0);
+    assert!(!limiter.admit_all([(&one, "acme"), (&strict, "jo")]).is_admit());
+    assert_eq!((0..10).filter(|_| one.admit("acme").is_admit()).count(), 5, "not even looked at");
+
+    let lenient = direct(&limiter, "lenient", word(0.2).enforced(true));
+    let middling = direct(&limiter, "middling", word(0.6).enforced(true));
+    let refused =
+        (0..10_000).filter(|_| !limiter.admit_all([(&lenient, "a"), (&middling, "b")]).is_admit()).count();
+    assert!(
+        (5_750..6_250).contains(&refused),
+        "{refused}: one draw for both, not one each (which would be 6,800)"
+    );
+    assert_eq!(counts(&lenient, "a"), counts(&middling, "b"));
+}
+
+#[test]
+fn of_several_keys_one_in_shadow_only_counts() {
+    let limiter = limiter();
+    let watched = direct(&limiter, "watched", word(1.0));
+    let guarded = direct(&limiter, "guarded", word(0.0).guarded(true));
+    let open = direct(&limiter, "open", word(0.0).enforced(true));
+    assert!(limiter.admit_all([(&watched, "a"), (&guarded, "b"), (&open, "c")]).is_admit());
+    assert_eq!(counts(&watched, "a"), [1, 0, 0, 1, 0]);
+    assert_eq!(counts(&guarded, "b"), [1, 0, 0, 1, 1]);
+    assert_eq!(counts(&open, "c"), [1, 0, 0, 0, 0]);
+    assert!(limiter.admit_all([]).is_admit(), "nobody to ask");
+}
+
+#[test]
+fn to_peek_changes_nothing() {
+    let limiter = limiter();
+    let bucket = direct(&limiter, "b", word(0.25).enforced(true).guarded(true));
+    guard(&limiter, &bucket, 1.0, 4.0);
+    let expected = Outlook { ratio: word(0.25).ratio(), enforced: true, exhausted: false };
+    for _ in 0..100 {
+        assert_eq!((bucket.peek("acme"), bucket.key("jo").peek()), (expected, expected));
+    }
+    assert_eq!(limiter.table.known(bucket.place, "acme").key, bucket.place.default_key, "it took no room");
+    while bucket.admit_with("acme", u32::MAX).is_admit() {}
+    assert!(bucket.peek("acme").exhausted);
+    let nothing = limiter.bucket("unheard-of").unwrap().peek("acme");
+    assert_eq!(nothing, Outlook { ratio: DropRatio::NONE, enforced: false, exhausted: false });
+}

@@ -1,0 +1,244 @@
+//! What a decision costs that no clock shows: instructions, counted by valgrind, and system calls, seen by strace. Both
+//! watch this test binary itself, which runs the one test of [`decisions`] as a child.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_client::{Limiter, Subscription};
+use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::policy::Coin;
+use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_core::rollout::Mode;
+use plimsoll_core::time::MonoTime;
+
+/// Instructions for one decision, as they were when the figure was last written down, in the profile that tests are built
+/// with. Whoever makes a decision cheaper writes the new figure here; whoever makes it dearer by more than
+/// [`TOLERANCE`] is stopped.
+const INSTRUCTIONS: [(&str, f64); 4] = [
+    ("by-handle-independent", 103.0),
+    ("by-handle-guarded", 211.0),
+    ("by-tenant-independent", 687.0),
+    ("by-tenant-guarded", 795.0),
+];
+const TOLERANCE: f64 = 1.2;
+
+/// What the child is to do: a way to ask, and how often.
+const TASK: &str = "HOT_PATH_TASK";
+const TIMES: &str = "HOT_PATH_TIMES";
+/// Files that do not exist: an attempt to open one shows where in a trace decisions begin and end.
+const BEGIN: &str = "/proc/decisions-begin";
+const END: &str = "/proc/decisions-end";
+
+fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
+    let bucket = |(name, coin, guard): (&str, Coin, Option<f64>)| BucketDirective {
+        bucket: Bucket::new(name).unwrap(),
+        whole: true,
+        terms: Terms {
+            limit: Limit::PerSecond(Rate::new(1000.0).unwrap()),
+            mode: Mode::Enforce,
+            coin,
+            clients: Some(1),
+            ..Terms::default()
+        },
+        keys: vec![KeyDirective {
+            tenant: Tenant::default_class(),
+            values: Values {
+                ratio: Some(DropRatio::new(ratio).unwrap()),
+                guard: guard.map(|guard| Rate::new(guard).unwrap()),
+                ..Values::default()
+            },
+        }],
+    };
+    let buckets = [("independent", Coin::Independent, None), ("guarded", Coin::Dithered, Some(1e12))];
+    Directives {
+        epoch: Some(Epoch(epoch)),
+        seq,
+        parent: (seq == 1).then_some(InstanceId(2)),
+        buckets: buckets.map(bucket).into(),
+        ..Directives::default()
+    }
+}
+
+fn limiter() -> (Limiter, Subscription) {
+    let identity = Identity {
+        instance: InstanceId(1),
+        name: Name::new("shop-1").unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: Zone::new("z").unwrap(),
+        role: Role::Client,
+    };
+    let (limiter, mut subscription) = Limiter::detached(identity, 10_000, 4, 7);
+    for bucket in ["independent", "guarded"] {
+        limiter.bucket(bucket).unwrap();
+    }
+    subscription.on_open(MonoTime::ZERO);
+    subscription.report(MonoTime::ZERO);
+    subscription.on_directives(MonoTime::ZERO, directives(1, 1, DropRatio::ONE / 2)).unwrap();
+    (limiter, subscription)
+}
+
+/// Decides so often in a way; how many were admitted.
+fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
+    let bucket = limiter.bucket(if way.ends_with("guarded") { "guarded" } else { "independent" }).unwrap();
+    let key = bucket.key("acme");
+    let fresh: Vec<String> = match way {
+        "fresh-names-guarded" => (0..times).map(|n| format!("tenant-{n}")).collect(),
+        _ => Vec::new(),
+    };
+    // The first decision of a thread finds its seat.
+    let first = usize::from(key.admit().is_admit());
+    let _ = std::fs::metadata(BEGIN);
+    let admitted = match way {
+        "by-handle-independent" | "by-handle-guarded" => {
+            (0..times).filter(|_| key.admit().is_admit()).count()
+        }
+        "by-tenant-independent" | "by-tenant-guarded" => {
+            (0..times).filter(|_| bucket.admit("orders/tenant_1234").is_admit()).count()
+        }
+        "fresh-names-guarded" => fresh.iter().filter(|tenant| bucket.admit(tenant).is_admit()).count(),
+        _ => panic!("there is no way {way}"),
+    };
+    let _ = std::fs::metadata(END);
+    first + admitted
+}
+
+/// Messages come and streams break all the while: directives of other ratios, reports that take up new names, greetings.
+fn disturb(mut subscription: Subscription, over: &AtomicBool) -> Subscription {
+    let mut now = MonoTime::ZERO;
+    let (mut epoch, mut seq) = (1, 1);
+    while !over.load(Ordering::Relaxed) {
+        now = now + std::time::Duration::from_millis(10);
+        seq += 1;
+        if seq == 20 {
+            (epoch, seq) = (epoch + 1, 1);
+            subscription.on_open(now);
+        }
+        subscription.report(now);
+        let ratio = DropRatio::ONE / 2 + (seq as u32 % 3) * (DropRatio::ONE / 8);
+        subscription.on_directives(now, directives(epoch, seq, ratio)).unwrap();
+        subscription.on_tick(now);
+    }
+    subscription
+}
+
+/// As a test of its own: whatever way is asked and whatever happens meanwhile, every decision is counted, once. As a
+/// child: the decisions that the tools watch.
+#[test]
+fn decisions() {
+    if let Some(way) = std::env::var_os(TASK) {
+        let way = way.to_str().unwrap();
+        let times: usize = std::env::var(TIMES).unwrap().parse().unwrap();
+        let (limiter, subscription) = limiter();
+        let over = AtomicBool::new(way.starts_with("by-"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| disturb(subscription, &over));
+            decide(&limiter, way, times);
+            over.store(true, Ordering::Relaxed);
+        });
+        return;
+    }
+    let times = 20_000;
+    for way in INSTRUCTIONS.iter().map(|(way, _)| *way).chain(["fresh-names-guarded"]) {
+        let (limiter, subscription) = limiter();
+        let over = AtomicBool::new(false);
+        let (admitted, mut subscription) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| disturb(subscription, &over));
+            let admitted = decide(&limiter, way, times);
+            over.store(true, Ordering::Relaxed);
+            (admitted, other.join().unwrap())
+        });
+        let counts =
+            subscription.counts().into_values().fold(Default::default(), plimsoll_core::report::Counts::plus);
+        assert_eq!((counts.offered, counts.admitted()), (times as u64 + 1, admitted as u64), "{way}");
+        assert!((1..times).contains(&admitted), "{admitted} of {times} admitted {way}");
+    }
+}
+
+/// Runs [`decisions`] under a tool; `None`, and a line for those who sum up, when the tool is not here.
+fn watched(tool: &str, arguments: &[&str], way: &str, times: usize) -> Option<()> {
+    let me = std::env::current_exe().unwrap();
+    let run = Command::new(tool)
+        .args(arguments)
+        .arg(me)
+        .args(["--exact", "hot_path::decisions", "--test-threads", "1"])
+        .envs([(TASK, way), (TIMES, &times.to_string())])
+        .output();
+    match run {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{tool} {way}: {text}");
+            Some(())
+        }
+        Err(missing) => {
+            if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
+                use std::io::Write;
+                let mut file = std::fs::OpenOptions::new().append(true).create(true).open(skipped).unwrap();
+                writeln!(file, "hot_path::{tool}: {missing}; install the package `{tool}`").unwrap();
+            }
+            None
+        }
+    }
+}
+
+/// All instructions of a run of so many decisions, by callgrind's own sum.
+fn instructions(folder: &Path, way: &str, times: usize) -> Option<f64> {
+    let out = folder.join(format!("{way}-{times}"));
+    let file = format!("--callgrind-out-file={}", out.display());
+    watched("valgrind", &["--tool=callgrind", &file], way, times)?;
+    let profile = std::fs::read_to_string(out).unwrap();
+    let total =
+        profile.lines().find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
+    Some(total.unwrap().trim().parse().unwrap())
+}
+
+#[test]
+fn a_decision_takes_no_more_instructions_than_it_used_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut found = BTreeMap::new();
+    for (way, _) in INSTRUCTIONS {
+        let (few, many) = (10_000, 60_000);
+        let Some(of_few) = instructions(folder.path(), way, few) else { return };
+        let Some(of_many) = instructions(folder.path(), way, many) else { return };
+        found.insert(way, (of_many - of_few) / (many - few) as f64);
+    }
+    for (way, expected) in INSTRUCTIONS {
+        let got = found[way];
+        assert!(
+            got <= expected * TOLERANCE,
+            "{way}: {got:.1} instructions, {expected} before; all: {found:.1?}"
+        );
+        // A figure that is far too high would let the next regressions pass.
+        assert!(
+            got >= expected / TOLERANCE,
+            "{way}: only {got:.1} instructions: lower the figure of {expected}; all: {found:.1?}"
+        );
+    }
+}
+
+#[test]
+fn a_decision_makes_no_system_call() {
+    let folder = tempfile::tempdir().unwrap();
+    for way in ["by-handle-guarded", "by-tenant-guarded", "fresh-names-guarded"] {
+        let trace = folder.path().join(way);
+        let out = trace.display().to_string();
+        if watched("strace", &["-f", "-o", &out], way, 100_000).is_none() {
+            return;
+        }
+        let trace = std::fs::read_to_string(trace).unwrap();
+        let begins = trace.lines().find(|line| line.contains(BEGIN)).unwrap();
+        let thread = begins.split_whitespace().next().unwrap();
+        let of_thread = trace.lines().filter(|line| line.split_whitespace().next() == Some(thread));
+        let after = of_thread.skip_while(|line| !line.contains(BEGIN)).skip(1);
+        // A call that another thread interrupts in the trace takes a second line.
+        let begun = after.filter(|line| !line.contains("resumed>"));
+        let calls: Vec<_> = begun.take_while(|line| !line.contains(END)).collect();
+        assert!(calls.is_empty(), "{way}: {calls:#?}");
+        assert!(trace.contains(END), "the decisions came to their end");
+    }
+}
