@@ -91,7 +91,7 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         "plimsoll_report_interval_seconds",
         "How often clients are asked to report, and are pushed to; longer while the aggregator is busy.",
         &[],
-        plain(zone.report_interval().as_secs_f64()),
+        plain(zone.interval_of_clients().as_secs_f64()),
     );
     page.gauge(
         "plimsoll_busy_ratio",

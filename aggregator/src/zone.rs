@@ -166,9 +166,9 @@ impl Zone {
         self.load
     }
 
-    /// How often clients report.
+    /// How often clients are asked to report; the zone itself rolls up once a tick.
     #[must_use]
-    pub const fn report_interval(&self) -> Duration {
+    pub const fn interval_of_clients(&self) -> Duration {
         self.parameters.report_interval
     }
 

@@ -245,7 +245,7 @@ proptest! {
 #[test]
 fn what_many_have_to_hear_is_composed_once_and_who_fell_far_behind_hears_the_whole() {
     let mut board = Board::default();
-    let mut change = |board: &mut Board, tenths: u32| {
+    let change = |board: &mut Board, tenths: u32| {
         board.apply(&directive(false, per_second(100), &[("a", Some(tenths)), ("b", Some(1))]));
         board.version()
     };
