@@ -63,7 +63,7 @@ impl Records {
         name.len() > SHORT_MAX
     }
 
-    #[inline]
+    #[inline(always)]
     fn row(&self, id: u32) -> Option<&[AtomicU64; WORDS]> {
         self.rows.as_chunks().0.get(id as usize)
     }
@@ -73,7 +73,7 @@ impl Records {
     }
 
     /// Whether this is the name of an id, which is not resting. An id outside the table has none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is(&self, id: u32, owner: u32, name: &[u8]) -> bool {
         let Some(row) = self.row(id) else { return false };
         // Whoever sees the header of the next name of this id sees none of the words of the one before.
@@ -198,8 +198,20 @@ const fn header(owner: u32, length: usize) -> u64 {
 
 /// Zero when the words of a row are those of a short name, and nothing differed before. Every word is read with a load
 /// of fixed width: none of the bytes is copied by a call.
-#[inline]
+#[inline(always)]
 fn differs_short(row: &[AtomicU64; WORDS], mut differs: u64, name: &[u8]) -> u64 {
+    // Most names have 9 to 24 bytes: these are compared without a loop, whose end would have to be foreseen.
+    if let (Some(first), Some(last), 9..=24) = (name.first_chunk::<8>(), name.last_chunk::<8>(), name.len()) {
+        differs |= row[1].load(Ordering::Relaxed) ^ u64::from_le_bytes(*first);
+        let at = if let Some(second) = name.get(8..16).filter(|_| name.len() > 16) {
+            let second = second.first_chunk::<8>().map_or(0, |chunk| u64::from_le_bytes(*chunk));
+            differs |= row[2].load(Ordering::Relaxed) ^ second;
+            3
+        } else {
+            2
+        };
+        return differs | (row[at].load(Ordering::Relaxed) ^ u64::from_le_bytes(*last));
+    }
     let (chunks, rest) = name.as_chunks::<8>();
     for (word, chunk) in row[1..].iter().zip(chunks) {
         differs |= word.load(Ordering::Relaxed) ^ u64::from_le_bytes(*chunk);
