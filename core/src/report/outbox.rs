@@ -215,7 +215,8 @@ impl Outbox {
         self.reach(id);
         let sent = self.keys.get_mut(id.index()).filter(|sent| !sent.released)?;
         let held = std::mem::take(&mut sent.held);
-        self.spare.extend(sent.id);
+        // Its id is not given to another key on this stream: the parent would forget how far this one has come, and might
+        // remember an earlier place of it instead.
         *sent = Sent { released: true, life: sent.life.wrapping_add(1), ..Sent::default() };
         Some(held)
     }
