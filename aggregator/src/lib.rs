@@ -7,6 +7,7 @@
 
 mod accounts;
 mod flows;
+mod lanes;
 mod metrics;
 mod quiet;
 mod rollups;

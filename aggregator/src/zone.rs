@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId};
+use plimsoll_core::bucket::{Bucket, Key};
 use plimsoll_core::directive::{Board, Directives, Epoch, Order, Stale};
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::KillGeneration;

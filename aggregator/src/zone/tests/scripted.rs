@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::{at, bucket, tenant};
-use plimsoll_core::bucket::{Name, Tenant, Zone as ZoneName};
+use plimsoll_core::bucket::{KeyId, Name, Tenant, Zone as ZoneName};
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::policy::Weight;
 use plimsoll_core::presence::Presences;
