@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::directive::{Board, BucketDirective, KeyDirective, Posted, Terms, Values};
-use plimsoll_core::law::{
-    Claimant, Class, Division, Parameters, SLACK_PERIOD, Slack, Spread, Window, divide_hold, fast_ratio,
-};
+use plimsoll_core::law::{Claimant, Class, Division, Parameters, SLACK_PERIOD, divide_hold, fast_ratio};
 use plimsoll_core::policy::OnSilence;
 use plimsoll_core::presence::Presences;
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::Counts;
 use plimsoll_core::time::MonoTime;
+
+use crate::lanes::{Arriving, Lane};
 
 /// Bins of time end this much before the loop looks at them, so that a tick that comes a little late does not put
 /// every later one before the end of its bin, and all rates a whole bin behind.
@@ -46,14 +46,6 @@ pub(crate) struct Flows {
     report: Option<Arriving>,
 }
 
-/// What is the same for all entries of the report that is being entered.
-#[derive(Debug)]
-struct Arriving {
-    spread: Spread,
-    /// The time over which a share follows what comes, in seconds.
-    share_s: f64,
-}
-
 /// The keys of one bucket.
 #[derive(Debug, Default)]
 struct Members {
@@ -70,22 +62,6 @@ struct Way {
     /// The lane of the class `default`, if the key has no directive of its own.
     shared: u32,
     directed: bool,
-}
-
-/// The traffic of one key, as the fast loop sees it.
-#[derive(Debug)]
-struct Lane {
-    window: Window,
-    /// Requests/s offered, smoothed as clients smooth theirs: what a client's share is a share of. As of `ticked`.
-    offered: f64,
-    /// What came since the slack was last looked at.
-    period: Counts,
-    cap: f64,
-    slack: Slack,
-    /// Anything came at all.
-    used: bool,
-    /// Until when its window has not seen enough to tell, if the key had traffic before it had a lane.
-    young_until: Option<MonoTime>,
 }
 
 /// What a zone knows besides a bucket itself when it works out a directive.
@@ -148,15 +124,7 @@ impl Flows {
     }
 
     fn open_lane(&mut self, young_until: Option<MonoTime>) -> u32 {
-        let lane = Lane {
-            window: Window::default(),
-            offered: 0.0,
-            period: Counts::ZERO,
-            cap: 0.0,
-            slack: Slack::new(&self.parameters),
-            used: false,
-            young_until,
-        };
+        let lane = Lane::new(young_until, &self.parameters);
         match self.free.pop() {
             Some(at) => {
                 if let Some(held) = self.lanes.get_mut(at as usize) {
@@ -179,12 +147,7 @@ impl Flows {
     /// client, whose share begins with them.
     pub(crate) fn begin(&mut self, now: MonoTime, span: Duration, first: bool) {
         let parameters = &self.parameters;
-        self.report = self.on_grid(now).map(|now| {
-            let time = if first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
-            let spread =
-                if first { Spread::first(now, span, parameters) } else { Spread::new(now, span, parameters) };
-            Arriving { spread, share_s: time.as_secs_f64() }
-        });
+        self.report = self.on_grid(now).map(|now| Arriving::new(now, span, first, parameters));
     }
 
     /// Counts of a key arrived.
@@ -395,29 +358,4 @@ fn told(per_second: f64) -> Option<Rate> {
 /// The same values for every key that has a directive.
 fn plain(posted: &Posted, values: Values) -> Vec<KeyDirective> {
     posted.keys().map(|(tenant, _)| KeyDirective { tenant: tenant.clone(), values }).collect()
-}
-
-impl Lane {
-    #[inline]
-    fn add(&mut self, arriving: &Arriving, counts: Counts, parameters: &Parameters) {
-        let offered = counts.offered as f64;
-        self.used = true;
-        self.window.add_spread(&arriving.spread, offered, parameters);
-        self.period = self.period.plus(counts);
-        // At once and not spread: lagging behind what clients know of themselves, it would make every share too large.
-        self.offered += offered / arriving.share_s;
-    }
-
-    /// What is offered now, over the longer window where few come.
-    fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
-        if !self.used {
-            return 0.0;
-        }
-        let rate = self.window.rate(now, parameters);
-        if rate * parameters.window.as_secs_f64() >= parameters.counts_min {
-            rate
-        } else {
-            self.window.over(parameters.window_few, parameters)
-        }
-    }
 }

@@ -8,6 +8,7 @@
 mod accounts;
 pub mod cadence;
 mod flows;
+mod lanes;
 mod meter;
 mod metrics;
 mod pushes;

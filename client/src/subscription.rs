@@ -14,7 +14,7 @@ use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, Stale}
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::rate::Rate;
-use plimsoll_core::report::{Counts, Identity, Report, Tally};
+use plimsoll_core::report::{Counts, Handover, Identity, Report, Tally};
 use plimsoll_core::time::MonoTime;
 
 use crate::guards::Guards;
@@ -106,10 +106,10 @@ impl Subscription {
         }
         for change in self.roll.look(&self.table, &self.buckets) {
             match change {
-                Change::Entered(id) => self.take_in(id),
+                Change::Entered(id) => self.take_in(id, Handover::FIRST),
                 Change::Replaced(id) => {
                     self.take_out(id);
-                    self.take_in(id);
+                    self.take_in(id, Handover::default());
                 }
                 Change::Woke(_) | Change::Offered(_) => {}
             }

@@ -33,8 +33,12 @@ pub(crate) struct Members {
     by_tenant: HashMap<Tenant, usize>,
     /// Keys of tenants that are not listed.
     unlisted: Vec<(KeyId, Tenant)>,
-    /// Those among them that are not told apart now.
+    /// Which of them are told apart, by their places in the list, ascending.
+    apart: Vec<u32>,
+    /// Keys of those that are not.
     pooled: Vec<KeyId>,
+    /// Rates and places, kept for their room.
+    ranked: Vec<(f64, u32)>,
 }
 
 impl Members {
@@ -70,39 +74,44 @@ impl Members {
     }
 
     /// Chooses anew which unlisted tenants are told apart, by `rate` of a key in requests/s; true when that changed
-    /// who they are. Linear in the bucket's keys but for the sorting of the chosen names.
+    /// who they are. Linear in the bucket's keys; names are touched only when the choice changes.
     pub(crate) fn choose(&mut self, rate: impl Fn(KeyId) -> f64) -> bool {
         if self.unlisted.is_empty() {
             return false;
         }
-        let mut ranked: Vec<(f64, &(KeyId, Tenant))> = self
-            .unlisted
-            .iter()
-            .map(|entry| (rate(entry.0), entry))
-            .filter(|(rate, _)| *rate >= UNLISTED_RATE_MIN)
-            .collect();
+        let mut ranked = std::mem::take(&mut self.ranked);
+        ranked.clear();
+        let rated = (0..).zip(&self.unlisted).map(|(at, (key, _))| (rate(*key), at));
+        ranked.extend(rated.filter(|(rate, _)| *rate >= UNLISTED_RATE_MIN));
         if ranked.len() > UNLISTED_MAX {
             ranked.select_nth_unstable_by(UNLISTED_MAX, |a, b| b.0.total_cmp(&a.0));
             ranked.truncate(UNLISTED_MAX);
+            ranked.sort_unstable_by_key(|(_, at)| *at);
         }
-        let mut chosen: Vec<(KeyId, Tenant)> = ranked.into_iter().map(|(_, entry)| entry.clone()).collect();
-        chosen.sort_unstable_by(|a, b| a.1.cmp(&b.1));
-        let present = self.members.iter().filter(|member| member.class == Class::Unlisted);
-        if present.map(|member| &member.tenant).eq(chosen.iter().map(|(_, tenant)| tenant)) {
-            return false;
+        let changed = !ranked.iter().map(|(_, at)| at).eq(&self.apart);
+        if changed {
+            self.apart.clear();
+            self.apart.extend(ranked.iter().map(|(_, at)| at));
+            self.tell_apart();
         }
+        self.ranked = ranked;
+        changed
+    }
+
+    /// Makes members of those that were chosen, and of nobody else who is not listed.
+    fn tell_apart(&mut self) {
         self.members.retain(|member| member.class != Class::Unlisted);
-        self.members.extend(chosen.into_iter().map(|(key, tenant)| Member {
-            tenant,
+        let chosen = self.apart.iter().filter_map(|at| self.unlisted.get(*at as usize));
+        self.members.extend(chosen.map(|(key, tenant)| Member {
+            tenant: tenant.clone(),
             class: Class::Unlisted,
-            key: Some(key),
+            key: Some(*key),
         }));
         self.members.sort_unstable_by(|a, b| a.tenant.cmp(&b.tenant));
         self.index();
-        let apart: std::collections::HashSet<KeyId> =
-            self.members.iter().filter_map(|member| member.key).collect();
-        self.pooled = self.unlisted.iter().map(|(key, _)| *key).filter(|key| !apart.contains(key)).collect();
-        true
+        let mut apart = self.apart.iter().peekable();
+        let pooled = (0..).zip(&self.unlisted).filter(|(at, _)| apart.next_if_eq(&at).is_none());
+        self.pooled = pooled.map(|(_, (key, _))| *key).collect();
     }
 
     /// Every member, in the order of names.

@@ -156,7 +156,7 @@ impl Subscription {
     }
 
     /// A new key's counts go where its bucket is.
-    pub(super) fn take_in(&mut self, key: u32) {
+    pub(super) fn take_in(&mut self, key: u32, books: Handover) {
         let (Some(several), Some(place)) = (&mut self.several, self.roll.keys().get(key as usize)) else {
             return;
         };
@@ -169,7 +169,7 @@ impl Subscription {
         }
         let owner = several.spread.owner(bucket);
         if let Some(strand) = owner.and_then(|owner| self.strands.get_mut(&owner)) {
-            strand.adopt(key, place.clone(), Handover::default());
+            strand.adopt(key, place.clone(), books);
         }
     }
 

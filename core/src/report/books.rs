@@ -201,10 +201,9 @@ impl Books {
                 (from, pedigree) = (Tally { counts: sent, late: tally.late }, Pedigree::TakenOver);
             }
             // A greeting that a later one overtook says less than is known; the difference was counted before.
-            let held = tally.merge(from);
-            line.counts = held.counts;
+            line.counts = tally.counts.merge(from.counts);
             if let Some(late) = self.late.get_mut(id.index()) {
-                *late = held.late;
+                *late = tally.late.merge(from.late);
             }
             let delta = tally.since(from);
             if delta != Tally::ZERO {

@@ -68,6 +68,7 @@ impl Counts {
     }
 
     /// Whether no more was refused, or would have been, than was offered.
+    #[inline]
     #[must_use]
     pub fn is_consistent(self) -> bool {
         let refused = self.dropped.checked_add(self.guard_dropped);
@@ -77,6 +78,7 @@ impl Counts {
     }
 
     /// Whether every column is at or above that of `other`.
+    #[inline]
     #[must_use]
     pub const fn covers(self, other: Self) -> bool {
         self.offered >= other.offered
@@ -88,23 +90,27 @@ impl Counts {
 
     /// The join of two states of one cumulative count: the larger of each column. Associative, commutative,
     /// idempotent.
+    #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         self.zip(other, u64::max)
     }
 
     /// What was counted since `earlier`; columns that went back count as nothing.
+    #[inline]
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
     }
 
     /// The sum of the counts of two sources.
+    #[inline]
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
 
+    #[inline]
     fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             offered: f(self.offered, other.offered),
@@ -130,24 +136,28 @@ impl Tally {
     pub const ZERO: Self = Self { counts: Counts::ZERO, late: Counts::ZERO };
 
     /// Whether both parts are at or above those of `other`.
+    #[inline]
     #[must_use]
     pub const fn covers(self, other: Self) -> bool {
         self.counts.covers(other.counts) && self.late.covers(other.late)
     }
 
     /// The join of two states of one tally.
+    #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self { counts: self.counts.merge(other.counts), late: self.late.merge(other.late) }
     }
 
     /// What was counted since `earlier`.
+    #[inline]
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self { counts: self.counts.since(earlier.counts), late: self.late.since(earlier.late) }
     }
 
     /// The sum of two sources.
+    #[inline]
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { counts: self.counts.plus(other.counts), late: self.late.plus(other.late) }
@@ -202,6 +212,7 @@ impl Report {
     /// Joins two reports of one stream: associative, commutative and idempotent, so the parts of a message may be
     /// put together in any order and any part may come twice. What an id stood for before it was defined anew is
     /// dropped: it was confirmed.
+    #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         let (mut first, mut later) = if other.seq < self.seq { (other, self) } else { (self, other) };

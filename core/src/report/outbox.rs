@@ -21,18 +21,20 @@ const AWAITING_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct Outbox {
     seq: u64,
-    /// The parent, once it has answered on the present stream.
-    parent: Option<InstanceId>,
+    /// The parent, once it has answered on the present stream, by its place in `parents`.
+    parent: Option<u32>,
+    /// Parents that were sent counts, or may be: keys name them by their places, which takes less room.
+    parents: Vec<InstanceId>,
     keys: Vec<Sent>,
     /// How many ids of the stream are given out.
     defined: u32,
-    /// Ids of the stream that released keys had.
-    spare: Vec<u32>,
     /// Keys that have to be defined, if any of those below `seen`.
     undefined: bool,
     /// How many of the keys were there at the last report.
     seen: usize,
     awaiting: VecDeque<(u64, Vec<Reached>)>,
+    /// The parent has merged the reports up to this one.
+    covered: u64,
 }
 
 /// How far a key came with one report.
@@ -44,11 +46,21 @@ struct Reached {
 }
 
 /// How far one key has come.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Sent {
-    held: Handover,
-    /// Its id on the present stream, and whether it was defined under it.
-    id: Option<u32>,
+    /// In the last report on any stream.
+    tally: Tally,
+    /// At the last confirmation by anyone.
+    confirmed: Counts,
+    /// The parent that was last sent its counts, by its place in `parents`, or `NONE`.
+    counted_by: u32,
+    /// Nobody was ever sent counts of a key of this name.
+    is_first: bool,
+    /// That parent remembers this key, not an earlier one of the same name, nor what it knew before another parent came
+    /// in between.
+    is_known: bool,
+    /// Its id on the present stream, or `NONE`, and whether it was defined under it.
+    id: u32,
     defined: bool,
     /// Whether the last tally was sent on the present stream.
     on_stream: bool,
@@ -56,6 +68,26 @@ struct Sent {
     released: bool,
     /// Counts the keys that had this place: what one sent does not confirm the next.
     life: u32,
+}
+
+/// Stands for no id and no parent.
+const NONE: u32 = u32::MAX;
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self {
+            tally: Tally::ZERO,
+            confirmed: Counts::ZERO,
+            counted_by: NONE,
+            is_first: true,
+            is_known: false,
+            id: NONE,
+            defined: false,
+            on_stream: false,
+            released: false,
+            life: 0,
+        }
+    }
 }
 
 /// How far keys came with two reports that are told apart no longer. Both in the order of keys, as is the result.
@@ -74,8 +106,22 @@ pub struct Handover {
     tally: Tally,
     /// At the last confirmation by anyone.
     confirmed: Counts,
-    /// The parent that was last sent its counts.
+    /// The parent that was last sent its counts, and whether it is known to remember them.
     counted_by: Option<InstanceId>,
+    is_known: bool,
+    is_first: bool,
+}
+
+impl Handover {
+    /// Of a key whose name no parent has ever heard. The default is that of one that counts from zero as well, but after
+    /// an earlier one of its name.
+    pub const FIRST: Self = Self {
+        tally: Tally::ZERO,
+        confirmed: Counts::ZERO,
+        counted_by: None,
+        is_known: false,
+        is_first: true,
+    };
 }
 
 impl Outbox {
@@ -85,13 +131,32 @@ impl Outbox {
         self.seq = 0;
         self.parent = None;
         self.defined = 0;
-        self.spare.clear();
+        self.covered = 0;
         self.awaiting.clear();
         self.undefined = true;
+        let mut named = vec![NONE; self.parents.len()];
         for key in &mut self.keys {
-            key.id = None;
-            key.defined = false;
-            key.on_stream = false;
+            (key.id, key.defined, key.on_stream) = (NONE, false, false);
+            if let Some(named) = named.get_mut(key.counted_by as usize) {
+                *named = 0;
+            }
+        }
+        self.forget_parents(&mut named);
+    }
+
+    /// Forgets parents that no key names any more: those whose place is not 0.
+    fn forget_parents(&mut self, places: &mut [u32]) {
+        let mut left = 0;
+        for place in places.iter_mut().filter(|place| **place == 0) {
+            *place = left;
+            left += 1;
+        }
+        if (left as usize) < self.parents.len() {
+            let mut kept = places.iter().map(|place| *place != NONE);
+            self.parents.retain(|_| kept.next().unwrap_or(false));
+            for key in &mut self.keys {
+                key.counted_by = places.get(key.counted_by as usize).copied().unwrap_or(NONE);
+            }
         }
     }
 
@@ -115,12 +180,14 @@ impl Outbox {
                 continue;
             }
             // A count read while it is being written may seem to go back; what was sent stands.
-            let held = &mut sent.held;
-            let tally = tally_of(KeyId(at)).merge(held.tally);
-            if tally != held.tally || (!sent.on_stream && tally != Tally::ZERO) {
-                let Some(id) = sent.id.map(KeyId) else { continue };
-                held.tally = tally;
-                held.counted_by = Some(parent);
+            let tally = tally_of(KeyId(at)).merge(sent.tally);
+            if tally != sent.tally || (!sent.on_stream && tally != Tally::ZERO) {
+                let id = KeyId(sent.id);
+                sent.tally = tally;
+                if sent.counted_by != parent {
+                    sent.is_known = sent.is_first && sent.counted_by == NONE;
+                    sent.counted_by = parent;
+                }
                 sent.on_stream = true;
                 if !tallies.push(id, tally) {
                     unsorted.push((id, tally));
@@ -140,7 +207,7 @@ impl Outbox {
         self.awaiting.push_back((self.seq, changed));
     }
 
-    fn define(&mut self, report: &mut Report, keys: &[Key], parent: InstanceId) {
+    fn define(&mut self, report: &mut Report, keys: &[Key], parent: u32) {
         let from = if self.undefined { 0 } else { self.seen };
         self.undefined = false;
         self.seen = keys.len();
@@ -148,32 +215,51 @@ impl Outbox {
             if sent.defined || sent.released {
                 continue;
             }
-            let id = sent.id.or_else(|| self.spare.pop()).unwrap_or_else(|| {
+            if sent.id == NONE {
+                sent.id = self.defined;
                 self.defined += 1;
-                self.defined - 1
-            });
-            sent.id = Some(id);
+            }
             sent.defined = true;
-            let Handover { tally, confirmed, counted_by } = sent.held;
-            let continues = counted_by == Some(parent);
-            let definition =
-                KeyDefinition { key: key.clone(), base: confirmed, sent: tally.counts, continues };
-            report.definitions.insert(KeyId(id), definition);
+            let definition = KeyDefinition {
+                key: key.clone(),
+                base: sent.confirmed,
+                sent: sent.tally.counts,
+                continues: sent.counted_by == parent && sent.is_known,
+            };
+            report.definitions.insert(KeyId(sent.id), definition);
         }
     }
 
     /// The parent has said who it is: from now on it is sent counts.
     pub fn on_answer(&mut self, parent: InstanceId) {
-        self.parent = Some(parent);
+        let place = self.place_of(parent);
+        self.parent = Some(place);
+    }
+
+    fn place_of(&mut self, parent: InstanceId) -> u32 {
+        let known = self.parents.iter().position(|known| *known == parent);
+        let place = known.unwrap_or_else(|| {
+            self.parents.push(parent);
+            self.parents.len() - 1
+        });
+        place as u32
     }
 
     /// Takes note of a parent's receipt.
     pub fn on_echo(&mut self, echo: Echo) {
+        let merged = |(seq, _): &&(u64, Vec<Reached>)| *seq <= echo.covered;
+        let new = self.awaiting.iter().skip_while(|(seq, _)| *seq <= self.covered).take_while(merged);
+        for Reached { key, life, .. } in new.flat_map(|(_, reached)| reached) {
+            if let Some(sent) = self.keys.get_mut(*key as usize).filter(|sent| sent.life == *life) {
+                sent.is_known = true;
+            }
+        }
+        self.covered = self.covered.max(echo.covered);
         while self.awaiting.front().is_some_and(|(seq, _)| *seq <= echo.confirmed) {
             let Some((_, reached)) = self.awaiting.pop_front() else { return };
             for Reached { key, life, counts } in reached {
                 if let Some(sent) = self.keys.get_mut(key as usize).filter(|sent| sent.life == life) {
-                    sent.held.confirmed = sent.held.confirmed.merge(counts);
+                    sent.confirmed = sent.confirmed.merge(counts);
                 }
             }
         }
@@ -184,7 +270,7 @@ impl Outbox {
     #[must_use]
     pub fn is_settled(&self, id: KeyId, tally: Tally) -> bool {
         match self.keys.get(id.index()) {
-            Some(sent) => sent.held.tally == tally && sent.held.confirmed == tally.counts,
+            Some(sent) => sent.tally == tally && sent.confirmed == tally.counts,
             None => tally == Tally::ZERO,
         }
     }
@@ -193,13 +279,13 @@ impl Outbox {
     /// up. O(1).
     #[must_use]
     pub fn is_confirmed(&self, id: KeyId) -> bool {
-        self.keys.get(id.index()).is_none_or(|sent| sent.held.confirmed.covers(sent.held.tally.counts))
+        self.keys.get(id.index()).is_none_or(|sent| sent.confirmed.covers(sent.tally.counts))
     }
 
     /// The key at `id` is finished, and its owner has another one there, which counts from zero. False, and nothing
     /// happens, if not everything sent for it is confirmed: a parent remembers nothing of a finished key.
     pub fn replace(&mut self, id: KeyId) -> bool {
-        let tally = self.keys.get(id.index()).map_or(Tally::ZERO, |sent| sent.held.tally);
+        let tally = self.keys.get(id.index()).map_or(Tally::ZERO, |sent| sent.tally);
         let settled = self.is_settled(id, tally);
         if settled {
             self.adopt(id, Handover::default());
@@ -214,19 +300,23 @@ impl Outbox {
     pub fn release(&mut self, id: KeyId) -> Option<Handover> {
         self.reach(id);
         let sent = self.keys.get_mut(id.index()).filter(|sent| !sent.released)?;
-        let held = std::mem::take(&mut sent.held);
+        let Sent { tally, confirmed, counted_by, is_known, is_first, life, .. } = *sent;
         // Its id is not given to another key on this stream: the parent would forget how far this one has come, and might
         // remember an earlier place of it instead.
-        *sent = Sent { released: true, life: sent.life.wrapping_add(1), ..Sent::default() };
-        Some(held)
+        *sent = Sent { released: true, life: life.wrapping_add(1), ..Sent::default() };
+        let counted_by = self.parents.get(counted_by as usize).copied();
+        Some(Handover { tally, confirmed, counted_by, is_known, is_first })
     }
 
     /// Takes over the books of a key from another outbox, or of one that counts from zero, into the place of a key that
     /// is finished or was released. The next report defines it.
     pub fn adopt(&mut self, id: KeyId, held: Handover) {
         self.reach(id);
+        let counted_by = held.counted_by.map_or(NONE, |parent| self.place_of(parent));
         if let Some(sent) = self.keys.get_mut(id.index()) {
-            *sent = Sent { held, id: sent.id, life: sent.life.wrapping_add(1), ..Sent::default() };
+            let Handover { tally, confirmed, is_known, is_first, .. } = held;
+            let (id, life) = (sent.id, sent.life.wrapping_add(1));
+            *sent = Sent { tally, confirmed, counted_by, is_known, is_first, id, life, ..Sent::default() };
             self.undefined = true;
         }
     }

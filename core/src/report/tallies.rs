@@ -23,6 +23,7 @@ impl Tallies {
     }
 
     /// Adds the tally of a key whose id is above all others; false, and nothing happens, if it is not. Amortised O(1).
+    #[inline]
     pub fn push(&mut self, id: KeyId, tally: Tally) -> bool {
         if self.ids.last().is_some_and(|last| *last >= id) {
             return false;
@@ -51,6 +52,7 @@ impl Tallies {
     }
 
     /// Whether any tally has a late part.
+    #[inline]
     #[must_use]
     pub fn has_late(&self) -> bool {
         !self.late.is_empty()
@@ -69,10 +71,11 @@ impl Tallies {
     }
 
     /// Every key with its tally, ids ascending.
+    #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (KeyId, Tally)> + '_ {
-        (0..self.ids.len()).map(|at| {
+        self.ids.iter().zip(&self.counts).enumerate().map(|(at, (id, counts))| {
             let late = self.late.get(at).copied().unwrap_or_default();
-            (self.ids[at], Tally { counts: self.counts[at], late })
+            (*id, Tally { counts: *counts, late })
         })
     }
 
