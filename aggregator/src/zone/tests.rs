@@ -10,7 +10,7 @@ mod scripted;
 use std::time::Duration;
 
 use super::*;
-use plimsoll_core::bucket::{KeyId, Tenant};
+use plimsoll_core::bucket::Tenant;
 use plimsoll_core::directive::Entitlement;
 use plimsoll_core::rate::Rate;
 use plimsoll_core::ratio::DropRatio;

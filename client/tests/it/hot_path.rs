@@ -23,8 +23,8 @@ use plimsoll_core::time::MonoTime;
 const INSTRUCTIONS: [(&str, f64); 4] = [
     ("by-handle-independent", 103.0),
     ("by-handle-guarded", 211.0),
-    ("by-tenant-independent", 687.0),
-    ("by-tenant-guarded", 795.0),
+    ("by-tenant-independent", 328.0),
+    ("by-tenant-guarded", 436.0),
 ];
 const TOLERANCE: f64 = 1.2;
 

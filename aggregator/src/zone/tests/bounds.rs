@@ -20,6 +20,10 @@ struct Crowded {
     seq: u64,
     /// What the controller counted, by key.
     counted: BTreeMap<Key, u64>,
+    /// Given up where a stream ended before the controller said that it had the first counts of a key that took another
+    /// one's place: it might remember an earlier key of that name.
+    unconfirmed: u64,
+    reconnects: u32,
     ids: Vec<Key>,
     /// The last roll-up that the controller has, and the last that it confirmed.
     heard: u64,
@@ -38,6 +42,8 @@ impl Crowded {
             now: 0,
             seq: 0,
             counted: BTreeMap::new(),
+            unconfirmed: 0,
+            reconnects: 0,
             ids: Vec::new(),
             heard: 0,
         };
@@ -70,7 +76,8 @@ impl Crowded {
             Some(KeyId(ids.len() as u32 - 1))
         };
         let entered = self.books.enter(at(self.now), &report, own).unwrap();
-        assert_eq!((entered.unconfirmed, entered.homeless), (0, 0));
+        assert_eq!(entered.homeless, 0);
+        self.unconfirmed += entered.unconfirmed;
         for entry in entered.entries {
             *counted.entry(ids[entry.own.unwrap().index()].clone()).or_default() +=
                 entry.delta.counts.offered;
@@ -96,6 +103,7 @@ impl Crowded {
     }
 
     fn reconnect(&mut self) {
+        self.reconnects += 1;
         self.zone.on_open(at(self.now));
         self.books.open();
         self.seq = 0;
@@ -115,7 +123,9 @@ impl Crowded {
     fn check_balanced(&self) {
         let decided: u64 =
             self.clients.iter().flat_map(|client| client.counts.values()).map(|counts| counts.offered).sum();
-        assert_eq!(self.counted.values().sum::<u64>(), decided);
+        let counted = self.counted.values().sum::<u64>();
+        assert!(counted <= decided && decided <= counted + self.unconfirmed, "{counted} of {decided}");
+        assert!(self.unconfirmed == 0 || self.reconnects > 0, "{} given up", self.unconfirmed);
     }
 }
 
