@@ -349,6 +349,7 @@ impl Parent for Zone {
             late: 0,
         };
         let entered = child.books.enter_into(now, &report, &mut entering)?;
+        entering.flows.end();
         self.figures.late += entering.late;
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;

@@ -10,6 +10,8 @@ mod reference;
 mod refusals;
 #[cfg(test)]
 mod scenarios;
+#[cfg(test)]
+mod tenant_limit;
 
 use std::path::Path;
 

@@ -1,0 +1,213 @@
+//! A limit for every tenant holds for those that nobody declared: they are found by their traffic, in a zone and at the
+//! controller, however many others there are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_aggregator::zone::{Bounds, Zone};
+use plimsoll_controller::brain::Brain;
+use plimsoll_controller::durable::Durable;
+use plimsoll_core::bucket::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_core::directive::Board;
+use plimsoll_core::exchange::{Child, Parent, StreamId};
+use plimsoll_core::law::Parameters;
+use plimsoll_core::policy::{Policy, Source};
+use plimsoll_core::report::{Counts, Identity, InstanceId, Outbox, Report, Role, Tally};
+use plimsoll_core::time::MonoTime;
+
+/// Others that come once or a few times.
+const OTHERS: usize = 1_000_000;
+/// How many of them one client's stream tells apart at a time; then their ids go to others.
+const PER_CLIENT: usize = 50_000;
+const TENANT_LIMIT: f64 = 100.0;
+const HOT_RPS: u64 = 4_000;
+const ZONE: InstanceId = InstanceId(100);
+
+fn identity(role: Role, instance: InstanceId) -> Identity {
+    Identity {
+        instance,
+        name: Name::new(&format!("host:{}", instance.0)).unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: ZoneName::new("a").unwrap(),
+        role,
+    }
+}
+
+fn bucket() -> Bucket {
+    Bucket::new("api").unwrap()
+}
+
+/// A client that counts what it is told to.
+struct Client {
+    stream: StreamId,
+    identity: Option<Identity>,
+    outbox: Outbox,
+    keys: Vec<Key>,
+    counts: Vec<u64>,
+    board: Board,
+}
+
+impl Client {
+    fn new(number: u64) -> Self {
+        let mut outbox = Outbox::default();
+        outbox.open();
+        Self {
+            stream: StreamId(number),
+            identity: Some(identity(Role::Client, InstanceId(1_000 + u128::from(number)))),
+            outbox,
+            keys: Vec::new(),
+            counts: Vec::new(),
+            board: Board::default(),
+        }
+    }
+
+    fn counts(&mut self, tenant: &str, requests: u64) {
+        self.keys.push(Key { bucket: bucket(), tenant: Tenant::new(tenant).unwrap() });
+        self.counts.push(requests);
+    }
+
+    fn report(&mut self, now: MonoTime) -> Report {
+        let mut report = Report {
+            identity: self.identity.take(),
+            time: Some(now),
+            asked: vec![bucket()],
+            ..Report::default()
+        };
+        let counts = &self.counts;
+        self.outbox.fill(&mut report, &self.keys, |id: KeyId| Tally {
+            counts: Counts { offered: counts[id.index()], ..Counts::ZERO },
+            late: Counts::ZERO,
+        });
+        self.outbox.on_answer(ZONE);
+        report
+    }
+}
+
+struct World {
+    brain: Brain,
+    zone: Zone,
+    clients: Vec<Client>,
+    now: Duration,
+}
+
+impl World {
+    fn new(clients: u64) -> Self {
+        let policy = Policy::read(
+            Source {
+                name: "policy.yaml",
+                text: "buckets: { api: { limit: 1000000, tenant_limit: 100, mode: enforce } }\n\
+                       rollout: { require_gates: false }\n",
+            },
+            Source { name: "tenants.yaml", text: "tenants: { default: {}, listed: {} }\n" },
+        );
+        let (policy, _) = policy.unwrap();
+        let brain = Brain::new(
+            MonoTime::ZERO,
+            InstanceId(1),
+            Durable::first_start(),
+            Arc::new(policy),
+            Parameters::default(),
+        );
+        let zone = Zone::new(identity(Role::Aggregator, ZONE), Bounds::default(), Parameters::default());
+        let mut world =
+            Self { brain, zone, clients: (1..=clients).map(Client::new).collect(), now: Duration::ZERO };
+        world.zone.on_open(MonoTime::ZERO);
+        world.roll_up();
+        world
+    }
+
+    fn at(&self) -> MonoTime {
+        MonoTime::from_elapsed(self.now)
+    }
+
+    /// A tenth of a second; every fifth ends with a roll-up and a tick of the controller.
+    fn pass(&mut self) {
+        self.now += Duration::from_millis(100);
+        let now = self.at();
+        for client in &mut self.clients {
+            let report = client.report(now);
+            self.zone.on_report(now, client.stream, report).unwrap();
+        }
+        self.zone.on_tick(now);
+        if self.now.as_millis().is_multiple_of(500) {
+            self.roll_up();
+        }
+        for client in &mut self.clients {
+            let Some(message) = self.zone.directives(now, client.stream) else { continue };
+            client.outbox.on_echo(message.echo);
+            message.buckets.iter().for_each(|bucket| {
+                client.board.apply(bucket);
+            });
+        }
+    }
+
+    fn roll_up(&mut self) {
+        let now = self.at();
+        let report = self.zone.report(now);
+        self.brain.on_report(now, StreamId(7), report).unwrap();
+        self.brain.on_tick(now, 0);
+        if let Some((number, _)) = self.brain.unsaved() {
+            self.brain.on_saved(number);
+        }
+        if let Some(directives) = self.brain.directives(now, StreamId(7)) {
+            self.zone.on_directives(now, directives).unwrap();
+        }
+    }
+
+    /// The ratio that clients hold for a tenant of its own.
+    fn ratio(&self, tenant: &str) -> Option<f64> {
+        let tenant = Tenant::new(tenant).unwrap();
+        let posted = self.clients[0].board.get(&bucket())?;
+        let own = posted.own(tenant.as_str())?;
+        own.ratio.map(|ratio| ratio.as_f64())
+    }
+}
+
+#[test]
+fn a_hot_tenant_that_nobody_declared_is_clamped_within_two_ticks_among_a_million_others() {
+    const CLIENTS: usize = 4;
+    let mut world = World::new(CLIENTS as u64);
+    let mut next = 0;
+    while next < OTHERS {
+        for client in 0..CLIENTS {
+            let client = &mut world.clients[client];
+            // What was counted of those before is settled by now, and their ids go to the next.
+            for at in 0..PER_CLIENT {
+                let tenant = Tenant::new(&format!("other-{next}")).unwrap();
+                next += 1;
+                if let Some(key) = client.keys.get_mut(at) {
+                    assert!(client.outbox.replace(KeyId(at as u32)), "{at} is not settled");
+                    (key.tenant, client.counts[at]) = (tenant, 1 + (next % 3) as u64);
+                } else {
+                    client.counts(tenant.as_str(), 1);
+                }
+            }
+        }
+        (0..30).for_each(|_| world.pass());
+    }
+    assert!(world.zone.keys() <= Bounds::default().tenants_per_bucket_max);
+    assert!(world.zone.keys() > Bounds::default().tenants_per_bucket_max / 2);
+
+    let at = world.clients[0].keys.len();
+    world.clients[0].counts("hot", 0);
+    assert_eq!(world.ratio("hot"), None);
+    // It begins just after a tick.
+    let mut tenths = 0;
+    for _ in 0..10 {
+        world.clients[0].counts[at] += HOT_RPS / 10;
+        world.pass();
+        tenths += 1;
+        if world.ratio("hot").is_some_and(|ratio| ratio > 0.0) {
+            break;
+        }
+    }
+    let due = 1.0 - TENANT_LIMIT / HOT_RPS as f64;
+    let ratio = world.ratio("hot");
+    assert!(tenths <= 10 && ratio.is_some_and(|ratio| ratio > 0.9), "{ratio:?} after {tenths} tenths of a second");
+    for _ in tenths..10 {
+        world.clients[0].counts[at] += HOT_RPS / 10;
+        world.pass();
+    }
+    let ratio = world.ratio("hot").unwrap();
+    assert!((ratio - due).abs() < 0.01, "{ratio} is not {due}");
+}
