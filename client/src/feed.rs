@@ -156,7 +156,8 @@ impl Drop for Log {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests {
     use std::time::Duration;
 

@@ -35,7 +35,8 @@ mod idle;
 mod keepsake;
 mod kept;
 mod limiter;
-#[cfg(all(test, feature = "loom"))]
+#[cfg(test)]
+#[cfg(feature = "loom")]
 mod loom_models;
 mod metrics;
 #[cfg(feature = "middleware")]

@@ -233,5 +233,6 @@ fn decide_with(table: &Table, place: KeyPlace, draw: u32) -> Verdict {
     table.decide_by(place, 1, Some(draw), &mut own_desk(table))
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests;

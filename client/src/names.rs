@@ -117,7 +117,8 @@ impl Names {
     /// The bytes that a table for `ids` names takes. For each id: 64 for its record, 10 for its share of a cell, 4 for
     /// its state, 4.5 for its place in line, 8 to 16 for the index and, up to 65,536, 4 to 8 to count the names that
     /// wait.
-    #[cfg(all(test, not(feature = "loom")))]
+    #[cfg(test)]
+    #[cfg(not(feature = "loom"))]
     pub(crate) fn bytes_for(ids: usize) -> usize {
         let cells = Records::cells_for(ids);
         ids * (64 + 4 + 4) + cells * (80 + 4) + Self::slots_for(ids) * 4 + Sketch::entries_for(ids) * 4

@@ -78,13 +78,15 @@ impl Pool {
         self.tokens.load(Ordering::Relaxed) == 0
     }
 
-    #[cfg(all(test, not(feature = "loom")))]
+    #[cfg(test)]
+    #[cfg(not(feature = "loom"))]
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens.load(Ordering::Relaxed)
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
 

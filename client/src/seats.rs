@@ -51,7 +51,8 @@ impl Seats {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
     use std::collections::HashSet;

@@ -43,7 +43,8 @@ impl fmt::Debug for Shard {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests {
     use crate::Limiter;
     use crate::word::Word;

@@ -128,7 +128,8 @@ fn replace(entry: &AtomicU32, seen: u32, next: u32) -> bool {
     entry.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
 

@@ -34,11 +34,9 @@ pub(crate) struct Case {
 pub(crate) fn spin<'a>(decide: impl Fn(usize) -> bool + Sync + 'a) -> Spin<'a> {
     Box::new(move |order, times| {
         let mut admitted = 0;
-        let mut at = 0;
-        for _ in 0..times {
+        for at in 0..times as usize {
             // A length that is a power of two wraps around without a division.
             let key = order[at & (order.len() - 1)];
-            at += 1;
             admitted += u64::from(decide(black_box(key as usize)));
         }
         admitted

@@ -264,7 +264,8 @@ fn spell(name: &mut [u8], at: usize, word: u64) {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
 

@@ -6,6 +6,7 @@ mod allocations;
 mod flood;
 #[cfg(test)]
 mod grpc;
+#[cfg(test)]
 mod hot_path;
 #[cfg(test)]
 mod http;

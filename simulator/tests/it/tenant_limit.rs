@@ -203,7 +203,10 @@ fn a_hot_tenant_that_nobody_declared_is_clamped_within_two_ticks_among_a_million
     }
     let due = 1.0 - TENANT_LIMIT / HOT_RPS as f64;
     let ratio = world.ratio("hot");
-    assert!(tenths <= 10 && ratio.is_some_and(|ratio| ratio > 0.9), "{ratio:?} after {tenths} tenths of a second");
+    assert!(
+        tenths <= 10 && ratio.is_some_and(|ratio| ratio > 0.9),
+        "{ratio:?} after {tenths} tenths of a second"
+    );
     for _ in tenths..10 {
         world.clients[0].counts[at] += HOT_RPS / 10;
         world.pass();
