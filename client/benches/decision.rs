@@ -1,7 +1,7 @@
 //! What one decision costs, ours beside those of its peers, in one run: on one thread and on two, for one hot key and for
 //! ten thousand.
 //!
-//! Prints a table with the ratio to governor, and leaves the figures in `target/decision.json` for `./measure`. Arguments
+//! Prints a table, and leaves the figures in `target/decision.json` for `./measure`. Arguments
 //! are parts of names: only candidates that have one of them are measured.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)] // it measures or it stops
 
@@ -56,19 +56,13 @@ fn main() {
         figures.iter().for_each(|ns| print!("{ns:>16.1}"));
         println!();
     }
-    let named = |of: &dyn Fn(usize) -> serde_json::Value| {
-        let each = candidates.iter().enumerate().map(|(at, candidate)| (candidate.name.to_owned(), of(at)));
-        serde_json::Value::Object(each.collect())
-    };
-    let all = named(&|at| {
-        let figures = cases.iter().zip(&figures[at]).map(|(case, ns)| (case.name.to_owned(), (*ns).into()));
-        serde_json::Value::Object(figures.collect())
-    });
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")),
         std::path::PathBuf::from,
     );
     if asked.is_empty() {
-        std::fs::write(target.join("decision.json"), all.to_string()).unwrap();
+        let rows: Vec<(&str, &Vec<f64>)> =
+            candidates.iter().map(|candidate| candidate.name).zip(&figures).collect();
+        std::fs::write(target.join("decision.json"), serde_json::to_string(&rows).unwrap()).unwrap();
     }
 }
