@@ -4,7 +4,7 @@ use http::Method;
 use http::request::Parts;
 
 use super::{Extract, Tenant};
-use crate::{BucketError, BucketHandle, KeyHandle, Limiter};
+use crate::{BucketError, BucketHandle, KeyHandle, Limiter, Verdict};
 
 /// An ordered list of rules. The first that matches a request holds.
 #[derive(Clone, Debug)]
@@ -86,10 +86,20 @@ impl Rules {
     }
 }
 
+impl Rules {
+    /// The bucket of the first rule that matches.
+    fn bucket_of(&self, request: &Parts) -> Option<&BucketHandle> {
+        self.rules.iter().find(|rule| rule.matches(request)).map(|rule| &rule.bucket)
+    }
+}
+
 impl Extract for Rules {
     fn extract(&self, request: &Parts) -> Option<KeyHandle> {
-        let rule = self.rules.iter().find(|rule| rule.matches(request))?;
-        Some(rule.bucket.key(self.tenant.of(request)))
+        Some(self.bucket_of(request)?.key(self.tenant.of(request)))
+    }
+
+    fn decide(&self, request: &Parts) -> Verdict {
+        self.bucket_of(request).map_or(Verdict::Admit, |bucket| bucket.admit(self.tenant.of(request)))
     }
 }
 

@@ -42,7 +42,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let verdict = self.extract.extract(&parts).map_or(Verdict::Admit, |key| key.admit());
+        let verdict = self.extract.decide(&parts);
         let state = match verdict {
             // Called here and now, so the service that was found ready is the one that gets the request.
             Verdict::Admit => State::Admitted { response: self.inner.call(Request::from_parts(parts, body)) },
