@@ -176,8 +176,9 @@ pub struct KeyDefinition {
     pub base: Counts,
     /// Its counts in the last report sent on any earlier stream; zero likewise.
     pub sent: Counts,
-    /// Whether the parent that answered on this stream was the last one that this instance sent counts of the key to.
-    /// Any other forgets what it remembers of it: that no longer tells what was lost from what somebody else counted.
+    /// Whether the parent that answered on this stream was the last one that this instance sent counts of the key to, and
+    /// is known to remember this very key. Any other forgets what it remembers of it: that no longer tells what was lost
+    /// from what somebody else counted, nor one key from an earlier one of the same name.
     pub continues: bool,
 }
 
