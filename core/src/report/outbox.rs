@@ -300,10 +300,11 @@ impl Outbox {
     pub fn release(&mut self, id: KeyId) -> Option<Handover> {
         self.reach(id);
         let sent = self.keys.get_mut(id.index()).filter(|sent| !sent.released)?;
-        let Sent { tally, confirmed, counted_by, is_known, is_first, life, .. } = *sent;
-        // Its id is not given to another key on this stream: the parent would forget how far this one has come, and might
-        // remember an earlier place of it instead.
-        *sent = Sent { released: true, life: life.wrapping_add(1), ..Sent::default() };
+        let Sent { tally, confirmed, counted_by, is_known, is_first, id, life, .. } = *sent;
+        // The id goes to the next key in this place only where all that was sent is confirmed. Of any other key the parent
+        // would forget how far it has come, and might remember an earlier place of it instead.
+        let id = if confirmed == tally.counts { id } else { NONE };
+        *sent = Sent { released: true, id, life: life.wrapping_add(1), ..Sent::default() };
         let counted_by = self.parents.get(counted_by as usize).copied();
         Some(Handover { tally, confirmed, counted_by, is_known, is_first })
     }

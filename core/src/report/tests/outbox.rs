@@ -214,3 +214,32 @@ fn what_an_earlier_stream_left_unconfirmed_no_echo_of_a_later_one_confirms() {
     let definition = fill(&mut outbox, 40).definitions[&KeyId(0)].clone();
     assert_eq!((definition.base, definition.sent), (offered(10), offered(30)));
 }
+
+/// An aggregator's keys come and go by the million on one stream.
+#[test]
+fn the_id_of_a_key_that_left_with_everything_confirmed_goes_to_the_next_one_in_its_place() {
+    let mut outbox = answered();
+    for seq in 1..=50 {
+        let name = key(&format!("passing-{seq}"));
+        let mut report = Report::default();
+        outbox.fill(&mut report, &[name], |_| tally(3));
+        assert_eq!(report.definitions.keys().collect::<Vec<_>>(), [&KeyId(0)], "report {seq}");
+        outbox.on_echo(Echo { covered: seq, confirmed: seq });
+        assert!(outbox.release(KeyId(0)).is_some());
+        outbox.replace(KeyId(0));
+    }
+}
+
+#[test]
+fn the_id_of_a_key_that_left_with_something_unconfirmed_goes_to_no_other() {
+    let mut outbox = answered();
+    let fill = |outbox: &mut Outbox, name: &str| {
+        let mut report = Report::default();
+        outbox.fill(&mut report, &[key(name)], |_| tally(3));
+        report.definitions.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(fill(&mut outbox, "a"), [KeyId(0)]);
+    assert!(outbox.release(KeyId(0)).is_some());
+    assert!(outbox.replace(KeyId(0)));
+    assert_eq!(fill(&mut outbox, "b"), [KeyId(1)]);
+}
