@@ -4,6 +4,8 @@
 
 #[path = "measure/accuracy.rs"]
 mod accuracy;
+#[path = "measure/books.rs"]
+mod books;
 #[path = "measure/changes.rs"]
 mod changes;
 #[path = "measure/chart.rs"]
@@ -13,6 +15,8 @@ mod fanout;
 #[allow(dead_code)]
 #[path = "../tests/it/fleet.rs"]
 mod fleet;
+#[path = "../tests/it/books.rs"]
+mod fleet_books;
 #[path = "measure/goodput.rs"]
 mod goodput;
 #[path = "measure/outage.rs"]
@@ -45,11 +49,12 @@ const SETTLE: Duration = Duration::from_secs(5);
 type Part = fn(&mut Report);
 
 /// What can be measured by itself; `./measure` measures `decision` before these.
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("accuracy", accuracy::measure),
     ("step", step::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),
+    ("books", books::measure),
     ("goodput", goodput::measure),
     ("fanout", fanout::measure),
     ("storm", storm::measure),

@@ -27,6 +27,17 @@ pub(crate) struct Crowd {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) connected: AtomicUsize,
     pub(crate) lost: AtomicU64,
+    /// Requests decided.
+    pub(crate) asked: AtomicU64,
+}
+
+/// What a client is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asks {
+    /// Requests/s.
+    pub(crate) rps: f64,
+    /// How long, from its first report on; `None`: as long as it lives.
+    pub(crate) lasts: Option<Duration>,
 }
 
 /// A client as the driver of its stream sees it.
@@ -35,17 +46,18 @@ pub(crate) struct Client {
     subscription: Subscription,
     bucket: BucketHandle,
     tenant: String,
-    rps: f64,
+    asks: Asks,
     /// Requests that are due but not asked yet, as a part of one.
     due: f64,
     reported: Option<MonoTime>,
+    asked_for: Duration,
     crowd: Arc<Crowd>,
     heard: u64,
 }
 
 impl Client {
     /// Client `number` of all, on behalf of one of `tenants`.
-    pub(crate) fn new(number: usize, tenants: usize, rps: f64, crowd: Arc<Crowd>) -> anyhow::Result<Self> {
+    pub(crate) fn new(number: usize, tenants: usize, asks: Asks, crowd: Arc<Crowd>) -> anyhow::Result<Self> {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
         let identity = Identity {
@@ -58,7 +70,17 @@ impl Client {
         let (limiter, subscription) = Limiter::detached(identity, tenants + KEYS_SPARE, 0, number as u64);
         let bucket = limiter.bucket(BUCKET)?;
         let tenant = super::control::tenant(number % tenants.max(1));
-        Ok(Self { subscription, bucket, tenant, rps, due: 0.0, reported: None, crowd, heard: 0 })
+        Ok(Self {
+            subscription,
+            bucket,
+            tenant,
+            asks,
+            due: 0.0,
+            reported: None,
+            asked_for: Duration::ZERO,
+            crowd,
+            heard: 0,
+        })
     }
 
     /// What decides, for a thread of the service.
@@ -66,13 +88,18 @@ impl Client {
         self.bucket.clone()
     }
 
-    /// The requests since the last report, decided at once.
+    /// The requests since the last report, decided at once; also those of a time without a stream.
     fn ask(&mut self, now: MonoTime) {
         let since = self.reported.replace(now).map_or(Duration::ZERO, |last| now.since(last));
-        self.due += self.rps * since.as_secs_f64().min(1.0);
+        if self.asks.lasts.is_some_and(|lasts| self.asked_for >= lasts) {
+            return;
+        }
+        self.asked_for += since;
+        self.due += self.asks.rps * since.as_secs_f64();
         while self.due >= 1.0 {
             self.due -= 1.0;
             let _ = self.bucket.admit(&self.tenant);
+            self.crowd.asked.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

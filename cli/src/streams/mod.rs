@@ -26,7 +26,7 @@ use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
-use client::{Client, Counting, Crowd};
+use client::{Asks, Client, Counting, Crowd};
 use control::Control;
 use hearing::{Heard, Hearing};
 pub(crate) use process::TooFewFiles;
@@ -49,6 +49,9 @@ const DECIDER_SLEEPS: Duration = Duration::from_millis(5);
 /// clock, in this process. Clients that were connected at the decision and have not applied it yet count as if they did
 /// when the line is printed. The limit is far above what is asked for.
 ///
+/// With `--controller-elsewhere` it starts no controller and decides nothing: what clients decide and what was counted of
+/// it can then be compared while controllers come and go.
+///
 /// A client is the real limiter with the real driver of its stream, but for the refill of its guard, which no wire sees.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -58,6 +61,9 @@ pub(crate) struct Args {
     /// Where the controller in this process listens for the aggregators
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, plimsoll_controller::PORT)))]
     listen: SocketAddr,
+    /// Start no controller and decide nothing: the aggregators have one of their own
+    #[arg(long, env = "PLIMSOLL_CONTROLLER_ELSEWHERE", conflicts_with = "listen")]
+    controller_elsewhere: bool,
     /// Process ids of the aggregators, in the same order: their processor time and memory are printed, too
     #[arg(long, env = "PLIMSOLL_PIDS", value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
@@ -67,6 +73,9 @@ pub(crate) struct Args {
     /// Requests/s that each client decides
     #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE", default_value_t = 10.0)]
     rps: f64,
+    /// Let clients ask only this long, from their first report on; their streams stay, so that everything is counted
+    #[arg(long, env = "PLIMSOLL_ASK_FOR", value_name = "TIME", value_parser = humantime::parse_duration)]
+    ask_for: Option<Duration>,
     /// Decide, and print a line, this often
     #[arg(long, env = "PLIMSOLL_EVERY", value_name = "TIME", default_value = "1s", value_parser = super::load::period)]
     every: Duration,
@@ -111,6 +120,8 @@ struct Figures {
     connected: usize,
     /// Streams that ended after they had begun.
     lost: u64,
+    /// Requests that its clients have decided since they began.
+    asked: u64,
     decision: Heard,
     up_bytes_per_client_s: f64,
     down_bytes_per_client_s: f64,
@@ -138,7 +149,10 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     }
     let stop = shutdown.child_token();
     let _ends_with_this = stop.clone().drop_guard();
-    let mut control = Control::start(args.listen, args.tenants, stop.clone()).await?;
+    let mut control = match args.controller_elsewhere {
+        true => None,
+        false => Some(Control::start(args.listen, args.tenants, stop.clone()).await?),
+    };
     let pids = args.pid.iter().copied().map(Some).chain(std::iter::repeat(None));
     let watched = args.aggregator.iter().zip(pids).map(|(target, pid)| Watched::new(target, pid));
     let mut watched: Vec<Watched> = watched.collect::<anyhow::Result<_>>()?;
@@ -159,12 +173,14 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
         let mut ticks = interval(args.every);
         ticks.tick().await;
         loop {
-            let decided = control.decide(|number, at| {
-                for Watched { crowd, .. } in &watched {
-                    crowd.hearing.on_decision(number, at, crowd.connected.load(Ordering::Relaxed));
-                }
+            let decided = control.as_mut().map(|control| {
+                control.decide(|number, at| {
+                    for Watched { crowd, .. } in &watched {
+                        crowd.hearing.on_decision(number, at, crowd.connected.load(Ordering::Relaxed));
+                    }
+                })
             });
-            if let Err(error) = decided {
+            if let Some(Err(error)) = decided {
                 return error;
             }
             let from = Instant::now();
@@ -203,8 +219,10 @@ async fn open(
     for number in 0..most {
         let wanting = crowds.iter().zip(&threads).filter(|((target, _), _)| number < target.streams);
         for ((target, crowd), threads) in wanting {
-            let client = Client::new(opened, args.tenants, args.rps, Arc::clone(crowd))?;
-            if number == 0 {
+            let asks = Asks { rps: args.rps, lasts: args.ask_for };
+            let client = Client::new(opened, args.tenants, asks, Arc::clone(crowd))?;
+            // It would decide far more than all clients together, which hides what is missing of theirs.
+            if number == 0 && !args.controller_elsewhere {
                 deciding.push(client.bucket());
             }
             let (endpoint, observer) = (target.endpoint.clone(), Counting(Arc::clone(crowd)));
@@ -277,6 +295,7 @@ impl Watched {
             traffic: Arc::new(Traffic::default()),
             connected: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
         };
         let worked = pid.and_then(process::processor_time);
         Ok(Self { target: target.clone(), crowd: Arc::new(crowd), pid, bytes: (0, 0), worked })
@@ -296,6 +315,7 @@ impl Watched {
             streams: self.target.streams,
             connected,
             lost: crowd.lost.load(Ordering::Relaxed),
+            asked: crowd.asked.load(Ordering::Relaxed),
             decision: crowd.hearing.figures(now, connected),
             up_bytes_per_client_s: rate(bytes.0, self.bytes.0),
             down_bytes_per_client_s: rate(bytes.1, self.bytes.1),

@@ -2,6 +2,8 @@
 //! agree with the code.
 
 #[cfg(test)]
+mod books;
+#[cfg(test)]
 mod chart;
 #[cfg(test)]
 mod fleet;

@@ -2,11 +2,14 @@
 
 use std::net::TcpListener;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::books::{self, Run};
 use crate::fleet::metric;
 use crate::process::{Process, http_get, until};
+use crate::processes::alone;
 
 const STREAMS: u64 = 200;
 
@@ -49,6 +52,17 @@ fn every_stream_connects_hears_decisions_and_counts() {
         let page = http_get(aggregator.address("admin"), "/metrics").1;
         (metric(&page, "plimsoll_children", "") == 0.0).then_some(())
     });
+}
+
+/// The long run of `./measure books`, in short.
+#[test]
+fn the_books_balance_although_the_aggregator_and_the_controller_are_killed() {
+    let _alone = alone();
+    let books = books::run(&Run { clients: 40, lasts: Duration::from_secs(9), kills: true });
+    assert!(books.balance(), "{books:?}");
+    assert!(books.counted >= books.decided / 2.0 && books.unconfirmed > 0.0, "{books:?}");
+    let books = books::run(&Run { clients: 40, lasts: Duration::from_secs(2), kills: false });
+    assert!(books.balance() && books.counted == books.decided && books.decided > 0.0, "{books:?}");
 }
 
 #[test]

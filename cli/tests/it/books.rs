@@ -1,0 +1,179 @@
+//! The books of a fleet of real processes while its tiers are killed: what clients decided, against what controllers
+//! counted. Also what `./measure` runs.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::fleet::metric;
+use crate::process::{Process, http_get, until};
+
+/// What each client is asked for, in requests/s.
+const RPS: f64 = 10.0;
+/// How much of the traffic one kill may make nobody's: what was decided within two roll-up intervals of 500 ms, and on
+/// its way.
+const LOST_PER_KILL: Duration = Duration::from_millis(2 * 500 + 200);
+
+/// A run of clients on one aggregator below one controller.
+pub(crate) struct Run {
+    pub(crate) clients: usize,
+    /// How long they are asked.
+    pub(crate) lasts: Duration,
+    /// After a third of the requests the aggregator dies, after two thirds the controller. Both start again at once.
+    pub(crate) kills: bool,
+}
+
+/// What became of the requests of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Books {
+    /// Requests that clients have decided.
+    pub(crate) decided: f64,
+    /// Those that a controller has counted: each of the two, if it was killed.
+    pub(crate) counted: f64,
+    /// Those that were given up, because nobody can tell whether they were counted.
+    pub(crate) unconfirmed: f64,
+    /// The most that may be given up, where nobody has to wait for a processor.
+    pub(crate) unconfirmed_max: f64,
+}
+
+impl Books {
+    /// Nothing is counted twice, and all that is not counted is accounted for.
+    pub(crate) fn balance(&self) -> bool {
+        self.counted <= self.decided && self.decided <= self.counted + self.unconfirmed
+    }
+}
+
+/// The processes of a run.
+struct Tiers {
+    directory: TempDir,
+    controller: Process,
+    aggregator: Process,
+    tool: Process,
+    /// What those had counted and given up that were killed.
+    counted: f64,
+    unconfirmed: f64,
+}
+
+/// Runs to the end, and until nothing is on its way any more.
+pub(crate) fn run(run: &Run) -> Books {
+    let rps = run.clients as f64 * RPS;
+    let all = rps * run.lasts.as_secs_f64();
+    let mut tiers = Tiers::start(run);
+    if run.kills {
+        tiers.until("a third of the requests", |asked| asked >= all / 3.0);
+        tiers.kill_aggregator();
+        tiers.until("two thirds of the requests", |asked| asked >= all * 2.0 / 3.0);
+        tiers.kill_controller();
+    }
+    let mut earlier = 0.0;
+    let decided = tiers.until("clients to be asked no more", |asked| {
+        asked >= all * 0.9 && std::mem::replace(&mut earlier, asked) == asked
+    });
+    tiers.settle();
+    let kills = if run.kills { 2.0 } else { 0.0 };
+    Books {
+        decided,
+        counted: tiers.counted(),
+        unconfirmed: tiers.unconfirmed(),
+        unconfirmed_max: kills * rps * LOST_PER_KILL.as_secs_f64(),
+    }
+}
+
+impl Tiers {
+    fn start(run: &Run) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let policy = "buckets: { streams: { limit: 1000000, mode: enforce } }\n";
+        fs::write(directory.path().join("policy.yaml"), policy).unwrap();
+        let controller = controller(&directory, &free(), &free());
+        let aggregator = aggregator(controller.address("listen"), &free());
+        let target = format!("http://{}={}", aggregator.address("listen"), run.clients);
+        let (rps, lasts) = (RPS.to_string(), format!("{}ms", run.lasts.as_millis()));
+        let asks = ["--rps", &rps, "--ask-for", &lasts, "--every", "1s"];
+        let streams = ["streams", "--controller-elsewhere", "--aggregator", &target];
+        let tool = Process::spawn(&[&streams[..], &asks].concat());
+        Self { directory, controller, aggregator, tool, counted: 0.0, unconfirmed: 0.0 }
+    }
+
+    /// Kills the aggregator. What it had from clients and had not passed up is nobody's.
+    fn kill_aggregator(&mut self) {
+        self.unconfirmed += unconfirmed(&self.aggregator);
+        self.aggregator.kill_9();
+        let listen = self.aggregator.address("listen").to_string();
+        self.aggregator = aggregator(self.controller.address("listen"), &listen);
+    }
+
+    /// Kills the controller. Its successor counts from nothing.
+    fn kill_controller(&mut self) {
+        let (given_up, counted) = (unconfirmed(&self.controller), counted(&self.controller));
+        self.controller.kill_9();
+        self.unconfirmed += given_up;
+        self.counted += counted;
+        let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
+        self.controller = controller(&self.directory, &listen, &admin);
+    }
+
+    fn counted(&self) -> f64 {
+        self.counted + counted(&self.controller)
+    }
+
+    fn unconfirmed(&self) -> f64 {
+        self.unconfirmed + unconfirmed(&self.controller) + unconfirmed(&self.aggregator)
+    }
+
+    /// Waits until all clients are there and have decided as many requests as is wanted, and yields how many.
+    fn until(&mut self, what: &str, mut wanted: impl FnMut(f64) -> bool) -> f64 {
+        let mut seen = 0;
+        until(what, || {
+            let said = self.tool.output();
+            let whole = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let lines: Vec<Value> = whole.map(|line| serde_json::from_str(line).unwrap()).collect();
+            let new = std::mem::replace(&mut seen, lines.len()) < lines.len();
+            let of = &lines.last().filter(|_| new)?["aggregators"][0];
+            let asked = of["asked"].as_f64().unwrap();
+            (of["connected"] == of["streams"] && wanted(asked)).then_some(asked)
+        })
+    }
+
+    /// Waits until nothing is on its way any more: no figure moves from one line of the tool to the next, which is
+    /// longer than any report waits.
+    fn settle(&mut self) {
+        let mut earlier = (f64::NAN, f64::NAN);
+        until("nothing to be on its way", || {
+            self.until("the next line", |_| true);
+            let now = (self.counted(), self.unconfirmed());
+            (std::mem::replace(&mut earlier, now) == now && now.0 > 0.0).then_some(())
+        });
+    }
+}
+
+/// What a controller has counted of the bucket.
+fn counted(controller: &Process) -> f64 {
+    let (_, status) = http_get(controller.address("admin"), "/status");
+    let status: Value = serde_json::from_str(&status).unwrap();
+    status["buckets"]["streams"]["offered"].as_f64().unwrap_or_default()
+}
+
+fn unconfirmed(tier: &Process) -> f64 {
+    let (_, page) = http_get(tier.address("admin"), "/metrics");
+    metric(&page, "plimsoll_counts_unconfirmed_total", "")
+}
+
+fn free() -> String {
+    "127.0.0.1:0".to_owned()
+}
+
+fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (policy, state) = (path("policy.yaml"), path("state"));
+    let files = ["controller", "--policy", &policy, "--state-dir", &state];
+    Process::start(&[&files[..], &["--listen", listen, "--admin", admin]].concat())
+}
+
+fn aggregator(controller: SocketAddr, listen: &str) -> Process {
+    let controller = format!("http://{controller}");
+    let who = ["aggregator", "--name", "books", "--controller", &controller];
+    Process::start(&[&who[..], &["--listen", listen, "--admin", &free()]].concat())
+}
