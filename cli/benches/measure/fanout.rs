@@ -23,7 +23,7 @@ pub(crate) fn measure(report: &mut Report) {
 fn with(streams: usize, report: &mut Report) {
     let aggregator = aggregator("a", "127.0.0.1:0");
     let before = resident(&aggregator);
-    let mut tool = Streams::start(&[(&aggregator, streams)], EVERY);
+    let tool = Streams::start(&[(&aggregator, streams)], EVERY);
     tool.settle(SETTLING);
     let lines = tool.watch(DECISIONS);
     let of = |path: &str| -> Vec<f64> {

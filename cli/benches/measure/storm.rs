@@ -20,7 +20,7 @@ const ALL_BACK_WITHIN: Duration = Duration::from_secs(45);
 pub(crate) fn measure(report: &mut Report) {
     let mut a = aggregator("a", "127.0.0.1:0");
     let b = aggregator("b", "127.0.0.1:0");
-    let mut tool = Streams::start(&[(&a, ON_A), (&b, ON_B)], EVERY);
+    let tool = Streams::start(&[(&a, ON_A), (&b, ON_B)], EVERY);
     tool.settle(SETTLING);
     let listen = a.address("listen").to_string();
     let begin = tool.say().len();

@@ -37,14 +37,12 @@ impl Streams {
     }
 
     /// What it has said so far, one figure a line.
-    pub(crate) fn say(&mut self) -> Vec<Value> {
-        let output = self.0.output();
-        let whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
+    pub(crate) fn say(&self) -> Vec<Value> {
+        self.0.output_lines()
     }
 
     /// Waits until all clients are there, and have been for so many lines.
-    pub(crate) fn settle(&mut self, lines: usize) {
+    pub(crate) fn settle(&self, lines: usize) {
         let end = Instant::now() + SETTLES_WITHIN;
         loop {
             let said = self.say();
@@ -58,7 +56,7 @@ impl Streams {
     }
 
     /// Waits for so many more lines, and yields them.
-    pub(crate) fn watch(&mut self, lines: usize) -> Vec<Value> {
+    pub(crate) fn watch(&self, lines: usize) -> Vec<Value> {
         let from = self.say().len();
         loop {
             let said = self.say();

@@ -62,23 +62,24 @@ pub(crate) fn run(run: &Run) -> Books {
     let rps = run.clients as f64 * RPS;
     let all = rps * run.lasts.as_secs_f64();
     let mut tiers = Tiers::start(run);
-    if run.kills {
-        tiers.until("a third of the requests", |asked| asked >= all / 3.0);
-        tiers.kill_aggregator();
-        tiers.until("two thirds of the requests", |asked| asked >= all * 2.0 / 3.0);
-        tiers.kill_controller();
+    let kills: [fn(&mut Tiers); 2] = [Tiers::kill_aggregator, Tiers::kill_controller];
+    for (share, kill) in [1.0 / 3.0, 2.0 / 3.0].into_iter().zip(kills) {
+        tiers.until("another third of the requests", |asked| asked >= all * share);
+        if run.kills {
+            kill(&mut tiers);
+        }
     }
     let mut earlier = 0.0;
     let decided = tiers.until("clients to be asked no more", |asked| {
         asked >= all * 0.9 && std::mem::replace(&mut earlier, asked) == asked
     });
     tiers.settle();
-    let kills = if run.kills { 2.0 } else { 0.0 };
+    let killed = if run.kills { kills.len() as f64 } else { 0.0 };
     Books {
         decided,
         counted: tiers.counted(),
         unconfirmed: tiers.unconfirmed(),
-        unconfirmed_max: kills * rps * LOST_PER_KILL.as_secs_f64(),
+        unconfirmed_max: killed * rps * LOST_PER_KILL.as_secs_f64(),
     }
 }
 
@@ -124,12 +125,10 @@ impl Tiers {
     }
 
     /// Waits until all clients are there and have decided as many requests as is wanted, and yields how many.
-    fn until(&mut self, what: &str, mut wanted: impl FnMut(f64) -> bool) -> f64 {
+    fn until(&self, what: &str, mut wanted: impl FnMut(f64) -> bool) -> f64 {
         let mut seen = 0;
         until(what, || {
-            let said = self.tool.output();
-            let whole = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-            let lines: Vec<Value> = whole.map(|line| serde_json::from_str(line).unwrap()).collect();
+            let lines = self.tool.output_lines();
             let new = std::mem::replace(&mut seen, lines.len()) < lines.len();
             let of = &lines.last().filter(|_| new)?["aggregators"][0];
             let asked = of["asked"].as_f64().unwrap();
@@ -139,7 +138,7 @@ impl Tiers {
 
     /// Waits until nothing is on its way any more: no figure moves from one line of the tool to the next, which is
     /// longer than any report waits.
-    fn settle(&mut self) {
+    fn settle(&self) {
         let mut earlier = (f64::NAN, f64::NAN);
         until("nothing to be on its way", || {
             self.until("the next line", |_| true);

@@ -108,15 +108,15 @@ impl Fleet {
     }
 
     /// What the first crowd of callers has said so far: one figure a line, counted from its beginning.
-    pub(crate) fn callers_say(&mut self) -> Vec<Value> {
-        lines(&self.load[0].output())
+    pub(crate) fn callers_say(&self) -> Vec<Value> {
+        self.load[0].output_lines()
     }
 
     /// The callers stop; what each saw in all, as it printed it.
     pub(crate) fn stop_asking(&mut self) -> Vec<Value> {
         let ended = self.load.drain(..).map(|mut load| {
             assert!(load.terminate().success());
-            lines(&load.output()).pop().unwrap()
+            load.output_lines().pop().unwrap()
         });
         ended.collect()
     }
@@ -237,12 +237,6 @@ pub(crate) fn schedule(steps: &[(Duration, f64)]) -> String {
 
 fn target(service: &Process) -> String {
     format!("http://{}/{BUCKET}", service.address("listen"))
-}
-
-/// Every line that is whole.
-fn lines(output: &str) -> Vec<Value> {
-    let whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    whole.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn free() -> String {

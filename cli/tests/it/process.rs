@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -133,11 +134,18 @@ impl Process {
     }
 
     /// What it has written on standard output so far.
-    pub(crate) fn output(&mut self) -> String {
-        let mut output = String::new();
-        self.stdout.seek(SeekFrom::Start(0)).unwrap();
-        self.stdout.read_to_string(&mut output).unwrap();
-        output
+    pub(crate) fn output(&self) -> String {
+        // The process writes where the file's one position is, which therefore must not be moved here.
+        let mut output = vec![0; self.stdout.metadata().unwrap().len() as usize];
+        self.stdout.read_exact_at(&mut output, 0).unwrap();
+        String::from_utf8(output).unwrap()
+    }
+
+    /// Every line of JSON that it has written there.
+    pub(crate) fn output_lines(&self) -> Vec<Value> {
+        let output = self.output();
+        let whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Sends a signal by its name, such as `STOP`.

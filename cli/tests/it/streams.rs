@@ -4,8 +4,6 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::books::{self, Run};
 use crate::fleet::metric;
 use crate::process::{Process, http_get, until};
@@ -29,9 +27,7 @@ fn every_stream_connects_hears_decisions_and_counts() {
     let args = ["streams", "--aggregator", &target, "--pid", &pid, "--listen", &controller, "--every", "1s"];
     let mut tool = Process::spawn(&args);
     let line = until("all clients to hear a decision", || {
-        let output = tool.output();
-        let mut whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        let last: Value = serde_json::from_str(whole.next_back()?).unwrap();
+        let last = tool.output_lines().pop()?;
         let seen = &last["aggregators"][0];
         (seen["connected"] == STREAMS && seen["decision"]["heard"] == STREAMS).then_some(last)
     });
