@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
+use plimsoll_core::bucket::{Bucket, Key};
 use plimsoll_core::directive::{Board, Epoch, Message};
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
 use plimsoll_core::law::Parameters;
@@ -15,6 +15,7 @@ use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
 use crate::durable::Durable;
+use crate::keys::Keys;
 use crate::protected::{Protected, Scratch, Tick};
 use crate::reign::Reign;
 use crate::sources::{Place, Sources};
@@ -47,10 +48,7 @@ pub struct Brain {
     roster: Roster,
     sources: Sources,
     reign: Reign,
-    keys: KeyTable,
-    /// Keys that their buckets know of.
-    keys_known: usize,
-    totals: Vec<Tally>,
+    keys: Keys,
     buckets: Vec<Protected>,
     by_name: HashMap<Bucket, usize>,
     /// What each aggregator is told.
@@ -90,9 +88,7 @@ impl Brain {
             durable,
             saves: Saves::default(),
             roster: Roster::new(instance, CHILDREN_MAX, KEYS_MAX),
-            keys: KeyTable::new(KEYS_MAX),
-            keys_known: 0,
-            totals: Vec::new(),
+            keys: Keys::new(now, KEYS_MAX),
             buckets: Vec::new(),
             by_name: HashMap::new(),
             boards: BTreeMap::new(),
@@ -117,8 +113,12 @@ impl Brain {
         for bucket in &mut self.buckets {
             bucket.configure(&self.policy);
         }
-        self.keys_known = 0;
-        self.introduce_keys();
+        self.keys.take_new();
+        for (id, key) in self.keys.iter() {
+            if let Some(bucket) = self.by_name.get(&key.bucket).and_then(|at| self.buckets.get_mut(*at)) {
+                bucket.add_key(id, &key.tenant);
+            }
+        }
         self.welcome();
         self.note_change(before != self.durable || self.saves.changed == 0);
         for child in self.roster.iter_mut() {
@@ -133,6 +133,7 @@ impl Brain {
         self.ticked = now;
         self.sources.on_tick(since_last, &self.parameters);
         self.forget(now);
+        self.forget_keys(now);
         self.roster.prune(now);
         self.reign.on_tick(now, &mut self.sources, &self.parameters);
         self.apply_law(now, since_last, unix_s);
@@ -232,7 +233,7 @@ impl Brain {
 
     /// Every key and what was counted of it in all.
     pub fn totals(&self) -> impl Iterator<Item = (&Key, Tally)> {
-        self.keys.keys().iter().zip(self.totals.iter().copied())
+        self.keys.totals()
     }
 
     /// Whether rates are being sent.
@@ -262,7 +263,7 @@ impl Brain {
         }
         let mut protected = Protected::new(bucket.clone());
         protected.configure(&self.policy);
-        self.keys.intern(&Key { bucket: bucket.clone(), tenant: Tenant::default_class() });
+        self.keys.declare(bucket);
         self.by_name.insert(bucket.clone(), self.buckets.len());
         self.buckets.push(protected);
         self.news += 1;
@@ -271,12 +272,25 @@ impl Brain {
 
     /// Tells the buckets of their new keys. Linear in what is new.
     fn introduce_keys(&mut self) {
-        for (id, key) in (0..).map(KeyId).zip(self.keys.keys()).skip(self.keys_known) {
+        for (id, key) in self.keys.take_new() {
             if let Some(bucket) = self.by_name.get(&key.bucket).and_then(|at| self.buckets.get_mut(*at)) {
                 bucket.add_key(id, &key.tenant);
             }
         }
-        self.keys_known = self.keys.keys().len();
+    }
+
+    /// Forgets tenants that nobody lists and that had no traffic for long.
+    fn forget_keys(&mut self, now: MonoTime) {
+        let (policy, sources) = (&self.policy, &self.sources);
+        let gone = self.keys.on_tick(now, |id, key| {
+            !policy.is_listed(&key.tenant) && !sources.counts_on(id, &self.parameters)
+        });
+        for (bucket, keys) in gone {
+            self.sources.forget_keys(&keys);
+            if let Some(bucket) = self.by_name.get(&bucket).and_then(|at| self.buckets.get_mut(*at)) {
+                bucket.remove_keys(&keys);
+            }
+        }
     }
 
     /// Brings what aggregators are told in line with what holds now.
@@ -342,12 +356,6 @@ impl Brain {
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
         self.introduce_keys();
-        self.totals.resize(self.keys.keys().len(), Tally::ZERO);
-        for entry in &entered.entries {
-            if let Some(total) = entry.own.and_then(|own| self.totals.get_mut(own.index())) {
-                *total = total.plus(entry.delta);
-            }
-        }
         self.sources.enter(place, report, entered);
     }
 }

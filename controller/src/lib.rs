@@ -6,6 +6,7 @@
 
 pub mod brain;
 pub mod durable;
+mod keys;
 mod members;
 mod metrics;
 pub mod policy_file;

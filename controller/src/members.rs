@@ -1,7 +1,7 @@
 //! The keys of one bucket as the law sees them: every tenant that policy lists, the class `default`, and of all others
 //! those that matter most.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use plimsoll_core::bucket::{KeyId, Tenant};
 use plimsoll_core::law::Class;
@@ -71,6 +71,18 @@ impl Members {
                 self.pooled.push(key);
             }
         }
+    }
+
+    /// Keys of tenants that are not listed are gone; true when any of them was told apart. Linear in the bucket's keys.
+    pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) -> bool {
+        let chosen = self.apart.iter().filter_map(|at| self.unlisted.get(*at as usize));
+        let chosen: HashSet<KeyId> = chosen.map(|(key, _)| *key).collect();
+        self.unlisted.retain(|(key, _)| !gone.contains(key));
+        self.apart.clear();
+        let still = (0..).zip(&self.unlisted).filter(|(_, (key, _))| chosen.contains(key));
+        self.apart.extend(still.map(|(at, _)| at));
+        self.tell_apart();
+        self.apart.len() < chosen.len()
     }
 
     /// Chooses anew which unlisted tenants are told apart, by `rate` of a key in requests/s; true when that changed
@@ -198,6 +210,22 @@ mod tests {
         let mut gathered = Vec::new();
         members.gather(|_| 1.0, &mut gathered);
         assert_eq!(gathered.iter().sum::<f64>(), f64::from(most), "the others are in the class");
+    }
+
+    #[test]
+    fn keys_that_are_gone_are_nobodys_and_the_others_keep_their_places() {
+        let mut members = members();
+        for (key, name) in [(0, "default"), (1, "listed"), (2, "zoe"), (3, "adam"), (4, "eve"), (5, "bob")] {
+            add(&mut members, key, name);
+        }
+        members.choose(|key| if key.0 >= 4 { 9.0 } else { 0.0 });
+        assert!(!members.remove(&HashSet::from([KeyId(2)])), "nobody who was told apart");
+        assert!(members.remove(&HashSet::from([KeyId(4)])));
+        let left = [("bob", Class::Unlisted), ("default", Class::Default), ("listed", Class::Listed)];
+        assert_eq!(names(&members), left);
+        let mut gathered = Vec::new();
+        members.gather(|key| f64::from(1 << key.0), &mut gathered);
+        assert_eq!(gathered, [32.0, 1.0 + 8.0, 2.0]);
     }
 
     /// A tenant that policy lists is an entry of its own without traffic, and its key finds it.

@@ -4,7 +4,7 @@ mod directive;
 mod lead;
 mod terms;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, KeyId, Tenant};
@@ -167,6 +167,14 @@ impl Protected {
     /// A key of the bucket has appeared.
     pub fn add_key(&mut self, key: KeyId, tenant: &Tenant) {
         self.members.add(key, tenant);
+    }
+
+    /// Keys of tenants that policy does not list are gone.
+    pub fn remove_keys(&mut self, keys: &HashSet<KeyId>) {
+        if self.members.remove(keys) {
+            self.shares.clear();
+            self.zones.values_mut().for_each(|zone| zone.parts.clear());
+        }
     }
 
     /// An aggregator is gone for good.

@@ -1,7 +1,7 @@
 //! Where traffic comes from: the aggregators, how fast requests of each key came through them, and how much of that
 //! still counts when one falls silent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, KeyId, Name, Zone};
@@ -169,6 +169,23 @@ impl Sources {
             self.sources.remove(place);
         }
         gone
+    }
+
+    /// Whether an aggregator that is silent still counts with traffic of this key.
+    #[must_use]
+    pub fn counts_on(&self, key: KeyId, parameters: &Parameters) -> bool {
+        self.sources.values().any(|source| source.is_silent(parameters) && source.rate(key) > 0.0)
+    }
+
+    /// These keys are gone, and their ids will be others'.
+    pub fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
+        for source in self.sources.values_mut() {
+            for figures in [&mut source.rates, &mut source.fresh.offered, &mut source.fresh.passed] {
+                for key in keys {
+                    figures.get_mut(key.index()).into_iter().for_each(|figure| *figure = 0.0);
+                }
+            }
+        }
     }
 
     /// The law has seen what came.

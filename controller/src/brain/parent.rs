@@ -25,15 +25,13 @@ impl Parent for Brain {
         if greets || self.news != news {
             self.welcome();
         }
-        let keys = &mut self.keys;
         let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
         child.heard = now;
         let instance = child.identity.instance;
         let place = (child.identity.zone.clone(), child.identity.name.clone());
-        let entered = child.books.enter(now, &report, |key| {
-            keys.intern(key)
-                .or_else(|| keys.get(&Key { bucket: key.bucket.clone(), tenant: Tenant::default_class() }))
-        })?;
+        let mut entering = self.keys.entering();
+        let entered = child.books.enter_into(now, &report, &mut entering)?;
+        let entered = Entered { entries: entering.entries, ..entered };
         self.enter(&place, &report, &entered);
         if report.leaving {
             self.roster.remove(instance);

@@ -11,6 +11,7 @@ mod tenants;
 use std::sync::Arc;
 
 use super::*;
+use plimsoll_core::bucket::Tenant;
 use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
 use scripted::{Fleet, Scripted, at, save};
 

@@ -55,8 +55,8 @@ fn a_client_is_told_where_it_should_have_gone() {
 #[test]
 fn invented_names_find_a_bound_and_fold_into_the_default_class() {
     let mut brain = brain();
-    brain.keys = KeyTable::new(3);
-    brain.keys.intern(&Key { bucket: bucket(), tenant: Tenant::default_class() });
+    brain.keys = Keys::new(at(0), 3);
+    brain.keys.declare(&bucket());
     let mut zone = Scripted::new("a", 1);
     let names: Vec<Key> =
         (0..10).map(|n| Key { bucket: bucket(), tenant: tenant(&format!("t{n}")) }).collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::*;
 use super::{bucket, tenant};
-use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::bucket::{KeyId, Name, Zone};
 use plimsoll_core::directive::{Directives, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::report::{Counts, Identity, Outbox};

@@ -137,3 +137,41 @@ fn a_saved_tenants_file_divides_anew_at_once() {
     check_near(fleet.zones[0].ratio("gold").unwrap(), 0.9, 0.02);
     check_near(fleet.zones[0].ratio("plain").unwrap(), 0.6, 0.02);
 }
+
+/// A fleet may see any number of tenants pass: what is not listed and does not come any more gives its place away, and
+/// nothing that was counted of it is lost. The aggregator goes on to report it under the id it always had.
+#[test]
+fn a_tenant_that_is_gone_is_forgotten_and_one_that_comes_back_is_found_again() {
+    let policy = policy_of(&enforced_with(", tenant_limit: 100"), &tenants(WEIGHTS, 0));
+    let zone = Scripted::new("a", 1).offering("gold", 50.0).offering("passing", 400.0).offering("free", 1.0);
+    let mut fleet = Fleet::new(policy, vec![zone]);
+    fleet.run(20.0);
+    let known = |fleet: &Fleet| -> Vec<String> {
+        let mut names: Vec<String> =
+            fleet.brain.totals().map(|(key, _)| key.tenant.as_str().to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    let counted =
+        |fleet: &Fleet| -> u64 { fleet.brain.totals().map(|(_, tally)| tally.counts.offered).sum() };
+    assert_eq!(known(&fleet), ["default", "free", "gold", "passing"]);
+    for name in ["passing", "free"] {
+        fleet.zones[0].offers(name, 0.0);
+    }
+    fleet.run(590.0);
+    assert_eq!(known(&fleet), ["default", "free", "gold", "passing"], "not before its time");
+    fleet.run(80.0);
+    assert_eq!(known(&fleet), ["default", "free", "gold"], "a listed one stays");
+    let before = counted(&fleet);
+    assert_eq!(before, 20 * 401 + 690 * 50);
+
+    fleet.zones[0].offers("another", 10.0);
+    fleet.run(20.0);
+    fleet.zones[0].offers("passing", 400.0);
+    fleet.run(20.0);
+    assert_eq!(known(&fleet), ["another", "default", "free", "gold", "passing"]);
+    assert_eq!(counted(&fleet) - before, 40 * 50 + 40 * 10 + 20 * 400);
+    let passing = fleet.passing(10.0, &["another", "passing"]);
+    check_near(passing[0], 10.0, 0.5);
+    check_near(passing[1], 100.0, 5.0);
+}
