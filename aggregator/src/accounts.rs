@@ -30,6 +30,8 @@ const HALVED_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Accounts {
     keys: KeyTable,
     accounts: Vec<Account>,
+    /// Which use of its id each is: dense, because every entry of a report is held against it.
+    generations: Vec<u32>,
     /// The late parts; empty until there is one.
     late: Vec<Counts>,
     crowds: Vec<Crowd>,
@@ -51,7 +53,6 @@ pub(crate) struct Accounts {
 #[repr(align(64))]
 struct Account {
     counts: Counts,
-    generation: u32,
     /// Requests lately, halved each second, as of `second`.
     recent: u32,
     second: u32,
@@ -86,6 +87,7 @@ impl Accounts {
         Self {
             keys: KeyTable::new(bounds.keys_max),
             accounts: Vec::new(),
+            generations: Vec::new(),
             late: Vec::new(),
             crowds: Vec::new(),
             by_bucket: HashMap::new(),
@@ -130,7 +132,7 @@ impl Accounts {
             && !account.closing
         {
             let id = known?;
-            return Some(Found { place: Place { id, generation: account.generation }, is_new: false });
+            return Some(Found { place: self.place(id), is_new: false });
         }
         let crowd = match self.by_bucket.get(&key.bucket) {
             Some(crowd) => *crowd as usize,
@@ -156,9 +158,11 @@ impl Accounts {
     /// The first key of a bucket: the class that tenants share must find room before they do.
     fn found_bucket(&mut self, key: &Key) -> Option<Found> {
         let id = self.declare(&key.bucket)?;
-        let own = self.accounts.get(id.index()).filter(|_| key.tenant.is_default_class());
-        let generation = own.map_or(SHARED, |account| account.generation);
-        Some(Found { place: Place { id, generation }, is_new: true })
+        let shared = Place { id, generation: SHARED };
+        Some(Found {
+            place: if key.tenant.is_default_class() { self.place(id) } else { shared },
+            is_new: true,
+        })
     }
 
     /// The bucket is known from now on; the id of its class `default`, if there is room.
@@ -184,48 +188,60 @@ impl Accounts {
             }
             None => self.open(key, crowd)?,
         };
-        let account = self.accounts.get(id.index())?;
         if let Some(crowd) = self.crowds.get_mut(crowd as usize) {
             crowd.keys += 1;
         }
-        let place = Place { id, generation: account.generation };
-        Some(Found { place, is_new: closing.is_none() })
+        Some(Found { place: self.place(id), is_new: closing.is_none() })
     }
 
     fn open(&mut self, key: &Key, crowd: u32) -> Option<KeyId> {
         let id = self.keys.intern(key)?;
         if self.accounts.len() <= id.index() {
             self.accounts.resize(id.index() + 1, Account::default());
+            self.generations.resize(id.index() + 1, 0);
         }
         let (second, may_leave) = (self.second, !key.tenant.is_default_class());
-        let account = self.accounts.get_mut(id.index())?;
-        *account = Account { generation: account.generation, second, crowd, may_leave, ..Account::default() };
+        *self.accounts.get_mut(id.index())? = Account { second, crowd, may_leave, ..Account::default() };
         Some(id)
+    }
+
+    /// The place of the key that has this id now.
+    fn place(&self, id: KeyId) -> Place {
+        Place { id, generation: self.generations.get(id.index()).copied().unwrap_or(SHARED) }
+    }
+
+    /// No place that was given out for this id so far is current any more.
+    fn end_places(&mut self, id: KeyId) {
+        if let Some(generation) = self.generations.get_mut(id.index()) {
+            *generation = next(*generation);
+        }
     }
 
     /// Whether a place is still that of the key it was given to.
     #[inline]
     pub(crate) fn is_current(&self, place: Place) -> bool {
-        self.accounts.get(place.id.index()).is_some_and(|account| account.generation == place.generation)
+        self.generations.get(place.id.index()) == Some(&place.generation)
     }
 
     /// Adds what came of a key to its place.
     #[inline]
-    pub(crate) fn add(&mut self, id: KeyId, delta: &Tally) {
+    pub(crate) fn add(&mut self, id: KeyId, counts: Counts) {
         let Some(account) = self.accounts.get_mut(id.index()) else { return };
-        account.counts = account.counts.plus(delta.counts);
+        account.counts = account.counts.plus(counts);
         if account.second != self.second {
             account.recent = faded(account.recent, account.second, self.second);
             account.second = self.second;
         }
-        account.recent = account.recent.saturating_add(delta.counts.offered as u32);
-        if delta.late != Counts::ZERO {
-            if self.late.len() < self.accounts.len() {
-                self.late.resize(self.accounts.len(), Counts::ZERO);
-            }
-            if let Some(late) = self.late.get_mut(id.index()) {
-                *late = late.plus(delta.late);
-            }
+        account.recent = account.recent.saturating_add(counts.offered as u32);
+    }
+
+    /// Says how much of that came late.
+    pub(crate) fn add_late(&mut self, id: KeyId, counts: Counts) {
+        if self.late.len() < self.accounts.len() {
+            self.late.resize(self.accounts.len(), Counts::ZERO);
+        }
+        if let Some(late) = self.late.get_mut(id.index()) {
+            *late = late.plus(counts);
         }
     }
 
@@ -297,10 +313,10 @@ impl Accounts {
     fn close(&mut self, id: KeyId) {
         let Some(account) = self.accounts.get_mut(id.index()) else { return };
         account.closing = true;
-        account.generation = next(account.generation);
         if let Some(crowd) = self.crowds.get_mut(account.crowd as usize) {
             crowd.keys = crowd.keys.saturating_sub(1);
         }
+        self.end_places(id);
         self.closing.push(id);
     }
 
@@ -312,8 +328,9 @@ impl Accounts {
         for id in &gone {
             outbox.release(*id);
             self.keys.remove(*id);
+            self.end_places(*id);
             if let Some(account) = self.accounts.get_mut(id.index()) {
-                *account = Account { generation: next(account.generation), ..Account::default() };
+                *account = Account::default();
             }
             if let Some(late) = self.late.get_mut(id.index()) {
                 *late = Counts::ZERO;

@@ -44,8 +44,6 @@ pub(crate) struct Flows {
     /// How many of the slack's periods are over.
     period: u128,
     report: Option<Arriving>,
-    /// Counts of that report that still have to be added.
-    arrived: Vec<(KeyId, Counts)>,
 }
 
 /// The keys of one bucket.
@@ -89,7 +87,6 @@ impl Flows {
             ticked: MonoTime::ZERO,
             period: 0,
             report: None,
-            arrived: Vec::new(),
         }
     }
 
@@ -153,28 +150,17 @@ impl Flows {
         self.report = self.on_grid(now).map(|now| Arriving::new(now, span, first, parameters));
     }
 
-    /// Counts of a key arrived. They are kept until the [end](Self::end) of their report: what is done for an entry before
-    /// that touches so little that the memory it waits for is fetched for many entries at a time.
-    #[inline]
-    pub(crate) fn add(&mut self, key: KeyId, counts: Counts) {
-        if counts.offered > 0 && self.report.is_some() {
-            self.arrived.push((key, counts));
-        }
-    }
-
-    /// All entries of the report have been added.
-    pub(crate) fn end(&mut self) {
-        if let Some(arriving) = self.report.take() {
-            for (key, counts) in &self.arrived {
-                let Some(way) = self.ways.get(key.index()) else { continue };
-                for lane in [way.own, way.shared] {
-                    if let Some(lane) = self.lanes.get_mut(lane as usize) {
-                        lane.add(&arriving, *counts, &self.parameters);
-                    }
+    /// The entries of the report arrived: what was counted of each key, without what came late.
+    pub(crate) fn add(&mut self, entries: &[(KeyId, Counts)]) {
+        let Some(arriving) = self.report.take() else { return };
+        for (key, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
+            let Some(way) = self.ways.get(key.index()) else { continue };
+            for lane in [way.own, way.shared] {
+                if let Some(lane) = self.lanes.get_mut(lane as usize) {
+                    lane.add(&arriving, *counts, &self.parameters);
                 }
             }
         }
-        self.arrived.clear();
     }
 
     /// The controller has spoken of a bucket.

@@ -22,7 +22,7 @@ use crate::quiet::Quiet;
 use crate::rollups::Rollups;
 use crate::upstream::Upstream;
 
-use entering::Entering;
+use entering::{Arrived, Entering};
 
 /// A report that covers at least this much says how many requests there were, not how fast they come.
 const LATE: Duration = Duration::from_millis(1_500);
@@ -80,6 +80,8 @@ pub struct Zone {
     accounts: Accounts,
     roster: Roster,
     flows: Flows,
+    /// Empty but while a report is entered.
+    arrived: Arrived,
     /// What clients are told.
     told: Board,
     pushes: Pushes,
@@ -108,6 +110,7 @@ impl Zone {
     pub fn new(identity: Identity, bounds: Bounds, parameters: Parameters) -> Self {
         Self {
             flows: Flows::new(parameters),
+            arrived: Arrived::default(),
             told: Board::default(),
             pushes: Pushes::default(),
             cadence: Cadence::default(),
@@ -339,6 +342,7 @@ impl Parent for Zone {
         let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
         child.heard = now;
         let mut entering = Entering {
+            arrived: &mut self.arrived,
             now,
             accounts: &mut self.accounts,
             flows: &mut self.flows,
@@ -346,11 +350,9 @@ impl Parent for Zone {
             outbox: &mut self.outbox,
             late_from: LATE.max(self.parameters.report_interval * LATE_INTERVALS),
             all_late: true,
-            late: 0,
         };
         let entered = child.books.enter_into(now, &report, &mut entering)?;
-        entering.flows.end();
-        self.figures.late += entering.late;
+        self.figures.late += entering.finish();
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
         if report.leaving {

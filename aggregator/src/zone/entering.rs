@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_core::bucket::Key;
+use plimsoll_core::bucket::KeyId;
 use plimsoll_core::directive::Board;
 use plimsoll_core::report::{Counts, Ledger, New, Outbox, Pedigree, Place};
 use plimsoll_core::time::MonoTime;
@@ -10,8 +11,18 @@ use plimsoll_core::time::MonoTime;
 use crate::accounts::Accounts;
 use crate::flows::Flows;
 
+/// The entries of a report before they go into the tables, which is when all have been checked and found their places:
+/// what is done for each then is so little that the memory of many is waited for at a time.
+#[derive(Debug, Default)]
+pub(super) struct Arrived {
+    entries: Vec<(KeyId, Counts)>,
+    /// The late parts, by the entry's number.
+    late: Vec<(usize, Counts)>,
+}
+
 /// Where they go.
 pub(super) struct Entering<'a> {
+    pub(super) arrived: &'a mut Arrived,
     pub(super) now: MonoTime,
     pub(super) accounts: &'a mut Accounts,
     pub(super) flows: &'a mut Flows,
@@ -20,8 +31,6 @@ pub(super) struct Entering<'a> {
     /// A report that covers this much says nothing about the present rate.
     pub(super) late_from: Duration,
     pub(super) all_late: bool,
-    /// Requests that came late.
-    pub(super) late: u64,
 }
 
 impl Entering<'_> {
@@ -35,6 +44,25 @@ impl Entering<'_> {
             self.outbox.replace(found.place.id);
         }
         Some(found.place)
+    }
+
+    /// All entries have come: they go into the tables. Returns how many requests came late.
+    pub(super) fn finish(self) -> u64 {
+        let Arrived { entries, late } = self.arrived;
+        for (id, counts) in &*entries {
+            self.accounts.add(*id, *counts);
+        }
+        let mut came_late = 0;
+        for (entry, late) in late.drain(..) {
+            came_late += late.offered;
+            if let Some((id, counts)) = entries.get_mut(entry) {
+                self.accounts.add_late(*id, late);
+                *counts = counts.since(late);
+            }
+        }
+        self.flows.add(entries);
+        entries.clear();
+        came_late
     }
 }
 
@@ -50,18 +78,19 @@ impl Ledger for Entering<'_> {
 
     #[inline]
     fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
-        let mut delta = new.delta;
-        if self.all_late || new.pedigree == Pedigree::TakenOver {
-            delta.late = delta.counts;
-        }
-        self.late += delta.late.offered;
         let place = match place {
             Some(place) if self.accounts.is_current(place) => place,
-            _ => self.find(key, delta.counts.offered)?,
+            _ => self.find(key, new.delta.counts.offered)?,
         };
-        self.accounts.add(place.id, &delta);
-        let timely = if delta.late == Counts::ZERO { delta.counts } else { delta.counts.since(delta.late) };
-        self.flows.add(place.id, timely);
+        let late = if self.all_late || new.pedigree == Pedigree::TakenOver {
+            new.delta.counts
+        } else {
+            new.delta.late
+        };
+        if late != Counts::ZERO {
+            self.arrived.late.push((self.arrived.entries.len(), late));
+        }
+        self.arrived.entries.push((place.id, new.delta.counts));
         Some(place)
     }
 }
