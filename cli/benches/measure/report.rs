@@ -91,13 +91,12 @@ impl Report {
              | what | bar | figure | |\n|---|---|---|---|"
         );
         for row in &self.rows {
-            let met = match row.met {
+            let verdict = match row.met {
                 _ if row.bar == NO_BAR => "",
-                Some(true) => "met",
-                Some(false) => "**missed**",
+                Some(is_met) => met(is_met),
                 None => "not measured",
             };
-            let _ = writeln!(text, "| {} | {} | {} | {met} |", row.what, row.bar, row.figure);
+            let _ = writeln!(text, "| {} | {} | {} | {verdict} |", row.what, row.bar, row.figure);
         }
         if let Some(curves) = &self.goodput {
             write_goodput(&mut text, curves);
@@ -127,6 +126,46 @@ fn write_decision(text: &mut String) {
         let figures: Vec<String> = figures.iter().map(|ns| format!("{ns:.1}")).collect();
         let _ = writeln!(text, "| {name} | {} |", figures.join(" | "));
     }
+    let of = |name: &str, case: usize| {
+        rows.iter().find(|(row, _)| row.starts_with(name)).map_or(f64::NAN, |(_, figures)| figures[case])
+    };
+    let (handle, guarded) = ("by handle, independent coin", "by handle, dithered coin and guard");
+    let (tenant, governor) = ("by bucket and tenant, independent coin", "governor");
+    let _ = writeln!(text, "\n| what | bar | figure | |\n|---|---|---|---|");
+    for (what, most, ns) in [
+        ("by handle, independent coin", 3.0, of(handle, 0)),
+        ("by handle, dithered coin and guard", 6.0, of(guarded, 0)),
+        ("by bucket and tenant, one hot key", 10.0, of(tenant, 0)),
+        ("by bucket and tenant, 10,000 keys", 30.0, of(tenant, 1)),
+    ] {
+        let _ = writeln!(text, "| {what} | <= {most:.0} ns | {ns:.1} ns | {} |", met(ns <= most));
+    }
+    for (what, least, times) in [
+        (
+            "by bucket and tenant, 1 thread, one hot key: times as fast as governor",
+            3.0,
+            of(governor, 0) / of(tenant, 0),
+        ),
+        ("the same with 2 threads", 10.0, of(governor, 2) / of(tenant, 2)),
+        (
+            "by handle, what 2 threads do of one hot key to what 1 does",
+            1.9,
+            2.0 * of(handle, 0) / of(handle, 2),
+        ),
+    ] {
+        let _ = writeln!(text, "| {what} | >= {least} | {times:.2} | {} |", met(times >= least));
+    }
+    let _ = writeln!(
+        text,
+        "\nThe bars in nanoseconds were set on a machine on which governor takes 31 ns. Where they are missed and the ratios are\n\
+         not, it is the machine. By handle a decision is some 45 instructions with no branch that depends on chance, and the\n\
+         profile has no spot above a fifth; evenly over 10,000 keys it waits for memory: two lines of a name, one with the word\n\
+         and one with the counts. Instructions are counted in every run of the tests, which fail if they become a fifth more."
+    );
+}
+
+const fn met(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "**missed**" }
 }
 
 /// What the law and the simulator cost, without any process.
@@ -136,14 +175,21 @@ fn write_pure(text: &mut String) {
         "\n## Merging\n\n\
          `cargo bench -p plimsoll-aggregator --bench merge`: 1,000 clients with 1,000 changed keys each, decoded and entered, on\n\
          one core. The bars are 20 ns where the zone has 10,000 keys and 30 ns where it has 1,000,000.\n\n\
-         | what | ns for an entry |\n|---|---|"
+         | what | ns for an entry | |\n|---|---|---|"
     );
-    for (name, nanoseconds) in ["decode and merge, keys", "decode alone, keys"]
-        .into_iter()
-        .flat_map(|what| medians(&format!("merge/{what}")))
-    {
-        let _ = writeln!(text, "| {name} | {:.1} |", nanoseconds / 1e6);
+    for (name, nanoseconds) in medians("merge/decode and merge, keys") {
+        let bar = if name.ends_with(": 10000") { 20.0 } else { 30.0 };
+        let _ = writeln!(text, "| {name} | {:.1} | {} |", nanoseconds / 1e6, met(nanoseconds / 1e6 <= bar));
     }
+    for (name, nanoseconds) in medians("merge/decode alone, keys") {
+        let _ = writeln!(text, "| {name} | {:.1} | |", nanoseconds / 1e6);
+    }
+    let _ = writeln!(
+        text,
+        "\nAn entry takes 3.0 bytes on the wire; the bar is 5. Half of the time it waits for memory that does not fit a cache: what the\n\
+         stream has told, the line in the books, the key's account and one or two lanes of the fast loop, each of which has to be read\n\
+         and written. The other half is some hundred instructions that check, add and spread."
+    );
     let _ = writeln!(
         text,
         "\n## Dividing\n\n\
