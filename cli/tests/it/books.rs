@@ -12,10 +12,7 @@ use crate::fleet::metric;
 use crate::process::{Process, http_get, until};
 
 /// What each client is asked for, in requests/s.
-const RPS: f64 = 10.0;
-/// How much of the traffic one kill may make nobody's: what was decided within two roll-up intervals of 500 ms, and on
-/// its way.
-const LOST_PER_KILL: Duration = Duration::from_millis(2 * 500 + 200);
+pub(crate) const RPS: f64 = 10.0;
 
 /// A run of clients on one aggregator below one controller.
 pub(crate) struct Run {
@@ -35,8 +32,6 @@ pub(crate) struct Books {
     pub(crate) counted: f64,
     /// Those that were given up, because nobody can tell whether they were counted.
     pub(crate) unconfirmed: f64,
-    /// The most that may be given up, where nobody has to wait for a processor.
-    pub(crate) unconfirmed_max: f64,
 }
 
 impl Books {
@@ -59,8 +54,7 @@ struct Tiers {
 
 /// Runs to the end, and until nothing is on its way any more.
 pub(crate) fn run(run: &Run) -> Books {
-    let rps = run.clients as f64 * RPS;
-    let all = rps * run.lasts.as_secs_f64();
+    let all = run.clients as f64 * RPS * run.lasts.as_secs_f64();
     let mut tiers = Tiers::start(run);
     let kills: [fn(&mut Tiers); 2] = [Tiers::kill_aggregator, Tiers::kill_controller];
     for (share, kill) in [1.0 / 3.0, 2.0 / 3.0].into_iter().zip(kills) {
@@ -74,13 +68,7 @@ pub(crate) fn run(run: &Run) -> Books {
         asked >= all * 0.9 && std::mem::replace(&mut earlier, asked) == asked
     });
     tiers.settle();
-    let killed = if run.kills { kills.len() as f64 } else { 0.0 };
-    Books {
-        decided,
-        counted: tiers.counted(),
-        unconfirmed: tiers.unconfirmed(),
-        unconfirmed_max: killed * rps * LOST_PER_KILL.as_secs_f64(),
-    }
+    Books { decided, counted: tiers.counted(), unconfirmed: tiers.unconfirmed() }
 }
 
 impl Tiers {
