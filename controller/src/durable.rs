@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::policy::Policy;
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct Durable {
     /// Grows with every start, and beyond whatever a child claims to have heard.
     pub epoch: Epoch,
+    /// The fleet's key for coherent coins; absent until somebody has drawn one, and then such coins draw independently.
+    pub coin_key: Option<CoinKey>,
     /// The kill switch: odd means killed.
     pub kill: KillGeneration,
     /// The policy file says killed.
@@ -46,6 +49,7 @@ impl Durable {
     pub fn first_start() -> Self {
         Self {
             epoch: Epoch(0),
+            coin_key: None,
             kill: KillGeneration::default(),
             killed_by_file: false,
             killed_by_command: false,
@@ -59,6 +63,12 @@ impl Durable {
     #[must_use]
     pub fn lost() -> Self {
         Self { lost: true, ..Self::first_start() }
+    }
+
+    /// What coherent coins draw by in this epoch.
+    #[must_use]
+    pub fn coherence(&self) -> Option<Coherence> {
+        Some(Coherence { key: self.coin_key?, salt: self.epoch.0 })
     }
 
     /// Takes up a policy: what changed in it since the last one is somebody's act.

@@ -22,6 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::routing::get;
 use axum::{Json, Router};
+use plimsoll_core::coherence::CoinKey;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::policy::{PolicyHash, Warning};
 use plimsoll_core::report::InstanceId;
@@ -136,13 +137,16 @@ impl Controller {
         if let Some(loss) = &opened.loss {
             tracing::error!(%loss, "earlier state is lost: every bucket begins in shadow");
         }
-        let mut instance = [0; 16];
-        getrandom::fill(&mut instance)?;
+        let mut durable = opened.durable;
+        if durable.coin_key.is_none() {
+            // A first start, a loss, or a state from before there were keys.
+            durable.coin_key = Some(CoinKey::from_bytes(random()?));
+        }
         let hash = policy.hash();
         let mut brain = Brain::new(
             MonoTime::ZERO,
-            InstanceId(u128::from_be_bytes(instance)),
-            opened.durable,
+            InstanceId(u128::from_be_bytes(random()?)),
+            durable,
             Arc::new(policy),
             Parameters::default(),
         );
@@ -196,6 +200,13 @@ impl Controller {
         }
         Ok(())
     }
+}
+
+/// Bytes from the system's own source of randomness.
+fn random() -> Result<[u8; 16], getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn routes(brain: Shared<Brain>, events: Events) -> Router {
