@@ -172,6 +172,18 @@ mod tests {
     }
 
     #[test]
+    fn a_state_from_before_there_were_keys_is_read_and_a_key_survives_being_written() {
+        let with_key = Durable { coin_key: Some(CoinKey::from_bytes([0xfe; 16])), ..Durable::first_start() };
+        let text = serde_json::to_string(&with_key).unwrap();
+        assert_eq!(serde_json::from_str::<Durable>(&text).unwrap(), with_key);
+        assert!(!format!("{with_key:?}").contains("254"), "and it does not show");
+        let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
+        older.as_object_mut().unwrap().remove("coin_key").unwrap();
+        assert_eq!(serde_json::from_value::<Durable>(older).unwrap(), Durable::first_start());
+        assert_eq!(Durable::lost().coherence(), None);
+    }
+
+    #[test]
     fn a_kill_leaves_shadow_behind_and_an_edge_of_the_mode_resumes() {
         let mut durable = Durable::first_start();
         durable.on_policy(&policy(false, "enforce", false));

@@ -77,7 +77,7 @@ pub enum Error {
     /// The state directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system gave no randomness for the instance id.
+    /// The system gave no randomness for the instance id or the fleet's key.
     #[error("the system gave no randomness: {0}")]
     Entropy(#[from] getrandom::Error),
     /// A port cannot be served.
@@ -348,3 +348,6 @@ fn log_stages(before: Option<&Durable>, brain: &Brain) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,7 +77,6 @@ impl DrawKey {
     ///
     /// A coin [refuses](crate::coin::refuses) a draw below its ratio, so of several hops that hold the same key the
     /// strictest decides for all of them: they admit `1 - max(ratio)`, where coins of their own would admit the product.
-    #[inline]
     #[must_use]
     pub fn draw(self, trace_id: TraceId) -> u32 {
         let hash = SipHasher24::new_with_keys(self.k0, self.k1).hash(&trace_id.to_bytes());

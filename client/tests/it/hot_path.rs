@@ -24,7 +24,7 @@ use plimsoll_core::time::MonoTime;
 const INSTRUCTIONS: [(&str, f64); 5] = [
     ("by-handle-independent", 103.0),
     ("by-handle-guarded", 211.0),
-    ("by-handle-coherent", 300.0),
+    ("by-handle-coherent", 383.0),
     ("by-tenant-independent", 328.0),
     ("by-tenant-guarded", 436.0),
 ];
