@@ -23,7 +23,8 @@ mod tests {
     fn a_request_belongs_to_the_one_trace_that_it_names() {
         const ONE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         const OTHER: &[u8] = b"00-00000000000000000000000000000001-00f067aa0ba902b7-01";
-        let cases: [(&[(&str, &[u8])], Option<u128>); 8] = [
+        type Headers<'a> = &'a [(&'a str, &'a [u8])];
+        let cases: [(Headers<'_>, Option<u128>); 8] = [
             (&[("traceparent", ONE)], Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736)),
             (&[("TraceParent", OTHER)], Some(1)),
             (

@@ -126,7 +126,8 @@ async fn requests_without_a_trace_are_tossed_for_at_every_hop() {
         let traceparent = format!("00-{:032X}-00f067aa0ba902b7-0", number + 1);
         Request::get("/orders/7").header("traceparent", traceparent).body(()).unwrap()
     };
-    let all: [(&str, &dyn Fn(usize) -> Request<()>); 3] =
+    type Make<'a> = &'a dyn Fn(usize) -> Request<()>;
+    let all: [(&str, Make<'_>); 3] =
         [("no header", &plain), ("two headers", &twice), ("a spoiled header", &spoiled)];
     for (how, request) in all {
         let admitted = pass_both((0..REQUESTS).map(request)).await;

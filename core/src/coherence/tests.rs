@@ -43,8 +43,11 @@ fn chi_square(draws: impl Iterator<Item = u32>, shift: u32) -> f64 {
     cells.iter().map(|seen| (f64::from(*seen) - due).powi(2) / due).sum()
 }
 
+/// The trace-id with this number.
+type Made = fn(u128) -> u128;
+
 /// Trace-ids as they come, and as somebody may choose them.
-fn families() -> [(&'static str, fn(u128) -> u128); 6] {
+fn families() -> [(&'static str, Made); 6] {
     [
         ("one after the other", |n| n),
         ("one after the other, high", |n| n << 64 | 7),
