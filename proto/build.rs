@@ -3,6 +3,9 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(["plimsoll/exchange/v1/exchange.proto"], ["proto"])?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
+    // What is secret is shown by nobody: `coherence.rs` says what of it may be seen.
+    tonic_prost_build::configure()
+        .skip_debug([".plimsoll.exchange.v1.Coherence"])
+        .compile_fds(descriptors)?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::hint::select_unpredictable;
 
 use plimsoll_core::coin;
+use plimsoll_core::trace::TraceId;
 use plimsoll_core::verdict::{Reason, Refusal, Verdict};
 
 use crate::draws::{Draw, Draws};
@@ -45,6 +46,28 @@ impl Table {
             }
             Some(row) if word.is_enforced() => self.weigh(row, place.key, directing, word, desk),
             _ => self.weigh_slowly(place.key, directing, word, desk),
+        }
+    }
+
+    /// Decides for a request that may belong to a trace, which is asked for only where it matters: where the coin is coherent,
+    /// by the trace's draw. Without a trace, and for every other coin, as for any request.
+    pub(crate) fn decide_traced(
+        &self,
+        place: KeyPlace,
+        trace: impl FnOnce() -> Option<TraceId>,
+        desk: &mut Desk<'_, impl Draws>,
+    ) -> Verdict {
+        let (_, word) = self.directing(place);
+        let trace = if word.goes_by_trace() { trace() } else { None };
+        let Some(trace) = trace else { return self.decide(place, desk) };
+        let drawn = self.draw_key.load().draw(trace);
+        match desk.slab.row(place.key) {
+            Some(row) if word.is_plain() => {
+                let refused = coin::refuses(word.ratio(), drawn);
+                row.count(refused);
+                verdict(refused, desk.draws.draw())
+            }
+            _ => self.decide_by(place, 1, Some(drawn), desk),
         }
     }
 
@@ -114,17 +137,19 @@ impl Table {
     }
 
     /// Decides for a request that several keys are asked for: by one draw, refused by the strictest of them, counted for
-    /// all. One that is refused takes no token of anybody.
+    /// all. One that is refused takes no token of anybody. The draw is that of the request's trace, if it has one and any of
+    /// the coins is coherent.
     pub(crate) fn decide_all<const N: usize>(
         &self,
         places: [KeyPlace; N],
+        trace: Option<TraceId>,
         desk: &mut Desk<'_, impl Draws>,
     ) -> Verdict {
         let draw = desk.draws.draw();
-        let tossed = places.map(|place| {
-            let (directing, word) = self.directing(place);
-            (directing, word, coin::refuses(word.ratio(), draw.coin()))
-        });
+        let held = places.map(|place| self.directing(place));
+        let trace = trace.filter(|_| held.iter().any(|(_, word)| word.goes_by_trace()));
+        let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
+        let tossed = held.map(|(directing, word)| (directing, word, coin::refuses(word.ratio(), drawn)));
         let mut outcomes = [Outcome::Admitted; N];
         if tossed.iter().any(|(_, word, refused)| *refused && word.is_enforced()) {
             outcomes = [Outcome::Dropped; N];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plimsoll_core::bucket::InvalidName;
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::{Counts, Identity};
+use plimsoll_core::trace::TraceId;
 use plimsoll_core::verdict::Verdict;
 
 use crate::decision::Desk;
@@ -103,6 +104,14 @@ impl Limiter {
         }
     }
 
+    /// Decides by names for a request that may belong to a trace; see [`KeyHandle::admit_traced`].
+    pub fn admit_traced(&self, bucket: &str, tenant: &str, trace: Option<TraceId>) -> Verdict {
+        match self.table.place(bucket, tenant) {
+            Some(place) => decide_traced(&self.table, place, || trace),
+            None => Verdict::Admit,
+        }
+    }
+
     /// Decides for a request that several (bucket, tenant) pairs are asked for, such as one by workspace and one by user:
     /// by one independent draw, refused by the strictest of them, counted for all. One that is refused takes no token of
     /// any guard. All buckets must be this limiter's.
@@ -115,16 +124,27 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     pub fn admit_all<const N: usize>(&self, asked: [(&BucketHandle, &str); N]) -> Verdict {
+        self.admit_all_traced(asked, None)
+    }
+
+    /// The same for a request that may belong to a trace: where any of the buckets has a coherent coin, the one draw is that
+    /// of the trace, for all of them. See [`KeyHandle::admit_traced`].
+    pub fn admit_all_traced<const N: usize>(
+        &self,
+        asked: [(&BucketHandle, &str); N],
+        trace: Option<TraceId>,
+    ) -> Verdict {
         debug_assert!(asked.iter().all(|(bucket, _)| Arc::ptr_eq(&self.table, &bucket.table)));
         let places = asked.map(|(bucket, tenant)| self.table.key(bucket.place, tenant));
-        self.table.decide_all(places, &mut own_desk(&self.table))
+        self.table.decide_all(places, trace, &mut own_desk(&self.table))
     }
 }
 
 /// What would become of a request now, without asking: nothing is counted, drawn or taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outlook {
-    /// The probability that the coin refuses it.
+    /// The probability that the coin refuses it, over all requests: of one that belongs to a trace a coherent coin has
+    /// decided already, and says so only when it is asked.
     pub ratio: DropRatio,
     /// Whether refusals are carried out here: not in shadow, while killed, or outside the canary.
     pub enforced: bool,
@@ -152,6 +172,18 @@ impl BucketHandle {
     #[inline]
     pub fn admit_with(&self, tenant: &str, draw: u32) -> Verdict {
         decide_with(&self.table, self.table.key(self.place, tenant), draw)
+    }
+
+    /// Decides for a request that may belong to a trace; see [`KeyHandle::admit_traced`].
+    #[inline]
+    pub fn admit_traced(&self, tenant: &str, trace: Option<TraceId>) -> Verdict {
+        self.admit_by_trace(tenant, || trace)
+    }
+
+    /// The same, asking for the trace only where it matters.
+    #[inline]
+    pub(crate) fn admit_by_trace(&self, tenant: &str, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
+        decide_traced(&self.table, self.table.key(self.place, tenant), trace)
     }
 
     /// What would become of a tenant's request now; see [`KeyHandle::peek`]. A name that is new takes no room.
@@ -192,6 +224,32 @@ impl KeyHandle {
         decide_with(&self.table, self.place, draw)
     }
 
+    /// Decides for a request that may belong to a trace. Where the bucket's coin is coherent, the draw is that of the trace:
+    /// the same wherever in the fleet the request is asked for, so that of several services on its way the strictest decides
+    /// for all of them. Without a trace, before the fleet's key was heard, and for any other coin this is
+    /// [`admit`](Self::admit). The guard decides as ever.
+    ///
+    /// ```
+    /// use plimsoll_client::TraceId;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = plimsoll_client::Settings::new("shop")?.build()?;
+    /// let key = limiter.bucket("checkout")?.key("acme");
+    /// let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// assert!(key.admit_traced(TraceId::of_traceparent(traceparent.as_bytes())).is_admit());
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    pub fn admit_traced(&self, trace: Option<TraceId>) -> Verdict {
+        decide_traced(&self.table, self.place, || trace)
+    }
+
+    /// The same, asking for the trace only where it matters.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn admit_by_trace(&self, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
+        decide_traced(&self.table, self.place, trace)
+    }
+
     /// What would become of a request now.
     #[must_use]
     pub fn peek(&self) -> Outlook {
@@ -215,6 +273,12 @@ fn own_desk(table: &Table) -> Desk<'_, OwnDraws> {
 #[inline]
 fn decide(table: &Table, place: KeyPlace) -> Verdict {
     table.decide(place, &mut own_desk(table))
+}
+
+/// Decides for a request that may belong to a trace.
+#[inline]
+fn decide_traced(table: &Table, place: KeyPlace, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
+    table.decide_traced(place, trace, &mut own_desk(table))
 }
 
 /// Decides for a request that counts for several.

@@ -7,9 +7,11 @@ use loom::thread;
 
 use crate::pool::Pool;
 use crate::seats::Seats;
+use crate::shared_key::SharedKey;
 use crate::slab::{Outcome, Slab};
 use crate::sync::{AtomicU32, Ordering};
 use crate::word::{SharedWord, Word};
+use plimsoll_core::coherence::DrawKey;
 use plimsoll_core::policy::Coin;
 use plimsoll_core::ratio::DropRatio;
 
@@ -71,6 +73,35 @@ fn a_refill_that_overtakes_decisions_finds_out_what_they_used() {
         refills.fetch_add(1, Ordering::Release);
         let passed: u32 = threads.map(|thread| thread.join().unwrap()).into_iter().sum();
         assert_eq!(used(), passed, "every token is accounted for");
+    });
+}
+
+/// A key that changes may be read as half of one and half of another, and never as none: who sees a word that goes by
+/// traces sees halves that somebody has drawn.
+#[test]
+fn a_coherent_coin_never_draws_without_a_key() {
+    model(|| {
+        let shared = Arc::new((SharedWord::default(), SharedKey::default()));
+        let half = Word::new(DropRatio::new(DropRatio::ONE / 2).unwrap()).enforced(true).coin(Coin::Coherent);
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (word, key) = &*shared;
+                for _ in 0..2 {
+                    if word.load().goes_by_trace() {
+                        let (k0, k1) = key.load().halves();
+                        assert!([1, 3].contains(&k0) && [2, 4].contains(&k1), "{k0} {k1}");
+                    }
+                }
+            })
+        };
+        let (word, key) = &*shared;
+        word.store(half);
+        key.store(DrawKey::of_halves(1, 2));
+        word.store(half.coherent(true));
+        key.store(DrawKey::of_halves(3, 4));
+        word.store(half.coherent(true));
+        reader.join().unwrap();
     });
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId};
+use plimsoll_core::coherence::Coherence;
 use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, Stale};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
@@ -51,6 +52,8 @@ pub struct Subscription {
     /// The highest epoch applied on any stream.
     epoch: Option<Epoch>,
     kill: KillGeneration,
+    /// What coherent coins draw by.
+    coherence: Option<Coherence>,
     /// Keys with a word of their own, by bucket.
     own: HashMap<Bucket, Vec<u32>>,
     /// What the service lets pass of buckets that nobody has spoken of.
@@ -75,6 +78,7 @@ impl Subscription {
             board: Board::default(),
             epoch: None,
             kill: KillGeneration::default(),
+            coherence: None,
             own: HashMap::new(),
             cold: BTreeMap::new(),
             from_kept: false,

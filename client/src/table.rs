@@ -7,6 +7,7 @@ use plimsoll_core::token_bucket::Tokens;
 use crate::limiter::Outlook;
 use crate::names::{Found, Names};
 use crate::pool::Pool;
+use crate::shared_key::SharedKey;
 use crate::slab::Slab;
 use crate::slabs::Slabs;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -42,6 +43,8 @@ pub(crate) struct Table {
     words: Box<[SharedWord]>,
     pub(crate) slabs: Slabs,
     pools: Box<[Pool]>,
+    /// What coherent coins draw by.
+    pub(crate) draw_key: SharedKey,
     /// Counts the refills of the guards.
     refills: AtomicU32,
     /// Requests admitted without a count of their own: no room for the bucket, or an invalid name.
@@ -61,6 +64,7 @@ impl Table {
             words: (0..keys_max).map(|_| SharedWord::default()).collect(),
             slabs: Slabs::new(keys_max, seats),
             pools: (0..keys_max).map(|_| Pool::default()).collect(),
+            draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             unplaced: AtomicU64::new(0),
         }

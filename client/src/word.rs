@@ -18,6 +18,7 @@ impl Word {
     const HELD: u64 = 1 << 33;
     const GUARDED: u64 = 1 << 34;
     const INDEPENDENT: u64 = 1 << 35;
+    const COHERENT: u64 = 1 << 36;
 
     /// A ratio whose refusals are spread evenly, counted and not carried out.
     pub(crate) fn new(ratio: DropRatio) -> Self {
@@ -34,10 +35,15 @@ impl Word {
         self.with(Self::GUARDED, yes)
     }
 
-    /// How the ratio becomes decisions. A request brings nothing that a coherent coin could go by; it gets an
+    /// How the ratio becomes decisions. A request without a trace has nothing that a coherent coin could go by; it gets an
     /// independent one.
     pub(crate) fn coin(self, coin: Coin) -> Self {
         self.with(Self::INDEPENDENT, coin != Coin::Dithered)
+    }
+
+    /// Requests with a trace are decided by its draw: only once there is a key to draw by.
+    pub(crate) const fn coherent(self, yes: bool) -> Self {
+        self.with(Self::COHERENT, yes)
     }
 
     const fn with(self, flag: u64, yes: bool) -> Self {
@@ -73,6 +79,12 @@ impl Word {
         self.0 & Self::GUARDED != 0
     }
 
+    /// Whether the draw of a request's trace decides: not where nothing is refused by chance.
+    #[inline]
+    pub(crate) const fn goes_by_trace(self) -> bool {
+        self.0 & Self::COHERENT != 0 && self.0 & Self::RATIO != 0
+    }
+
     #[inline]
     pub(crate) const fn is_independent(self) -> bool {
         self.0 & Self::INDEPENDENT != 0
@@ -84,7 +96,7 @@ impl Word {
 pub(crate) struct SharedWord(AtomicU64);
 
 impl SharedWord {
-    /// The present word. Whoever sees a guard in it also sees the guard's tokens.
+    /// The present word. Whoever sees a guard in it also sees the guard's tokens, and whoever sees a coherent coin a key.
     #[inline]
     pub(crate) fn load(&self) -> Word {
         Word(self.0.load(Ordering::Acquire))

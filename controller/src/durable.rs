@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::policy::Policy;
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct Durable {
     /// Grows with every start, and beyond whatever a child claims to have heard.
     pub epoch: Epoch,
+    /// The fleet's key for coherent coins; absent until somebody has drawn one, and then such coins draw independently.
+    pub coin_key: Option<CoinKey>,
     /// The kill switch: odd means killed.
     pub kill: KillGeneration,
     /// The policy file says killed.
@@ -46,6 +49,7 @@ impl Durable {
     pub fn first_start() -> Self {
         Self {
             epoch: Epoch(0),
+            coin_key: None,
             kill: KillGeneration::default(),
             killed_by_file: false,
             killed_by_command: false,
@@ -59,6 +63,12 @@ impl Durable {
     #[must_use]
     pub fn lost() -> Self {
         Self { lost: true, ..Self::first_start() }
+    }
+
+    /// What coherent coins draw by in this epoch.
+    #[must_use]
+    pub fn coherence(&self) -> Option<Coherence> {
+        Some(Coherence { key: self.coin_key?, salt: self.epoch.0 })
     }
 
     /// Takes up a policy: what changed in it since the last one is somebody's act.
@@ -159,6 +169,18 @@ mod tests {
         // Reading the same file again is nobody's act.
         durable.on_policy(&policy(false, "enforce", false));
         assert_eq!(stage(&durable), Mode::Shadow);
+    }
+
+    #[test]
+    fn a_state_from_before_there_were_keys_is_read_and_a_key_survives_being_written() {
+        let with_key = Durable { coin_key: Some(CoinKey::from_bytes([0xfe; 16])), ..Durable::first_start() };
+        let text = serde_json::to_string(&with_key).unwrap();
+        assert_eq!(serde_json::from_str::<Durable>(&text).unwrap(), with_key);
+        assert!(!format!("{with_key:?}").contains("254"), "and it does not show");
+        let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
+        older.as_object_mut().unwrap().remove("coin_key").unwrap();
+        assert_eq!(serde_json::from_value::<Durable>(older).unwrap(), Durable::first_start());
+        assert_eq!(Durable::lost().coherence(), None);
     }
 
     #[test]

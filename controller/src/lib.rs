@@ -23,6 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::routing::get;
 use axum::{Json, Router};
+use plimsoll_core::coherence::CoinKey;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::policy::{PolicyHash, Warning};
 use plimsoll_core::report::InstanceId;
@@ -77,7 +78,7 @@ pub enum Error {
     /// The state directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system gave no randomness for the instance id.
+    /// The system gave no randomness for the instance id or the fleet's key.
     #[error("the system gave no randomness: {0}")]
     Entropy(#[from] getrandom::Error),
     /// A port cannot be served.
@@ -137,13 +138,16 @@ impl Controller {
         if let Some(loss) = &opened.loss {
             tracing::error!(%loss, "earlier state is lost: every bucket begins in shadow");
         }
-        let mut instance = [0; 16];
-        getrandom::fill(&mut instance)?;
+        let mut durable = opened.durable;
+        if durable.coin_key.is_none() {
+            // A first start, a loss, or a state from before there were keys.
+            durable.coin_key = Some(CoinKey::from_bytes(random()?));
+        }
         let hash = policy.hash();
         let mut brain = Brain::new(
             MonoTime::ZERO,
-            InstanceId(u128::from_be_bytes(instance)),
-            opened.durable,
+            InstanceId(u128::from_be_bytes(random()?)),
+            durable,
             Arc::new(policy),
             Parameters::default(),
         );
@@ -197,6 +201,13 @@ impl Controller {
         }
         Ok(())
     }
+}
+
+/// Bytes from the system's own source of randomness.
+fn random() -> Result<[u8; 16], getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn routes(brain: Shared<Brain>, events: Events) -> Router {
@@ -338,3 +349,6 @@ fn log_stages(before: Option<&Durable>, brain: &Brain) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use plimsoll_core::bucket::{Bucket, KeyId, Tenant};
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
 use plimsoll_core::law::{Balance, Burst, Child, Claimant, Class, Division, Parameters, Part, Whole};
-use plimsoll_core::policy::{BucketPolicy, LawName, Policy, Release, Weight};
+use plimsoll_core::policy::{BucketPolicy, Coin, LawName, Policy, Release, Weight};
 use plimsoll_core::presence::{HELD, Presences};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;

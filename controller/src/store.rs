@@ -88,6 +88,7 @@ impl Store {
                 });
             }
         };
+        restrict(&file);
         let opened = match read {
             Ok(Some(durable)) => Opened { durable, loss: None },
             Ok(None) if !initialised => Opened { durable: Durable::first_start(), loss: None },
@@ -123,6 +124,17 @@ impl Store {
 fn create(file: &Path, directory: &Path) -> Result<Database, StoreError> {
     Database::create(file)
         .map_err(|error| StoreError::Create { directory: directory.to_owned(), reason: error.to_string() })
+}
+
+/// Nobody else is to read the file: the fleet's key is in it. Where files have no modes, whoever set that up has chosen so.
+fn restrict(file: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let _ = fs::set_permissions(file, fs::Permissions::from_mode(0o600));
+    }
+    #[cfg(not(unix))]
+    let _ = file;
 }
 
 /// A name next to `file` that is not taken.
@@ -163,6 +175,21 @@ mod tests {
         assert!(matches!(Store::open(&state), Err(StoreError::InUse(_))));
         drop(store);
         assert_eq!(open(&state).1, Opened { durable, loss: None });
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn nobody_else_can_read_the_fleets_key() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(FILE);
+        let mode = || fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        drop(open(directory.path()));
+        assert_eq!(mode(), 0o600);
+        // One that was written before is closed at the next start.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        drop(open(directory.path()));
+        assert_eq!(mode(), 0o600);
     }
 
     #[test]

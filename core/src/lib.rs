@@ -9,6 +9,7 @@
 
 pub mod backoff;
 pub mod bucket;
+pub mod coherence;
 pub mod coin;
 pub mod directive;
 pub mod exchange;
@@ -27,4 +28,5 @@ pub mod stable;
 
 pub mod time;
 pub mod token_bucket;
+pub mod trace;
 pub mod verdict;

@@ -13,6 +13,7 @@ use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::Echo;
 use plimsoll_core::rollout::{Cohort, Mode};
 
+use crate::coherence::{coherence, coherence_of};
 use crate::rates::{milli, rate};
 use crate::report::{bound, epoch_of, instance, instance_of, name};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
@@ -80,6 +81,7 @@ pub(crate) fn bucket_part(
         presences_milli: terms.presences.map(Presences::thousandths),
         hold_milli_rps: terms.hold.map(milli),
         clients: terms.clients,
+        coherence: terms.coherence.map(coherence),
         keys: keys.iter().map(key).collect(),
     }
 }
@@ -204,6 +206,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Inval
         presences: bucket.presences_milli.map(Presences::new).transpose()?,
         hold: bucket.hold_milli_rps.map(rate).transpose()?,
         clients: bucket.clients,
+        coherence: bucket.coherence.map(coherence_of).transpose()?,
     };
     Ok(BucketDirective {
         bucket: name("bucket", &bucket.bucket, Bucket::new)?,

@@ -43,6 +43,9 @@ pub enum Invalid {
     /// An instance id that is not 16 bytes.
     #[error("instance: 16 bytes are due, {0} came")]
     Instance(usize),
+    /// A coin's key that is not 16 bytes.
+    #[error("coherence.key: 16 bytes are due, {0} came")]
+    CoinKey(usize),
     /// An enumeration holds a number that stands for nothing.
     #[error("{field}: {value} stands for nothing here")]
     Enumeration {

@@ -10,6 +10,7 @@
 pub mod admin;
 pub mod child;
 mod codec;
+mod coherence;
 mod directives;
 mod invalid;
 pub mod page;

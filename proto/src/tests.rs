@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key, KeyId, NAME_BYTES_MAX, Name, Tenant, Zone};
+use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::{
     BucketDirective, Directives, Entitlement, Epoch, KeyDirective, Terms, Values,
 };

@@ -90,10 +90,11 @@ impl Child for Zone {
     }
 }
 
-/// Whether a directive says anything that people or rules have decided: all but rates and holds, which move all the time.
+/// Whether a directive says anything that people or rules have decided: all but rates and holds, which move all the time,
+/// and what coherent coins draw by, which follows from a new epoch.
 fn is_decision(directive: &BucketDirective, held: Option<&Posted>) -> bool {
     let Some(held) = held else { return true };
-    let decided = |terms: &Terms| Terms { hold: None, presences: None, ..*terms };
+    let decided = |terms: &Terms| Terms { hold: None, presences: None, coherence: None, ..*terms };
     decided(&directive.terms) != decided(held.terms())
         || directive.keys.iter().any(|key| {
             held.own(key.tenant.as_str()).is_none_or(|values| {

@@ -2,6 +2,7 @@
 
 use http::request::Parts;
 
+use super::trace::trace_of;
 use crate::{KeyHandle, Verdict};
 
 /// Says which bucket a request asks, and on whose behalf.
@@ -36,9 +37,10 @@ pub trait Extract: Send + Sync + 'static {
     fn extract(&self, request: &Parts) -> Option<KeyHandle>;
 
     /// Decides about a request. Whoever can ask a bucket by the tenant's name does it here, and spares every request a
-    /// handle, which threads would count together.
+    /// handle, which threads would count together. Such a request's trace decides where the coin is coherent; see
+    /// [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
     fn decide(&self, request: &Parts) -> Verdict {
-        self.extract(request).map_or(Verdict::Admit, |key| key.admit())
+        self.extract(request).map_or(Verdict::Admit, |key| key.admit_by_trace(|| trace_of(request)))
     }
 }
 

@@ -38,6 +38,13 @@
 //! that begins with `application/grpc`, it is `RESOURCE_EXHAUSTED` with `RetryInfo`, `QuotaFailure`, `ErrorInfo` and
 //! `grpc-retry-pushback-ms`. The wait carries jitter, so that refused callers do not all return at once.
 //!
+//! # Requests that pass several services
+//!
+//! Where a bucket's coin is coherent, a request that carries a `traceparent` header (W3C Trace Context; in gRPC it is
+//! metadata of that name) is decided by its trace-id: services that it passes one after the other admit `1 - max(ratio)` of
+//! all, and not the product. So let whatever stands at the edge begin traces, and pass the header on. The layer goes by the
+//! header as it arrives; a request without one, with several or with one that breaks the rules gets a draw of its own.
+//!
 //! # Where to put it
 //!
 //! Outside of whatever is costly, and inside of whatever says who the caller is. The layer passes readiness through:
@@ -51,6 +58,7 @@ mod refusal;
 mod rules;
 mod service;
 mod tenant;
+mod trace;
 
 pub use extract::Extract;
 pub use layer::LoadDropLayer;

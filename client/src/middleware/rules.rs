@@ -3,6 +3,7 @@
 use http::Method;
 use http::request::Parts;
 
+use super::trace::trace_of;
 use super::{Extract, Tenant};
 use crate::{BucketError, BucketHandle, KeyHandle, Limiter, Verdict};
 
@@ -99,7 +100,9 @@ impl Extract for Rules {
     }
 
     fn decide(&self, request: &Parts) -> Verdict {
-        self.bucket_of(request).map_or(Verdict::Admit, |bucket| bucket.admit(self.tenant.of(request)))
+        self.bucket_of(request).map_or(Verdict::Admit, |bucket| {
+            bucket.admit_by_trace(self.tenant.of(request), || trace_of(request))
+        })
     }
 }
 

@@ -87,7 +87,7 @@ impl fmt::Debug for Source {
 }
 
 /// The value of a header that is there exactly once: of several, nobody can say which one was meant.
-fn only<'a>(request: &'a Parts, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn only<'a>(request: &'a Parts, name: &HeaderName) -> Option<&'a str> {
     let mut values = request.headers.get_all(name).iter();
     let value = values.next()?;
     if values.next().is_some() { None } else { value.to_str().ok() }

@@ -1,8 +1,10 @@
 //! From what is directed to what the request path reads: one word for each key, and its guard.
 
 use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT};
+use plimsoll_core::coherence::Coherence;
 use plimsoll_core::directive::{Terms, Values};
 use plimsoll_core::law::ZoneGuard;
+use plimsoll_core::policy::Coin;
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::rollout::Mode;
@@ -45,8 +47,21 @@ impl Subscription {
         (limited && posted.keys().all(|(_, values)| is_silent(values))).then_some(rate)
     }
 
+    /// Takes up what coherent coins draw by, before any word goes by it. Of several aggregators one may still be in an
+    /// earlier epoch than another: the latest salt holds, for all buckets.
+    fn take_key(&mut self, told: Coherence) {
+        if self.coherence.is_none_or(|held| told.salt >= held.salt && told != held) {
+            self.coherence = Some(told);
+            self.table.draw_key.store(told.draw_key());
+        }
+    }
+
     /// Publishes what holds for the bucket with this id.
     pub(super) fn publish(&mut self, id: usize) {
+        let Some(bucket) = self.buckets.get(id) else { return };
+        if let Some(told) = self.board.get(bucket).and_then(|posted| posted.terms().coherence) {
+            self.take_key(told);
+        }
         let Some(bucket) = self.buckets.get(id) else { return };
         let own = match (self.cold_rate(bucket), self.board.get(bucket)) {
             (Some(rate), _) => self.publish_cold(id, rate),
@@ -116,7 +131,9 @@ fn direct(table: &Table, guards: &mut Guards, key: u32, terms: &Terms, values: &
     let word = match (values.ratio, guard) {
         (None, None) => Word::NOTHING,
         (ratio, guard) => {
-            Word::new(ratio.unwrap_or_default()).enforced(enforced).guarded(guard.is_some()).coin(terms.coin)
+            let word = Word::new(ratio.unwrap_or_default()).enforced(enforced).guarded(guard.is_some());
+            let coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
+            word.coin(terms.coin).coherent(coherent)
         }
     };
     table.publish(key, word);

@@ -1,5 +1,6 @@
 //! What a limiter holds after which messages, seen through the decisions it makes.
 
+mod coherent;
 mod cold;
 mod guards;
 mod model;
@@ -211,7 +212,7 @@ fn the_coin_is_the_one_that_is_directed() {
     };
     assert!(strays(Coin::Dithered) <= 2);
     assert!(strays(Coin::Independent) > 10);
-    assert!(strays(Coin::Coherent) > 10, "a request has nothing to go by: independent");
+    assert!(strays(Coin::Coherent) > 10, "a request without a trace has nothing to go by: independent");
 }
 
 #[test]

@@ -5,7 +5,8 @@
 use std::hint::black_box;
 
 use allocation_counter::measure;
-use plimsoll_client::{Limiter, Verdict};
+use plimsoll_client::{Limiter, TraceId, Verdict};
+use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::{Terms, Values};
 use plimsoll_core::policy::Coin;
 use plimsoll_core::rate::Rate;
@@ -45,13 +46,17 @@ fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) +
         let key = bucket.key("acme");
         let case_name = case.replace(' ', "-");
         let (new, newer) = (names(&format!("by-handle-{case_name}")), names(&format!("by-name-{case_name}")));
-        let ways: [(&str, &dyn Fn(usize) -> Verdict); 6] = [
+        let trace = |i: usize| TraceId::new(i as u128 + 1);
+        let ways: [(&str, &dyn Fn(usize) -> Verdict); 9] = [
             ("by key", &|_| key.admit()),
             ("by bucket and known tenant", &|_| bucket.admit("acme")),
             ("by bucket and new tenants", &|i| bucket.admit(&new[i])),
             ("by bucket and invalid tenant", &|_| bucket.admit("no name")),
             ("by names", &|_| limiter.admit("b", "acme")),
             ("by names, new ones", &|i| limiter.admit("b", &newer[i])),
+            ("by key and trace", &|i| key.admit_traced(trace(i))),
+            ("by names and trace", &|i| limiter.admit_traced("b", "acme", trace(i))),
+            ("by several keys and trace", &|i| limiter.admit_all_traced([(&bucket, "acme")], trace(i))),
         ];
         for (how, decide) in ways {
             let (allocations, refused) = count(decide);
@@ -74,9 +79,11 @@ async fn a_decision_allocates_nothing() {
         (Coin::Dithered, 0, "nothing to refuse"),
         (Coin::Dithered, HALF, "dithered"),
         (Coin::Independent, HALF, "independent"),
+        (Coin::Coherent, HALF, "coherent"),
         (Coin::Dithered, ALL, "all refused"),
     ] {
-        let terms = Terms { mode: Mode::Enforce, coin, ..Terms::default() };
+        let coherence = Some(Coherence { key: CoinKey::from_bytes([7; 16]), salt: 1 });
+        let terms = Terms { mode: Mode::Enforce, coin, coherence, ..Terms::default() };
         let values = Values { ratio: Some(DropRatio::new(ratio).unwrap()), ..Values::default() };
         fleet.direct_values("b", terms, &[("default", values)]).await;
         every_way(fleet.limiter.clone(), case, move |refused, how| check_refused(ratio, refused, how));
@@ -119,7 +126,9 @@ fn an_admitted_request_costs_the_middleware_no_allocation() {
     let inner = service_fn(|_: Request<()>| std::future::ready(Ok::<_, std::io::Error>(Response::new(()))));
     let mut service = LoadDropLayer::new(rules).layer(inner);
     for tenant in ["acme", "acme", "new-one", "no name"] {
-        let request = Request::get("/orders/7").header("x-tenant", tenant).body(()).unwrap();
+        let request = Request::get("/orders/7").header("x-tenant", tenant);
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let request = request.header("traceparent", trace).body(()).unwrap();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut answered = false;
         // Dropping the request gives memory back, which is not counted; only taking it is.

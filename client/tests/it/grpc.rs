@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_client::middleware::{ERROR_DOMAIN, LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_client::{DropRatio, TraceId};
+use plimsoll_core::coherence::{Coherence, CoinKey};
+use plimsoll_core::coin;
+use plimsoll_core::directive::{Terms, Values};
+use plimsoll_core::policy::Coin;
 use plimsoll_core::report::Counts;
 use plimsoll_core::rollout::Mode;
 use tokio::net::TcpListener;
@@ -19,7 +24,7 @@ use tonic_types::StatusExt;
 use tower::ServiceExt;
 use tower::util::MapRequestLayer;
 
-use crate::parent::{ALL, Fleet};
+use crate::parent::{ALL, Fleet, HALF};
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 
@@ -129,6 +134,25 @@ async fn what_is_admitted_passes_untouched() {
     shop.fleet
         .counted("watch", "somebody", Counts { offered: 1, dropped: 0, would_dropped: 0, ..Counts::ZERO })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_in_the_metadata_decides_where_the_coin_is_coherent() {
+    let shop = shop().await;
+    let coherence = Coherence { key: CoinKey::from_bytes([7; 16]), salt: 1 };
+    let terms =
+        Terms { mode: Mode::Enforce, coin: Coin::Coherent, coherence: Some(coherence), ..Terms::default() };
+    let half = DropRatio::new(HALF).unwrap();
+    let values = Values { ratio: Some(half), ..Values::default() };
+    shop.fleet.direct_values("check", terms, &[("default", values)]).await;
+    for id in 1..=100 {
+        let mut request = asking("acme");
+        let traceparent = format!("00-{id:032x}-00f067aa0ba902b7-00");
+        request.metadata_mut().insert("traceparent", traceparent.parse().unwrap());
+        let admitted = HealthClient::new(shop.channel.clone()).check(request).await.is_ok();
+        let draw = coherence.draw_key().draw(TraceId::new(id).unwrap());
+        assert_eq!(admitted, !coin::refuses(half, draw), "{id}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll_client::{Limiter, Subscription};
+use plimsoll_client::{Limiter, Subscription, TraceId};
 use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::policy::Coin;
@@ -20,9 +21,10 @@ use plimsoll_core::time::MonoTime;
 /// Instructions for one decision, as they were when the figure was last written down, in the profile that tests are built
 /// with. Whoever makes a decision cheaper writes the new figure here; whoever makes it dearer by more than
 /// [`TOLERANCE`] is stopped.
-const INSTRUCTIONS: [(&str, f64); 4] = [
+const INSTRUCTIONS: [(&str, f64); 5] = [
     ("by-handle-independent", 103.0),
     ("by-handle-guarded", 211.0),
+    ("by-handle-coherent", 383.0),
     ("by-tenant-independent", 328.0),
     ("by-tenant-guarded", 436.0),
 ];
@@ -36,6 +38,8 @@ const BEGIN: &str = "/proc/decisions-begin";
 const END: &str = "/proc/decisions-end";
 
 fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
+    // Every epoch has another salt, so that keys change under those who decide.
+    let coherence = Coherence { key: CoinKey::from_bytes([7; 16]), salt: epoch };
     let bucket = |(name, coin, guard): (&str, Coin, Option<f64>)| BucketDirective {
         bucket: Bucket::new(name).unwrap(),
         whole: true,
@@ -43,6 +47,7 @@ fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
             limit: Limit::PerSecond(Rate::new(1000.0).unwrap()),
             mode: Mode::Enforce,
             coin,
+            coherence: (coin == Coin::Coherent).then_some(coherence),
             clients: Some(1),
             ..Terms::default()
         },
@@ -55,7 +60,11 @@ fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
             },
         }],
     };
-    let buckets = [("independent", Coin::Independent, None), ("guarded", Coin::Dithered, Some(1e12))];
+    let buckets = [
+        ("independent", Coin::Independent, None),
+        ("guarded", Coin::Dithered, Some(1e12)),
+        ("coherent", Coin::Coherent, None),
+    ];
     Directives {
         epoch: Some(Epoch(epoch)),
         seq,
@@ -74,7 +83,7 @@ fn limiter() -> (Limiter, Subscription) {
         role: Role::Client,
     };
     let (limiter, mut subscription) = Limiter::detached(identity, 10_000, 4, 7);
-    for bucket in ["independent", "guarded"] {
+    for bucket in BUCKETS {
         limiter.bucket(bucket).unwrap();
     }
     subscription.on_open(MonoTime::ZERO);
@@ -83,9 +92,12 @@ fn limiter() -> (Limiter, Subscription) {
     (limiter, subscription)
 }
 
+const BUCKETS: [&str; 3] = ["independent", "guarded", "coherent"];
+
 /// Decides so often in a way; how many were admitted.
 fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
-    let bucket = limiter.bucket(if way.ends_with("guarded") { "guarded" } else { "independent" }).unwrap();
+    let name = BUCKETS.into_iter().find(|bucket| way.ends_with(bucket)).unwrap();
+    let bucket = limiter.bucket(name).unwrap();
     let key = bucket.key("acme");
     let fresh: Vec<String> = match way {
         "fresh-names-guarded" => (0..times).map(|n| format!("tenant-{n}")).collect(),
@@ -97,6 +109,9 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
     let admitted = match way {
         "by-handle-independent" | "by-handle-guarded" => {
             (0..times).filter(|_| key.admit().is_admit()).count()
+        }
+        "by-handle-coherent" => {
+            (0..times).filter(|n| key.admit_traced(TraceId::new(*n as u128 + 1)).is_admit()).count()
         }
         "by-tenant-independent" | "by-tenant-guarded" => {
             (0..times).filter(|_| bucket.admit("orders/tenant_1234").is_admit()).count()
@@ -224,7 +239,7 @@ fn a_decision_takes_no_more_instructions_than_it_used_to() {
 #[test]
 fn a_decision_makes_no_system_call() {
     let folder = tempfile::tempdir().unwrap();
-    for way in ["by-handle-guarded", "by-tenant-guarded", "fresh-names-guarded"] {
+    for way in ["by-handle-guarded", "by-handle-coherent", "by-tenant-guarded", "fresh-names-guarded"] {
         let trace = folder.path().join(way);
         let out = trace.display().to_string();
         if watched("strace", &["-f", "-o", &out], way, 100_000).is_none() {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod allocations;
 #[cfg(test)]
+mod coherent;
+#[cfg(test)]
 mod flood;
 #[cfg(test)]
 mod grpc;

@@ -29,6 +29,7 @@ impl Protected {
                 mode: self.stage(durable),
                 cohort: self.terms.cohort,
                 coin: self.terms.coin,
+                coherence: durable.coherence().filter(|_| self.terms.coin == Coin::Coherent),
                 on_silence: self.terms.on_silence,
                 presences: Some(self.presences),
                 hold: zone.and_then(|zone| zone.hold).and_then(rate),

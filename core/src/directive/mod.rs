@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Bucket, Tenant};
+use crate::coherence::Coherence;
 use crate::kill::KillGeneration;
 use crate::policy::{Coin, OnSilence, Weight};
 use crate::presence::Presences;
@@ -78,6 +79,9 @@ pub struct Terms {
     pub cohort: Cohort,
     /// How clients turn a ratio into decisions.
     pub coin: Coin,
+    /// What a coherent coin draws by, the same throughout the fleet; absent where the coin is another one. One that has none
+    /// draws independently.
+    pub coherence: Option<Coherence>,
     /// What a zone keeps to while the controller is silent.
     pub on_silence: OnSilence,
     /// To an aggregator: among how many children a limit per tenant and a floor are divided.

@@ -5,6 +5,7 @@ mod order;
 mod readers;
 
 use super::*;
+use crate::coherence::CoinKey;
 use crate::policy::Percent;
 
 fn bucket(name: &str) -> Bucket {
@@ -51,6 +52,11 @@ fn entitlement(number: u32) -> Entitlement {
         tenant_limit: (number % 2 == 1).then(|| rate(number + 50)),
         declared: number % 3 == 1,
     }
+}
+
+/// What a coherent coin draws by, with this salt.
+fn salted(salt: u64) -> Coherence {
+    Coherence { key: CoinKey::from_bytes([7; 16]), salt }
 }
 
 fn terms(limit: Limit) -> Terms {

@@ -251,7 +251,6 @@ fn what_is_not_built_is_said_and_nothing_else() {
             "buckets.checkout.candidate",
             "buckets.learned.limit.learned",
             "buckets.queried.limit.prometheus",
-            "buckets.queried.coin",
             "buckets.queried.rollout.shadow",
             "rollout.shadow",
             "rollout.canary",

@@ -38,7 +38,6 @@ const NOT_BUILT: &[NotBuilt] = &[
     not_built(&["buckets", "*", "limit", "learned"], None, LIMIT_UNKNOWN),
     not_built(&["buckets", "*", "limit", "prometheus"], None, LIMIT_UNKNOWN),
     not_built(&["buckets", "*", "candidate"], None, "it is not evaluated"),
-    not_built(&["buckets", "*", "coin"], Some("coherent"), "clients use `independent`"),
     not_built(&["rollout", "auto_promote"], Some("true"), "stages change with `mode` only"),
     not_built(&["rollout", "shadow"], None, NO_GATES),
     not_built(&["rollout", "canary"], None, NO_GATES),

@@ -111,12 +111,15 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let on_silence = select(vec![OnSilence::Allocation, OnSilence::Ratio]);
     let presences = option::of((1_000..=u32::MAX).prop_map(|number| Presences::new(number).unwrap()));
     let shares = (presences, option::of(any_rate()), option::of(any::<u32>()));
-    (any_limit(), mode, cohort, coin, on_silence, shares).prop_map(
-        |(limit, mode, cohort, coin, on_silence, (presences, hold, clients))| Terms {
+    let coherence = option::of((any::<[u8; 16]>(), any::<u64>()))
+        .prop_map(|coherence| coherence.map(|(key, salt)| Coherence { key: CoinKey::from_bytes(key), salt }));
+    (any_limit(), mode, cohort, (coin, coherence), on_silence, shares).prop_map(
+        |(limit, mode, cohort, (coin, coherence), on_silence, (presences, hold, clients))| Terms {
             limit,
             mode,
             cohort,
             coin,
+            coherence,
             on_silence,
             presences,
             hold,
@@ -201,6 +204,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
             mode: Mode::Enforce,
             cohort: Cohort { percent: Percent::new(100.0).unwrap(), salt: u64::MAX },
             coin: Coin::Coherent,
+            coherence: Some(Coherence { key: CoinKey::from_bytes([0xff; 16]), salt: u64::MAX }),
             on_silence: OnSilence::Ratio,
             presences: Some(Presences::new(u32::MAX).unwrap()),
             hold: most,

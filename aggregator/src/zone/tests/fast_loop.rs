@@ -1,6 +1,8 @@
 //! The fast loop: what clients are told every tenth of a second, from what the controller gave the zone.
 
 use super::*;
+use plimsoll_core::coherence::{Coherence, CoinKey};
+use plimsoll_core::policy::Coin;
 use plimsoll_core::rate::Limit;
 
 fn led(rate: f64, client: Client) -> Scene {
@@ -55,8 +57,10 @@ fn a_limit_of_zero_denies_and_no_limit_takes_everything_back() {
 #[test]
 fn a_guard_is_the_cap_with_slack_and_the_same_bytes_go_to_every_client() {
     let clients = (1..=3).map(|n| Client::new(n).offering("acme", 300.0)).collect();
-    let said = Said::rates(&[("acme", 900.0), ("default", 0.0)])
+    let mut said = Said::rates(&[("acme", 900.0), ("default", 0.0)])
         .with("acme", |values| values.cap = Some(per_second(800.0)));
+    let coherence = Coherence { key: CoinKey::from_bytes([7; 16]), salt: 1 };
+    (said.terms.coin, said.terms.coherence) = (Coin::Coherent, Some(coherence));
     let mut scene = Scene::new(said, clients);
     scene.run(5.0);
     for client in &scene.clients {
@@ -77,6 +81,7 @@ fn a_guard_is_the_cap_with_slack_and_the_same_bytes_go_to_every_client() {
     assert_eq!((values.rate, values.cap, values.entitlement), (None, None, None), "the zone's alone");
     let terms = told[0][0].terms;
     assert_eq!((terms.hold, terms.presences), (None, None));
+    assert_eq!(terms.coherence, Some(coherence), "the fleet's, as the controller said it");
 }
 
 /// Nine tenths of the room are used and yet the guard refuses: it is too tight, and its slack grows.

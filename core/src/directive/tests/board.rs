@@ -109,6 +109,7 @@ fn terms_are_told_in_full_but_for_a_hold_which_is_kept() {
         mode: Mode::Canary,
         cohort: Cohort { percent: Percent::new(5.0).unwrap(), salt: 7 },
         coin: Coin::Coherent,
+        coherence: Some(salted(1)),
         on_silence: OnSilence::Ratio,
         presences: Some(Presences::new(2_500).unwrap()),
         hold: Some(rate(40)),
@@ -139,6 +140,7 @@ fn a_change_of_any_term_is_told() {
         Terms { cohort: Cohort { percent: Percent::new(1.0).unwrap(), salt: 0 }, ..held },
         Terms { cohort: Cohort { salt: 1, ..held.cohort }, ..held },
         Terms { coin: Coin::Independent, ..held },
+        Terms { coherence: Some(salted(1)), ..held },
         Terms { on_silence: OnSilence::Ratio, ..held },
         Terms { presences: Some(Presences::ONE), ..held },
         Terms { hold: Some(rate(41)), ..held },
@@ -218,4 +220,19 @@ fn a_reader_is_told_no_more_than_it_needs() {
     board.apply(&BucketDirective { bucket: bucket("other"), ..directive(true, limit, &[]) });
     assert_eq!(board.since(&bucket("b"), seen), None);
     assert!(board.since(&bucket("other"), seen).is_some());
+}
+
+/// A controller that restarts salts anew: that is one line for each bucket, and not all its tenants again.
+#[test]
+fn a_new_salt_is_told_without_the_keys() {
+    let salted_terms = |salt| Terms { coherence: Some(salted(salt)), ..terms(per_second(100)) };
+    let told = [("a", drops(Some(2))), ("default", drops(Some(5)))];
+    let mut board = Board::default();
+    board.apply(&directive_of(true, salted_terms(1), &told));
+    let seen = board.version();
+    assert!(!board.apply(&directive_of(true, salted_terms(1), &told)), "nothing new");
+    assert!(board.apply(&directive_of(true, salted_terms(2), &told)));
+    let news = board.since(&bucket("b"), seen).unwrap();
+    assert_eq!((news.terms, news.keys.len(), news.whole), (salted_terms(2), 0, false));
+    assert_eq!(board.since(&bucket("b"), board.version()), None);
 }

@@ -103,12 +103,14 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let on_silence = select(vec![OnSilence::Allocation, OnSilence::Ratio]);
     let presences = option::of((1_000..1_003u32).prop_map(|number| Presences::new(number).unwrap()));
     let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32));
-    (limit, mode, cohort, coin, on_silence, shares).prop_map(
-        |(limit, mode, cohort, coin, on_silence, (presences, hold, clients))| Terms {
+    let coherence = option::of(0..3u64).prop_map(|salt| salt.map(salted));
+    (limit, mode, cohort, (coin, coherence), on_silence, shares).prop_map(
+        |(limit, mode, cohort, (coin, coherence), on_silence, (presences, hold, clients))| Terms {
             limit,
             mode,
             cohort,
             coin,
+            coherence,
             on_silence,
             presences,
             hold,

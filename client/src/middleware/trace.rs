@@ -1,0 +1,49 @@
+//! Which trace a request belongs to, as far as the request itself says.
+
+use http::HeaderName;
+use http::request::Parts;
+use plimsoll_core::trace::TraceId;
+
+use super::tenant::only;
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The trace of a request, of HTTP or of gRPC, by W3C Trace Context. One with a header that breaks its rules, or with
+/// more than one, belongs to none.
+pub(super) fn trace_of(request: &Parts) -> Option<TraceId> {
+    TraceId::of_traceparent(only(request, &TRACEPARENT)?.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderValue, Request};
+
+    #[test]
+    fn a_request_belongs_to_the_one_trace_that_it_names() {
+        const ONE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        const OTHER: &[u8] = b"00-00000000000000000000000000000001-00f067aa0ba902b7-01";
+        type Headers<'a> = &'a [(&'a str, &'a [u8])];
+        let cases: [(Headers<'_>, Option<u128>); 8] = [
+            (&[("traceparent", ONE)], Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736)),
+            (&[("TraceParent", OTHER)], Some(1)),
+            (
+                &[("traceparent", ONE), ("tracestate", b"a=b")],
+                Some(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
+            ),
+            (&[], None),
+            (&[("traceparent", ONE), ("traceparent", ONE)], None),
+            (&[("traceparent", ONE), ("Traceparent", OTHER)], None),
+            (&[("traceparent", b"\xff")], None),
+            (&[("x-traceparent", ONE)], None),
+        ];
+        for (headers, id) in cases {
+            let mut parts = Request::new(()).into_parts().0;
+            for (name, value) in headers {
+                let name = HeaderName::try_from(*name).unwrap();
+                parts.headers.append(name, HeaderValue::from_bytes(value).unwrap());
+            }
+            assert_eq!(trace_of(&parts), id.and_then(TraceId::new), "{headers:?}");
+        }
+    }
+}

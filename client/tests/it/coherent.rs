@@ -1,0 +1,154 @@
+//! Two services that a request passes one after the other, each behind its own middleware with a coherent coin.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http::{Request, Response};
+use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_client::{KeyHandle, Limiter, TraceId};
+use plimsoll_core::bucket::{Bucket, Name, Tenant as TenantName, Zone};
+use plimsoll_core::coherence::{Coherence, CoinKey};
+use plimsoll_core::coin;
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::policy::Coin;
+use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_core::rollout::Mode;
+use plimsoll_core::time::MonoTime;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::parent::Fleet;
+
+const REQUESTS: usize = 20_000;
+const KEY: CoinKey = CoinKey::from_bytes(*b"16 random bytes.");
+const COHERENCE: Coherence = Coherence { key: KEY, salt: 7 };
+
+fn ratio(tenths: u32) -> DropRatio {
+    DropRatio::new((u64::from(DropRatio::ONE) * u64::from(tenths) / 10) as u32).unwrap()
+}
+
+fn terms() -> Terms {
+    let limit = Limit::PerSecond(Rate::new(1000.0).unwrap());
+    Terms { limit, mode: Mode::Enforce, coin: Coin::Coherent, coherence: Some(COHERENCE), ..Terms::default() }
+}
+
+/// A limiter of a service of its own, which was told this ratio for its one bucket.
+fn limiter(service: &str, refuses: DropRatio) -> Limiter {
+    let identity = Identity {
+        instance: InstanceId(1),
+        name: Name::new(service).unwrap(),
+        service: Name::new(service).unwrap(),
+        zone: Zone::new("z").unwrap(),
+        role: Role::Client,
+    };
+    let (limiter, mut subscription) = Limiter::detached(identity, 10, 4, 7);
+    limiter.bucket(service).unwrap();
+    subscription.on_open(MonoTime::ZERO);
+    subscription.report(MonoTime::ZERO);
+    let values = Values { ratio: Some(refuses), ..Values::default() };
+    let directives = Directives {
+        epoch: Some(Epoch(7)),
+        seq: 1,
+        parent: Some(InstanceId(2)),
+        buckets: vec![BucketDirective {
+            bucket: Bucket::new(service).unwrap(),
+            whole: true,
+            terms: terms(),
+            keys: vec![KeyDirective { tenant: TenantName::default_class(), values }],
+        }],
+        ..Directives::default()
+    };
+    subscription.on_directives(MonoTime::ZERO, directives).unwrap();
+    limiter
+}
+
+fn by_rule(service: &str, refuses: DropRatio) -> LoadDropLayer {
+    let limiter = limiter(service, refuses);
+    LoadDropLayer::new(Rules::new(&limiter, Tenant::default(), [Rule::bucket(service)]).unwrap())
+}
+
+fn by_closure(service: &str, refuses: DropRatio) -> LoadDropLayer {
+    let key: KeyHandle = limiter(service, refuses).bucket(service).unwrap().key("default");
+    LoadDropLayer::new(move |_: &http::request::Parts| Some(key.clone()))
+}
+
+/// How many of so many requests pass two services, the one outside refusing 0.3 and the one inside 0.5.
+async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
+    let served = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&served);
+    let work = service_fn(move |_: Request<()>| -> Ready<Result<Response<()>, Infallible>> {
+        counter.fetch_add(1, Ordering::Relaxed);
+        ready(Ok(Response::new(())))
+    });
+    let inner = by_closure("stock", ratio(5)).layer(work);
+    let mut outer = by_rule("shop", ratio(3)).layer(inner);
+    let mut admitted = 0;
+    for request in requests {
+        let response = outer.ready().await.unwrap().call(request).await.unwrap();
+        admitted += usize::from(response.status() == 200);
+    }
+    assert_eq!(served.load(Ordering::Relaxed), admitted as u64, "whatever is refused by one is not served");
+    admitted
+}
+
+#[tokio::test]
+async fn two_hops_admit_what_the_strictest_does() {
+    let mut draws = SmallRng::seed_from_u64(5);
+    let traces: Vec<u128> =
+        (0..REQUESTS).map(|_| u128::from(draws.next_u64()) << 64 | u128::from(draws.next_u64())).collect();
+    let traced = |trace: &u128| {
+        let traceparent = format!("00-{trace:032x}-00f067aa0ba902b7-01");
+        Request::get("/orders/7").header("TraceParent", traceparent).body(()).unwrap()
+    };
+    let admitted = pass_both(traces.iter().map(traced)).await;
+    let key = COHERENCE.draw_key();
+    let passes = |trace: &&u128| !coin::refuses(ratio(5), key.draw(TraceId::new(**trace).unwrap()));
+    assert_eq!(admitted, traces.iter().filter(passes).count(), "exactly those that 0.5 lets pass");
+    // And those are half of them: 8 standard deviations of 70.7.
+    assert!((9_434..=10_566).contains(&admitted), "{admitted}");
+}
+
+#[tokio::test]
+async fn requests_without_a_trace_are_tossed_for_at_every_hop() {
+    let plain = |_| Request::get("/orders/7").body(()).unwrap();
+    let twice = |number: usize| {
+        let traceparent = |n| format!("00-{n:032x}-00f067aa0ba902b7-01");
+        let request = Request::get("/orders/7").header("traceparent", traceparent(number + 1));
+        request.header("traceparent", traceparent(number + 1)).body(()).unwrap()
+    };
+    let spoiled = |number: usize| {
+        let traceparent = format!("00-{:032X}-00f067aa0ba902b7-0", number + 1);
+        Request::get("/orders/7").header("traceparent", traceparent).body(()).unwrap()
+    };
+    type Make<'a> = &'a dyn Fn(usize) -> Request<()>;
+    let all: [(&str, Make<'_>); 3] =
+        [("no header", &plain), ("two headers", &twice), ("a spoiled header", &spoiled)];
+    for (how, request) in all {
+        let admitted = pass_both((0..REQUESTS).map(request)).await;
+        // 0.7 * 0.5, and 8 standard deviations of 67.5; with one draw for both hops it would be 10,000.
+        assert!((6_460..=7_540).contains(&admitted), "{admitted} with {how}");
+    }
+}
+
+/// The key comes over the real wire to limiters that know nothing of each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fleets_key_reaches_every_limiter() {
+    let (one, other) = (Fleet::start(&["b"]).await, Fleet::start(&["b"]).await);
+    let values = Values { ratio: Some(ratio(5)), ..Values::default() };
+    for fleet in [&one, &other] {
+        fleet.direct_values("b", terms(), &[("default", values)]).await;
+    }
+    let key = COHERENCE.draw_key();
+    for id in 1..=1_000 {
+        let trace = TraceId::new(id);
+        let admits = |fleet: &Fleet| fleet.limiter.admit_traced("b", "acme", trace).is_admit();
+        let due = !coin::refuses(ratio(5), key.draw(trace.unwrap()));
+        assert_eq!((admits(&one), admits(&other)), (due, due), "{id}");
+    }
+}

@@ -1,0 +1,55 @@
+//! What a controller process draws from the system, and what of it the next one finds.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn args(directory: &Path) -> Args {
+    let policy = directory.join("policy.yaml");
+    fs::write(&policy, "buckets: { b: { limit: 100, coin: coherent } }").unwrap();
+    Args {
+        policy,
+        tenants: None,
+        state_dir: directory.join("state"),
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+    }
+}
+
+/// The key and the salt of a controller that starts here.
+fn coherence(args: &Args) -> (CoinKey, u64) {
+    let controller = Controller::open(args).unwrap();
+    let coherence = controller.brain().with(|brain, _| brain.durable().coherence()).unwrap();
+    (coherence.key, coherence.salt)
+}
+
+#[test]
+fn the_fleets_key_is_drawn_once_and_outlives_every_restart_but_not_the_loss_of_its_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = args(directory.path());
+    let (key, salt) = coherence(&args);
+    assert_eq!(salt, 1);
+    assert_eq!(coherence(&args), (key, 2), "the same key, salted anew");
+    assert_eq!(coherence(&args), (key, 3));
+
+    fs::remove_file(args.state_dir.join("state.redb")).unwrap();
+    let (other, _) = coherence(&args);
+    assert_ne!(other, key, "what was lost is not guessed");
+    assert_eq!(coherence(&args).0, other);
+    // Another fleet, another key.
+    let elsewhere = tempfile::tempdir().unwrap();
+    assert_ne!(coherence(&self::args(elsewhere.path())).0, other);
+}
+
+#[test]
+fn a_state_from_before_there_were_keys_is_given_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = args(directory.path());
+    let (store, _) = Store::open(&args.state_dir).unwrap();
+    store.save(&Durable { epoch: plimsoll_core::directive::Epoch(41), ..Durable::first_start() }).unwrap();
+    drop(store);
+    let (key, salt) = coherence(&args);
+    assert_eq!(salt, 42);
+    assert_eq!(coherence(&args), (key, 43));
+}

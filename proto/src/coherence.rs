@@ -1,0 +1,50 @@
+//! What a coherent coin draws by, between core and wire: a secret, which no log may show.
+
+use std::fmt;
+
+use plimsoll_core::coherence::{Coherence, CoinKey};
+
+use crate::{Invalid, wire};
+
+pub(crate) fn coherence(coherence: Coherence) -> wire::Coherence {
+    wire::Coherence { key: coherence.key.to_bytes().to_vec(), salt: coherence.salt }
+}
+
+pub(crate) fn coherence_of(coherence: wire::Coherence) -> Result<Coherence, Invalid> {
+    let key = <[u8; 16]>::try_from(coherence.key.as_slice());
+    let key = key.map_err(|_| Invalid::CoinKey(coherence.key.len()))?;
+    Ok(Coherence { key: CoinKey::from_bytes(key), salt: coherence.salt })
+}
+
+impl fmt::Debug for wire::Coherence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Coherence").field("salt", &self.salt).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prost::Message;
+
+    #[test]
+    fn a_key_is_16_bytes_and_never_shown() {
+        let table: [(usize, Option<usize>); 5] =
+            [(16, None), (0, Some(0)), (15, Some(15)), (17, Some(17)), (65_536, Some(65_536))];
+        for (length, refused) in table {
+            let sent = wire::Coherence { key: vec![0xab; length], salt: 7 };
+            let bucket = wire::BucketDirective { coherence: Some(sent.clone()), ..Default::default() };
+            assert_eq!(wire::BucketDirective::decode(bucket.encode_to_vec().as_slice()).unwrap(), bucket);
+            let shown = format!("{bucket:?} {sent:#?}");
+            assert!(!shown.contains("ab") && !shown.contains("171") && shown.contains("salt: 7"), "{shown}");
+            match refused {
+                None => {
+                    let due = Coherence { key: CoinKey::from_bytes([0xab; 16]), salt: 7 };
+                    assert_eq!(coherence_of(sent.clone()), Ok(due));
+                    assert_eq!(coherence(due), sent);
+                }
+                Some(length) => assert_eq!(coherence_of(sent), Err(Invalid::CoinKey(length))),
+            }
+        }
+    }
+}
