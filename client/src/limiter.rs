@@ -160,8 +160,6 @@ impl BucketHandle {
         decide(&self.table, place)
     }
 
-    /// Resolves a tenant's key once, which keeps its place in the table while the handle lives. A tenant without room, or
-    /// with an invalid name, shares the default class.
     /// Decides for a request that counts for `cost`; see [`KeyHandle::admit_n`].
     #[inline]
     pub fn admit_n(&self, tenant: &str, cost: u32) -> Verdict {
@@ -192,7 +190,8 @@ impl BucketHandle {
         self.table.outlook(self.table.known(self.place, tenant))
     }
 
-    /// Resolves a tenant's key once. A tenant without room, or with an invalid name, shares the default class.
+    /// Resolves a tenant's key once, which keeps its place in the table while the handle lives. A tenant without room, or
+    /// with an invalid name, shares the default class.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
         let pin = Pin::new(&self.table, self.place.bucket, tenant);

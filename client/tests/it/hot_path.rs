@@ -22,11 +22,11 @@ use plimsoll_core::time::MonoTime;
 /// with. Whoever makes a decision cheaper writes the new figure here; whoever makes it dearer by more than
 /// [`TOLERANCE`] is stopped.
 const INSTRUCTIONS: [(&str, f64); 5] = [
-    ("by-handle-independent", 103.0),
-    ("by-handle-guarded", 211.0),
+    ("by-handle-independent", 92.0),
+    ("by-handle-guarded", 196.0),
     ("by-handle-coherent", 383.0),
-    ("by-tenant-independent", 328.0),
-    ("by-tenant-guarded", 436.0),
+    ("by-tenant-independent", 286.0),
+    ("by-tenant-guarded", 390.0),
 ];
 const TOLERANCE: f64 = 1.2;
 
