@@ -20,6 +20,10 @@ pub(super) struct Entering<'a> {
     /// A report that covers this much says nothing about the present rate.
     pub(super) late_from: Duration,
     pub(super) all_late: bool,
+    /// It is the report of an aggregator below.
+    pub(super) of_branch: bool,
+    /// What it took to gather, if that says something about the present rate.
+    pub(super) span: Option<Duration>,
     /// Requests that came late.
     pub(super) late: u64,
 }
@@ -41,7 +45,12 @@ impl Entering<'_> {
 impl Ledger for Entering<'_> {
     fn begin(&mut self, span: Option<Duration>, first_span: bool) {
         self.all_late = span.is_none_or(|span| span >= self.late_from);
-        self.flows.begin(self.now, span.unwrap_or_default(), first_span);
+        self.span = span.filter(|_| !self.all_late);
+        if self.of_branch {
+            self.flows.begin_branch();
+        } else {
+            self.flows.begin(self.now, span.unwrap_or_default(), first_span);
+        }
     }
 
     fn place(&mut self, key: &Key) -> Option<Place> {
