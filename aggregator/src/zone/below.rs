@@ -9,7 +9,8 @@ impl Zone {
         path.check(self.identity.instance, child, further)
     }
 
-    pub(super) fn greet_branch(
+    /// An aggregator takes its place among those below.
+    pub(super) fn open_branch(
         &mut self,
         now: MonoTime,
         stream: StreamId,
@@ -23,7 +24,6 @@ impl Zone {
             self.roster.remove(replaced);
         }
         self.shared = None;
-        self.direct(now, false);
         Ok(())
     }
 

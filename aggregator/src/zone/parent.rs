@@ -91,12 +91,12 @@ impl Zone {
         let identity = report.identity.clone().ok_or(Refused::Greeting)?;
         match identity.role {
             Role::Client => self.roster.open(now, stream, identity).map(|_| ())?,
-            Role::Aggregator => self.greet_branch(now, stream, identity, report)?,
+            Role::Aggregator => self.open_branch(now, stream, identity, report)?,
         }
         self.quiet.on_greeting(now, report.epoch.is_some());
         // Its first state must know that it is there: a guard divided among fewer starts too full. Where there are many,
         // one more is next to nothing, and working it out again for each of a crowd that returns would starve the others.
-        if self.pushes.are_for_fewer(self.sharing(now)) {
+        if self.shared.is_none() || self.pushes.are_for_fewer(self.sharing(now)) {
             self.direct(now, false);
         }
         Ok(())
@@ -105,9 +105,11 @@ impl Zone {
     /// Notes which buckets a child has, and asks the controller for those nobody had before.
     fn note_buckets(&mut self, stream: StreamId, report: &Report) {
         let Some(child) = self.roster.by_stream(stream) else { return };
+        // An aggregator hears about what it never asked for, and must be able to ask for it all the same.
+        let is_client = child.identity.role == Role::Client;
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
         for bucket in report.asked.iter().chain(of_keys) {
-            if child.is_wanted(bucket) {
+            if child.is_wanted(bucket) && (is_client || self.asked.contains(bucket)) {
                 continue;
             }
             let known = self.asked.contains(bucket);

@@ -99,6 +99,26 @@ fn what_those_below_need_to_know_of_the_way_up_is_told_to_them_and_not_to_client
 }
 
 #[test]
+fn what_those_below_ask_for_is_asked_of_the_controller_though_they_hear_about_all_there_is() {
+    let mut zone = answered();
+    let other = Bucket::new("other").unwrap();
+    let greeting = Report { asked: vec![other.clone(), bucket()], ..greeting(1, &[]) };
+    zone.on_report(at(0), StreamId(1), greeting).unwrap();
+    assert_eq!(zone.report(at(10)).asked, [other.clone(), bucket()]);
+    zone.on_report(at(10), StreamId(2), self::greeting(2, &[])).unwrap();
+    let heard = |zone: &mut Zone, stream| -> Vec<Bucket> {
+        let message = zone.directives(at(30), StreamId(stream));
+        message.into_iter().flat_map(|message| message.buckets).map(|said| said.bucket).collect()
+    };
+    assert_eq!(heard(&mut zone, 2), [bucket()]);
+    let mut news = Said::ratio(7).message(2, 1);
+    news.buckets[0].bucket = other.clone();
+    zone.on_directives(at(20), news).unwrap();
+    assert_eq!(heard(&mut zone, 1), [bucket(), other.clone()]);
+    assert_eq!(heard(&mut zone, 2), [other]);
+}
+
+#[test]
 fn shares_follow_the_traffic_and_clients_are_one_of_those_who_share() {
     let below = vec![offering(1, 1_200.0), offering(2, 300.0)];
     let mut tree = Tree::new(said(), below, vec![offering(3, 1_500.0)]);
