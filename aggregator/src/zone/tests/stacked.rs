@@ -158,7 +158,7 @@ fn ratios_do_not_pulse_whatever_those_below_report() {
         let mut seen: Vec<f64> = Vec::new();
         for _ in 0..50 {
             tree.run(0.1);
-            seen.extend([0, 1].map(|lower| tree.values(lower, "acme").rate.unwrap().per_second() - 0.0));
+            seen.extend([0, 1].map(|lower| tree.values(lower, "acme").rate.unwrap().per_second()));
             let clients = tree.lowers.iter().flat_map(|lower| &lower.clients).chain(&tree.clients);
             let ratios = clients.map(|client| client.ratio("acme"));
             assert!(
