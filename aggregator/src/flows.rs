@@ -5,15 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
-use plimsoll_core::directive::{Board, BucketDirective, KeyDirective, Posted, Terms, Values};
-use plimsoll_core::law::{Claimant, Class, Division, Parameters, SLACK_PERIOD, divide_hold, fast_ratio};
-use plimsoll_core::policy::OnSilence;
-use plimsoll_core::presence::Presences;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::directive::{Board, BucketDirective, Posted};
+use plimsoll_core::law::{Division, Parameters, SLACK_PERIOD};
 use plimsoll_core::report::Counts;
 use plimsoll_core::time::MonoTime;
 
+use crate::below::{Parts, Traffic};
 use crate::lanes::{Arriving, Lane};
 
 /// Bins of time end this much before the loop looks at them, so that a tick that comes a little late does not put
@@ -44,6 +41,11 @@ pub(crate) struct Flows {
     /// How many of the slack's periods are over.
     period: u128,
     report: Option<Arriving>,
+    /// What the clients' part is of what may pass here; the rest goes to aggregators below.
+    own: Parts,
+    /// Requests/s offered through aggregators below, by lane, and how many share, clients as one, each as much as it counts.
+    beyond: Vec<f64>,
+    sharing: f64,
 }
 
 /// The keys of one bucket.
@@ -87,6 +89,9 @@ impl Flows {
             ticked: MonoTime::ZERO,
             period: 0,
             report: None,
+            own: Parts::all(1.0),
+            beyond: Vec::new(),
+            sharing: 1.0,
         }
     }
 
@@ -161,6 +166,26 @@ impl Flows {
                 }
             }
         }
+    }
+
+    /// The same of an aggregator below, whose report took `span` to gather, `None` if that says nothing of the present rate.
+    /// What comes through aggregators below is no part of the fast loop's windows: each has one of its own, and what a few
+    /// large reports say of single tenths of seconds would make the ratios of all others jump.
+    pub(crate) fn add_branch(
+        &self,
+        entries: &[(KeyId, Counts)],
+        span: Option<Duration>,
+        traffic: &mut Traffic,
+    ) {
+        for (key, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
+            let Some(way) = self.ways.get(key.index()) else { continue };
+            for lane in [way.own, way.shared] {
+                if lane != NONE {
+                    traffic.add(lane as usize, counts.offered as f64);
+                }
+            }
+        }
+        traffic.settle(span, &self.parameters);
     }
 
     /// The controller has spoken of a bucket.
@@ -250,109 +275,7 @@ impl Flows {
     pub(crate) fn is_on_hold(&self, bucket: &Bucket, led: bool) -> bool {
         !(led && self.buckets.get(bucket).is_some_and(|members| members.led))
     }
-
-    /// What the zone's clients are to be told of a bucket. O(K log K) for K keys with directives.
-    pub(crate) fn directive(&mut self, bucket: &Bucket, posted: &Posted, moment: Moment) -> BucketDirective {
-        let terms = Terms { presences: None, hold: None, clients: Some(moment.clients), ..*posted.terms() };
-        let keys = match posted.terms().limit {
-            Limit::Unlimited | Limit::Unknown => plain(posted, Values::default()),
-            Limit::PerSecond(Rate::ZERO) => {
-                let nothing = Some(Rate::ZERO);
-                let ratio = Some(DropRatio::ALL);
-                plain(posted, Values { ratio, guard: nothing, offered: nothing, ..Values::default() })
-            }
-            Limit::PerSecond(_) => {
-                let now = self.on_grid(moment.now).unwrap_or_default();
-                self.keys(bucket, posted, Moment { now, ..moment })
-            }
-        };
-        BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
-    }
-
-    fn keys(&mut self, bucket: &Bucket, posted: &Posted, moment: Moment) -> Vec<KeyDirective> {
-        let on_hold = self.is_on_hold(bucket, moment.led);
-        let terms = posted.terms();
-        let keeps_ratio = on_hold
-            && terms.on_silence == OnSilence::Ratio
-            && posted.own(DEFAULT_TENANT).is_some_and(|values| values.ratio.is_some());
-        let held = match terms.hold {
-            Some(hold) if on_hold && !keeps_ratio => Some(self.divide(bucket, posted, hold, moment.now)),
-            _ => None,
-        };
-        let Some(members) = self.buckets.get(bucket) else { return Vec::new() };
-        let mut keys = Vec::new();
-        for (at, (tenant, values)) in posted.keys().enumerate() {
-            let own = self.lane_of(members.by_tenant.get(tenant).copied());
-            let lane = self.lanes.get_mut(own as usize);
-            let per_second = |rate: Option<Rate>| rate.map(Rate::per_second);
-            let (allowed, cap) = match &held {
-                Some(held) => (held.get(at).copied(), held.get(at).copied()),
-                None => (per_second(values.rate), per_second(values.cap)),
-            };
-            let parameters = &self.parameters;
-            let (window, offered, factor) = match lane {
-                Some(lane) => {
-                    lane.cap = cap.unwrap_or_default();
-                    let tells = lane.used && lane.young_until.is_none_or(|until| until <= moment.now);
-                    (tells.then_some(&mut lane.window), lane.offered, lane.slack.factor())
-                }
-                None => (None, 0.0, parameters.slack_min),
-            };
-            let ratio = match allowed {
-                Some(allowed) if !keeps_ratio && (held.is_some() || !on_hold) => {
-                    Some(fast_ratio(window, moment.now, allowed, on_hold, values.ratio, parameters))
-                }
-                _ => values.ratio,
-            };
-            let values = Values {
-                ratio,
-                guard: cap.and_then(|cap| told(cap * factor)),
-                offered: told(offered),
-                ..Values::default()
-            };
-            keys.push(KeyDirective { tenant: tenant.clone(), values });
-        }
-        keys
-    }
-
-    /// The zone's own division of what it lives on, by the keys that have a directive, in their order.
-    fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Vec<f64> {
-        let parameters = self.parameters;
-        let (ways, lanes) = (&self.ways, &mut self.lanes);
-        let Some(members) = self.buckets.get(bucket) else { return Vec::new() };
-        let mut claimants: Vec<Claimant> = posted
-            .keys()
-            .map(|(tenant, values)| {
-                let way = members.by_tenant.get(tenant).and_then(|id| ways.get(id.index()));
-                let lane = way.and_then(|way| lanes.get_mut(way.own as usize));
-                let entitlement = values.entitlement;
-                let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
-                Claimant {
-                    offered: lane.map_or(0.0, |lane| lane.rate(now, &parameters)),
-                    weight: entitlement.map_or(1.0, |entitlement| entitlement.weight.get()),
-                    floor: entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
-                    tenant_limit: entitlement
-                        .and_then(|entitlement| entitlement.tenant_limit)
-                        .map_or(f64::INFINITY, Rate::per_second),
-                    class: match (tenant.is_default_class(), declared) {
-                        (true, _) => Class::Default,
-                        (false, true) => Class::Listed,
-                        (false, false) => Class::Unlisted,
-                    },
-                }
-            })
-            .collect();
-        let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
-        divide_hold(&mut self.division, hold.per_second(), presences, &mut claimants, &parameters)
-    }
 }
 
-/// A rate as it travels, in thousandths, so that a figure that fades away for ever is not told for ever.
-fn told(per_second: f64) -> Option<Rate> {
-    Rate::new((per_second * 1e3).round() / 1e3).ok()
-}
-
-/// The same values for every key that has a directive.
-fn plain(posted: &Posted, values: Values) -> Vec<KeyDirective> {
-    posted.keys().map(|(tenant, _)| KeyDirective { tenant: tenant.clone(), values }).collect()
-}
+mod below;
+mod directing;

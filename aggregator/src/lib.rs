@@ -1,11 +1,12 @@
 //! Tier 2 of Plimsoll: merges the counts of a zone's clients, rolls them up to the controller every half second, and
-//! passes directives down.
+//! passes directives down. The parent may be another aggregator: up to five may stand one above the other.
 //!
 //! The thinking is in [`zone`], which is pure; this file gives it a clock, streams to its clients and one to its
 //! parent.
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod below;
 pub mod cadence;
 mod flows;
 mod lanes;
@@ -57,7 +58,7 @@ pub struct Args {
     /// A name that outlives restarts; unless given, host and port
     #[arg(long, env = "PLIMSOLL_NAME", value_name = "NAME")]
     pub name: Option<String>,
-    /// The controller
+    /// The controller, or an aggregator that leads to one
     #[arg(long, env = "PLIMSOLL_CONTROLLER", value_name = "URL", default_value = "http://127.0.0.1:7400")]
     pub controller: String,
     /// Where clients connect

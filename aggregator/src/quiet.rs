@@ -54,14 +54,16 @@ impl Quiet {
         self.told = Some(children);
     }
 
-    /// Time passes while `connected` clients are here; true at the moment the quiet ends.
-    pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32) -> bool {
+    /// Time passes while `connected` children are here, and those among them that have traffic of their own to show have
+    /// done so, or not; true at the moment the quiet ends.
+    pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32, have_shown: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         let next = match self.state {
             State::Alone if now.since(began) >= QUIET_MAX => State::Over,
             State::Returning { since, joined } => {
                 let paused = now.since(joined) >= NOBODY_JOINED_FOR;
-                if !self.are_all_back(connected, paused) && now.since(since) < QUIET_MAX {
+                let all_here = have_shown && self.are_all_back(connected, paused);
+                if !all_here && now.since(since) < QUIET_MAX {
                     return false;
                 }
                 State::Over
@@ -110,11 +112,23 @@ mod tests {
     fn a_restart_is_quiet_until_nobody_joins_any_more() {
         let mut quiet = Quiet::default();
         quiet.on_greeting(at(1), true);
-        quiet.on_tick(at(2), 1);
+        quiet.on_tick(at(2), 1, true);
         quiet.on_greeting(at(2), true);
-        quiet.on_tick(at(3), 2);
+        quiet.on_tick(at(3), 2, true);
         assert!(quiet.holds_back());
-        quiet.on_tick(at(4), 2);
+        quiet.on_tick(at(4), 2, true);
+        assert!(!quiet.holds_back());
+    }
+
+    #[test]
+    fn what_comes_through_aggregators_below_must_have_been_seen() {
+        let mut quiet = Quiet::default();
+        quiet.on_told(Some(2));
+        quiet.on_greeting(at(1), true);
+        quiet.on_greeting(at(1), true);
+        assert!(!quiet.on_tick(at(4), 2, false), "they are back, but nobody knows what each of them needs");
+        assert!(quiet.holds_back());
+        assert!(quiet.on_tick(at(4), 2, true));
         assert!(!quiet.holds_back());
     }
 
@@ -123,7 +137,7 @@ mod tests {
         let mut quiet = Quiet::default();
         let counts_from = (0..60).find(|s| {
             quiet.on_greeting(at(*s), true);
-            quiet.on_tick(at(*s), 1);
+            quiet.on_tick(at(*s), 1, true);
             !quiet.holds_back()
         });
         assert_eq!(counts_from, Some(30));
@@ -144,7 +158,7 @@ mod tests {
             let mut quiet = Quiet::default();
             quiet.on_told(Some(expected));
             quiet.on_greeting(at(100), true);
-            quiet.on_tick(at(100 + pause), connected);
+            quiet.on_tick(at(100 + pause), connected, true);
             assert_eq!(!quiet.holds_back(), counted, "{connected} of {expected} after {pause} s");
         }
     }
@@ -157,8 +171,8 @@ mod tests {
         assert!(!quiet.holds_back(), "a first start");
         quiet.on_told(Some(4));
         assert!(quiet.holds_back(), "four clients are due");
-        assert!(!quiet.on_tick(at(10), 0));
-        assert!(quiet.on_tick(at(40), 0), "but they are not waited for for ever");
+        assert!(!quiet.on_tick(at(10), 0, true));
+        assert!(quiet.on_tick(at(40), 0, true), "but they are not waited for for ever");
         assert!(!quiet.holds_back());
     }
 }

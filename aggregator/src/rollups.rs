@@ -7,8 +7,8 @@ use plimsoll_core::report::InstanceId;
 use plimsoll_core::roster::Roster;
 
 /// How many unconfirmed roll-ups are told apart; more are taken together, which delays a confirmation but never
-/// invents one. At two a second these are 8 s.
-const ROLLUPS_MAX: usize = 16;
+/// invents one. At two a second these are 16 s, and at ten a second, as below another aggregator, 3 s.
+const ROLLUPS_MAX: usize = 32;
 
 /// The roll-ups on the present stream that the controller has not covered yet.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! The zone: merges what its clients report, rolls it up, and passes directives down. Pure: parent to its clients,
-//! child of the controller, and nothing else.
+//! The zone: merges what its children report, rolls it up, and passes directives down. Pure: parent to its clients and
+//! to aggregators below it, child of the controller or of an aggregator above it, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,11 +10,12 @@ use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::rate::Rate;
-use plimsoll_core::report::{Counts, Echo, Identity, Outbox, Report, Role};
+use plimsoll_core::report::{Counts, Echo, Identity, InstanceId, Outbox, Path, Report, Role};
 use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
 use crate::accounts::Accounts;
+use crate::below::Below;
 use crate::cadence::{Cadence, Load};
 use crate::flows::{Flows, Moment};
 use crate::pushes::Pushes;
@@ -22,7 +23,7 @@ use crate::quiet::Quiet;
 use crate::rollups::Rollups;
 use crate::upstream::Upstream;
 
-use entering::{Arrived, Entering};
+use entering::Arrived;
 
 /// A report that covers at least this much says how many requests there were, not how fast they come.
 const LATE: Duration = Duration::from_millis(1_500);
@@ -88,6 +89,9 @@ pub struct Zone {
     cadence: Cadence,
     load: Load,
     quiet: Quiet,
+    /// The aggregators among the children, and when what may pass was last divided between them and the clients.
+    below: Below,
+    shared: Option<(MonoTime, bool)>,
     figures: Figures,
     // What the controller said, and what was said to it.
     board: Board,
@@ -116,11 +120,14 @@ impl Zone {
             cadence: Cadence::default(),
             load: Load::default(),
             parameters,
-            roster: Roster::new(identity.instance, bounds.children_max, bounds.keys_per_child_max),
+            roster: Roster::new(identity.instance, bounds.children_max, bounds.keys_per_child_max)
+                .with_keys_of_aggregators(bounds.keys_max),
             accounts: Accounts::new(identity.instance.0, &bounds),
             identity,
             bounds,
             quiet: Quiet::default(),
+            below: Below::default(),
+            shared: None,
             figures: Figures::default(),
             board: Board::default(),
             order: Order::default(),
@@ -140,9 +147,12 @@ impl Zone {
     /// something new to hear.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.roster.prune(now);
-        let quiet_ends = self.quiet.on_tick(now, self.children());
+        self.below.prune(now);
+        let have_shown = self.below.have_shown(now, &self.parameters);
+        let quiet_ends = self.quiet.on_tick(now, self.children(), have_shown);
         if quiet_ends {
             self.roster.iter_mut().for_each(plimsoll_core::roster::Child::forget_told);
+            self.shared = None;
         }
         for gone in self.accounts.on_tick(now, self.parameters.fast_period, &mut self.outbox) {
             if let Some(key) = self.accounts.keys().get(gone.index()) {
@@ -151,7 +161,7 @@ impl Zone {
         }
         self.flows.on_tick(now);
         if self.pushes.is_due(now, self.parameters.report_interval, self.parameters.fast_period) {
-            self.direct(now);
+            self.direct(now, false);
         }
         self.has_news() || quiet_ends
     }
@@ -184,12 +194,15 @@ impl Zone {
         }
     }
 
-    /// Works out what clients are to be told.
-    fn direct(&mut self, now: MonoTime) {
+    /// Works out what clients are to be told, and aggregators below where that is due, or something new came from `above`.
+    fn direct(&mut self, now: MonoTime, above: bool) {
         let clients = self.sharing(now);
         self.pushes.on_direct(now, clients);
         let moment =
             Moment { now, led: self.is_led(now), clients: u32::try_from(clients).unwrap_or(u32::MAX) };
+        if self.share(moment) || above {
+            self.direct_below(moment);
+        }
         for (bucket, posted) in self.board.iter() {
             let directive = self.flows.directive(bucket, posted, moment);
             self.told.apply(&directive);
@@ -198,12 +211,13 @@ impl Zone {
 
     /// Clients that share the guard.
     fn sharing(&self, now: MonoTime) -> usize {
-        self.roster.connected_count() + self.roster.left_within(now, COUNTS_ON)
+        let children = self.roster.connected_count() + self.roster.left_within(now, COUNTS_ON);
+        children.saturating_sub(self.below.within(now, COUNTS_ON))
     }
 
     /// Whether the controller confirms what it is told.
     fn is_led(&self, now: MonoTime) -> bool {
-        self.upstream.is_led(now, self.parameters.controller_silent)
+        self.upstream.is_led(now, &self.parameters)
     }
 
     /// Whether the zone lives on its own part of a bucket's limit because no controller leads.
@@ -282,108 +296,11 @@ impl Zone {
             self.board.iter().filter_map(|(bucket, posted)| Some((bucket.clone(), posted.terms().hold?)));
         each.collect()
     }
-
-    fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), Refused> {
-        let identity = report.identity.clone().ok_or(Refused::Greeting)?;
-        if identity.role != Role::Client {
-            return Err(Refused::WrongTier(
-                "an aggregator takes clients; aggregators connect to the controller",
-            ));
-        }
-        self.roster.open(now, stream, identity)?;
-        self.quiet.on_greeting(now, report.epoch.is_some());
-        // Its first state must know that it is there: a guard divided among fewer starts too full. Where there are many,
-        // one more is next to nothing, and working it out again for each of a crowd that returns would starve the others.
-        if self.pushes.are_for_fewer(self.sharing(now)) {
-            self.direct(now);
-        }
-        Ok(())
-    }
-
-    /// Notes which buckets a child has, and asks the controller for those nobody had before.
-    fn note_buckets(&mut self, stream: StreamId, report: &Report) {
-        let Some(child) = self.roster.by_stream(stream) else { return };
-        let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
-        for bucket in report.asked.iter().chain(of_keys) {
-            if child.is_wanted(bucket) {
-                continue;
-            }
-            let known = self.asked.contains(bucket);
-            let no_room = !known && self.asked.len() >= self.bounds.buckets_max;
-            if no_room || child.wanted() >= self.bounds.buckets_max {
-                self.figures.homeless += 1;
-                continue;
-            }
-            child.wants(bucket);
-            if !known {
-                self.asked.insert(bucket.clone());
-                self.unasked.push(bucket.clone());
-                // The class that tenants fold into must find room before they do.
-                if let Some(id) = self.accounts.declare(bucket)
-                    && let Some(key) = self.accounts.keys().get(id.index())
-                {
-                    self.flows.introduce(id, key, &self.board);
-                    self.outbox.replace(id);
-                }
-            }
-        }
-    }
 }
 
-impl Parent for Zone {
-    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        Refused::check_claims(&report, self.order.epoch().max(self.epoch_below), self.kill)?;
-        if self.roster.by_stream(stream).is_none() {
-            self.greet(now, stream, &report)?;
-        } else if report.identity.is_some() {
-            return Err(Refused::Greeting);
-        }
-        self.note_buckets(stream, &report);
-        let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
-        child.heard = now;
-        let mut entering = Entering {
-            arrived: &mut self.arrived,
-            now,
-            accounts: &mut self.accounts,
-            flows: &mut self.flows,
-            board: &self.board,
-            outbox: &mut self.outbox,
-            late_from: LATE.max(self.parameters.report_interval * LATE_INTERVALS),
-            all_late: true,
-        };
-        let entered = child.books.enter_into(now, &report, &mut entering)?;
-        self.figures.late += entering.finish();
-        self.figures.unconfirmed += entered.unconfirmed;
-        self.figures.homeless += entered.homeless as u64;
-        if report.leaving {
-            let instance = self.roster.by_stream(stream).map(|child| child.identity.instance);
-            instance.into_iter().for_each(|instance| self.roster.remove(instance));
-        }
-        self.epoch_below = self.epoch_below.max(report.epoch);
-        Ok(self.kill.merge(report.kill))
-    }
-
-    fn on_close(&mut self, now: MonoTime, stream: StreamId) {
-        self.roster.close(now, stream);
-    }
-
-    fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
-        let head = self.head();
-        let upstream_age = self.upstream.age(now);
-        let values = !self.quiet.holds_back();
-        let child = self.roster.by_stream(stream)?;
-        let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
-        let mut message = child.next_message(now, head, &mut self.told, values, echo)?;
-        message.head.upstream_age = upstream_age;
-        Some(message)
-    }
-
-    fn is_superseded(&self, stream: StreamId) -> bool {
-        self.roster.is_superseded(stream)
-    }
-}
-
+mod below;
 mod child;
 mod entering;
+mod parent;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! One conversation on both hops: an aggregator is to the controller what a client is to an aggregator.
+//! One conversation on every hop: an aggregator is to the controller what a client is to an aggregator, and so is it to
+//! another aggregator.
 //!
 //! The two sides are traits, so that one driver per side serves every tier over gRPC, and another drives the very
 //! same state machines in simulation. Nothing here waits, sends or reads a clock.
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use crate::directive::{Directives, Epoch, Message, Stale};
 use crate::kill::{JUMP_MAX, KillGeneration};
-use crate::report::{BrokenReport, Report};
+use crate::report::{BrokenReport, Path, Report};
 use crate::time::MonoTime;
 
 /// One stream at a parent, numbered by whoever accepts streams; never reused.
@@ -79,6 +80,22 @@ pub enum Refused {
     /// The child belongs to another tier.
     #[error("{0}")]
     WrongTier(&'static str),
+    /// The parent is the child itself, or stands below it.
+    #[error(
+        "aggregators are connected in a loop: this one stands below the one that asks; point one of them at a \
+         controller, or at an aggregator that leads to one"
+    )]
+    Loop,
+    /// Too many aggregators on the way from clients to their controller.
+    #[error(
+        "{aggregators} aggregators one above the other are too many, {} may be; connect the lowest nearer to the \
+         controller",
+        Path::IDS_MAX + 1
+    )]
+    TooDeep {
+        /// How many there would be, as far as the parent knows.
+        aggregators: usize,
+    },
     /// There is no room for another child.
     #[error("{0} children are connected, which is the most this parent takes")]
     Full(usize),
@@ -128,6 +145,8 @@ impl Refused {
             Self::Broken(_) => "broken",
             Self::Greeting => "greeting",
             Self::WrongTier(_) => "wrong_tier",
+            Self::Loop => "loop",
+            Self::TooDeep { .. } => "too_deep",
             Self::Full(_) => "full",
             Self::EpochJump { .. } => "epoch_jump",
             Self::KillJump { .. } => "kill_jump",

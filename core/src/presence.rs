@@ -44,6 +44,12 @@ impl Presences {
         Self(((presences.sum::<f64>() * 1e3).round() as u32).max(1_000))
     }
 
+    /// The sum where each of these children stands for so many of its own.
+    #[must_use]
+    pub fn times(self, each: f64) -> Self {
+        Self::sum(std::iter::once(self.as_f64() * each))
+    }
+
     /// The sum in thousandths.
     #[must_use]
     pub const fn thousandths(self) -> u32 {
@@ -99,6 +105,17 @@ mod tests {
         for (presences, due) in table {
             assert_eq!(Presences::sum(presences.iter().copied()).thousandths(), due, "{presences:?}");
         }
+    }
+
+    #[test]
+    fn children_of_children_count_each() {
+        for (presences, each, due) in
+            [(1_000, 1.0, 1_000), (3_000, 2.0, 6_000), (2_500, 1.5, 3_750), (1_000, 0.2, 1_000)]
+        {
+            assert_eq!(Presences(presences).times(each).thousandths(), due, "{presences} times {each}");
+        }
+        assert_eq!(Presences(3_000).times(f64::NAN), Presences::ONE);
+        assert_eq!(Presences(u32::MAX).times(10.0).thousandths(), u32::MAX);
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use crate::bucket::Bucket;
 use crate::directive::{Audience, Board, Directives, Epoch, Message};
 use crate::exchange::{Refused, StreamId};
 use crate::kill::KillGeneration;
-use crate::report::{Books, Echo, Identity, InstanceId};
+use crate::report::{Books, Echo, Identity, InstanceId, Role};
 use crate::time::MonoTime;
 
 /// How long the books of a child that went away are kept. One that comes back later is taken over by its own
@@ -29,6 +29,8 @@ pub struct Roster {
     connected: usize,
     children_max: usize,
     keys_per_child_max: usize,
+    /// The same of an aggregator, which speaks for many.
+    keys_per_aggregator_max: usize,
 }
 
 /// One child.
@@ -89,7 +91,20 @@ impl Roster {
             connected: 0,
             children_max,
             keys_per_child_max,
+            keys_per_aggregator_max: keys_per_child_max,
         }
+    }
+
+    /// The same, but children that are aggregators may have so many keys each.
+    #[must_use]
+    pub fn with_keys_of_aggregators(self, keys_max: usize) -> Self {
+        Self { keys_per_aggregator_max: keys_max, ..self }
+    }
+
+    /// The parent.
+    #[must_use]
+    pub const fn own(&self) -> InstanceId {
+        self.own
     }
 
     /// Begins a stream of a child, which replaces an older stream of the same instance.
@@ -118,8 +133,12 @@ impl Roster {
             self.children.remove(&evicted);
         }
         self.streams.insert(stream, instance);
+        let keys_max = match identity.role {
+            Role::Client => self.keys_per_child_max,
+            Role::Aggregator => self.keys_per_aggregator_max,
+        };
         let child = self.children.entry(instance).or_insert_with(|| Child {
-            books: Books::new(instance, self.own, self.keys_per_child_max),
+            books: Books::new(instance, self.own, keys_max),
             identity: identity.clone(),
             stream: None,
             since: now,
@@ -301,6 +320,7 @@ impl Child {
             report_interval: head.report_interval,
             parent,
             children: None,
+            above: 0,
             buckets: Vec::new(),
         };
         Some(Message { head, shared, first })

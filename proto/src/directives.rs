@@ -37,6 +37,7 @@ pub(crate) fn head(directives: &Directives) -> wire::Directives {
             .report_interval
             .map(|interval| u32::try_from(millis(interval)).unwrap_or(u32::MAX)),
         children: directives.children,
+        above: directives.above,
         parent: directives.parent.map(instance),
         ..wire::Directives::default()
     }
@@ -167,6 +168,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, Invalid> {
         upstream_age: part.upstream_age_ms.map(Duration::from_millis),
         report_interval,
         children: part.children,
+        above: part.above,
         parent: part.parent.map(|bytes| instance_of(&bytes)).transpose()?,
         buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
     })

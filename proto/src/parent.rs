@@ -217,9 +217,11 @@ impl End {
                     Refused::Broken(_) | Refused::Greeting => Status::invalid_argument(text),
                     Refused::Full(_) => Status::resource_exhausted(text),
                     Refused::Unknown => Status::aborted(text),
-                    Refused::WrongTier(_) | Refused::EpochJump { .. } | Refused::KillJump { .. } => {
-                        Status::failed_precondition(text)
-                    }
+                    Refused::WrongTier(_)
+                    | Refused::Loop
+                    | Refused::TooDeep { .. }
+                    | Refused::EpochJump { .. }
+                    | Refused::KillJump { .. } => Status::failed_precondition(text),
                 };
                 (refused.label(), status)
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::bucket::{Bucket, InvalidName, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Report, Role};
+use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Path, Report, Role};
 use plimsoll_core::time::MonoTime;
 
 use self::told::Told;
@@ -22,6 +22,8 @@ const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 6 + 2 + 4
 const ASKED_BYTES_MAX: usize = 128 + 3;
 /// What a hold may take at most: a name of 128 bytes, a rate, and framing.
 const HOLD_BYTES_MAX: usize = (128 + 3) + 11 + 3;
+/// The most ids of a path that are read at all.
+const PATH_IDS_MAX: usize = 4 * Path::IDS_MAX;
 /// What a part's names and counts may take together, with room left for its head.
 const PART_BYTES_MAX: usize = crate::MESSAGE_BYTES_MAX - 8 * 1024;
 
@@ -93,7 +95,7 @@ impl Parts<'_> {
     /// The part to put so many bytes into: a new one if the last is full.
     fn with_room(&mut self, bytes: usize, entries: fn(&wire::Report) -> usize) -> &mut wire::Report {
         if bytes > self.room || entries(&self.last) >= KEYS_PER_PART_MAX {
-            let next = wire::Report { identity: None, ..head(self.report) };
+            let next = wire::Report { identity: None, path: Vec::new(), ..head(self.report) };
             let full = std::mem::replace(&mut self.last, next);
             self.done.push(wire::Report { more: true, ..full });
             self.room = PART_BYTES_MAX;
@@ -121,6 +123,7 @@ fn head(report: &Report) -> wire::Report {
         kill_generation: report.kill.0,
         leaving: report.leaving,
         children: report.children,
+        path: report.path.ids().iter().copied().map(instance).collect(),
         ..wire::Report::default()
     }
 }
@@ -132,6 +135,13 @@ pub(crate) fn instance(instance: InstanceId) -> Vec<u8> {
 pub(crate) fn instance_of(bytes: &[u8]) -> Result<InstanceId, Invalid> {
     let instance = bytes.try_into().map_err(|_| Invalid::Instance(bytes.len()))?;
     Ok(InstanceId(u128::from_be_bytes(instance)))
+}
+
+/// A little more than a parent takes passes, so that it can say itself why it does not.
+fn path_of(path: &[Vec<u8>]) -> Result<Path, Invalid> {
+    bound("path", path.len(), PATH_IDS_MAX)?;
+    let ids: Result<Vec<InstanceId>, Invalid> = path.iter().map(|id| instance_of(id)).collect();
+    ids.map(Path::new)
 }
 
 fn identity(identity: &Identity) -> wire::Identity {
@@ -181,6 +191,7 @@ impl ReportDecoder {
                     (parts.seq == part.seq, "seq"),
                     (parts.time == part.time, "time"),
                     (part.identity.is_none(), "identity"),
+                    (part.path.is_empty(), "path"),
                     // What an id stands for must not change between the counts of one report.
                     (part.definitions.is_empty() || parts.tallies.is_empty(), "definitions"),
                 ] {
@@ -247,6 +258,7 @@ impl ReportDecoder {
             epoch: epoch_of(part.epoch)?,
             kill: KillGeneration(part.kill_generation),
             children: part.children,
+            path: path_of(&part.path)?,
             asked: part
                 .asked
                 .iter()

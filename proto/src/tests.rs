@@ -19,7 +19,7 @@ use plimsoll_core::presence::Presences;
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::{
-    Counts, Echo, Identity, InstanceId, KeyDefinition, Report, Role, Tallies, Tally,
+    Counts, Echo, Identity, InstanceId, KeyDefinition, Path, Report, Role, Tallies, Tally,
 };
 use plimsoll_core::rollout::{Cohort, Mode};
 use plimsoll_core::time::MonoTime;

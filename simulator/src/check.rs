@@ -43,6 +43,7 @@ pub(crate) fn scenario(
     let duration_s = within(spec.duration_s, &root.then("duration_s"), 0.1, DURATION_MAX_S)?;
     let warmup_s = within(spec.warmup_s, &root.then("warmup_s"), 0.0, duration_s - 0.1)?;
     let zones = whole(spec.zones, &root.then("zones"), 1, ZONES_MAX)?;
+    let upper = whole(spec.upper, &root.then("upper"), 0, zones)?;
     let clients = whole(spec.clients, &root.then("clients"), 1, CLIENTS_MAX)?;
     let millis = |written: Option<u32>, name: &str, default: u32| -> Checked<Duration> {
         let millis = whole(written.unwrap_or(default), &root.then(name), 10, 60_000)?;
@@ -65,7 +66,7 @@ pub(crate) fn scenario(
         traffic.push(Traffic { bucket, tenant, load, shares, retry });
     }
     let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
-        one_fault(fault, &root.then("faults").then(&index.to_string()), zones, all, duration_s)
+        one_fault(fault, &root.then("faults").then(&index.to_string()), zones + upper, all, duration_s)
     });
     let faults = faults.collect::<Checked<_>>()?;
     let network = network(&spec.network, &root.then("network"))?;
@@ -80,6 +81,7 @@ pub(crate) fn scenario(
         duration_s,
         warmup_s,
         zones,
+        upper,
         clients,
         network,
         policy,

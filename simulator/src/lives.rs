@@ -23,7 +23,7 @@ impl World<'_> {
         self.controller.life += 1;
         let first = now.plus(self.phase(self.scenario.tick));
         self.queue.plan(first, Event::BrainTick { life: self.controller.life });
-        for zone in 0..self.scenario.zones {
+        for zone in self.below_controller() {
             self.reconnect(now, Child::Zone(zone), within_s);
         }
     }
@@ -43,10 +43,8 @@ impl World<'_> {
         let first = now.plus(self.phase(ZONE_TICK));
         self.queue.plan(first, Event::ZoneTick { zone, life });
         self.queue.plan(now, Event::Connect { child: Child::Zone(zone), life });
-        for client in 0..self.clients.len() as u32 {
-            if self.clients[client as usize].zone == zone {
-                self.reconnect(now, Child::Client(client), within_s);
-            }
+        for child in self.below_zone(zone) {
+            self.reconnect(now, child, within_s);
         }
     }
 
@@ -101,12 +99,12 @@ impl World<'_> {
                 self.durable = controller.brain.durable().clone();
                 self.controller.life += 1;
                 self.controller.below.clear();
-                for zone in 0..self.scenario.zones {
+                for zone in self.below_controller() {
                     self.parent_dies(now, Child::Zone(zone));
                 }
             }
             What::ControllerCut => {
-                for zone in 0..self.scenario.zones {
+                for zone in self.below_controller() {
                     self.cut(now, Child::Zone(zone), fault);
                 }
             }
@@ -133,7 +131,7 @@ impl World<'_> {
         match fault.what {
             What::ControllerDown => self.start_controller(now, fault.reconnect_s),
             What::ControllerCut => {
-                for zone in 0..self.scenario.zones {
+                for zone in self.below_controller() {
                     self.mend(now, Child::Zone(zone), fault.reconnect_s);
                 }
             }
@@ -151,11 +149,22 @@ impl World<'_> {
         slot.life += 1;
         slot.below.clear();
         self.child_dies(now, Child::Zone(zone));
-        for client in 0..self.clients.len() as u32 {
-            if self.clients[client as usize].zone == zone {
-                self.parent_dies(now, Child::Client(client));
-            }
+        for child in self.below_zone(zone) {
+            self.parent_dies(now, child);
         }
+    }
+
+    /// The aggregators whose parent is the controller.
+    fn below_controller(&self) -> Vec<u32> {
+        let scenario = self.scenario;
+        (0..scenario.aggregators()).filter(|zone| scenario.above(*zone).is_none()).collect()
+    }
+
+    /// The children of an aggregator.
+    fn below_zone(&self, zone: u32) -> Vec<Child> {
+        let zones = (0..self.scenario.aggregators()).map(Child::Zone);
+        let clients = (0..self.clients.len() as u32).map(Child::Client);
+        zones.chain(clients).filter(|child| self.above(*child) == Some(zone)).collect()
     }
 
     /// The way of a child to its parent is cut: what is sent is lost, and after a while both ends give up.

@@ -29,6 +29,8 @@ pub struct Scenario {
     pub(crate) duration_s: f64,
     pub(crate) warmup_s: f64,
     pub(crate) zones: u32,
+    /// Further aggregators, between those of the zones and the controller; none of them has clients.
+    pub(crate) upper: u32,
     pub(crate) clients: u32,
     pub(crate) report: Duration,
     pub(crate) tick: Duration,
@@ -153,6 +155,19 @@ impl Scenario {
         let together = |(at, clients): (f64, u32)| zones_of(clients, self.zones).map(move |zone| (at, zone));
         let joins = self.joins.iter().map(|join| (join.at_s, join.clients));
         std::iter::once((from, self.clients)).chain(joins).flat_map(together).collect()
+    }
+
+    /// How many aggregators there are: those of the zones, and then the upper ones.
+    pub(crate) const fn aggregators(&self) -> u32 {
+        self.zones + self.upper
+    }
+
+    /// The aggregator above an aggregator; `None` where that is the controller.
+    pub(crate) fn above(&self, aggregator: u32) -> Option<u32> {
+        let below = aggregator < self.zones && self.upper > 0;
+        // In blocks, as clients are spread over zones.
+        let at = u64::from(aggregator) * u64::from(self.upper) / u64::from(self.zones);
+        below.then(|| self.zones + at as u32)
     }
 
     /// What the law is tuned by.

@@ -18,6 +18,8 @@ pub(crate) struct ScenarioSpec {
     #[serde(default)]
     pub(crate) warmup_s: Number,
     pub(crate) zones: u32,
+    #[serde(default)]
+    pub(crate) upper: u32,
     pub(crate) clients: u32,
     pub(crate) report_ms: Option<u32>,
     pub(crate) tick_ms: Option<u32>,

@@ -69,13 +69,12 @@ impl World<'_> {
         let Stream { child, parent_open: true, greeted, .. } = self.streams[stream] else { return };
         hash_report(trace, now, stream, &report);
         let id = StreamId(stream as u64 + 1);
-        let came = match child {
-            Child::Client(client) => {
-                let zone = self.clients[client as usize].zone as usize;
-                let process = self.zones[zone].process.as_mut();
+        let came = match self.above(child) {
+            Some(zone) => {
+                let process = self.zones[zone as usize].process.as_mut();
                 process.map(|process| process.zone.on_report(process.clock.read(now), id, report))
             }
-            Child::Zone(_) => self.controller.process.as_mut().map(|process| {
+            None => self.controller.process.as_mut().map(|process| {
                 let came = process.brain.on_report(process.clock.read(now), id, report);
                 process.saved();
                 came
@@ -138,15 +137,12 @@ impl World<'_> {
         let Stream { child, parent_open: true, .. } = self.streams[stream] else { return };
         let id = StreamId(stream as u64 + 1);
         // A stream that was replaced is told apart from one with nothing to say.
-        let said = match child {
-            Child::Client(client) => {
-                let zone = self.clients[client as usize].zone as usize;
-                self.zones[zone].process.as_mut().map(|process| {
-                    let superseded = process.zone.is_superseded(id);
-                    (superseded, (!superseded).then(|| process.zone.directives(process.clock.read(now), id)))
-                })
-            }
-            Child::Zone(_) => self.controller.process.as_mut().map(|process| {
+        let said = match self.above(child) {
+            Some(zone) => self.zones[zone as usize].process.as_mut().map(|process| {
+                let superseded = process.zone.is_superseded(id);
+                (superseded, (!superseded).then(|| process.zone.directives(process.clock.read(now), id)))
+            }),
+            None => self.controller.process.as_mut().map(|process| {
                 let superseded = process.brain.is_superseded(id);
                 (superseded, (!superseded).then(|| process.brain.directives(process.clock.read(now), id)))
             }),
@@ -183,12 +179,9 @@ impl World<'_> {
     }
 
     fn ring_parent_of(&mut self, now: SimTime, child: Child) {
-        match child {
-            Child::Client(client) => {
-                let zone = self.clients[client as usize].zone;
-                self.ring_zone(now, zone);
-            }
-            Child::Zone(_) => self.ring_controller(now),
+        match self.above(child) {
+            Some(zone) => self.ring_zone(now, zone),
+            None => self.ring_controller(now),
         }
     }
 
@@ -205,14 +198,13 @@ impl World<'_> {
         self.streams[stream].parent_open = false;
         self.ends(child).below.retain(|other| *other != stream);
         let id = StreamId(stream as u64 + 1);
-        match child {
-            Child::Client(client) => {
-                let zone = self.clients[client as usize].zone;
+        match self.above(child) {
+            Some(zone) => {
                 if let Some(process) = &mut self.zones[zone as usize].process {
                     process.zone.on_close(process.clock.read(now), id);
                 }
             }
-            Child::Zone(_) => {
+            None => {
                 if let Some(process) = &mut self.controller.process {
                     process.brain.on_close(process.clock.read(now), id);
                 }

@@ -16,7 +16,7 @@ use crate::scenario::Scenario;
 use crate::series::Answer;
 use crate::trace::TraceHash;
 
-/// A child of some parent: a client's is its zone's aggregator, an aggregator's is the controller.
+/// A child of some parent: a client's is its zone's aggregator, an aggregator's is the controller, or an upper one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Child {
     Client(u32),
@@ -123,7 +123,7 @@ impl<'a> World<'a> {
             zero,
             controller: Slot::empty(0),
             durable: Durable::first_start(),
-            zones: (0..scenario.zones).map(Slot::empty).collect(),
+            zones: (0..scenario.aggregators()).map(Slot::empty).collect(),
             clients: scenario.members().into_iter().map(|(_, zone)| Slot::empty(zone)).collect(),
             streams: Vec::new(),
             refusals: Vec::new(),
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
         let start = self.scenario.start;
         let of = |seconds: Option<f64>| seconds.map_or(SimTime::default(), at);
         self.queue.plan(of(start.map(|start| start.controller_s)), Event::StartController);
-        for zone in 0..self.scenario.zones {
+        for zone in 0..self.scenario.aggregators() {
             self.queue.plan(of(start.map(|start| start.zones_s)), Event::StartZone(zone));
         }
         for client in 0..self.scenario.clients {
@@ -174,31 +174,28 @@ impl<'a> World<'a> {
         (with(network.report_loss), with(network.directive_loss))
     }
 
+    /// The aggregator above a child; `None` where that is the controller.
+    pub(crate) fn above(&self, child: Child) -> Option<u32> {
+        match child {
+            Child::Client(client) => Some(self.clients[client as usize].zone),
+            Child::Zone(zone) => self.scenario.above(zone),
+        }
+    }
+
     /// The places of both ends, as far as streams are concerned: the child's uplink, life and cuts.
     pub(crate) fn ends(&mut self, child: Child) -> Ends<'_> {
-        match child {
-            Child::Client(client) => {
-                let slot = &mut self.clients[client as usize];
-                let parent = &mut self.zones[slot.zone as usize];
-                Ends {
-                    lives: slot.process.is_some(),
-                    life: slot.life,
-                    cut: slot.cuts > 0,
-                    uplink: &mut slot.uplink,
-                    parent_lives: parent.process.is_some(),
-                    below: &mut parent.below,
-                }
+        match (child, self.above(child).map(|zone| zone as usize)) {
+            (Child::Client(client), Some(above)) => {
+                ends_of(&mut self.clients[client as usize], &mut self.zones[above])
             }
-            Child::Zone(zone) => {
-                let slot = &mut self.zones[zone as usize];
-                Ends {
-                    lives: slot.process.is_some(),
-                    life: slot.life,
-                    cut: slot.cuts > 0,
-                    uplink: &mut slot.uplink,
-                    parent_lives: self.controller.process.is_some(),
-                    below: &mut self.controller.below,
-                }
+            (Child::Client(client), None) => {
+                ends_of(&mut self.clients[client as usize], &mut self.controller)
+            }
+            (Child::Zone(zone), None) => ends_of(&mut self.zones[zone as usize], &mut self.controller),
+            (Child::Zone(zone), Some(above)) => {
+                // Upper ones come after all others.
+                let (zones, upper) = self.zones.split_at_mut(above);
+                ends_of(&mut zones[zone as usize], &mut upper[0])
             }
         }
     }
@@ -233,6 +230,17 @@ pub(crate) struct Ends<'w> {
     pub(crate) uplink: &'w mut Option<usize>,
     pub(crate) parent_lives: bool,
     pub(crate) below: &'w mut Vec<usize>,
+}
+
+fn ends_of<'w, C, P>(child: &'w mut Slot<C>, parent: &'w mut Slot<P>) -> Ends<'w> {
+    Ends {
+        lives: child.process.is_some(),
+        life: child.life,
+        cut: child.cuts > 0,
+        uplink: &mut child.uplink,
+        parent_lives: parent.process.is_some(),
+        below: &mut parent.below,
+    }
 }
 
 impl System for World<'_> {

@@ -1,4 +1,4 @@
-//! The zone as a child of its controller: rolls counts up, applies what comes down.
+//! The zone as a child of its controller, or of an aggregator above it: rolls counts up, applies what comes down.
 
 use plimsoll_core::directive::{BucketDirective, Posted, Terms};
 
@@ -22,6 +22,7 @@ impl Child for Zone {
             epoch: self.order.epoch().max(self.epoch_below),
             kill: self.kill,
             children: self.children(),
+            path: self.below.path(),
             holds: if self.greeted { BTreeMap::new() } else { self.holds() },
             asked: std::mem::take(&mut self.unasked),
             ..Report::default()
@@ -53,27 +54,31 @@ impl Child for Zone {
         self.policy_hash = directives.policy_hash.or(self.policy_hash);
         let mut decided = decided || self.pushes.is_first(self.order.epoch());
         for directive in &directives.buckets {
-            decided |= is_decision(directive, self.board.get(&directive.bucket));
+            let held = self.board.get(&directive.bucket);
+            decided |= is_decision(directive, held);
+            if held.is_none() {
+                self.tell_below_of(&directive.bucket);
+            }
             self.board.apply(directive);
             if let Some(posted) = self.board.get(&directive.bucket) {
                 self.flows.on_directive(directive, posted);
             }
         }
         self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
-        self.upstream.on_message(now, directives.echo, directives.upstream_age);
+        self.upstream.on_message(now, &directives);
         self.quiet.on_told(directives.children);
         if decided {
             self.pushes.on_decision(now);
         }
         let due = self.pushes.is_due(now, self.parameters.report_interval, self.parameters.tick);
         if due || self.pushes.is_in_wake(now) {
-            self.direct(now);
+            self.direct(now, !directives.buckets.is_empty());
         }
         Ok(())
     }
 
     fn has_news(&mut self) -> bool {
-        let (head, version) = (self.head(), self.told.version());
+        let (head, version) = (self.head(), self.told.version() + self.below.changes());
         self.pushes.has_news(head, version)
     }
 
@@ -84,9 +89,11 @@ impl Child for Zone {
     }
 
     fn report_interval(&self) -> Duration {
-        // A zone rolls up once a tick; what the parameters call the report interval is for its clients.
+        // A controller leaves it to the zone, which rolls up once a tick. An aggregator above asks for more, as of its
+        // clients: two reports in one of its own roll-ups and none in the next would look like traffic on and off. What
+        // the parameters call the report interval is for the zone's clients.
         let Parameters { tick, .. } = self.parameters;
-        tick
+        self.upstream.interval().unwrap_or(tick)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use plimsoll_core::bucket::Key;
-use plimsoll_core::bucket::KeyId;
+use plimsoll_core::bucket::{Key, KeyId};
 use plimsoll_core::directive::Board;
 use plimsoll_core::report::{Counts, Ledger, New, Outbox, Pedigree, Place};
 use plimsoll_core::time::MonoTime;
 
 use crate::accounts::Accounts;
+use crate::below::Traffic;
 use crate::flows::Flows;
 
 /// The entries of a report before they go into the tables, which is when all have been checked and found their places:
@@ -31,6 +31,10 @@ pub(super) struct Entering<'a> {
     /// A report that covers this much says nothing about the present rate.
     pub(super) late_from: Duration,
     pub(super) all_late: bool,
+    /// What is offered through the aggregator below whose report it is, if it is that of one.
+    pub(super) branch: Option<&'a mut Traffic>,
+    /// What it took to gather, if that says something about the present rate.
+    pub(super) span: Option<Duration>,
 }
 
 impl Entering<'_> {
@@ -60,7 +64,10 @@ impl Entering<'_> {
                 *counts = counts.since(late);
             }
         }
-        self.flows.add(entries);
+        match self.branch {
+            Some(traffic) => self.flows.add_branch(entries, self.span, traffic),
+            None => self.flows.add(entries),
+        }
         entries.clear();
         came_late
     }
@@ -69,7 +76,10 @@ impl Entering<'_> {
 impl Ledger for Entering<'_> {
     fn begin(&mut self, span: Option<Duration>, first_span: bool) {
         self.all_late = span.is_none_or(|span| span >= self.late_from);
-        self.flows.begin(self.now, span.unwrap_or_default(), first_span);
+        self.span = span.filter(|_| !self.all_late);
+        if self.branch.is_none() {
+            self.flows.begin(self.now, span.unwrap_or_default(), first_span);
+        }
     }
 
     fn place(&mut self, key: &Key) -> Option<Place> {

@@ -6,6 +6,8 @@ mod hold;
 mod relay;
 mod restart;
 mod scripted;
+mod stacked;
+mod tree;
 
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use plimsoll_core::bucket::Tenant;
 use plimsoll_core::directive::Entitlement;
 use plimsoll_core::rate::Rate;
 use plimsoll_core::ratio::DropRatio;
-use scripted::{Client, Said, Scene, answered, entitled, identity, per_second, ratio_of, zone};
+use scripted::{Client, Said, Scene, aggregator, answered, entitled, identity, per_second, ratio_of, zone};
 
 fn at(ms: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(ms))

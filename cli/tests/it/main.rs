@@ -20,4 +20,6 @@ mod processes;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
+mod stacked;
+#[cfg(test)]
 mod streams;

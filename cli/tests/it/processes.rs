@@ -273,7 +273,7 @@ fn up_ends_in_good_order_and_says_what_happened() {
     assert!(summary["buckets"]["api/users"]["drop_ratio"].is_null());
 
     let mut up = Process::spawn(&["up", "--no-demo", "--log", "info"]);
-    up.wait_for(|line| message(line) == Some("connected to the controller"));
+    up.wait_for(|line| message(line) == Some("connected to the parent"));
     up.signal("INT");
     assert_eq!(up.ended().code(), Some(0));
 }

@@ -6,7 +6,12 @@ impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
         Refused::check_claims(&report, Some(self.durable.epoch), self.durable.kill)?;
         let news = self.news;
-        let greets = self.roster.by_stream(stream).is_none();
+        let speaker = self.roster.by_stream(stream).map(|child| child.identity.instance);
+        let greets = speaker.is_none();
+        let named = report.identity.as_ref().map(|identity| identity.instance);
+        if let Some(instance) = speaker.or(named) {
+            report.path.check(self.roster.own(), instance, 0)?;
+        }
         if greets {
             self.greet(now, stream, &report)?;
         } else if report.identity.is_some() {

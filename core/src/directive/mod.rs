@@ -51,6 +51,9 @@ pub struct Directives {
     /// How many children the receiver had when it last reported counts here, in whatever process; so that one that
     /// restarted knows whom to wait for. Absent when that is not known, or it has none by its nature.
     pub children: Option<u32>,
+    /// To an aggregator: how many aggregators there are on its way to the controller, the parent among them, as far as
+    /// that knows. A controller says 0.
+    pub above: u32,
     /// What changed, by bucket.
     pub buckets: Vec<BucketDirective>,
 }

@@ -4,8 +4,9 @@
 //! the controller a target; [`Division`] divides it between tenants, whose [`Burst`] may raise their weight, and
 //! [`Whole::part`] splits each part between zones. A zone's fast loop turns its part into a ratio with the counts of
 //! its [`Window`] ([`fast_ratio`]), keeps the [`Slack`] of its guards, and lives on [`divide_hold`] while the controller
-//! is silent. `docs/law.md` tells the whole of it.
+//! is silent. Where aggregators stand below it, it divides what it has among them ([`Sharers`]). `docs/law.md` tells the whole of it.
 
+mod among;
 mod balance;
 mod burst;
 mod division;
@@ -18,6 +19,7 @@ mod smoothing;
 mod split;
 mod window;
 
+pub use among::{Sharer, Sharers};
 pub use balance::Balance;
 pub use burst::Burst;
 pub use division::{Claimant, Class, Division};

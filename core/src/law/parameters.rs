@@ -52,6 +52,8 @@ pub struct Parameters {
     pub counts_min: f64,
     /// An aggregator is on hold when the controller has confirmed none of its reports of this long ago or less.
     pub controller_silent: Duration,
+    /// The same for each aggregator that stands between it and the controller, on top.
+    pub controller_silent_more: Duration,
     /// A child is silent when nothing was heard of it for this long, or `child_silent_ticks`.
     pub child_silent: Duration,
     /// The same in ticks; the longer of the two holds.
@@ -108,6 +110,7 @@ impl Default for Parameters {
             surge_deviations: 3.0,
             counts_min: 20.0,
             controller_silent: Duration::from_secs(2),
+            controller_silent_more: Duration::from_secs(1),
             child_silent: Duration::from_millis(1_500),
             child_silent_ticks: 3,
             share_time: Duration::from_secs(1),

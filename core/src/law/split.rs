@@ -72,7 +72,8 @@ impl Whole {
     }
 }
 
-fn mixed(share: f64, even: f64, parameters: &Parameters) -> f64 {
+/// By traffic, but for what is divided evenly.
+pub(super) fn mixed(share: f64, even: f64, parameters: &Parameters) -> f64 {
     (1.0 - parameters.even_share) * share + parameters.even_share * even
 }
 

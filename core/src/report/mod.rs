@@ -5,6 +5,7 @@ mod broken;
 mod identity;
 mod ledger;
 mod outbox;
+mod path;
 mod tallies;
 
 pub use books::Books;
@@ -12,6 +13,7 @@ pub use broken::BrokenReport;
 pub use identity::{Identity, InstanceId, Role};
 pub use ledger::{Entered, Entry, Ledger, New, Pedigree, Place};
 pub use outbox::{Handover, Outbox};
+pub use path::Path;
 pub use tallies::Tallies;
 
 use std::collections::BTreeMap;
@@ -197,6 +199,8 @@ pub struct Report {
     pub kill: KillGeneration,
     /// How many children the child itself has, connected now.
     pub children: u32,
+    /// Of an aggregator: who stands below it now.
+    pub path: Path,
     /// Buckets whose directives the child wants, new on this stream.
     pub asked: Vec<Bucket>,
     /// Of an aggregator, in a greeting: the parts of limits that it holds, from whichever controller.
@@ -222,6 +226,8 @@ impl Report {
                 |id| later.definitions.get(&id).is_some_and(|new| first.definitions.get(&id) != Some(new));
             first.tallies = first.tallies.retain(|id| !is_replaced(id));
         }
+        // Of two that were said at once one is a part that leaves it out.
+        first.path = if first.seq < later.seq { later.path } else { first.path.max(later.path) };
         first.seq = later.seq;
         first.identity = first.identity.or(later.identity);
         first.time = first.time.max(later.time);

@@ -173,6 +173,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
             upstream_age: age_ms.map(Duration::from_millis),
             report_interval: interval_ms.map(Duration::from_millis),
             children,
+            above: children.unwrap_or_default(),
             buckets,
         },
     )
@@ -226,6 +227,7 @@ fn the_largest_directives_keep_the_bounds_of_a_message() {
         report_interval: Some(Duration::from_secs(60)),
         parent: Some(InstanceId(u128::MAX)),
         children: Some(u32::MAX),
+        above: u32::MAX,
         buckets,
     };
     let buckets = |count: usize, tenants| {

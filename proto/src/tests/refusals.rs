@@ -88,12 +88,21 @@ fn reports_out_of_range_are_refused() {
         wire::Report { counts: Some(columns), ..counted(&[0, 1, 2], 0) }
     };
     let columns = |field, got| Invalid::Columns { field, got, due: 3 };
+    let path = |lengths: &[usize]| {
+        let path = lengths.iter().map(|length| vec![7; *length]).collect();
+        wire::Report { path, ..report() }
+    };
     let table = [
         (vec![wire::Report::default()], Invalid::Zero("seq")),
         (vec![wire::Report { epoch: Some(0), ..report() }], Invalid::Zero("epoch")),
         (vec![greeting(|identity| identity.instance.truncate(15))], Invalid::Instance(15)),
         (vec![greeting(|identity| identity.instance.push(0))], Invalid::Instance(17)),
         (vec![greeting(|identity| identity.instance.clear())], Invalid::Instance(0)),
+        (vec![path(&[16, 15])], Invalid::Instance(15)),
+        (vec![path(&[17])], Invalid::Instance(17)),
+        (vec![path(&[0])], Invalid::Instance(0)),
+        (vec![path(&[16; 17])], Invalid::TooMany { field: "path", got: 17, most: 16 }),
+        (vec![more(report()), path(&[16])], Invalid::Parts("path")),
         (vec![greeting(|identity| identity.name.clear())], invalid_name("name", InvalidName::Empty)),
         (vec![greeting(|identity| identity.service = "a b".to_owned())], invalid_name("service", space)),
         (vec![greeting(|identity| identity.zone = "a b".to_owned())], invalid_name("zone", space)),

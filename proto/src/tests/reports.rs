@@ -47,16 +47,19 @@ fn any_definition() -> impl Strategy<Value = KeyDefinition> {
 fn any_report() -> impl Strategy<Value = Report> {
     let head = (option::of(any_identity()), option::of(0..=MICROS_MAX));
     let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
+    let path = vec(any::<u128>().prop_map(InstanceId), 0..=2 * Path::IDS_MAX);
+    let path = path.prop_map(Path::new);
     let asked = btree_set(any_bucket(), 0..4);
     let holds = btree_map(any_bucket(), any_rate(), 0..4);
-    (head, claims, asked, holds).prop_map(
-        |((identity, micros), (epoch, kill, children, leaving), asked, holds)| Report {
+    (head, claims, path, asked, holds).prop_map(
+        |((identity, micros), (epoch, kill, children, leaving), path, asked, holds)| Report {
             seq: 0,
             identity,
             time: micros.map(MonoTime::from_micros),
             epoch: epoch.map(Epoch),
             kill: KillGeneration(kill),
             children,
+            path,
             asked: asked.into_iter().collect(),
             holds,
             definitions: BTreeMap::new(),
@@ -151,6 +154,7 @@ fn largest_report(keys: usize) -> Report {
         epoch: Some(Epoch(u64::MAX)),
         kill: KillGeneration(u64::MAX),
         children: u32::MAX,
+        path: Path::new(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
         asked: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
         holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),

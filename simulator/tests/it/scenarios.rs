@@ -89,4 +89,5 @@ numbers! {
     fleets_of_other_shapes_hold "20"
     a_generous_guard_gets_narrow_again "21"
     small_limits_hold_over_longer_windows "22"
+    aggregators_may_stand_below_others "23"
 }

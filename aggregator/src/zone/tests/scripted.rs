@@ -28,7 +28,11 @@ pub(super) fn identity(role: Role, instance: u128) -> Identity {
 }
 
 pub(super) fn zone() -> Zone {
-    let mut zone = Zone::new(identity(Role::Aggregator, 100), Bounds::default(), Parameters::default());
+    aggregator(100)
+}
+
+pub(super) fn aggregator(instance: u128) -> Zone {
+    let mut zone = Zone::new(identity(Role::Aggregator, instance), Bounds::default(), Parameters::default());
     zone.on_open(at(0));
     zone
 }
@@ -46,6 +50,7 @@ pub(super) struct Client {
     pub(super) stream: StreamId,
     identity: Identity,
     outbox: Outbox,
+    parent: InstanceId,
     pub(super) epoch: Option<Epoch>,
     greeted: bool,
     /// By tenant: requests/s, and what was counted.
@@ -66,6 +71,7 @@ impl Client {
             stream: StreamId(instance as u64),
             identity: identity(Role::Client, instance),
             outbox,
+            parent: InstanceId(100),
             epoch: None,
             greeted: false,
             rps: BTreeMap::new(),
@@ -74,6 +80,13 @@ impl Client {
             known: HashSet::new(),
             board: Board::default(),
         }
+    }
+
+    /// It is a client of this aggregator instead.
+    pub(super) fn of(mut self, parent: InstanceId) -> Self {
+        self.parent = parent;
+        self.outbox.on_answer(parent);
+        self
     }
 
     pub(super) fn offering(mut self, name: &str, rps: f64) -> Self {
@@ -86,13 +99,21 @@ impl Client {
         self.counts.entry(tenant(name)).or_default();
     }
 
+    /// Requests of so many milliseconds come.
+    pub(super) fn offer(&mut self, ms: u64) {
+        for (tenant, rps) in &self.rps {
+            let counts = self.counts.entry(tenant.clone()).or_default();
+            counts.offered += (rps * ms as f64 / 1e3).round() as u64;
+        }
+    }
+
     pub(super) fn counts(&mut self, name: &str) -> &mut Counts {
         self.counts.entry(tenant(name)).or_default()
     }
 
     pub(super) fn reconnect(&mut self, stream: u64) {
         self.outbox.open();
-        self.outbox.on_answer(InstanceId(100));
+        self.outbox.on_answer(self.parent);
         self.stream = StreamId(stream);
         self.greeted = false;
     }
@@ -283,10 +304,7 @@ impl Scene {
             self.now += STEP;
             let now = self.now();
             for client in &mut self.clients {
-                for (tenant, rps) in &client.rps {
-                    let counts = client.counts.entry(tenant.clone()).or_default();
-                    counts.offered += (rps * STEP as f64 / 1e3).round() as u64;
-                }
+                client.offer(STEP);
                 client.speak(&mut self.zone, now);
             }
             let early = if self.now.is_multiple_of(2 * STEP) { self.early } else { 0 };

@@ -1,7 +1,7 @@
 //! What passes between the brain and its aggregators besides the law: epochs, kills, names, and who may speak.
 
 use super::*;
-use plimsoll_core::report::{Counts, Tally};
+use plimsoll_core::report::{Counts, Path, Tally};
 use plimsoll_core::rollout::Mode;
 
 fn brain() -> Brain {
@@ -50,6 +50,31 @@ fn a_client_is_told_where_it_should_have_gone() {
     let report = client.report(at(0));
     let refused = brain.on_report(at(0), client.stream, report).unwrap_err();
     assert!(refused.to_string().contains("aggregator of its zone"), "{refused}");
+}
+
+#[test]
+fn at_most_five_aggregators_stand_one_above_the_other_and_none_of_them_is_a_controller() {
+    let own = brain().roster.own();
+    let ids = |count: u128| (1..=count).map(|id| InstanceId(1_000 + id)).collect::<Vec<_>>();
+    let with_own: Vec<InstanceId> = ids(2).into_iter().chain([own]).collect();
+    for (path, judged) in [
+        (ids(0), Ok(())),
+        (ids(4), Ok(())),
+        (ids(5), Err(Refused::TooDeep { aggregators: 6 })),
+        (with_own, Err(Refused::Loop)),
+    ] {
+        let mut brain = brain();
+        let mut zone = Scripted::new("a", 1);
+        let longer = Report { path: Path::new(path.clone()), ..zone.report(at(0)) };
+        let greeted = brain.on_report(at(0), zone.stream, longer).map(|_| ());
+        assert_eq!(greeted, judged, "{path:?}");
+        // It may also grow later.
+        let mut zone = Scripted::new("b", 2);
+        let report = zone.report(at(0));
+        brain.on_report(at(0), zone.stream, report).unwrap();
+        let longer = Report { path: Path::new(path), ..zone.report(at(500)) };
+        assert_eq!(brain.on_report(at(500), zone.stream, longer).map(|_| ()), judged);
+    }
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),
                 leaving: reach > 25,
                 children: reach as u32 / 2,
+                path: Path::new(vec![InstanceId(reached.into()); reach % 3]),
             }
         })
     })

@@ -1,0 +1,183 @@
+//! Aggregators below another one: clients at the bottom, a scripted controller at the top, and the tenths of seconds in
+//! between.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use plimsoll_core::bucket::KeyId;
+use plimsoll_core::directive::Values;
+use plimsoll_core::report::Books;
+
+const STEP: u64 = 100;
+
+/// An aggregator with clients, below another one.
+pub(super) struct Lower {
+    pub(super) zone: Zone,
+    pub(super) stream: StreamId,
+    pub(super) clients: Vec<Client>,
+    /// Nothing passes between it and the one above.
+    pub(super) cut: bool,
+    next_report: u64,
+}
+
+/// One aggregator, with those below it and clients of its own, and a controller while there is one.
+pub(super) struct Tree {
+    pub(super) upper: Zone,
+    pub(super) lowers: Vec<Lower>,
+    /// Of the upper one.
+    pub(super) clients: Vec<Client>,
+    pub(super) controller: Option<Said>,
+    pub(super) now: u64,
+    streams: u64,
+    seq: u64,
+    books: Books,
+    ids: Vec<Key>,
+    /// What the controller has counted, by tenant, and what it was told is given up.
+    pub(super) counted: BTreeMap<Tenant, u64>,
+    pub(super) unconfirmed: u64,
+}
+
+impl Tree {
+    /// One lower aggregator for each of these clients, with the instance ids 1001, 1002 and so on.
+    pub(super) fn new(said: Said, below: Vec<Client>, clients: Vec<Client>) -> Self {
+        let mut tree = Self {
+            upper: zone(),
+            lowers: Vec::new(),
+            clients,
+            controller: Some(said),
+            now: 0,
+            streams: 10_000,
+            seq: 0,
+            books: Books::new(InstanceId(100), scripted::CONTROLLER, 1_000),
+            ids: Vec::new(),
+            counted: BTreeMap::new(),
+            unconfirmed: 0,
+        };
+        for (at, client) in below.into_iter().enumerate() {
+            let instance = 1_001 + at as u128;
+            let clients = vec![client.of(InstanceId(instance))];
+            let (zone, stream) = (aggregator(instance), StreamId(0));
+            tree.lowers.push(Lower { zone, stream, clients, cut: true, next_report: 0 });
+            tree.joins(at);
+        }
+        tree
+    }
+
+    pub(super) fn now(&self) -> MonoTime {
+        at(self.now)
+    }
+
+    fn next_stream(&mut self) -> StreamId {
+        self.streams += 1;
+        StreamId(self.streams)
+    }
+
+    /// A lower one opens a stream.
+    pub(super) fn joins(&mut self, lower: usize) {
+        let (stream, now) = (self.next_stream(), self.now());
+        let lower = &mut self.lowers[lower];
+        (lower.stream, lower.cut, lower.next_report) = (stream, false, self.now);
+        lower.zone.on_open(now);
+    }
+
+    /// The stream of a lower one ends.
+    pub(super) fn parts(&mut self, lower: usize) {
+        let now = self.now();
+        self.upper.on_close(now, self.lowers[lower].stream);
+        self.lowers[lower].cut = true;
+    }
+
+    /// Another process takes the place of the upper one, and everybody comes back.
+    pub(super) fn replace_upper(&mut self, instance: u128) {
+        let mut upper = Zone::new(
+            Identity { instance: InstanceId(instance), ..identity(Role::Aggregator, 100) },
+            Bounds::default(),
+            Parameters::default(),
+        );
+        upper.on_open(self.now());
+        self.upper = upper;
+        self.seq = 0;
+        self.books = Books::new(InstanceId(instance), scripted::CONTROLLER, 1_000);
+        (0..self.lowers.len()).for_each(|lower| self.joins(lower));
+    }
+
+    pub(super) fn run(&mut self, seconds: f64) {
+        for _ in 0..(seconds * 10.0).round() as u64 {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += STEP;
+        let now = self.now();
+        for lower in &mut self.lowers {
+            for client in &mut lower.clients {
+                client.offer(STEP);
+                client.speak(&mut lower.zone, now);
+            }
+            lower.zone.on_tick(now);
+            if !lower.cut && self.now >= lower.next_report {
+                lower.next_report = self.now + lower.zone.report_interval().as_millis() as u64;
+                let report = lower.zone.report(now);
+                self.upper.on_report(now, lower.stream, report).unwrap();
+            }
+        }
+        for client in &mut self.clients {
+            client.offer(STEP);
+            client.speak(&mut self.upper, now);
+        }
+        self.upper.on_tick(now);
+        if self.now.is_multiple_of(500) {
+            self.roll_up();
+        }
+        for lower in &mut self.lowers {
+            if !lower.cut
+                && let Some(message) = self.upper.directives(now, lower.stream)
+            {
+                lower.zone.on_directives(now, message).unwrap();
+            }
+            for client in &mut lower.clients {
+                client.hear(&mut lower.zone, now);
+            }
+        }
+        for client in &mut self.clients {
+            client.hear(&mut self.upper, now);
+        }
+    }
+
+    fn roll_up(&mut self) {
+        let now = self.now();
+        let report = self.upper.report(now);
+        let Some(said) = &self.controller else { return };
+        if report.seq == 1 {
+            self.books.open();
+        }
+        let ids = &mut self.ids;
+        let own = |key: &Key| {
+            ids.push(key.clone());
+            Some(KeyId(ids.len() as u32 - 1))
+        };
+        let entered = self.books.enter(now, &report, own).unwrap();
+        self.unconfirmed += entered.unconfirmed;
+        for entry in entered.entries {
+            let tenant = self.ids[entry.own.unwrap().index()].tenant.clone();
+            *self.counted.entry(tenant).or_default() += entry.delta.counts.offered;
+        }
+        self.seq += 1;
+        self.upper.on_directives(now, said.message(self.seq, report.seq)).unwrap();
+    }
+
+    /// Everything that clients have decided.
+    pub(super) fn decided(&self) -> u64 {
+        let clients = self.lowers.iter().flat_map(|lower| &lower.clients).chain(&self.clients);
+        clients.flat_map(|client| client.counts.values()).map(|counts| counts.offered).sum()
+    }
+
+    pub(super) fn values(&self, lower: usize, name: &str) -> Values {
+        self.lowers[lower].zone.board().get(&bucket()).unwrap().own(name).unwrap()
+    }
+
+    pub(super) fn hold(&self, lower: usize) -> Option<f64> {
+        self.lowers[lower].zone.board().get(&bucket())?.terms().hold.map(Rate::per_second)
+    }
+}
