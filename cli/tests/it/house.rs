@@ -40,6 +40,7 @@ const DRY: [(&str, Option<&[&str]>); 6] = [
             "rendezvous",
             "roll",
             "seats",
+            "shared_key",
             "shard",
             "sketch",
             "slab",
@@ -50,7 +51,10 @@ const DRY: [(&str, Option<&[&str]>); 6] = [
             "word",
         ]),
     ),
-    ("aggregator", Some(&["cadence", "flows", "pushes", "quiet", "rollups", "upstream", "zone"])),
+    (
+        "aggregator",
+        Some(&["accounts", "below", "cadence", "flows", "pushes", "quiet", "rollups", "upstream", "zone"]),
+    ),
     ("controller", Some(&["brain", "durable", "keys", "members", "protected", "reign", "sources"])),
     ("cli", Some(&["capacity"])),
 ];
