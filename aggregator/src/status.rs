@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::rate::Rate;
+use plimsoll_core::report::Role;
 use plimsoll_core::time::MonoTime;
 use serde::Serialize;
 
 use crate::zone::Zone;
 
-/// Clients listed one by one; a fleet larger than that is read from the metrics.
-const CLIENTS_LISTED_MAX: usize = 1_000;
+/// Children of a kind listed one by one; a fleet larger than that is read from the metrics.
+const LISTED_MAX: usize = 1_000;
 
 /// The whole picture at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -28,7 +29,9 @@ pub struct Status {
     /// Every bucket with a limit.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
     /// Clients, those who are away but remembered included.
-    pub clients: Vec<ClientStatus>,
+    pub clients: Vec<ChildStatus>,
+    /// Aggregators below, likewise.
+    pub aggregators: Vec<ChildStatus>,
 }
 
 /// One bucket.
@@ -40,9 +43,9 @@ pub struct BucketStatus {
     pub hold_rps: Option<f64>,
 }
 
-/// One client.
+/// One child.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClientStatus {
+pub struct ChildStatus {
     /// A name that outlives restarts.
     pub name: String,
     /// The service it belongs to.
@@ -61,14 +64,6 @@ impl Status {
     /// Takes the picture.
     #[must_use]
     pub fn of(zone: &Zone, now: MonoTime) -> Self {
-        let clients = zone.roster().iter().take(CLIENTS_LISTED_MAX).map(|child| ClientStatus {
-            name: child.identity.name.to_string(),
-            service: child.identity.service.to_string(),
-            connected: child.stream.is_some(),
-            since_s: now.since(child.since).as_secs_f64(),
-            heard_s: now.since(child.heard).as_secs_f64(),
-            seq: child.books.seq(),
-        });
         Self {
             zone: zone.name().to_string(),
             epoch: zone.epoch().map(|epoch| epoch.0),
@@ -76,9 +71,23 @@ impl Status {
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_quiet(),
             buckets: buckets(zone, now),
-            clients: clients.collect(),
+            clients: children(zone, now, Role::Client),
+            aggregators: children(zone, now, Role::Aggregator),
         }
     }
+}
+
+fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
+    let children = zone.roster().iter().filter(|child| child.identity.role == role).take(LISTED_MAX);
+    let each = children.map(|child| ChildStatus {
+        name: child.identity.name.to_string(),
+        service: child.identity.service.to_string(),
+        connected: child.stream.is_some(),
+        since_s: now.since(child.since).as_secs_f64(),
+        heard_s: now.since(child.heard).as_secs_f64(),
+        seq: child.books.seq(),
+    });
+    each.collect()
 }
 
 /// Every bucket with a limit.

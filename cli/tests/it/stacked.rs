@@ -90,6 +90,9 @@ fn counts_go_up_and_ratios_come_down_through_two_aggregators() {
         let (lower, upper) = (hold(&lower), hold(&upper));
         (0.25 * upper < lower && lower < 0.75 * upper).then_some(())
     });
+    let status: Value = serde_json::from_str(&http_get(upper.address("admin"), "/status").1).unwrap();
+    let names = [&status["clients"][0]["name"], &status["aggregators"][0]["name"]];
+    assert_eq!(names, ["beside", "lower"], "{status}");
     assert!(load.terminate().success());
 
     until("everything to be counted", || {
