@@ -6,6 +6,8 @@
 
 pub mod brain;
 pub mod durable;
+pub mod history;
+pub mod history_store;
 mod keys;
 mod members;
 mod metrics;

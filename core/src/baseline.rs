@@ -258,8 +258,9 @@ impl Baseline {
     }
 }
 
-/// How many peaks a limit is taken over.
-fn window(learned: &Learned) -> usize {
+/// How many peaks a limit is taken over: `days` of the policy, cut to whole days, 1..=[`DAYS_MAX`].
+#[must_use]
+pub fn window(learned: &Learned) -> usize {
     // What is no whole number of days is cut; the cast keeps to the range of its type.
     (learned.days as usize).clamp(1, DAYS_MAX)
 }
