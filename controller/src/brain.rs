@@ -367,6 +367,7 @@ impl Brain {
     fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
+        self.note_late(entered);
         self.introduce_keys();
         self.sources.enter(place, report, entered);
     }

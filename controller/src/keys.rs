@@ -61,6 +61,13 @@ impl Keys {
         self.accounts.get(id.index()).map_or(Tally::ZERO, |account| account.total)
     }
 
+    /// What was added to a key came too late to say anything about the present rate.
+    pub(crate) fn note_late(&mut self, id: KeyId, delta: Tally) {
+        if let Some(account) = self.accounts.get_mut(id.index()) {
+            account.total.late = account.total.late.plus(delta.counts.since(delta.late));
+        }
+    }
+
     /// The keys that were given ids since this was last asked.
     pub(crate) fn take_new(&mut self) -> Vec<(KeyId, Key)> {
         let new = std::mem::take(&mut self.new);

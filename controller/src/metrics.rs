@@ -7,6 +7,7 @@ use plimsoll_proto::page::{Page, Row, flag, plain};
 use plimsoll_proto::refusals::Refusals;
 
 use crate::brain::{Brain, Figures};
+use crate::history::{History, Standing};
 use crate::status::{Status, Traffic};
 
 /// What happened outside the brain since the start.
@@ -43,6 +44,7 @@ pub(crate) fn page(brain: &Brain, status: &Status, events: &Events) -> Page {
     let mut page = Page::default();
     events.refusals.add_to(&mut page);
     controller(&mut page, status, brain.figures());
+    history(&mut page, status, brain.history());
     buckets(&mut page, status);
     aggregators(&mut page, status);
     events.with(|counts| reloads(&mut page, counts));
@@ -79,6 +81,45 @@ fn controller(page: &mut Page, status: &Status, figures: Figures) {
         "Writes of the durable state that failed.",
         &[],
         plain(figures.saves_failed as f64),
+    );
+}
+
+fn history(page: &mut Page, status: &Status, history: &History) {
+    let each = |value: &dyn Fn(&Standing) -> Option<f64>| -> Vec<Row> {
+        let learned =
+            status.buckets.iter().filter_map(|(name, bucket)| Some((name, bucket.learned.as_ref()?)));
+        learned.filter_map(|(name, standing)| Some((vec![name.to_string()], value(standing)?))).collect()
+    };
+    page.gauge(
+        "plimsoll_bucket_learned_limit",
+        "Requests/s that were learned as the limit; absent as long as none were.",
+        &["bucket"],
+        each(&|standing| standing.limit_rps),
+    );
+    page.gauge(
+        "plimsoll_bucket_learned_days",
+        "Days whose peaks the learned limit is taken over, or would be.",
+        &["bucket"],
+        each(&|standing| Some(standing.days_counted as f64)),
+    );
+    let figures = history.figures();
+    page.counter(
+        "plimsoll_history_minutes_lost_total",
+        "Minutes that could not be written, so that nothing was learned from them.",
+        &[],
+        plain(figures.minutes_lost as f64),
+    );
+    page.counter(
+        "plimsoll_history_homeless_total",
+        "Samples of buckets for which the history had no room.",
+        &[],
+        plain(figures.homeless as f64),
+    );
+    page.gauge(
+        "plimsoll_history_failing",
+        "1 while the history cannot be written, so that nothing is learned.",
+        &[],
+        plain(flag(figures.failing)),
     );
 }
 

@@ -11,6 +11,7 @@ use plimsoll_core::time::MonoTime;
 use serde::Serialize;
 
 use crate::brain::Brain;
+use crate::history::{self, Standing};
 use crate::protected::Share;
 
 /// The whole picture at one moment.
@@ -39,6 +40,8 @@ pub struct BucketStatus {
     pub entry: Option<String>,
     /// Requests/s over all zones; null where there is no limit.
     pub limit_rps: Option<f64>,
+    /// How far its limit has been learned; null where the policy does not say that it is to be.
+    pub learned: Option<Standing>,
     /// What becomes of its refusals now; shadow while killed.
     pub mode: Mode,
     /// What the policy file asks for.
@@ -112,6 +115,8 @@ impl Status {
                     Limit::PerSecond(rate) => Some(rate.per_second()),
                     Limit::Unlimited | Limit::Unknown => None,
                 },
+                learned: history::learned(brain.policy(), protected.name())
+                    .map(|learned| brain.history().standing(protected.name(), learned)),
                 mode: if killed { Mode::Shadow } else { protected.stage(durable) },
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),

@@ -51,7 +51,20 @@ const DRY: [(&str, Option<&[&str]>); 6] = [
         ]),
     ),
     ("aggregator", Some(&["cadence", "flows", "pushes", "quiet", "rollups", "upstream", "zone"])),
-    ("controller", Some(&["brain", "durable", "keys", "members", "protected", "reign", "sources"])),
+    (
+        "controller",
+        Some(&[
+            "brain",
+            "durable",
+            "history",
+            "history_csv",
+            "keys",
+            "members",
+            "protected",
+            "reign",
+            "sources",
+        ]),
+    ),
     ("cli", Some(&["capacity"])),
 ];
 /// How clocks and entropy are asked.

@@ -3,9 +3,13 @@
 use plimsoll_core::baseline::{Closed, Day, DaySamples, Filed, Minute};
 use plimsoll_core::policy::{LimitSource, Prometheus};
 use plimsoll_core::rate::Limit;
+use plimsoll_core::report::Pedigree;
 
 use super::*;
 use crate::history::MinuteSamples;
+
+/// A report that covers more than this says little about the minute in which it comes.
+const REPORT_SPAN_MAX: Duration = Duration::from_secs(15);
 
 /// The last good answer to each query of the policy, before it is held between bounds.
 pub type Answers = BTreeMap<(String, String), Answer>;
@@ -31,6 +35,17 @@ impl Brain {
             covered.map(move |bucket| (bucket.name(), total(bucket)))
         };
         self.history.on_time(now, Minute::of_unix(unix_s), self.durable.kill, &self.policy, totals);
+    }
+
+    /// What an aggregator that was cut off counted meanwhile is no surge of this minute, nor is what was counted before this
+    /// controller began.
+    pub(super) fn note_late(&mut self, entered: &Entered) {
+        let all = entered.span.is_none_or(|span| span > REPORT_SPAN_MAX);
+        for entry in entered.entries.iter().filter(|entry| all || entry.pedigree == Pedigree::TakenOver) {
+            if let Some(own) = entry.own {
+                self.keys.note_late(own, entry.delta);
+            }
+        }
     }
 
     /// What was offered minute by minute, and what was learned from it.
@@ -74,16 +89,16 @@ impl Brain {
         self.take_up_limits();
     }
 
-    /// Adds days from elsewhere that are over. Returns what became of each, and what is to be kept now.
+    /// Adds days from elsewhere that are over. Returns what became of each, what is to be kept now, and the limits that
+    /// changed.
     pub fn import_history(
         &mut self,
         days: &BTreeMap<(Bucket, Day), DaySamples>,
         today: Day,
         replace: bool,
-    ) -> (Vec<(Bucket, Day, Option<Filed>)>, Vec<(Bucket, Closed)>) {
-        let imported = self.history.import(days, today, replace, &self.policy);
-        self.take_up_limits();
-        imported
+    ) -> (Vec<(Bucket, Day, Option<Filed>)>, Vec<(Bucket, Closed)>, Vec<(Bucket, Limit)>) {
+        let (filed, closed) = self.history.import(days, today, replace, &self.policy);
+        (filed, closed, self.take_up_limits())
     }
 
     /// A query was answered. Returns the limits that changed.

@@ -1,6 +1,7 @@
 //! The brain against scripted aggregators: what it must get right, and the textbook mistakes it must not make.
 
 mod boosts;
+mod learning;
 mod limit;
 mod peers;
 mod scripted;
