@@ -2,7 +2,7 @@
 //! lost, which the durable state is not.
 //!
 //! `minutes` has one row for each minute, the last [`MINUTES_MAX`] of them; `closed` what each bucket's days before the
-//! present one came to. Minutes are written first: what the days come to follows from them.
+//! present one came to, and `answers` what Prometheus servers said last. Minutes are written first: what the days come to follows from them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
 use plimsoll_core::baseline::{Closed, MINUTES_PER_DAY, Minute};
 use plimsoll_core::bucket::Bucket;
+use plimsoll_core::rate::Rate;
 
 use crate::history::MinuteSamples;
 
@@ -20,6 +21,8 @@ mod rows;
 
 /// Minutes that are kept: 8 days without a gap, so that a week can be exported.
 pub const MINUTES_MAX: usize = 8 * MINUTES_PER_DAY;
+/// Answers to queries that are kept.
+const ANSWERS_MAX: usize = 1_000;
 /// The folder in the state directory.
 const FOLDER: &str = "history";
 /// What is not on disk in sorted form yet, at most. A minute's row is about 30 bytes for each bucket.
@@ -32,6 +35,7 @@ pub struct HistoryStore {
     database: Database,
     minutes: Keyspace,
     closed: Keyspace,
+    answers: Keyspace,
     rows: usize,
 }
 
@@ -42,6 +46,8 @@ pub struct Kept {
     pub closed: BTreeMap<Bucket, Closed>,
     /// The minutes since, in their order.
     pub minutes: Vec<MinuteSamples>,
+    /// The last good answer to each query, by URL and query.
+    pub answers: Vec<((String, String), Rate)>,
     /// Why earlier history is not part of it, if there was some that could not be read.
     pub loss: Option<String>,
 }
@@ -118,7 +124,12 @@ impl HistoryStore {
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
         let minutes = database.keyspace("minutes", options)?;
         let closed = database.keyspace("closed", options)?;
+        let answers = database.keyspace("answers", options)?;
         let mut kept = Kept::default();
+        for row in answers.iter() {
+            let (key, value) = row.into_inner()?;
+            kept.answers.push(rows::answer(&key, &value)?);
+        }
         for row in closed.iter() {
             let (name, value) = row.into_inner()?;
             let (bucket, closed) = rows::closed(&name, &value)?;
@@ -126,7 +137,7 @@ impl HistoryStore {
         }
         let since = kept.closed.values().filter_map(|closed| closed.open).min();
         let since = since.map_or(Minute(i64::MIN), |day| day.first_minute());
-        let mut store = Self { database, minutes, closed, rows: 0 };
+        let mut store = Self { database, minutes, closed, answers, rows: 0 };
         // Every row is read, so that what cannot be is found now and not in the middle of an export.
         for row in store.minutes.iter() {
             let (key, value) = row.into_inner()?;
@@ -179,6 +190,22 @@ impl HistoryStore {
             batch.remove(&self.closed, bucket.as_str());
         }
         batch.commit().map_err(|error| error.to_string())
+    }
+
+    /// Keeps the answer to a query. Nothing is lost if it is lost.
+    ///
+    /// # Errors
+    /// When it cannot be written. The store must then be opened again.
+    pub fn write_answer(&mut self, url: &str, query: &str, rate: Rate) -> Result<(), String> {
+        let Some(key) = rows::answer_key(url, query) else { return Ok(()) };
+        let write = || -> Result<(), fjall::Error> {
+            // One that is not asked any more is forgotten with the others when there are too many.
+            if self.answers.len()? >= ANSWERS_MAX {
+                self.answers.clear()?;
+            }
+            self.answers.insert(key, rate.per_second().to_be_bytes())
+        };
+        write().map_err(|error| error.to_string())
     }
 
     /// Adds samples to minutes that are kept, or would be. What is there of a bucket in a minute stays, unless `replace`

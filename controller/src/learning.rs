@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::bucket::Bucket;
-use plimsoll_core::rate::Limit;
+use plimsoll_core::policy::Prometheus;
+use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::time::MonoTime;
 use plimsoll_proto::shared::Shared;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +45,7 @@ impl Learner {
     pub(crate) fn open(state: &Path, brain: &mut Brain) -> Self {
         let mut inner = Inner { state: state.to_owned(), store: None, restored: false, failures: 0 };
         match inner.open_store() {
-            Ok(kept) => inner.restore(kept, brain),
+            Ok(kept) => inner.restore(kept, brain, MonoTime::ZERO),
             Err(error) => {
                 brain.on_minute_lost();
                 inner.fail(&error);
@@ -62,6 +64,15 @@ impl Learner {
         f: impl FnOnce(&mut HistoryStore) -> Result<R, String>,
     ) -> Result<R, String> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).with_store(brain, f)
+    }
+
+    /// Keeps the answer to a query for the next start; blocks.
+    pub(crate) fn keep_answer(&self, brain: &Shared<Brain>, source: &Prometheus, rate: Rate) {
+        if let Err(error) =
+            self.with_store(brain, |store| store.write_answer(&source.url, &source.query, rate))
+        {
+            self.inner.lock().unwrap_or_else(PoisonError::into_inner).fail(&error);
+        }
     }
 
     /// Writes every minute that ends, until `stop` is cancelled.
@@ -100,11 +111,12 @@ impl Inner {
         Ok(kept)
     }
 
-    fn restore(&mut self, kept: Kept, brain: &mut Brain) {
+    fn restore(&mut self, kept: Kept, brain: &mut Brain, now: MonoTime) {
         // What was learned since the start is at least as new as what was kept of it.
         if !std::mem::replace(&mut self.restored, true) {
             let (buckets, minutes) = (kept.closed.len(), kept.minutes.len());
             brain.restore_history(kept.closed, kept.minutes);
+            brain.restore_answers(now, kept.answers);
             tracing::info!(buckets, minutes, "the history goes on");
         }
     }
@@ -116,7 +128,7 @@ impl Inner {
     ) -> Result<R, String> {
         if self.store.is_none() {
             let kept = self.open_store().map_err(|error| error.to_string())?;
-            brain.with(|brain, _| self.restore(kept, brain));
+            brain.with(|brain, now| self.restore(kept, brain, now));
             brain.ring();
         }
         let store = self.store.as_mut().ok_or("the history is not open")?;

@@ -4,6 +4,7 @@
 //! people edit, and streams to the aggregators.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod brain;
 pub mod durable;
 pub mod history;
@@ -16,6 +17,7 @@ mod members;
 mod metrics;
 pub mod policy_file;
 pub mod protected;
+mod queries;
 pub mod reign;
 pub mod sources;
 pub mod status;
@@ -189,6 +191,9 @@ impl Controller {
         tokio::spawn(tick(self.brain.clone(), stop.clone()));
         tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), stop.clone()));
         tokio::spawn(self.learner.clone().run(self.brain.clone(), stop.clone()));
+        let asked =
+            queries::follow(self.brain.clone(), self.learner.clone(), self.events.clone(), stop.clone());
+        tokio::spawn(asked);
         tokio::spawn(follow_policy(
             self.brain.clone(),
             self.files,

@@ -23,11 +23,20 @@ struct Counts {
     reloads_accepted: u64,
     reloads_refused: u64,
     last_reload_refused: bool,
+    queries_answered: u64,
+    queries_failed: u64,
 }
 
 impl Events {
     fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn on_query(&self, answered: bool) {
+        self.with(|counts| {
+            let count = if answered { &mut counts.queries_answered } else { &mut counts.queries_failed };
+            *count += 1;
+        });
     }
 
     pub(crate) fn on_reload(&self, accepted: bool) {
@@ -39,6 +48,19 @@ impl Events {
     }
 }
 
+impl Counts {
+    fn add_queries_to(&self, page: &mut Page) {
+        let queries = [("answered", self.queries_answered), ("failed", self.queries_failed)]
+            .map(|(result, count)| (vec![result.to_owned()], count as f64));
+        page.counter(
+            "plimsoll_limit_queries_total",
+            "Questions to Prometheus servers for limits, by what became of them.",
+            &["result"],
+            queries,
+        );
+    }
+}
+
 /// The page of this moment.
 pub(crate) fn page(brain: &Brain, status: &Status, events: &Events) -> Page {
     let mut page = Page::default();
@@ -47,7 +69,10 @@ pub(crate) fn page(brain: &Brain, status: &Status, events: &Events) -> Page {
     history(&mut page, status, brain.history());
     buckets(&mut page, status);
     aggregators(&mut page, status);
-    events.with(|counts| reloads(&mut page, counts));
+    events.with(|counts| {
+        reloads(&mut page, counts);
+        counts.add_queries_to(&mut page);
+    });
     page
 }
 
@@ -101,6 +126,16 @@ fn history(page: &mut Page, status: &Status, history: &History) {
         "Days whose peaks the learned limit is taken over, or would be.",
         &["bucket"],
         each(&|standing| Some(standing.days_counted as f64)),
+    );
+    let age = |name: &_, bucket: &crate::status::BucketStatus| {
+        bucket.queried.map(|queried| (vec![ToString::to_string(name)], queried.age_s))
+    };
+    page.gauge(
+        "plimsoll_bucket_query_age_seconds",
+        "How long ago the limit was last answered by a Prometheus server, or how long ago this controller began with an \
+         earlier answer; absent without one.",
+        &["bucket"],
+        status.buckets.iter().filter_map(|(name, bucket)| age(name, bucket)),
     );
     let figures = history.figures();
     page.counter(

@@ -54,6 +54,7 @@ const DRY: [(&str, Option<&[&str]>); 6] = [
     (
         "controller",
         Some(&[
+            "answer",
             "brain",
             "durable",
             "history",

@@ -101,6 +101,19 @@ impl Brain {
         (filed, closed, self.take_up_limits())
     }
 
+    /// Goes on from the answers that were kept, to queries that are still asked.
+    pub fn restore_answers(
+        &mut self,
+        now: MonoTime,
+        kept: impl IntoIterator<Item = ((String, String), Rate)>,
+    ) {
+        for (asked, rate) in kept {
+            self.answers.entry(asked).or_insert(Answer { rate, at: now });
+        }
+        self.forget_answers();
+        self.take_up_limits();
+    }
+
     /// A query was answered. Returns the limits that changed.
     pub fn on_answer(&mut self, source: &Prometheus, answer: Answer) -> Vec<(Bucket, Limit)> {
         self.answers.insert((source.url.clone(), source.query.clone()), answer);

@@ -68,3 +68,19 @@ pub(super) fn closed(name: &[u8], row: &[u8]) -> Result<(Bucket, Closed), Fault>
     };
     read().ok_or_else(|| Fault::Unreadable("what the days of a bucket came to cannot be read".to_owned()))
 }
+
+/// The key of an answer: URL and query, with a line's end between, which no URL has. `None` where it is longer than a key
+/// may be.
+pub(super) fn answer_key(url: &str, query: &str) -> Option<Vec<u8>> {
+    let key = format!("{url}\n{query}").into_bytes();
+    (key.len() <= usize::from(u16::MAX) && !url.contains('\n')).then_some(key)
+}
+
+pub(super) fn answer(key: &[u8], row: &[u8]) -> Result<((String, String), Rate), Fault> {
+    let read = || {
+        let (url, query) = std::str::from_utf8(key).ok()?.split_once('\n')?;
+        let rate = Rate::new(f64::from_be_bytes(row.try_into().ok()?)).ok()?;
+        Some(((url.to_owned(), query.to_owned()), rate))
+    };
+    read().ok_or_else(|| Fault::Unreadable("the answer to a query cannot be read".to_owned()))
+}

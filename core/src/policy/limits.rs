@@ -36,7 +36,7 @@ pub struct Learned {
 }
 
 /// A limit that is the answer to a Prometheus query, within bounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Prometheus {
     /// The server, `http://` or `https://`.
     pub url: String,
@@ -47,7 +47,7 @@ pub struct Prometheus {
 }
 
 /// The bounds of a limit that is not written in the policy itself: `min` is never above `max`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     min: Option<Rate>,
     max: Option<Rate>,
