@@ -79,7 +79,7 @@ pub(crate) async fn follow(brain: Shared<Brain>, learner: Learner, events: Event
                 let Some(of_source) = asked.get_mut(&source) else { continue };
                 of_source.under_way = false;
                 events.on_query(answer.is_ok());
-                take(&brain, &learner, &source, of_source, answer);
+                take(&brain, &learner, &source, of_source, answer).await;
                 continue;
             }
             _ = periods.tick() => {}
@@ -103,7 +103,7 @@ pub(crate) async fn follow(brain: Shared<Brain>, learner: Learner, events: Event
     }
 }
 
-fn take(
+async fn take(
     brain: &Shared<Brain>,
     learner: &Learner,
     source: &Prometheus,
@@ -117,16 +117,15 @@ fn take(
                 tracing::info!(url, query, limit_rps = rate.per_second(), "the query is answered again");
             }
             asked.failures = 0;
-            let changed = brain.with(|brain, now| {
-                let before = brain.answers().get(&(url.clone(), query.clone())).map(|answer| answer.rate);
-                brain.on_answer(source, Answer { rate, at: now });
-                before != Some(rate)
-            });
-            brain.ring();
-            if changed {
+            let known = |brain: &Brain| brain.answers().get(&(url.clone(), query.clone())).copied();
+            if brain.with(|brain, _| known(brain)).is_none_or(|known| known.rate != rate) {
                 let (learner, brain, source) = (learner.clone(), brain.clone(), source.clone());
-                tokio::task::spawn_blocking(move || learner.keep_answer(&brain, &source, rate));
+                let keep = move || learner.keep_answer(&brain, &source, rate);
+                // Whether it can be kept or not, it is in force.
+                let _ = tokio::task::spawn_blocking(keep).await;
             }
+            brain.with(|brain, now| brain.on_answer(source, Answer { rate, at: now }));
+            brain.ring();
         }
         Err(error) => {
             if asked.failures.is_multiple_of(LOGGED_EVERY) {

@@ -1,5 +1,7 @@
 //! The history on real files: restarts, corruption, and directories that cannot be used.
 
+mod children;
+
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
 

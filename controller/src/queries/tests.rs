@@ -144,7 +144,10 @@ async fn a_real_server_answers() {
     assert_eq!(number("1e3").await, Ok(1000.0));
     for (query, why) in [
         ("absent_metric_of_nobody", "no series"),
-        ("prometheus_http_requests_total", "series and a limit is one number"),
+        (
+            "label_replace(vector(1), \"a\", \"b\", \"\", \"\") or vector(2)",
+            "2 series and a limit is one number",
+        ),
         ("vector(1) / vector(0) * 0", "NaN"),
         ("vector(1) / vector(0)", "+Inf"),
         ("vector(-1)", "-1"),
