@@ -68,7 +68,8 @@ impl Plimsoll {
                 | Command::Streams(_)
                 | Command::Simulate(_)
         );
-        let default = if quiet { "warn" } else { "info" };
+        // What the database of the history does is of no interest as long as it works.
+        let default = if quiet { "warn" } else { "info,fjall=warn,lsm_tree=warn" };
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
             return complain(USAGE, &error);
         }

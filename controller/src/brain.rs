@@ -21,7 +21,7 @@ use crate::protected::{Protected, Scratch, Tick};
 use crate::reign::Reign;
 use crate::sources::{Place, Sources};
 
-pub use learning::{Answer, Answers};
+pub use learning::{Answer, Answers, Changes};
 
 /// Aggregators at most, those who are away but remembered included.
 const CHILDREN_MAX: usize = 1_000;

@@ -51,6 +51,11 @@ pub struct MinuteSamples {
     pub samples: BTreeMap<Bucket, Sample>,
 }
 
+/// What the days of some buckets came to, to be kept.
+pub type ToKeep = Vec<(Bucket, Closed)>;
+/// What became of days from elsewhere; `None` where there was no room for the bucket.
+pub type FiledDays = Vec<(Bucket, Day, Option<Filed>)>;
+
 /// How far the limit of a bucket has been learned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
@@ -158,7 +163,7 @@ impl History {
     }
 
     /// A minute was written: learns from it. Where a day ended with that, returns what is to be kept of each bucket.
-    pub fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) -> Vec<(Bucket, Closed)> {
+    pub fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) -> ToKeep {
         self.figures.failing = false;
         self.replay(written, policy, |_| true)
     }
@@ -168,7 +173,7 @@ impl History {
         minute: &MinuteSamples,
         policy: &Policy,
         counts: impl Fn(&Baseline) -> bool,
-    ) -> Vec<(Bucket, Closed)> {
+    ) -> ToKeep {
         for bucket in minute.samples.keys() {
             if self.baselines.len() < BUCKETS_MAX && !self.baselines.contains_key(bucket) {
                 self.baselines.insert(bucket.clone(), Baseline::default());
@@ -225,7 +230,7 @@ impl History {
         today: Day,
         replace: bool,
         policy: &Policy,
-    ) -> (Vec<(Bucket, Day, Option<Filed>)>, Vec<(Bucket, Closed)>) {
+    ) -> (FiledDays, ToKeep) {
         let mut filed = Vec::new();
         let mut touched = BTreeSet::new();
         for ((bucket, day), samples) in days {
@@ -246,11 +251,13 @@ impl History {
             let Some(baseline) = self.baselines.get_mut(bucket) else { continue };
             let result = baseline.file(*day, samples, replace, source.unwrap_or(&Learned::default()));
             filed.push((bucket.clone(), *day, Some(result)));
-            baseline.learn(source);
             touched.insert(bucket.clone());
         }
+        // Once all days are in: a first limit is taken over all of them.
         let kept = touched.into_iter().filter_map(|bucket| {
-            let closed = self.baselines.get(&bucket)?.closed();
+            let baseline = self.baselines.get_mut(&bucket)?;
+            baseline.learn(learned(policy, &bucket));
+            let closed = baseline.closed();
             Some((bucket, closed))
         });
         let kept = kept.collect();

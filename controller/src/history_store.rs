@@ -223,12 +223,9 @@ impl HistoryStore {
             if let Some(there) = store.minutes.get(key)? {
                 let there = rows::minute(&key, &there)?.samples;
                 for (bucket, sample) in there {
-                    let slot = minute.samples.entry(bucket);
-                    if replace {
-                        slot.or_insert(sample)
-                    } else {
-                        slot.insert_entry(sample).into_mut()
-                    };
+                    if !replace || !minute.samples.contains_key(&bucket) {
+                        minute.samples.insert(bucket, sample);
+                    }
                 }
             }
             Ok(store.put(&minute)?)

@@ -1,18 +1,21 @@
 //! Limits that are not written in the policy: what the brain learns minute by minute, and what others answer for it.
 
-use plimsoll_core::baseline::{Closed, Day, DaySamples, Filed, Minute};
+use plimsoll_core::baseline::{Closed, Day, DaySamples, Minute};
 use plimsoll_core::policy::{LimitSource, Prometheus};
 use plimsoll_core::rate::Limit;
 use plimsoll_core::report::Pedigree;
 
 use super::*;
-use crate::history::MinuteSamples;
+use crate::history::{FiledDays, MinuteSamples, ToKeep};
 
 /// A report that covers more than this says little about the minute in which it comes.
 const REPORT_SPAN_MAX: Duration = Duration::from_secs(15);
 
 /// The last good answer to each query of the policy, before it is held between bounds.
 pub type Answers = BTreeMap<(String, String), Answer>;
+
+/// Buckets with another limit than before.
+pub type Changes = Vec<(Bucket, Limit)>;
 
 /// The answer to a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,10 +69,7 @@ impl Brain {
     }
 
     /// A minute was written, and may be learned from. Returns what is to be kept now, and the limits that changed.
-    pub fn on_minute_written(
-        &mut self,
-        minute: &MinuteSamples,
-    ) -> (Vec<(Bucket, Closed)>, Vec<(Bucket, Limit)>) {
+    pub fn on_minute_written(&mut self, minute: &MinuteSamples) -> (ToKeep, Changes) {
         let closed = self.history.on_written(minute, &self.policy);
         (closed, self.take_up_limits())
     }
@@ -96,7 +96,7 @@ impl Brain {
         days: &BTreeMap<(Bucket, Day), DaySamples>,
         today: Day,
         replace: bool,
-    ) -> (Vec<(Bucket, Day, Option<Filed>)>, Vec<(Bucket, Closed)>, Vec<(Bucket, Limit)>) {
+    ) -> (FiledDays, ToKeep, Changes) {
         let (filed, closed) = self.history.import(days, today, replace, &self.policy);
         (filed, closed, self.take_up_limits())
     }
@@ -115,7 +115,7 @@ impl Brain {
     }
 
     /// A query was answered. Returns the limits that changed.
-    pub fn on_answer(&mut self, source: &Prometheus, answer: Answer) -> Vec<(Bucket, Limit)> {
+    pub fn on_answer(&mut self, source: &Prometheus, answer: Answer) -> Changes {
         self.answers.insert((source.url.clone(), source.query.clone()), answer);
         self.forget_answers();
         self.take_up_limits()
@@ -138,7 +138,7 @@ impl Brain {
     }
 
     /// Puts in force what limits have become, and returns those that changed.
-    fn take_up_limits(&mut self) -> Vec<(Bucket, Limit)> {
+    fn take_up_limits(&mut self) -> Changes {
         let mut changes = Vec::new();
         for bucket in &mut self.buckets {
             let limit = limit(&self.policy, &self.history, &self.answers, bucket.name());

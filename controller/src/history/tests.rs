@@ -212,14 +212,15 @@ fn a_week_from_elsewhere_is_a_limit_at_once() {
     let mut days = BTreeMap::new();
     for day in 10..17 {
         let mut samples = DaySamples::default();
-        (0..200).for_each(|at| samples.record(Minute(at), sample(100.0, true)));
+        let rps = if day < 13 { 300.0 } else { 100.0 };
+        (0..200).for_each(|at| samples.record(Minute(at), sample(rps, true)));
         days.insert((name.clone(), Day(day)), samples);
     }
     let (filed, kept) = history.import(&days, Day(20), false, &policy);
     assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Added)) && filed.len() == 7);
     assert_eq!(kept.len(), 1);
     let terms = learned(&policy, &name).unwrap();
-    assert_eq!(history.standing(&name, terms).limit_rps, Some(120.0));
+    assert_eq!(history.standing(&name, terms).limit_rps, Some(360.0), "the 95th percentile of all seven");
     let (filed, _) = history.import(&days, Day(20), false, &policy);
     assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Kept)));
     // It lasts.
