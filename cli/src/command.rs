@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::logging::{self, Format};
-use crate::{check, load, service, shutdown, simulate, streams, up};
+use crate::{check, history, load, service, shutdown, simulate, streams, up};
 
 /// What a command that was asked for something impossible exits with.
 const USAGE: u8 = 2;
@@ -50,6 +50,8 @@ enum Command {
     Streams(streams::Args),
     /// Say what is wrong with policy files, and where
     Check(check::CheckArgs),
+    /// Take the history of traffic out of a controller, or bring one in
+    History(history::HistoryArgs),
     /// Try a policy against scripted traffic and faults, under a virtual clock
     Simulate(simulate::SimulateArgs),
 }
@@ -61,16 +63,19 @@ impl Plimsoll {
             self.command,
             Command::Up(_)
                 | Command::Check(_)
+                | Command::History(_)
                 | Command::Load(_)
                 | Command::Streams(_)
                 | Command::Simulate(_)
         );
-        let default = if quiet { "warn" } else { "info" };
+        // What the database of the history does is of no interest as long as it works.
+        let default = if quiet { "warn" } else { "info,fjall=warn,lsm_tree=warn" };
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
             return complain(USAGE, &error);
         }
         match self.command {
             Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
+            Command::History(args) => history::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),

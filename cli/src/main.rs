@@ -3,6 +3,7 @@
 mod capacity;
 mod check;
 mod command;
+mod history;
 mod load;
 mod logging;
 mod service;

@@ -15,10 +15,13 @@ use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
 use crate::durable::Durable;
+use crate::history::History;
 use crate::keys::Keys;
 use crate::protected::{Protected, Scratch, Tick};
 use crate::reign::Reign;
 use crate::sources::{Place, Sources};
+
+pub use learning::{Answer, Answers, Changes};
 
 /// Aggregators at most, those who are away but remembered included.
 const CHILDREN_MAX: usize = 1_000;
@@ -54,6 +57,8 @@ pub struct Brain {
     /// What each aggregator is told.
     boards: BTreeMap<Place, Board>,
     scratch: Scratch,
+    history: History,
+    answers: Answers,
     /// Numbers what changed outside a tick.
     news: u64,
     ticked: MonoTime,
@@ -93,6 +98,8 @@ impl Brain {
             by_name: HashMap::new(),
             boards: BTreeMap::new(),
             scratch: Scratch::default(),
+            history: History::default(),
+            answers: Answers::new(),
             news: 0,
             ticked: now,
             figures: Figures::default(),
@@ -110,8 +117,11 @@ impl Brain {
         for bucket in exact {
             self.protect(&bucket);
         }
+        self.history.on_policy(&self.policy);
+        self.forget_answers();
         for bucket in &mut self.buckets {
-            bucket.configure(&self.policy);
+            let limit = learning::limit(&self.policy, &self.history, &self.answers, bucket.name());
+            bucket.configure(&self.policy, limit);
         }
         self.keys.take_new();
         for (id, key) in self.keys.iter() {
@@ -132,6 +142,7 @@ impl Brain {
         let since_last = now.since(self.ticked);
         self.ticked = now;
         self.sources.on_tick(since_last, &self.parameters);
+        self.sample(now, unix_s);
         self.forget(now);
         self.forget_keys(now);
         self.roster.prune(now);
@@ -262,7 +273,8 @@ impl Brain {
             return false;
         }
         let mut protected = Protected::new(bucket.clone());
-        protected.configure(&self.policy);
+        let limit = learning::limit(&self.policy, &self.history, &self.answers, bucket);
+        protected.configure(&self.policy, limit);
         self.keys.declare(bucket);
         self.by_name.insert(bucket.clone(), self.buckets.len());
         self.buckets.push(protected);
@@ -355,11 +367,13 @@ impl Brain {
     fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;
+        self.note_late(entered);
         self.introduce_keys();
         self.sources.enter(place, report, entered);
     }
 }
 
+mod learning;
 mod parent;
 #[cfg(test)]
 mod tests;

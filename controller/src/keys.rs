@@ -53,8 +53,19 @@ impl Keys {
 
     /// Every key and what was counted of it in all; of one that was forgotten, with the class `default`.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (&Key, Tally)> {
-        let total = |id: KeyId| self.accounts.get(id.index()).map_or(Tally::ZERO, |account| account.total);
-        self.iter().map(move |(id, key)| (key, total(id)))
+        self.iter().map(|(id, key)| (key, self.total(id)))
+    }
+
+    /// What was counted of a key in all.
+    pub(crate) fn total(&self, id: KeyId) -> Tally {
+        self.accounts.get(id.index()).map_or(Tally::ZERO, |account| account.total)
+    }
+
+    /// What was added to a key came too late to say anything about the present rate.
+    pub(crate) fn note_late(&mut self, id: KeyId, delta: Tally) {
+        if let Some(account) = self.accounts.get_mut(id.index()) {
+            account.total.late = account.total.late.plus(delta.counts.since(delta.late));
+        }
     }
 
     /// The keys that were given ids since this was last asked.

@@ -4,13 +4,20 @@
 //! people edit, and streams to the aggregators.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod brain;
 pub mod durable;
+pub mod history;
+pub mod history_csv;
+mod history_routes;
+pub mod history_store;
 mod keys;
+mod learning;
 mod members;
 mod metrics;
 pub mod policy_file;
 pub mod protected;
+mod queries;
 pub mod reign;
 pub mod sources;
 pub mod status;
@@ -39,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use brain::Brain;
 use durable::Durable;
+use learning::Learner;
 use metrics::Events;
 use policy_file::{PolicyFiles, ReadError, Reload};
 use status::Status;
@@ -58,7 +66,7 @@ pub struct Args {
     /// The tenants and their weights; without it all tenants are of one class
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
     pub tenants: Option<PathBuf>,
-    /// Where epoch, kill switch and rollout stages outlive restarts
+    /// Where epoch, kill switch, rollout stages and what was learned outlive restarts
     #[arg(long, env = "PLIMSOLL_STATE_DIR", value_name = "DIR", default_value = "plimsoll-state")]
     pub state_dir: PathBuf,
     /// Where aggregators connect
@@ -103,6 +111,7 @@ pub struct Listeners {
 pub struct Controller {
     brain: Shared<Brain>,
     store: Arc<Store>,
+    learner: Learner,
     files: PolicyFiles,
     policy: PolicyHash,
     /// What was warned of at the start, and need not be said again.
@@ -155,11 +164,13 @@ impl Controller {
             store.save(&durable)?;
             brain.on_saved(number);
         }
+        let learner = Learner::open(&args.state_dir, &mut brain);
         tracing::info!(epoch = brain.durable().epoch.0, policy = %hash, "the controller begins its epoch");
         log_stages(None, &brain);
         Ok(Self {
             brain: Shared::new(brain),
             store: Arc::new(store),
+            learner,
             files,
             policy: hash,
             warnings,
@@ -183,6 +194,10 @@ impl Controller {
         let _ends_with_this = stop.clone().drop_guard();
         tokio::spawn(tick(self.brain.clone(), stop.clone()));
         tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), stop.clone()));
+        tokio::spawn(self.learner.clone().run(self.brain.clone(), stop.clone()));
+        let asked =
+            queries::follow(self.brain.clone(), self.learner.clone(), self.events.clone(), stop.clone());
+        tokio::spawn(asked);
         tokio::spawn(follow_policy(
             self.brain.clone(),
             self.files,
@@ -193,7 +208,8 @@ impl Controller {
         ));
         let parent = ParentService::new(self.brain.clone(), stop.clone(), self.events.refusals.clone());
         let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
-        let routes = routes(self.brain, self.events);
+        let history = history_routes::routes(self.brain.clone(), self.learner);
+        let routes = routes(self.brain, self.events).merge(history);
         let admin = admin::serve(listeners.admin, routes, stop.clone().cancelled_owned());
         tokio::select! {
             served = grpc => served?,

@@ -131,6 +131,12 @@ impl Members {
         self.members.iter()
     }
 
+    /// Every key that has had traffic, told apart or not.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
+        let listed = self.members.iter().filter(|member| member.class != Class::Unlisted);
+        listed.filter_map(|member| member.key).chain(self.unlisted.iter().map(|(key, _)| *key))
+    }
+
     /// How many there are.
     #[must_use]
     pub(crate) fn len(&self) -> usize {

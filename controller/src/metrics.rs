@@ -7,6 +7,7 @@ use plimsoll_proto::page::{Page, Row, flag, plain};
 use plimsoll_proto::refusals::Refusals;
 
 use crate::brain::{Brain, Figures};
+use crate::history::{History, Standing};
 use crate::status::{Status, Traffic};
 
 /// What happened outside the brain since the start.
@@ -22,11 +23,20 @@ struct Counts {
     reloads_accepted: u64,
     reloads_refused: u64,
     last_reload_refused: bool,
+    queries_answered: u64,
+    queries_failed: u64,
 }
 
 impl Events {
     fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn on_query(&self, answered: bool) {
+        self.with(|counts| {
+            let count = if answered { &mut counts.queries_answered } else { &mut counts.queries_failed };
+            *count += 1;
+        });
     }
 
     pub(crate) fn on_reload(&self, accepted: bool) {
@@ -38,14 +48,31 @@ impl Events {
     }
 }
 
+impl Counts {
+    fn add_queries_to(&self, page: &mut Page) {
+        let queries = [("answered", self.queries_answered), ("failed", self.queries_failed)]
+            .map(|(result, count)| (vec![result.to_owned()], count as f64));
+        page.counter(
+            "plimsoll_limit_queries_total",
+            "Questions to Prometheus servers for limits, by what became of them.",
+            &["result"],
+            queries,
+        );
+    }
+}
+
 /// The page of this moment.
 pub(crate) fn page(brain: &Brain, status: &Status, events: &Events) -> Page {
     let mut page = Page::default();
     events.refusals.add_to(&mut page);
     controller(&mut page, status, brain.figures());
+    history(&mut page, status, brain.history());
     buckets(&mut page, status);
     aggregators(&mut page, status);
-    events.with(|counts| reloads(&mut page, counts));
+    events.with(|counts| {
+        reloads(&mut page, counts);
+        counts.add_queries_to(&mut page);
+    });
     page
 }
 
@@ -79,6 +106,55 @@ fn controller(page: &mut Page, status: &Status, figures: Figures) {
         "Writes of the durable state that failed.",
         &[],
         plain(figures.saves_failed as f64),
+    );
+}
+
+fn history(page: &mut Page, status: &Status, history: &History) {
+    let each = |value: &dyn Fn(&Standing) -> Option<f64>| -> Vec<Row> {
+        let learned =
+            status.buckets.iter().filter_map(|(name, bucket)| Some((name, bucket.learned.as_ref()?)));
+        learned.filter_map(|(name, standing)| Some((vec![name.to_string()], value(standing)?))).collect()
+    };
+    page.gauge(
+        "plimsoll_bucket_learned_limit",
+        "Requests/s that were learned as the limit; absent as long as none were.",
+        &["bucket"],
+        each(&|standing| standing.limit_rps),
+    );
+    page.gauge(
+        "plimsoll_bucket_learned_days",
+        "Days whose peaks the learned limit is taken over, or would be.",
+        &["bucket"],
+        each(&|standing| Some(standing.days_counted as f64)),
+    );
+    let age = |name: &_, bucket: &crate::status::BucketStatus| {
+        bucket.queried.map(|queried| (vec![ToString::to_string(name)], queried.age_s))
+    };
+    page.gauge(
+        "plimsoll_bucket_query_age_seconds",
+        "How long ago the limit was last answered by a Prometheus server, or how long ago this controller began with an \
+         earlier answer; absent without one.",
+        &["bucket"],
+        status.buckets.iter().filter_map(|(name, bucket)| age(name, bucket)),
+    );
+    let figures = history.figures();
+    page.counter(
+        "plimsoll_history_minutes_lost_total",
+        "Minutes that could not be written, so that nothing was learned from them.",
+        &[],
+        plain(figures.minutes_lost as f64),
+    );
+    page.counter(
+        "plimsoll_history_homeless_total",
+        "Samples of buckets for which the history had no room.",
+        &[],
+        plain(figures.homeless as f64),
+    );
+    page.gauge(
+        "plimsoll_history_failing",
+        "1 while the history cannot be written, so that nothing is learned.",
+        &[],
+        plain(flag(figures.failing)),
     );
 }
 

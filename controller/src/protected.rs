@@ -10,7 +10,7 @@ use std::time::Duration;
 use plimsoll_core::bucket::{Bucket, KeyId, Tenant};
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
 use plimsoll_core::law::{Balance, Burst, Child, Claimant, Class, Division, Parameters, Part, Whole};
-use plimsoll_core::policy::{BucketPolicy, Coin, LawName, Policy, Release, Weight};
+use plimsoll_core::policy::{Coin, LawName, Policy, Release, Weight};
 use plimsoll_core::presence::{HELD, Presences};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
@@ -152,11 +152,24 @@ impl Protected {
         stage.map_or(Mode::Shadow, |stage| stage.stage)
     }
 
-    /// Takes up the policy. The tenants may have changed, so keys have to be added again; the balance stays.
-    pub fn configure(&mut self, policy: &Policy) {
+    /// Every key of it that has had traffic.
+    pub fn keys(&self) -> impl Iterator<Item = KeyId> {
+        self.members.keys()
+    }
+
+    /// Another limit is in force than before, from where the policy says; true if it is another. What has been divided
+    /// stays until the law is applied.
+    pub fn set_limit(&mut self, limit: Limit) -> bool {
+        let before = std::mem::replace(&mut self.limit, limit);
+        before != limit
+    }
+
+    /// Takes up the policy, with the limit that follows from it now. The tenants may have changed, so keys have to be added
+    /// again; the balance stays.
+    pub fn configure(&mut self, policy: &Policy, limit: Limit) {
         let of_bucket = policy.bucket(&self.name);
         self.entry = policy.entry(&self.name);
-        self.limit = of_bucket.map_or(Limit::Unknown, BucketPolicy::limit);
+        self.limit = limit;
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
         self.members = Members::new(policy);
         self.bursts.retain(|tenant, _| policy.is_listed(tenant));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Tenant};
+use plimsoll_core::policy::LimitSource;
 use plimsoll_core::rate::Limit;
 use plimsoll_core::report::Counts;
 use plimsoll_core::rollout::Mode;
@@ -11,6 +12,7 @@ use plimsoll_core::time::MonoTime;
 use serde::Serialize;
 
 use crate::brain::Brain;
+use crate::history::{self, Standing};
 use crate::protected::Share;
 
 /// The whole picture at one moment.
@@ -39,6 +41,10 @@ pub struct BucketStatus {
     pub entry: Option<String>,
     /// Requests/s over all zones; null where there is no limit.
     pub limit_rps: Option<f64>,
+    /// How far its limit has been learned; null where the policy does not say that it is to be.
+    pub learned: Option<Standing>,
+    /// What a Prometheus server answered for its limit; null where there is no answer yet, or none is asked for.
+    pub queried: Option<Queried>,
     /// What becomes of its refusals now; shadow while killed.
     pub mode: Mode,
     /// What the policy file asks for.
@@ -52,6 +58,15 @@ pub struct BucketStatus {
     pub traffic: Traffic,
     /// By tenant class.
     pub tenants: BTreeMap<Tenant, Traffic>,
+}
+
+/// The last good answer to a query for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Queried {
+    /// Requests/s, before they are held between the bounds of the policy.
+    pub answer_rps: f64,
+    /// Seconds since it came, or since this controller began with what was kept.
+    pub age_s: f64,
 }
 
 /// What is asked for, and what becomes of it.
@@ -112,6 +127,9 @@ impl Status {
                     Limit::PerSecond(rate) => Some(rate.per_second()),
                     Limit::Unlimited | Limit::Unknown => None,
                 },
+                learned: history::learned(brain.policy(), protected.name())
+                    .map(|learned| brain.history().standing(protected.name(), learned)),
+                queried: Queried::of(brain, protected.name(), now),
                 mode: if killed { Mode::Shadow } else { protected.stage(durable) },
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
@@ -136,6 +154,14 @@ impl Status {
             buckets,
             aggregators: aggregators(brain, now),
         }
+    }
+}
+
+impl Queried {
+    fn of(brain: &Brain, bucket: &Bucket, now: MonoTime) -> Option<Self> {
+        let LimitSource::Prometheus(source) = brain.policy().bucket(bucket)?.source() else { return None };
+        let answer = brain.answers().get(&(source.url.clone(), source.query.clone()))?;
+        Some(Self { answer_rps: answer.rate.per_second(), age_s: now.since(answer.at).as_secs_f64() })
     }
 }
 

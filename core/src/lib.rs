@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod baseline;
 pub mod bucket;
 pub mod coherence;
 pub mod coin;

@@ -1,6 +1,7 @@
 //! Rates and limits in requests per second, finite and never negative by construction.
 
 use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::iter::Sum;
 use std::ops::Add;
 use std::time::Duration;
@@ -55,6 +56,13 @@ impl Rate {
 }
 
 impl Eq for Rate {}
+
+impl Hash for Rate {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Equal rates have equal bits: zero has one sign only, and there is nothing that differs from itself.
+        self.0.to_bits().hash(state);
+    }
+}
 
 impl Ord for Rate {
     fn cmp(&self, other: &Self) -> Ordering {

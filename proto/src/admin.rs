@@ -1,10 +1,13 @@
 //! The admin port that every tier has: metrics, health, readiness, and whatever the tier adds.
 
 use std::future::Future;
+use std::net::SocketAddr;
 
 use axum::Router;
+use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
@@ -26,6 +29,21 @@ pub fn routes(
         .route("/readyz", get(readiness))
 }
 
+/// The same routes, closed to whoever does not speak from this machine: they change something, and nobody shows who they
+/// are yet.
+pub fn loopback_only(routes: Router) -> Router {
+    routes.layer(middleware::from_fn(refuse_others))
+}
+
+async fn refuse_others(request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    if peer.is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback()) {
+        return next.run(request).await;
+    }
+    let why = "{\"error\":\"only for who speaks from the controller's own machine\"}";
+    (StatusCode::FORBIDDEN, [(header::CONTENT_TYPE, "application/json")], why).into_response()
+}
+
 /// Serves `routes` on `listener` until `shutdown` completes.
 ///
 /// # Errors
@@ -35,5 +53,6 @@ pub async fn serve(
     routes: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let routes = routes.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, routes).with_graceful_shutdown(shutdown).await
 }

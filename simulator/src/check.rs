@@ -60,7 +60,7 @@ pub(crate) fn scenario(
     for (index, entry) in spec.traffic.iter().enumerate() {
         let field = field.then(&index.to_string());
         let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
-        let load = shapes::load(&entry.load, &field.then("load"), folder)?;
+        let load = shapes::load(&entry.load, &field.then("load"), folder, &entry.bucket)?;
         let shares = shapes::shares(entry.clients.as_ref(), &field.then("clients"), all)?;
         let retry = shapes::retry(entry.retry.as_ref(), &field.then("retry"))?;
         traffic.push(Traffic { bucket, tenant, load, shares, retry });

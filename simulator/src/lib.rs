@@ -47,6 +47,7 @@ mod shares;
 mod spec;
 mod streams;
 mod trace;
+mod trace_file;
 mod world;
 
 pub use engine::{run, run_watched};

@@ -184,9 +184,14 @@ impl Scenario {
 /// Reads a file that a scenario may be or name; one byte too many is read on purpose, to find out that it is too
 /// large.
 pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, ScenarioError> {
+    bytes_up_to(path, FILE_BYTES_MAX)
+}
+
+/// The same for another bound.
+pub(crate) fn bytes_up_to(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ScenarioError> {
     let io = |source| ScenarioError::Io { path: PathBuf::from(path), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(io)?;
-    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
     Ok(bytes)
 }

@@ -7,12 +7,12 @@ use plimsoll_core::policy::{Field, Number};
 use crate::check::{Checked, DURATION_MAX_S, within};
 use crate::load::{Load, Pareto};
 use crate::retry::Retry;
-use crate::scenario::bytes_of;
 use crate::shares::Share;
-use crate::spec::{ClientsSpec, LoadSpec, RetrySpec, TraceSpec};
+use crate::spec::{ClientsSpec, LoadSpec, RetrySpec};
+use crate::trace_file as trace;
 
 /// The most that may be offered, in requests per second.
-const RPS_MAX: f64 = 1e7;
+pub(crate) const RPS_MAX: f64 = 1e7;
 /// The shortest span of a shape: one step of the simulation.
 const SPAN_MIN_S: f64 = 0.01;
 
@@ -28,7 +28,8 @@ fn time(number: Number, field: &Field<'_>, name: &str) -> Checked<f64> {
     within(number, &field.then(name), 0.0, DURATION_MAX_S)
 }
 
-pub(crate) fn load(spec: &LoadSpec, field: &Field<'_>, folder: &Path) -> Checked<Load> {
+/// Reads a load; `bucket` is whose it is.
+pub(crate) fn load(spec: &LoadSpec, field: &Field<'_>, folder: &Path, bucket: &str) -> Checked<Load> {
     Ok(match spec {
         LoadSpec::Constant(rate) => Load::Constant(rps(*rate, field, "constant")?),
         LoadSpec::Steps(steps) => {
@@ -83,44 +84,8 @@ pub(crate) fn load(spec: &LoadSpec, field: &Field<'_>, folder: &Path) -> Checked
                 off_s: span(pareto.off_s, &field, "off_s")?,
             })
         }
-        LoadSpec::Trace(trace) => self::trace(trace, &field.then("trace"), folder)?,
+        LoadSpec::Trace(trace) => trace::read(trace, &field.then("trace"), folder, bucket)?,
     })
-}
-
-/// Reads a file with the columns `t_s` and `rps`.
-fn trace(spec: &TraceSpec, field: &Field<'_>, folder: &Path) -> Checked<Load> {
-    let speed = spec.speed.map_or(Ok(1.0), |speed| within(speed, &field.then("speed"), 1e-3, 1e6))?;
-    let field = field.then("csv");
-    let path = folder.join(&spec.csv);
-    let hint = "a CSV file with the columns t_s,rps, found from the scenario's own folder";
-    let bytes = bytes_of(&path).map_err(|e| field.refuse(e, hint))?;
-    let text = String::from_utf8(bytes).map_err(|e| field.refuse(e, hint))?;
-    let wrong = |line: usize, why: &str| field.refuse(format_args!("{}:{line}: {why}", spec.csv), hint);
-    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let names: Option<Vec<&str>> = lines.next().map(|(_, line)| line.split(',').map(str::trim).collect());
-    if names.as_deref() != Some(&["t_s", "rps"]) {
-        return Err(wrong(1, "the first line is not t_s,rps"));
-    }
-    let mut rows: Vec<(f64, f64)> = Vec::new();
-    for (index, line) in lines {
-        let number = |text: Option<&str>| text.and_then(|text| text.trim().parse::<f64>().ok());
-        let mut cells = line.split(',');
-        let row = (number(cells.next()), number(cells.next()), cells.next());
-        let (Some(t), Some(rate), None) = row else {
-            return Err(wrong(index + 1, "not two numbers"));
-        };
-        if !(0.0..=RPS_MAX).contains(&rate) {
-            return Err(wrong(index + 1, "rps is out of range"));
-        }
-        if !t.is_finite() || rows.last().is_some_and(|(before, _)| *before >= t) {
-            return Err(wrong(index + 1, "t_s is not later than in the row before"));
-        }
-        rows.push((t, rate));
-    }
-    if rows.is_empty() {
-        return Err(wrong(1, "there are no rows"));
-    }
-    Ok(Load::Trace { rows, speed })
 }
 
 pub(crate) fn shares(spec: Option<&ClientsSpec>, field: &Field<'_>, clients: u32) -> Checked<Vec<Share>> {

@@ -55,7 +55,21 @@ const DRY: [(&str, Option<&[&str]>); 6] = [
         "aggregator",
         Some(&["accounts", "below", "cadence", "flows", "pushes", "quiet", "rollups", "upstream", "zone"]),
     ),
-    ("controller", Some(&["brain", "durable", "keys", "members", "protected", "reign", "sources"])),
+    (
+        "controller",
+        Some(&[
+            "answer",
+            "brain",
+            "durable",
+            "history",
+            "history_csv",
+            "keys",
+            "members",
+            "protected",
+            "reign",
+            "sources",
+        ]),
+    ),
     ("cli", Some(&["capacity"])),
 ];
 /// How clocks and entropy are asked.

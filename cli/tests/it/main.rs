@@ -10,6 +10,8 @@ mod fleet;
 #[cfg(test)]
 mod goodput;
 #[cfg(test)]
+mod history;
+#[cfg(test)]
 mod house;
 #[cfg(test)]
 mod metrics;

@@ -19,12 +19,13 @@ pub enum LimitSource {
     Prometheus(Prometheus),
 }
 
-/// A limit learned from history: a percentile of past rates, times some headroom, within bounds.
+/// A limit learned from history: a percentile of past rates, times some headroom, within bounds. [`crate::baseline`] has the
+/// formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
     /// Which percentile of the rates offered: above 0, at most 100. 95 unless written.
     pub percentile: f64,
-    /// How many days of history it is taken over: at least 1. 7 unless written.
+    /// How many days of history it is taken over: at least 1, cut to whole days. 7 unless written.
     pub days: f64,
     /// The factor on the percentile: finite, 0 or more. 1.2 unless written.
     pub headroom: f64,
@@ -35,7 +36,7 @@ pub struct Learned {
 }
 
 /// A limit that is the answer to a Prometheus query, within bounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Prometheus {
     /// The server, `http://` or `https://`.
     pub url: String,
@@ -46,7 +47,7 @@ pub struct Prometheus {
 }
 
 /// The bounds of a limit that is not written in the policy itself: `min` is never above `max`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     min: Option<Rate>,
     max: Option<Rate>,
@@ -72,16 +73,23 @@ impl LimitSource {
     }
 }
 
+impl Default for Learned {
+    fn default() -> Self {
+        Self { percentile: 95.0, days: 7.0, headroom: 1.2, bounds: Bounds::default(), until_history: None }
+    }
+}
+
 impl Learned {
     fn read(spec: &LearnedSpec, field: &Field<'_>) -> Checked<Self> {
-        let percentile = spec.percentile.map_or(95.0, |n| n.0);
+        let default = Self::default();
+        let percentile = spec.percentile.map_or(default.percentile, |n| n.0);
         if !(percentile > 0.0 && percentile <= 100.0) {
             return Err(field.then("percentile").refuse(
                 format_args!("{percentile} is not a percentile"),
                 "write a number above 0, at most 100",
             ));
         }
-        let days = spec.days.map_or(7.0, |n| n.0);
+        let days = spec.days.map_or(default.days, |n| n.0);
         if !(days.is_finite() && days >= 1.0) {
             return Err(field.then("days").refuse(
                 format_args!("{days} is less than a day of history, or no number"),
@@ -92,7 +100,7 @@ impl Learned {
         Ok(Self {
             percentile,
             days,
-            headroom: field.then("headroom").not_negative(spec.headroom.map_or(1.2, |n| n.0))?,
+            headroom: field.then("headroom").not_negative(spec.headroom.map_or(default.headroom, |n| n.0))?,
             bounds: Bounds::read(spec.min, spec.max, field)?,
             until_history,
         })
@@ -139,5 +147,12 @@ impl Bounds {
     #[must_use]
     pub const fn max(&self) -> Option<Rate> {
         self.max
+    }
+
+    /// The nearest rate within the bounds.
+    #[must_use]
+    pub fn clamp(&self, rate: Rate) -> Rate {
+        let low = self.min.map_or(rate, |min| rate.max(min));
+        self.max.map_or(low, |max| low.min(max))
     }
 }

@@ -249,8 +249,6 @@ fn what_is_not_built_is_said_and_nothing_else() {
         said(FULL_POLICY, FULL_TENANTS),
         [
             "buckets.checkout.candidate",
-            "buckets.learned.limit.learned",
-            "buckets.queried.limit.prometheus",
             "buckets.queried.rollout.shadow",
             "rollout.shadow",
             "rollout.canary",
@@ -266,6 +264,14 @@ fn what_is_not_built_is_said_and_nothing_else() {
         ("{ b: { limit: 0, mode: shadow } }", "", &[]),
         ("{ b: { limit: 1 } }", ", auto_promote: false", &[]),
         ("{ b: { limit: 1 } }", ", auto_promote: true", &["rollout.auto_promote"]),
+        ("{ b: { limit: { learned: { days: 90 } } } }", "", &[]),
+        ("{ b: { limit: { learned: { days: 91 } } } }", "", &["buckets.b.limit.learned.days"]),
+        ("{ b: { limit: { prometheus: { url: http://p, query: up } } } }", "", &[]),
+        (
+            "{ b: { limit: { prometheus: { url: https://p, query: up } } } }",
+            "",
+            &["buckets.b.limit.prometheus.url"],
+        ),
         ("{}", "", &["buckets"]),
     ] {
         let policy = format!("{{ buckets: {buckets}, rollout: {{ require_gates: false{rollout} }} }}");

@@ -12,6 +12,8 @@ pub struct UnixSeconds(i64);
 pub struct InvalidTimestamp;
 
 const DAY_S: i64 = 86_400;
+/// The first and the last second that have a name.
+const RANGE_S: (i64, i64) = (-62_167_219_200, 253_402_300_799);
 
 impl UnixSeconds {
     /// Reads `YYYY-MM-DDThh:mm:ssZ`. A fraction of a second may be written and is dropped; `+00:00` stands for `Z`.
@@ -53,6 +55,18 @@ impl UnixSeconds {
             && second < 60;
         (exists && matches!(zone, b"Z" | b"z" | b"+00:00"))
             .then(|| Self(days_since_1970(year, month, day) * DAY_S + hour * 3600 + minute * 60 + second))
+    }
+
+    /// The point so many seconds after 1970, or before where negative; held to the years 0 to 9999.
+    #[must_use]
+    pub const fn from_secs(seconds: i64) -> Self {
+        Self(if seconds < RANGE_S.0 {
+            RANGE_S.0
+        } else if seconds > RANGE_S.1 {
+            RANGE_S.1
+        } else {
+            seconds
+        })
     }
 
     /// Seconds since 1970, negative before.
@@ -120,10 +134,17 @@ mod tests {
             let read = UnixSeconds::parse(text).unwrap();
             assert_eq!(read.as_secs(), seconds, "{text}");
             assert_eq!(read.to_string(), text);
+            assert_eq!(UnixSeconds::from_secs(seconds), read);
         }
         for text in ["2026-12-01t00:00:00z", "2026-12-01T00:00:00.999Z", "2026-12-01T00:00:00+00:00"] {
             assert_eq!(UnixSeconds::parse(text).unwrap().as_secs(), 1_796_083_200, "{text}");
         }
+    }
+
+    #[test]
+    fn every_number_of_seconds_has_a_name() {
+        assert_eq!(UnixSeconds::from_secs(i64::MIN).to_string(), "0000-01-01T00:00:00Z");
+        assert_eq!(UnixSeconds::from_secs(i64::MAX).to_string(), "9999-12-31T23:59:59Z");
     }
 
     #[test]

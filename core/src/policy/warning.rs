@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use super::buckets::BucketPolicy;
 use super::error::Place;
+use super::limits::LimitSource;
 use super::source::Field;
+use crate::baseline::DAYS_MAX;
 use crate::rate::{Limit, Rate};
 use crate::rollout::Mode;
 
@@ -35,8 +37,6 @@ struct NotBuilt {
 
 /// NOT BUILT YET, the one list: whoever builds a thing removes its line.
 const NOT_BUILT: &[NotBuilt] = &[
-    not_built(&["buckets", "*", "limit", "learned"], None, LIMIT_UNKNOWN),
-    not_built(&["buckets", "*", "limit", "prometheus"], None, LIMIT_UNKNOWN),
     not_built(&["buckets", "*", "candidate"], None, "it is not evaluated"),
     not_built(&["rollout", "auto_promote"], Some("true"), "stages change with `mode` only"),
     not_built(&["rollout", "shadow"], None, NO_GATES),
@@ -45,7 +45,6 @@ const NOT_BUILT: &[NotBuilt] = &[
     not_built(&["rollout", "require_gates"], Some("true"), NO_GATES),
 ];
 
-const LIMIT_UNKNOWN: &str = "the limit is unknown, so everything is admitted and counted";
 const NO_GATES: &str = "no gate is ever passed, so a mode raised in the file stays pending; with `require_gates: false` \
     it takes effect at once";
 
@@ -108,6 +107,19 @@ pub(super) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning
             &field.then("limit"),
             "a limit of 0 in mode enforce denies everything".to_owned(),
         ));
+    }
+    match bucket.source() {
+        LimitSource::Learned(learned) if learned.days > DAYS_MAX as f64 => {
+            let message = format!("more than {DAYS_MAX} days are not remembered: {DAYS_MAX} it is");
+            warnings.push(Warning::of(&field.then("limit").then("learned").then("days"), message));
+        }
+        LimitSource::Prometheus(source) if source.url.starts_with("https://") => {
+            let message = "not built yet: https, so the limit is unknown and everything is admitted and counted; write \
+                           http://, and let a proxy on the controller's machine speak https";
+            let url = field.then("limit").then("prometheus").then("url");
+            warnings.push(Warning::of(&url, message.to_owned()));
+        }
+        _ => {}
     }
     warnings
 }

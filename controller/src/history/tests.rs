@@ -1,0 +1,230 @@
+//! What is sampled of which minute, what a restart changes, and who finds room.
+
+use super::*;
+use plimsoll_core::baseline::MINUTES_PER_DAY;
+use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
+use plimsoll_core::rate::Rate;
+use plimsoll_core::report::Counts;
+
+fn policy(text: &str) -> Policy {
+    let tenants = Source { name: "tenants", text: ONE_CLASS_TENANTS };
+    Policy::read(Source { name: "policy", text }, tenants).unwrap().0
+}
+
+fn learns() -> Policy {
+    policy("buckets: { \"api/*\": { limit: { learned: { until_history: 800 } } }, fixed: { limit: 5 } }")
+}
+
+fn bucket(name: &str) -> Bucket {
+    Bucket::new(name).unwrap()
+}
+
+fn at(s: u64) -> MonoTime {
+    MonoTime::from_elapsed(Duration::from_secs(s))
+}
+
+fn tally(offered: u64, would_dropped: u64) -> Tally {
+    Tally { counts: Counts { offered, would_dropped, ..Counts::ZERO }, late: Counts::ZERO }
+}
+
+fn sample(rps: f64, clean: bool) -> Sample {
+    Sample { offered: Rate::new(rps).unwrap(), clean }
+}
+
+fn minute_of(number: i64, buckets: &[(&str, f64)]) -> MinuteSamples {
+    let samples = buckets.iter().map(|(name, rps)| (bucket(name), sample(*rps, true)));
+    MinuteSamples { minute: Minute(number), samples: samples.collect() }
+}
+
+/// Learns from the minutes of some days in which `api/a` is offered a rate that grows by 10 each day.
+fn days(history: &mut History, from: i64, to: i64, policy: &Policy) -> Vec<(Bucket, Closed)> {
+    let mut closed = Vec::new();
+    for number in from..to {
+        let rps = 100.0 + 10.0 * number.div_euclid(MINUTES_PER_DAY as i64) as f64;
+        let last = history.on_written(&minute_of(number, &[("api/a", rps)]), policy);
+        closed = if last.is_empty() { closed } else { last };
+    }
+    closed
+}
+
+const DAY: i64 = MINUTES_PER_DAY as i64;
+
+#[test]
+fn a_minute_is_what_was_counted_between_its_ends() {
+    let policy = learns();
+    let mut history = History::default();
+    let name = bucket("api/a");
+    let off = KillGeneration::default();
+    let mut tell = |s: u64, minute: i64, kill: KillGeneration, total: Tally| {
+        history.on_time(at(s), Minute(minute), kill, &policy, || [(&name, total)].into_iter());
+        history.take_unwritten().pop().map(|minute| (minute.minute, minute.samples.values().copied().next()))
+    };
+    assert_eq!(tell(0, 10, off, tally(500, 3)), None);
+    assert_eq!(tell(30, 10, off, tally(900, 3)), None);
+    let cases = [
+        (60, 11, off, tally(6_500, 3), Some(sample(100.0, true)), "nothing new was refused"),
+        (120, 12, off, tally(7_100, 4), Some(sample(10.0, false)), "something would have been"),
+        (180, 13, off, tally(7_100, 4), None, "nobody asked"),
+        (190, 50, off, tally(9_900, 4), None, "the clock jumped: this was no minute"),
+        (250, 20, off, tally(10_500, 4), Some(sample(10.0, true)), "it jumped back, and a minute has passed"),
+        (310, 21, KillGeneration(1), tally(11_100, 4), Some(sample(10.0, false)), "killed since"),
+        (370, 22, KillGeneration(2), tally(11_700, 4), Some(sample(10.0, false)), "killed until then"),
+        (430, 23, KillGeneration(2), tally(12_300, 4), Some(sample(10.0, true)), "not killed any more"),
+        (490, 24, KillGeneration(2), tally(100, 0), None, "counts that went back are nothing"),
+    ];
+    let mut over = 10;
+    for (s, minute, kill, total, expected, why) in cases {
+        assert_eq!(tell(s, minute, kill, total), Some((Minute(over), expected)), "{why}");
+        over = minute;
+    }
+}
+
+#[test]
+fn each_bucket_of_a_pattern_learns_for_itself() {
+    let policy = learns();
+    let mut history = History::default();
+    for number in 0..4 * DAY {
+        history
+            .on_written(&minute_of(number, &[("api/a", 100.0), ("api/b", 500.0), ("fixed", 50.0)]), &policy);
+    }
+    let limit = |name| {
+        let name = bucket(name);
+        history.limit(&name, learned(&policy, &name).unwrap())
+    };
+    assert_eq!(limit("api/a"), Limit::PerSecond(Rate::new(120.0).unwrap()));
+    assert_eq!(limit("api/b"), Limit::PerSecond(Rate::new(600.0).unwrap()));
+    assert_eq!(limit("api/c"), Limit::PerSecond(Rate::new(800.0).unwrap()), "until there is history");
+    assert!(learned(&policy, &bucket("fixed")).is_none());
+    // What has a fixed limit is remembered, so that it can be learned as soon as somebody wants it.
+    let all = policy_all();
+    history.on_policy(&all);
+    let fixed = bucket("fixed");
+    assert_eq!(
+        history.limit(&fixed, learned(&all, &fixed).unwrap()),
+        Limit::PerSecond(Rate::new(60.0).unwrap())
+    );
+    let unknown = bucket("quiet");
+    assert_eq!(history.limit(&unknown, learned(&all, &unknown).unwrap()), Limit::Unknown);
+}
+
+fn policy_all() -> Policy {
+    policy("buckets: { \"*\": { limit: { learned: {} } } }")
+}
+
+#[test]
+fn a_restart_at_any_minute_changes_nothing() {
+    let policy = learns();
+    let mut whole = History::default();
+    days(&mut whole, 0, 6 * DAY, &policy);
+    let name = bucket("api/a");
+    let terms = learned(&policy, &name).unwrap();
+    for restart in [1, 59, DAY - 1, DAY, DAY + 1, 3 * DAY, 4 * DAY + 700, 6 * DAY - 1] {
+        let mut before = History::default();
+        let closed: BTreeMap<Bucket, Closed> = days(&mut before, 0, restart, &policy).into_iter().collect();
+        // On disk are the minutes of more than this day; what has been learned from is not learned from again.
+        let minutes = ((restart - 2 * DAY).max(0)..restart)
+            .map(|number| minute_of(number, &[("api/a", 100.0 + 10.0 * number.div_euclid(DAY) as f64)]));
+        let mut after = History::default();
+        after.restore(closed, minutes, &policy);
+        assert_eq!(after.standing(&name, terms), before.standing(&name, terms), "at {restart}");
+        days(&mut after, restart, 6 * DAY, &policy);
+        assert_eq!(after.standing(&name, terms), whole.standing(&name, terms), "at {restart}");
+    }
+}
+
+#[test]
+fn minutes_alone_are_enough_when_what_days_came_to_is_gone() {
+    let policy = learns();
+    let mut history = History::default();
+    let minutes = (0..5 * DAY).map(|number| minute_of(number, &[("api/a", 100.0)]));
+    history.restore(BTreeMap::new(), minutes, &policy);
+    let name = bucket("api/a");
+    let standing = history.standing(&name, learned(&policy, &name).unwrap());
+    assert_eq!((standing.limit_rps, standing.days, standing.minutes_today), (Some(120.0), 4, 1_440));
+    assert_eq!(standing.since.as_deref(), Some("1970-01-04T00:00:00Z"));
+}
+
+#[test]
+fn what_is_waited_for_is_said() {
+    let policy = learns();
+    let name = bucket("api/a");
+    let terms = learned(&policy, &name).unwrap();
+    let mut history = History::default();
+    let standing = history.standing(&name, terms);
+    assert!(standing.waits_for.unwrap().contains("of which there are 0"));
+    days(&mut history, 0, 2 * DAY + 5, &policy);
+    let standing = history.standing(&name, terms);
+    assert_eq!((standing.limit_rps, standing.days, standing.minutes_today), (None, 2, 5));
+    assert!(standing.waits_for.unwrap().contains("of which there are 2"));
+    history.on_lost();
+    assert!(history.standing(&name, terms).waits_for.unwrap().contains("written"));
+    assert_eq!(history.figures(), Figures { minutes_lost: 1, homeless: 0, failing: true });
+    history.on_written(&minute_of(2 * DAY + 6, &[]), &policy);
+    assert!(!history.figures().failing);
+}
+
+#[test]
+fn names_that_somebody_invents_find_an_end_and_leave_again() {
+    let policy = learns();
+    let mut history = History::default();
+    let flood = |history: &mut History, from: usize, to: usize, minute: i64| {
+        let names: Vec<Bucket> = (from..to).map(|n| bucket(&format!("api/{n}"))).collect();
+        let off = KillGeneration::default();
+        let s = (minute * 60) as u64;
+        let none = names.iter().map(|name| (name, Tally::ZERO));
+        history.on_time(at(s), Minute(minute), off, &policy, || none);
+        let some = names.iter().map(|name| (name, tally(600, 0)));
+        history.on_time(at(s + 60), Minute(minute + 1), off, &policy, || some);
+        for minute in history.take_unwritten() {
+            history.on_written(&minute, &policy);
+        }
+    };
+    flood(&mut history, 0, BUCKETS_MAX + 10, 0);
+    assert_eq!((history.buckets().count(), history.figures().homeless), (BUCKETS_MAX, 10));
+    // The next day they are idle and have no peaks, so others find room.
+    flood(&mut history, 5_000, 5_001, 2 * DAY);
+    flood(&mut history, 5_001, 5_010, 2 * DAY + 5);
+    assert!(history.buckets().any(|name| *name == bucket("api/5009")));
+    assert_eq!(history.figures().homeless, 11, "only the first one of the day was too early");
+    assert_eq!(history.take_gone().len(), BUCKETS_MAX);
+}
+
+#[test]
+fn minutes_that_nobody_writes_do_not_pile_up() {
+    let policy = learns();
+    let mut history = History::default();
+    for minute in 0..100 {
+        let none: [(&Bucket, Tally); 0] = [];
+        history.on_time(at(minute as u64 * 60), Minute(minute), KillGeneration::default(), &policy, || {
+            none.into_iter()
+        });
+    }
+    assert_eq!(history.figures().minutes_lost, 99 - UNWRITTEN_MAX as u64);
+    let left: Vec<i64> = history.take_unwritten().iter().map(|minute| minute.minute.0).collect();
+    assert_eq!(left, [94, 95, 96, 97, 98]);
+}
+
+#[test]
+fn a_week_from_elsewhere_is_a_limit_at_once() {
+    let policy = learns();
+    let mut history = History::default();
+    let name = bucket("api/a");
+    let mut days = BTreeMap::new();
+    for day in 10..17 {
+        let mut samples = DaySamples::default();
+        let rps = if day < 13 { 300.0 } else { 100.0 };
+        (0..200).for_each(|at| samples.record(Minute(at), sample(rps, true)));
+        days.insert((name.clone(), Day(day)), samples);
+    }
+    let (filed, kept) = history.import(&days, Day(20), false, &policy);
+    assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Added)) && filed.len() == 7);
+    assert_eq!(kept.len(), 1);
+    let terms = learned(&policy, &name).unwrap();
+    assert_eq!(history.standing(&name, terms).limit_rps, Some(360.0), "the 95th percentile of all seven");
+    let (filed, _) = history.import(&days, Day(20), false, &policy);
+    assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Kept)));
+    // It lasts.
+    let mut after = History::default();
+    after.restore(kept.into_iter().collect(), [], &policy);
+    assert_eq!(after.standing(&name, terms), history.standing(&name, terms));
+}

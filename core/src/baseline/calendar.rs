@@ -1,0 +1,50 @@
+//! Days and minutes of the wall clock, as numbers that the caller gives.
+
+use serde::{Deserialize, Serialize};
+
+/// Minutes of a day. There are no leap seconds in seconds since 1970, so every day has as many.
+pub const MINUTES_PER_DAY: usize = 1_440;
+
+/// A UTC day: whole days since 1970-01-01, negative before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Day(pub i64);
+
+/// A UTC minute: whole minutes since 1970-01-01T00:00Z, negative before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Minute(pub i64);
+
+impl Day {
+    /// Its first minute.
+    #[must_use]
+    pub const fn first_minute(self) -> Minute {
+        Minute(self.0.saturating_mul(MINUTES_PER_DAY as i64))
+    }
+}
+
+impl Minute {
+    /// The minute in which a point in seconds since 1970 lies.
+    #[must_use]
+    pub const fn of_unix(unix_s: i64) -> Self {
+        Self(unix_s.div_euclid(60))
+    }
+
+    /// Its first second, since 1970.
+    #[must_use]
+    pub const fn as_unix(self) -> i64 {
+        self.0.saturating_mul(60)
+    }
+
+    /// The day it belongs to.
+    #[must_use]
+    pub const fn day(self) -> Day {
+        Day(self.0.div_euclid(MINUTES_PER_DAY as i64))
+    }
+
+    /// Which minute of its day it is: 0..1440.
+    #[must_use]
+    pub const fn of_day(self) -> usize {
+        self.0.rem_euclid(MINUTES_PER_DAY as i64) as usize
+    }
+}
