@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode};
 use plimsoll_core::baseline::{Closed, MINUTES_PER_DAY, Minute};
@@ -27,6 +29,9 @@ const ANSWERS_MAX: usize = 1_000;
 const FOLDER: &str = "history";
 /// What is not on disk in sorted form yet, at most. A minute's row is about 30 bytes for each bucket.
 const MEMTABLE_BYTES: u64 = 1 << 20;
+/// A database that was closed a moment ago may still be locked by its own threads.
+const LOCKED_TRIES: usize = 20;
+const LOCKED_WAIT: Duration = Duration::from_millis(50);
 const CACHE_BYTES: u64 = 1 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 
@@ -110,8 +115,18 @@ impl HistoryStore {
             });
         }
         // What is read here may be anything. It must not keep the controller from starting.
-        let loaded = catch_unwind(AssertUnwindSafe(|| Self::load_from(path)));
-        let loaded = loaded.unwrap_or_else(|_| Err(Fault::Unreadable("reading it panicked".to_owned())));
+        let load = || {
+            let loaded = catch_unwind(AssertUnwindSafe(|| Self::load_from(path)));
+            loaded.unwrap_or_else(|_| Err(Fault::Unreadable("reading it panicked".to_owned())))
+        };
+        let mut loaded = load();
+        for _ in 0..LOCKED_TRIES {
+            if !matches!(loaded, Err(Fault::Locked)) {
+                break;
+            }
+            sleep(LOCKED_WAIT);
+            loaded = load();
+        }
         loaded.map_err(|fault| fault.at(path))
     }
 
@@ -262,6 +277,8 @@ impl HistoryStore {
 /// Why reading went wrong.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
+    #[error("another process has it open")]
+    Locked,
     #[error("{0}")]
     Unavailable(String),
     #[error("{0}")]
@@ -272,6 +289,7 @@ impl Fault {
     fn at(self, path: &Path) -> HistoryError {
         let path = path.to_owned();
         match self {
+            Self::Locked => HistoryError::Unavailable { path, reason: Self::Locked.to_string() },
             Self::Unavailable(reason) => HistoryError::Unavailable { path, reason },
             Self::Unreadable(reason) => HistoryError::Unreadable { path, reason },
         }
@@ -285,7 +303,7 @@ impl From<fjall::Error> for Fault {
             fjall::Error::Io(io) | fjall::Error::Storage(LsmError::Io(io)) if is_passing(io) => {
                 Self::Unavailable(reason)
             }
-            fjall::Error::Locked => Self::Unavailable("another process has it open".to_owned()),
+            fjall::Error::Locked => Self::Locked,
             _ => Self::Unreadable(reason),
         }
     }
