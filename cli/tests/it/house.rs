@@ -55,7 +55,10 @@ const DRY: [(&str, Option<&[&str]>); 6] = [
         "aggregator",
         Some(&["accounts", "below", "cadence", "flows", "pushes", "quiet", "rollups", "upstream", "zone"]),
     ),
-    ("controller", Some(&["brain", "durable", "keys", "members", "protected", "reign", "sources"])),
+    (
+        "controller",
+        Some(&["brain", "durable", "feeds", "keys", "members", "protected", "reign", "rollout", "sources"]),
+    ),
     ("cli", Some(&["capacity"])),
 ];
 /// How clocks and entropy are asked.

@@ -6,6 +6,9 @@ use crate::bucket::Bucket;
 use crate::latency::Histogram;
 use crate::rollout::Mode;
 
+/// Places in one report, and those that are gathered for one, at most; what is beyond is left out.
+pub const STANDS_MAX: usize = 4_096;
+
 /// On which side of a canary an instance stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {

@@ -11,7 +11,7 @@ mod tallies;
 
 pub use books::Books;
 pub use broken::BrokenReport;
-pub use evidence::{Batches, Evidence, Outcomes, Side, Stand};
+pub use evidence::{Batches, Evidence, Outcomes, STANDS_MAX, Side, Stand};
 pub use identity::{Identity, InstanceId, Role};
 pub use ledger::{Entered, Entry, Ledger, New, Pedigree, Place};
 pub use outbox::{Handover, Outbox};
