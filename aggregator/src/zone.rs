@@ -10,7 +10,9 @@ use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::rate::Rate;
-use plimsoll_core::report::{Counts, Echo, Identity, InstanceId, Outbox, Path, Report, Role};
+use plimsoll_core::report::{
+    Batches, Counts, Echo, Evidence, Identity, InstanceId, Outbox, Path, Report, Role, STANDS_MAX,
+};
 use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
@@ -106,6 +108,8 @@ pub struct Zone {
     greeted: bool,
     asked: BTreeSet<Bucket>,
     unasked: Vec<Bucket>,
+    /// What gates judge by, since the last roll-up.
+    evidence: Evidence,
 }
 
 impl Zone {
@@ -140,6 +144,7 @@ impl Zone {
             greeted: false,
             asked: BTreeSet::new(),
             unasked: Vec::new(),
+            evidence: Evidence::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::logging::{self, Format};
-use crate::{check, history, load, service, shutdown, simulate, streams, up};
+use crate::{apply, check, history, load, rollout, service, shutdown, simulate, streams, up};
 
 /// What a command that was asked for something impossible exits with.
 const USAGE: u8 = 2;
@@ -52,6 +52,12 @@ enum Command {
     Check(check::CheckArgs),
     /// Take the history of traffic out of a controller, or bring one in
     History(history::HistoryArgs),
+    /// Say in which stage every bucket is, promote it, or return it to shadow
+    Rollout(rollout::RolloutArgs),
+    /// Show in what a policy that is held back differs from the one in force
+    Diff(apply::DiffArgs),
+    /// Release a policy that the controller holds back because it changes very much
+    Apply(apply::ApplyArgs),
     /// Try a policy against scripted traffic and faults, under a virtual clock
     Simulate(simulate::SimulateArgs),
 }
@@ -64,6 +70,9 @@ impl Plimsoll {
             Command::Up(_)
                 | Command::Check(_)
                 | Command::History(_)
+                | Command::Rollout(_)
+                | Command::Diff(_)
+                | Command::Apply(_)
                 | Command::Load(_)
                 | Command::Streams(_)
                 | Command::Simulate(_)
@@ -76,6 +85,9 @@ impl Plimsoll {
         match self.command {
             Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
             Command::History(args) => history::run(&args).unwrap_or_else(|error| complain(1, &error)),
+            Command::Rollout(args) => rollout::run(&args).unwrap_or_else(asked),
+            Command::Diff(args) => apply::diff(&args).unwrap_or_else(asked),
+            Command::Apply(args) => apply::run(&args).unwrap_or_else(asked),
             Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
@@ -118,6 +130,13 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<streams::TooFewFiles>()
         || error.is::<plimsoll_client::SettingsError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
+}
+
+/// A controller was asked in vain.
+fn asked(error: anyhow::Error) -> ExitCode {
+    let is_usage =
+        error.downcast_ref::<crate::ask_controller::AskError>().is_some_and(|error| error.is_usage());
+    complain(if is_usage { USAGE } else { 1 }, &error)
 }
 
 fn complain(code: u8, error: &anyhow::Error) -> ExitCode {

@@ -1,11 +1,14 @@
 //! `plimsoll`, the one binary: parse and run.
 
+mod apply;
+mod ask_controller;
 mod capacity;
 mod check;
 mod command;
 mod history;
 mod load;
 mod logging;
+mod rollout;
 mod service;
 mod shutdown;
 mod simulate;

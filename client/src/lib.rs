@@ -45,6 +45,8 @@ mod names;
 mod pin;
 mod pool;
 mod rendezvous;
+#[cfg_attr(not(feature = "middleware"), allow(dead_code))]
+mod responses;
 mod roll;
 mod seats;
 mod settings;

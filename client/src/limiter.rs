@@ -47,6 +47,8 @@ pub struct BucketHandle {
 pub struct KeyHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: KeyPlace,
+    #[cfg(feature = "middleware")]
+    bucket: u32,
     /// Keeps the key from leaving while there is a handle; the default class never leaves.
     _pin: Option<Pin>,
 }
@@ -65,6 +67,14 @@ pub enum BucketError {
     /// The limiter has no room for another bucket or its default class.
     #[error("bucket `{0}`: the limiter's table is full; raise its keys_max")]
     Full(String),
+}
+
+/// Where what becomes of a request is written down.
+#[cfg(feature = "middleware")]
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(crate) table: Arc<Table>,
+    pub(crate) bucket: u32,
 }
 
 impl Limiter {
@@ -184,6 +194,12 @@ impl BucketHandle {
         decide_traced(&self.table, self.table.key(self.place, tenant), trace)
     }
 
+    /// Watches what becomes of a request for this bucket.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { table: Arc::clone(&self.table), bucket: self.place.bucket }
+    }
+
     /// What would become of a tenant's request now; see [`KeyHandle::peek`]. A name that is new takes no room.
     #[must_use]
     pub fn peek(&self, tenant: &str) -> Outlook {
@@ -197,7 +213,13 @@ impl BucketHandle {
         let pin = Pin::new(&self.table, self.place.bucket, tenant);
         let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
         let place = KeyPlace { key, default_key: self.place.default_key };
-        KeyHandle { table: Arc::clone(&self.table), place, _pin: pin }
+        KeyHandle {
+            table: Arc::clone(&self.table),
+            place,
+            #[cfg(feature = "middleware")]
+            bucket: self.place.bucket,
+            _pin: pin,
+        }
     }
 }
 
@@ -247,6 +269,12 @@ impl KeyHandle {
     #[cfg(feature = "middleware")]
     pub(crate) fn admit_by_trace(&self, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
         decide_traced(&self.table, self.place, trace)
+    }
+
+    /// Watches what becomes of a request for this key's bucket.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { table: Arc::clone(&self.table), bucket: self.bucket }
     }
 
     /// What would become of a request now.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::report::Counts;
 use plimsoll_core::rollout::Mode;
-use plimsoll_proto::page::{Page, Row, flag, plain};
+use plimsoll_proto::page::{Buckets, Page, Row, flag, plain};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
@@ -16,6 +16,8 @@ use crate::endpoints::Aggregators;
 use crate::feed::Feed;
 use crate::keepsake::Found;
 use crate::limiter::Limiter;
+use crate::responses::Durations;
+use crate::subscription::Watched;
 
 const DECISIONS: &str = "plimsoll_decisions_total";
 const CONNECTED: &str = "plimsoll_feed_connected";
@@ -32,6 +34,8 @@ const KEPT: &str = "plimsoll_kept_in_force";
 const KEPT_AGE: &str = "plimsoll_kept_age_seconds";
 const KEPT_REFUSED: &str = "plimsoll_kept_refused";
 const KEEP_FAILURES: &str = "plimsoll_keep_failures_total";
+const RESPONSES: &str = "plimsoll_responses_total";
+const DURATIONS: &str = "plimsoll_request_duration_seconds";
 
 /// A Prometheus collector over a limiter and its feed. Reads the counts when it is scraped and costs the request
 /// path nothing.
@@ -73,6 +77,8 @@ impl Metrics {
             descs.push(desc(name, &[])?);
         }
         descs.push(desc(KEPT_REFUSED, &["reason"])?);
+        descs.push(desc(RESPONSES, &["bucket", "cohort", "code"])?);
+        descs.push(desc(DURATIONS, &["bucket", "cohort"])?);
         Ok(Self { limiter: limiter.clone(), feed: feed.clone(), descs, seen: Mutex::new(HashMap::new()) })
     }
 
@@ -105,7 +111,29 @@ impl Metrics {
         page.counter(UNPLACED, help, &[], plain(self.limiter.table.unplaced() as f64));
         self.several(&mut page);
         self.keeping(&mut page);
+        self.responses(&mut page);
         page
+    }
+
+    /// What the middleware has seen of responses; nothing where there is none.
+    fn responses(&self, page: &mut Page) {
+        let watched = self.feed.subscription.with(|subscription, _| subscription.watched());
+        let labels = |watched: &Watched| vec![watched.bucket.to_string(), watched.side.as_str().to_owned()];
+        let codes = watched.iter().flat_map(|watched| {
+            let row = |(code, count): &(String, u64)| {
+                ([labels(watched), vec![code.clone()]].concat(), *count as f64)
+            };
+            watched.codes.iter().map(row).collect::<Vec<Row>>()
+        });
+        let help = "Responses by bucket, cohort (canary, control) and HTTP status; error: there was none, aborted: \
+                    the caller went away. Refusals are among them.";
+        page.counter(RESPONSES, help, &["bucket", "cohort", "code"], codes);
+        let durations = watched.iter().map(|watched| {
+            let Durations { buckets, sum, count } = watched.durations.clone();
+            (labels(watched), Buckets { up_to: buckets, sum, count })
+        });
+        let help = "How long requests took that were let through, until the service answered or the caller went away.";
+        page.histogram(DURATIONS, help, &["bucket", "cohort"], durations);
     }
 
     /// What there is to say where there may be several aggregators.

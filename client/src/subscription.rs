@@ -1,6 +1,7 @@
 //! The limiter as a child of its aggregators: reports what was counted, publishes what is directed. Pure: the feed
 //! carries its messages.
 
+mod evidence;
 mod publish;
 mod several;
 mod strand;
@@ -24,6 +25,8 @@ use crate::roll::{Change, Roll};
 use crate::spread::EndpointId;
 use crate::table::Table;
 
+pub(crate) use evidence::Watched;
+use evidence::Witness;
 use several::Several;
 use strand::Strand;
 
@@ -62,6 +65,7 @@ pub struct Subscription {
     from_kept: bool,
     /// The state that was last kept.
     kept: Version,
+    witness: Witness,
     refused: u64,
 }
 
@@ -83,6 +87,7 @@ impl Subscription {
             cold: BTreeMap::new(),
             from_kept: false,
             kept: Version::default(),
+            witness: Witness::default(),
             refused: 0,
         }
     }
@@ -245,16 +250,23 @@ impl Subscription {
             ..Report::default()
         };
         strand.greeted = true;
-        let (roll, table) = (&self.roll, &self.table);
+        let (roll, table, witness) = (&self.roll, &self.table, &mut self.witness);
+        let mut note = |key: u32, new| witness.note(roll.places(), key, new);
         match several {
             None => {
                 let tally = |id| Tally { counts: roll.counts(table, id), late: Counts::ZERO };
-                strand.outbox.fill(&mut report, roll.keys(), tally);
+                strand.outbox.fill_noting(&mut report, roll.keys(), tally, |id, new| note(id.0, new));
             }
-            Some(several) => strand.fill(&mut report, |key| {
-                if several.is_withheld(key) { Counts::ZERO } else { roll.counts(table, KeyId(key)) }
-            }),
+            Some(several) => {
+                let counts = |key| {
+                    if several.is_withheld(key) { Counts::ZERO } else { roll.counts(table, KeyId(key)) }
+                };
+                strand.fill(&mut report, counts, note);
+            }
         }
+        self.testify(id, now, &mut report);
+        let Some(strand) = self.strands.get(&id) else { return report };
+        let several = self.several.as_ref();
         // What is offered is first measured when the parent can know of it too: a share of what it does not know of
         // would look like all there is. And two reports may follow each other at once, when a stream breaks or ends; a
         // rate over so little time is noise.

@@ -7,6 +7,7 @@ use plimsoll_core::token_bucket::Tokens;
 use crate::limiter::Outlook;
 use crate::names::{Found, Names};
 use crate::pool::Pool;
+use crate::responses::Responses;
 use crate::shared_key::SharedKey;
 use crate::slab::Slab;
 use crate::slabs::Slabs;
@@ -49,6 +50,8 @@ pub(crate) struct Table {
     refills: AtomicU32,
     /// Requests admitted without a count of their own: no room for the bucket, or an invalid name.
     unplaced: AtomicU64,
+    /// What became of those that were let through, where responses are watched.
+    pub(crate) responses: Responses,
 }
 
 impl Table {
@@ -67,6 +70,7 @@ impl Table {
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             unplaced: AtomicU64::new(0),
+            responses: Responses::new(buckets_max),
         }
     }
 

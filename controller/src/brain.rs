@@ -15,13 +15,17 @@ use plimsoll_core::roster::{Head, Roster};
 use plimsoll_core::time::MonoTime;
 
 use crate::durable::Durable;
+use crate::feeds::Feeds;
 use crate::history::History;
 use crate::keys::Keys;
 use crate::protected::{Protected, Scratch, Tick};
 use crate::reign::Reign;
+use crate::rollout::Rollout;
 use crate::sources::{Place, Sources};
 
+pub use hold::{AckError, Held, Offer};
 pub use learning::{Answer, Answers, Changes};
+pub use rollout::RolloutError;
 
 /// Aggregators at most, those who are away but remembered included.
 const CHILDREN_MAX: usize = 1_000;
@@ -59,6 +63,9 @@ pub struct Brain {
     scratch: Scratch,
     history: History,
     answers: Answers,
+    rollout: Rollout,
+    feeds: Feeds,
+    held: Option<Held>,
     /// Numbers what changed outside a tick.
     news: u64,
     ticked: MonoTime,
@@ -72,6 +79,8 @@ struct Saves {
     saved: u64,
     /// The last write failed: a full disk must not keep a kill from the fleet.
     failing: bool,
+    /// There is something that should be written, and that nothing waits for.
+    aside: bool,
 }
 
 impl Brain {
@@ -85,6 +94,8 @@ impl Brain {
         parameters: Parameters,
     ) -> Self {
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
+        let rollout = Rollout::restored(&durable);
+        let feeds = Feeds::new(now, parameters.feed_stale, durable.children.iter().cloned());
         let mut brain = Self {
             parameters,
             sources: Sources::default(),
@@ -100,6 +111,9 @@ impl Brain {
             scratch: Scratch::default(),
             history: History::default(),
             answers: Answers::new(),
+            rollout,
+            feeds,
+            held: None,
             news: 0,
             ticked: now,
             figures: Figures::default(),
@@ -111,7 +125,9 @@ impl Brain {
     /// A new policy is in force.
     pub fn on_policy(&mut self, policy: Arc<Policy>) {
         let before = self.durable.clone();
+        self.held = None;
         self.durable.on_policy(&policy);
+        self.rollout.settle(&mut self.durable);
         self.policy = policy;
         let exact: Vec<Bucket> = self.policy.exact_buckets().map(|(bucket, _)| bucket.clone()).collect();
         for bucket in exact {
@@ -149,6 +165,7 @@ impl Brain {
         self.reign.on_tick(now, &mut self.sources, &self.parameters);
         self.apply_law(now, since_last, unix_s);
         self.sources.clear_fresh();
+        self.roll_out(now, unix_s);
         self.post();
     }
 
@@ -165,6 +182,7 @@ impl Brain {
         }
     }
 
+    /// Forgets an aggregator of which nothing counts any more. Its feed is found stale all the same.
     fn drop_place(&mut self, place: &Place) {
         self.buckets.iter_mut().for_each(|bucket| bucket.forget(place));
         self.boards.remove(place);
@@ -197,13 +215,15 @@ impl Brain {
     /// What must be written down, and under which number to report that it was.
     #[must_use]
     pub fn unsaved(&self) -> Option<(u64, Durable)> {
-        (self.saves.saved < self.saves.changed).then(|| (self.saves.changed, self.durable.clone()))
+        let due = self.saves.saved < self.saves.changed || self.saves.aside;
+        due.then(|| (self.saves.changed, self.durable.clone()))
     }
 
     /// The state with this number was written.
     pub fn on_saved(&mut self, number: u64) {
         self.saves.saved = self.saves.saved.max(number);
         self.saves.failing = false;
+        self.saves.aside = false;
     }
 
     /// A write failed: directives go out all the same, it will be tried again.
@@ -373,7 +393,9 @@ impl Brain {
     }
 }
 
+mod hold;
 mod learning;
 mod parent;
+mod rollout;
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,20 @@
 //! What a controller must not forget: its epoch, the kill generation, how far each bucket has been rolled out, and
 //! who its children were. Pure: the store writes it, the brain decides by it.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod stages;
+
+pub use stages::{Cause, Change, Exhibit, HISTORY_MAX, Stage, Sums};
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use plimsoll_core::bucket::{Name, Zone};
 use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::policy::Policy;
-use plimsoll_core::rollout::Mode;
 use serde::{Deserialize, Serialize};
+
+use crate::rollout::SavedTrial;
 
 /// The state of one controller across its restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,19 +33,17 @@ pub struct Durable {
     pub lost: bool,
     /// How far each entry of the policy, a bucket's name or a pattern, has been rolled out.
     pub stages: BTreeMap<String, Stage>,
+    /// How they came to be where they are: the latest changes, in their order.
+    #[serde(default)]
+    pub history: VecDeque<Change>,
+    /// How many changes there ever were.
+    #[serde(default)]
+    pub changes: u64,
+    /// What gates had seen of each entry's stage when it was last written down.
+    #[serde(default)]
+    pub trials: BTreeMap<String, SavedTrial>,
     /// The aggregators that reported last, by zone and stable name.
     pub children: BTreeSet<(Zone, Name)>,
-}
-
-/// How far one entry of the policy has been rolled out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stage {
-    /// What is in force.
-    pub stage: Mode,
-    /// What the file said last: only a change of it is a person's act.
-    pub file: Mode,
-    /// The file asks for more than the gates have let through.
-    pub pending: Option<Mode>,
 }
 
 impl Durable {
@@ -55,6 +58,9 @@ impl Durable {
             killed_by_command: false,
             lost: false,
             stages: BTreeMap::new(),
+            history: VecDeque::new(),
+            changes: 0,
+            trials: BTreeMap::new(),
             children: BTreeSet::new(),
         }
     }
@@ -83,12 +89,37 @@ impl Durable {
         self.stages.retain(|name, _| entries.contains_key(name));
         let killed = self.killed_by_file || self.killed_by_command;
         for (name, entry) in entries {
-            let file = entry.mode();
-            let starts_at = if killed || self.lost { Mode::Shadow } else { file };
-            let stage = self.stages.entry(name).or_insert(Stage { stage: starts_at, file, pending: None });
-            stage.on_file(file, entry.rollout().require_gates, killed);
+            self.on_mode(&name, entry.mode(), entry.rollout().require_gates, killed);
         }
+        self.trials.retain(|name, _| self.stages.contains_key(name));
         self.lost = false;
+        self.turn_kill();
+    }
+
+    /// Takes of a policy that is held back what must not wait: its kill switch, and modes that ask for less.
+    pub fn on_held(&mut self, policy: &Policy) {
+        if self.killed_by_file && !policy.kill_switch() {
+            self.killed_by_command = false;
+        }
+        self.killed_by_file = policy.kill_switch();
+        for (bucket, entry) in policy.exact_buckets() {
+            self.on_mode_held(bucket.as_str(), entry.mode());
+        }
+        for (pattern, entry) in policy.patterns() {
+            self.on_mode_held(&pattern, entry.mode());
+        }
+        self.turn_kill();
+    }
+
+    /// The files say again what is in force, after others were held back.
+    pub fn on_recall(&mut self, policy: &Policy) {
+        for (bucket, entry) in policy.exact_buckets() {
+            self.recall_mode(bucket.as_str(), entry.mode());
+        }
+        for (pattern, entry) in policy.patterns() {
+            self.recall_mode(&pattern, entry.mode());
+        }
+        self.killed_by_file = policy.kill_switch();
         self.turn_kill();
     }
 
@@ -108,32 +139,7 @@ impl Durable {
         let killed = self.killed_by_file || self.killed_by_command;
         self.kill = self.kill.turned(killed);
         if killed {
-            for stage in self.stages.values_mut() {
-                stage.stage = Mode::Shadow;
-                stage.pending = None;
-            }
-        }
-    }
-}
-
-impl Stage {
-    /// The file says `file`: if that is new, somebody did it.
-    fn on_file(&mut self, file: Mode, require_gates: bool, killed: bool) {
-        let changed = file != self.file;
-        self.file = file;
-        if changed {
-            self.pending = None;
-            if file <= self.stage {
-                self.stage = file;
-            } else if !killed {
-                self.pending = Some(file);
-            }
-        }
-        if let Some(asked) = self.pending
-            && !require_gates
-        {
-            self.stage = asked;
-            self.pending = None;
+            self.put_in_shadow(Cause::Kill);
         }
     }
 }
@@ -142,6 +148,7 @@ impl Stage {
 mod tests {
     use super::*;
     use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
+    use plimsoll_core::rollout::Mode;
 
     fn policy(kill: bool, mode: &str, gates: bool) -> Policy {
         let text = format!(
@@ -178,7 +185,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<Durable>(&text).unwrap(), with_key);
         assert!(!format!("{with_key:?}").contains("254"), "and it does not show");
         let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
-        older.as_object_mut().unwrap().remove("coin_key").unwrap();
+        for later in ["coin_key", "history", "changes", "trials"] {
+            older.as_object_mut().unwrap().remove(later).unwrap();
+        }
         assert_eq!(serde_json::from_value::<Durable>(older).unwrap(), Durable::first_start());
         assert_eq!(Durable::lost().coherence(), None);
     }

@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod brain;
 pub mod durable;
+pub mod feeds;
 pub mod history;
 pub mod history_csv;
 mod history_routes;
@@ -19,6 +20,9 @@ pub mod policy_file;
 pub mod protected;
 mod queries;
 pub mod reign;
+pub mod rollout;
+mod rollout_log;
+pub mod rollout_routes;
 pub mod sources;
 pub mod status;
 pub mod store;
@@ -26,7 +30,7 @@ pub mod store;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::routing::get;
 use axum::{Json, Router};
@@ -44,8 +48,8 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use brain::Brain;
-use durable::Durable;
+use brain::{Brain, Offer};
+use durable::{Durable, Stage};
 use learning::Learner;
 use metrics::Events;
 use policy_file::{PolicyFiles, ReadError, Reload};
@@ -69,6 +73,9 @@ pub struct Args {
     /// Where epoch, kill switch, rollout stages and what was learned outlive restarts
     #[arg(long, env = "PLIMSOLL_STATE_DIR", value_name = "DIR", default_value = "plimsoll-state")]
     pub state_dir: PathBuf,
+    /// After how long without a word from a zone what is tried out in canary returns to shadow
+    #[arg(long, env = "PLIMSOLL_FEED_STALE", value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    pub feed_stale: Duration,
     /// Where aggregators connect
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
     pub listen: SocketAddr,
@@ -158,7 +165,7 @@ impl Controller {
             InstanceId(u128::from_be_bytes(random()?)),
             durable,
             Arc::new(policy),
-            Parameters::default(),
+            Parameters { feed_stale: args.feed_stale, ..Parameters::default() },
         );
         if let Some((number, durable)) = brain.unsaved() {
             store.save(&durable)?;
@@ -193,6 +200,7 @@ impl Controller {
         let stop = shutdown.child_token();
         let _ends_with_this = stop.clone().drop_guard();
         tokio::spawn(tick(self.brain.clone(), stop.clone()));
+        tokio::spawn(rollout_log::follow(self.brain.clone(), stop.clone()));
         tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), stop.clone()));
         tokio::spawn(self.learner.clone().run(self.brain.clone(), stop.clone()));
         let asked =
@@ -227,11 +235,13 @@ fn random() -> Result<[u8; 16], getrandom::Error> {
 }
 
 fn routes(brain: Shared<Brain>, events: Events) -> Router {
-    let for_status = brain.clone();
-    let metrics =
-        move || brain.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events)).text();
+    let (for_status, for_metrics) = (brain.clone(), brain.clone());
+    let metrics = move || {
+        for_metrics.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events, now)).text()
+    };
     let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
-    admin::routes(metrics, || true).route("/status", get(status))
+    let rollout = rollout_routes::routes(&brain);
+    admin::routes(metrics, || true).route("/status", get(status)).merge(rollout)
 }
 
 /// Applies the law every half second.
@@ -302,10 +312,13 @@ async fn follow_policy(
                 events.on_reload(true);
                 log_warnings(&warnings, &said);
                 said = warnings;
-                tracing::info!(policy = %policy.hash(), "a new policy is in force");
+                let hash = policy.hash();
                 brain.with(|brain, _| {
                     let before = brain.durable().clone();
-                    brain.on_policy(policy);
+                    match brain.offer(policy) {
+                        Offer::Taken => tracing::info!(policy = %hash, "a new policy is in force"),
+                        Offer::Held => rollout_log::held(brain),
+                    }
                     log_stages(Some(&before), brain);
                 });
                 brain.ring();
@@ -327,6 +340,11 @@ fn log_warnings(warnings: &[Warning], said: &[Warning]) {
     }
 }
 
+/// Whether there is nothing to say of a stage that was not said before.
+fn is_alike(one: &Stage, other: &Stage) -> bool {
+    (one.stage, one.file, one.pending) == (other.stage, other.file, other.pending)
+}
+
 /// Says what a policy or a restart has changed, and where what is in force differs from what the file asks for.
 fn log_stages(before: Option<&Durable>, brain: &Brain) {
     let durable = brain.durable();
@@ -343,7 +361,7 @@ fn log_stages(before: Option<&Durable>, brain: &Brain) {
     }
     for (entry, stage) in &durable.stages {
         let earlier = before.and_then(|before| before.stages.get(entry));
-        if earlier == Some(stage) && !was_killed {
+        if earlier.is_some_and(|earlier| is_alike(earlier, stage)) && !was_killed {
             continue;
         }
         if earlier.is_none_or(|earlier| earlier.stage != stage.stage) {
@@ -352,14 +370,13 @@ fn log_stages(before: Option<&Durable>, brain: &Brain) {
         if let Some(pending) = stage.pending {
             tracing::warn!(
                 entry, mode = %stage.stage, %pending,
-                "the file raises the mode, and no gate has let it through: gates are not built yet, \
-                 so write rollout: {{ require_gates: false }} to raise it by hand"
+                "the file raises the mode: it waits for the gate; `plimsoll rollout status` says what is missing"
             );
         } else if stage.stage != stage.file {
             tracing::warn!(
                 entry, mode = %stage.stage, file = %stage.file,
-                "the mode in force is not the file's: to resume, change it in the file to shadow and then to {} \
-                 (with rollout: {{ require_gates: false }})",
+                "the mode in force is not the file's: to resume, `plimsoll rollout promote`, or change it in the file to \
+                 shadow and then to {}",
                 stage.file
             );
         }

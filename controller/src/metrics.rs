@@ -1,13 +1,16 @@
 //! What the controller exports, in the words of the whole house.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::rollout::Mode;
+use plimsoll_core::time::MonoTime;
 use plimsoll_proto::page::{Page, Row, flag, plain};
 use plimsoll_proto::refusals::Refusals;
 
 use crate::brain::{Brain, Figures};
 use crate::history::{History, Standing};
+use crate::sources::Place;
 use crate::status::{Status, Traffic};
 
 /// What happened outside the brain since the start.
@@ -62,7 +65,7 @@ impl Counts {
 }
 
 /// The page of this moment.
-pub(crate) fn page(brain: &Brain, status: &Status, events: &Events) -> Page {
+pub(crate) fn page(brain: &Brain, status: &Status, events: &Events, now: MonoTime) -> Page {
     let mut page = Page::default();
     events.refusals.add_to(&mut page);
     controller(&mut page, status, brain.figures());
@@ -73,6 +76,7 @@ pub(crate) fn page(brain: &Brain, status: &Status, events: &Events) -> Page {
         reloads(&mut page, counts);
         counts.add_queries_to(&mut page);
     });
+    rollout(&mut page, brain, now);
     page
 }
 
@@ -236,6 +240,30 @@ fn aggregators(page: &mut Page, status: &Status) {
         &["zone", "aggregator"],
         each(&|a| a.silent_s),
     );
+}
+
+fn rollout(page: &mut Page, brain: &Brain, now: MonoTime) {
+    let judged = brain.rollouts().into_iter().filter_map(|(entry, policy)| {
+        let judgement = brain.judgement(now, &entry, policy.rollout())?;
+        Some((entry, judgement.as_str()))
+    });
+    let gates = judged.flat_map(|(entry, said)| {
+        ["pass", "fail", "inconclusive"]
+            .map(|result| (vec![entry.clone(), result.to_owned()], flag(said == result)))
+    });
+    let help =
+        "1 for what the gate to the next stage says of an entry of the policy; absent where it is enforced.";
+    page.gauge("plimsoll_rollout_gate", help, &["entry", "result"], gates.collect::<Vec<Row>>());
+    let stale: BTreeSet<&Place> = brain.stale_feeds(now).map(|(place, _)| place).collect();
+    let known = brain.sources().iter().map(|(place, _)| place).chain(stale.iter().copied());
+    let feeds = known
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(|place| (vec![place.0.to_string(), place.1.to_string()], flag(stale.contains(place))));
+    let help = "1 while nothing has been heard of the aggregator for so long that what is in canary returns to shadow.";
+    page.gauge("plimsoll_feed_stale", help, &["zone", "aggregator"], feeds.collect::<Vec<Row>>());
+    let help = "1 while a policy that was read is held back because it changes very much.";
+    page.gauge("plimsoll_policy_held", help, &[], plain(flag(brain.held().is_some())));
 }
 
 fn reloads(page: &mut Page, counts: &Counts) {

@@ -12,6 +12,7 @@ fn args(directory: &Path) -> Args {
         policy,
         tenants: None,
         state_dir: directory.join("state"),
+        feed_stale: Duration::from_secs(60),
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
     }

@@ -17,6 +17,7 @@ pub mod exchange;
 pub mod fairness;
 pub mod hot_keys;
 pub mod kill;
+pub mod latency;
 pub mod law;
 pub mod policy;
 pub mod presence;

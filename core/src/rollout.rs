@@ -1,5 +1,7 @@
 //! How far enforcement has been rolled out: the mode a bucket's refusals are in.
 
+pub mod gates;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::Name;

@@ -23,6 +23,23 @@ const WEIGHT_UNIT: f64 = 1e9;
 /// The longest wait between reports that a parent may ask for.
 const REPORT_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
+pub(crate) const fn mode(mode: Mode) -> wire::Mode {
+    match mode {
+        Mode::Shadow => wire::Mode::Shadow,
+        Mode::Canary => wire::Mode::Canary,
+        Mode::Enforce => wire::Mode::Enforce,
+    }
+}
+
+pub(crate) fn mode_of(value: i32) -> Result<Mode, Invalid> {
+    match wire::Mode::try_from(value) {
+        Ok(wire::Mode::Shadow) => Ok(Mode::Shadow),
+        Ok(wire::Mode::Canary) => Ok(Mode::Canary),
+        Ok(wire::Mode::Enforce) => Ok(Mode::Enforce),
+        Ok(wire::Mode::Unspecified) | Err(_) => Err(Invalid::Enumeration { field: "mode", value }),
+    }
+}
+
 /// What stands at the top of each part.
 pub(crate) fn head(directives: &Directives) -> wire::Directives {
     wire::Directives {
@@ -63,11 +80,7 @@ pub(crate) fn bucket_part(
             Limit::Unlimited => Some(Wire::Unlimited(true)),
             Limit::PerSecond(rate) => Some(Wire::LimitMilliRps(milli(rate))),
         },
-        mode: match terms.mode {
-            Mode::Shadow => wire::Mode::Shadow,
-            Mode::Canary => wire::Mode::Canary,
-            Mode::Enforce => wire::Mode::Enforce,
-        } as i32,
+        mode: mode(terms.mode) as i32,
         canary_milli_percent: (terms.cohort.percent.get() * 1e3).round() as u32,
         canary_salt: terms.cohort.salt,
         coin: match terms.coin {
@@ -183,14 +196,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Inval
             Some(Wire::Unlimited(true)) => Limit::Unlimited,
             Some(Wire::LimitMilliRps(milli)) => Limit::PerSecond(rate(milli)?),
         },
-        mode: match wire::Mode::try_from(bucket.mode) {
-            Ok(wire::Mode::Shadow) => Mode::Shadow,
-            Ok(wire::Mode::Canary) => Mode::Canary,
-            Ok(wire::Mode::Enforce) => Mode::Enforce,
-            Ok(wire::Mode::Unspecified) | Err(_) => {
-                return Err(Invalid::Enumeration { field: "mode", value: bucket.mode });
-            }
-        },
+        mode: mode_of(bucket.mode)?,
         cohort: Cohort {
             percent: Percent::new(percent).ok_or(Invalid::Percent(bucket.canary_milli_percent))?,
             salt: bucket.canary_salt,

@@ -89,6 +89,9 @@ pub enum Invalid {
     /// Differences that add up to more than a count holds.
     #[error("counts: the differences of id {0} add up to more than 64 bits")]
     Overflow(u32),
+    /// A histogram has so many bins and no more.
+    #[error("evidence.latency_gaps: there is no bin {0}")]
+    Bin(u32),
     /// Values from a parent that has heard no controller.
     #[error("a message without an epoch must not carry values")]
     ValuesWithoutEpoch,

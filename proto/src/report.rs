@@ -9,10 +9,12 @@ use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Path, Report, Role};
 use plimsoll_core::time::MonoTime;
 
+use self::evidence::{evidence_of, wire_evidence};
 use self::told::Told;
 use crate::rates::{milli, rate};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
+mod evidence;
 mod told;
 
 /// What a definition may take on the wire at most: two names of 128 bytes, two times five counts, an id, a flag, and
@@ -51,6 +53,10 @@ impl ReportEncoder {
         for (bucket, hold) in &report.holds {
             let part = parts.with_room(HOLD_BYTES_MAX, |last| last.holds.len());
             part.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: milli(*hold) });
+        }
+        for (stand, outcomes) in report.evidence.after(0) {
+            let part = parts.with_room(evidence::bytes(outcomes), |last| last.evidence.len());
+            part.evidence.push(wire_evidence(stand, outcomes));
         }
         for (id, definition) in &report.definitions {
             self.told.define(*id);
@@ -214,6 +220,7 @@ impl ReportDecoder {
         bound("definitions", report.definitions.len(), KEYS_PER_MESSAGE_MAX)?;
         bound("asked", report.asked.len(), KEYS_PER_MESSAGE_MAX)?;
         bound("holds", report.holds.len(), KEYS_PER_MESSAGE_MAX)?;
+        bound("evidence", report.evidence.len(), evidence::STANDS_MAX)?;
         // What a report leaves out is what its predecessor said, so none may be missing.
         if report.seq != self.seq + 1 {
             return Err(Invalid::Gap { expected: self.seq + 1, got: report.seq });
@@ -234,6 +241,7 @@ impl ReportDecoder {
         bound("holds", part.holds.len(), KEYS_PER_PART_MAX)?;
         bound("definitions", part.definitions.len(), KEYS_PER_PART_MAX)?;
         bound("counts", part.gaps.len(), KEYS_PER_PART_MAX)?;
+        bound("evidence", part.evidence.len(), KEYS_PER_PART_MAX)?;
         let mut definitions = BTreeMap::new();
         for definition in &part.definitions {
             let id = KeyId(definition.id);
@@ -271,6 +279,7 @@ impl ReportDecoder {
                 .collect::<Result<_, Invalid>>()?,
             definitions,
             tallies,
+            evidence: evidence_of(part.seq, part.evidence)?,
             leaving: part.leaving,
         })
     }

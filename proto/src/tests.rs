@@ -14,12 +14,14 @@ use plimsoll_core::directive::{
     BucketDirective, Directives, Entitlement, Epoch, KeyDirective, Terms, Values,
 };
 use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::latency::{BINS, Bin, Histogram};
 use plimsoll_core::policy::{Coin, OnSilence, Percent, Weight};
 use plimsoll_core::presence::Presences;
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::report::{
-    Counts, Echo, Identity, InstanceId, KeyDefinition, Path, Report, Role, Tallies, Tally,
+    Batches, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes, Path, Report, Role, Side,
+    Stand, Tallies, Tally,
 };
 use plimsoll_core::rollout::{Cohort, Mode};
 use plimsoll_core::time::MonoTime;

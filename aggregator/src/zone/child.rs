@@ -11,6 +11,8 @@ impl Child for Zone {
         self.rollups.open();
         self.upstream.open();
         self.greeted = false;
+        // What nobody above listened to may be of a stage that is over.
+        self.evidence.clear();
         self.unasked = self.asked.iter().cloned().collect();
     }
 
@@ -32,6 +34,7 @@ impl Child for Zone {
         self.outbox.fill(&mut report, keys, |id| self.accounts.tally(id));
         self.upstream.on_report(now, report.seq);
         if report.time.is_some() {
+            report.evidence = Batches::one(report.seq, std::mem::take(&mut self.evidence));
             self.rollups.sent(report.seq, &self.roster);
         }
         report

@@ -20,6 +20,7 @@ impl Parent for Zone {
         self.note_buckets(stream, &report);
         let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
         child.heard = now;
+        let before = child.books.seq();
         let mut branch = self.below.get_mut(instance);
         let mut entering = Entering {
             arrived: &mut self.arrived,
@@ -37,6 +38,12 @@ impl Parent for Zone {
         self.figures.late += entering.finish();
         if let Some(branch) = branch {
             branch.on_report(&report);
+        }
+        for (stand, outcomes) in report.evidence.after(before) {
+            // Of what no policy knows there is nothing to judge.
+            if self.board.get(&stand.bucket).is_some() {
+                self.evidence.add(stand, outcomes, STANDS_MAX);
+            }
         }
         self.figures.unconfirmed += entered.unconfirmed;
         self.figures.homeless += entered.homeless as u64;

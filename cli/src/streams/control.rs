@@ -66,6 +66,7 @@ impl Control {
         let args = Args {
             policy: path("policy.yaml"),
             tenants: Some(path("tenants.yaml")),
+            feed_stale: plimsoll_core::rollout::gates::STALE_AFTER,
             state_dir: path("state"),
             listen,
             admin: SocketAddr::new(listen.ip(), 0),

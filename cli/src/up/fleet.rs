@@ -10,6 +10,7 @@ use plimsoll_controller::Controller;
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::status::Status;
 use plimsoll_core::policy::Policy;
+use plimsoll_core::rollout::gates::STALE_AFTER;
 use plimsoll_proto::shared::Shared;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -70,6 +71,7 @@ impl Fleet {
             policy,
             tenants,
             state_dir: directory.path().join("state"),
+            feed_stale: STALE_AFTER,
             listen,
             admin: admin_address,
         })?;

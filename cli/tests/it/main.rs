@@ -20,6 +20,8 @@ mod process;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod rollout;
+#[cfg(test)]
 mod several;
 #[cfg(test)]
 mod stacked;

@@ -3,6 +3,7 @@
 use http::request::Parts;
 
 use super::trace::trace_of;
+use crate::limiter::Watch;
 use crate::{KeyHandle, Verdict};
 
 /// Says which bucket a request asks, and on whose behalf.
@@ -39,8 +40,29 @@ pub trait Extract: Send + Sync + 'static {
     /// Decides about a request. Whoever can ask a bucket by the tenant's name does it here, and spares every request a
     /// handle, which threads would count together. Such a request's trace decides where the coin is coherent; see
     /// [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
-    fn decide(&self, request: &Parts) -> Verdict {
-        self.extract(request).map_or(Verdict::Admit, |key| key.admit_by_trace(|| trace_of(request)))
+    fn decide(&self, request: &Parts) -> Decision {
+        self.extract(request).map_or(Decision::PASS, |key| {
+            let verdict = key.admit_by_trace(|| trace_of(request));
+            Decision { verdict, watch: Some(key.watch()) }
+        })
+    }
+}
+
+/// What becomes of a request, and where its end is written down.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    pub(super) verdict: Verdict,
+    pub(super) watch: Option<Watch>,
+}
+
+impl Decision {
+    /// It passes, unlimited and unwatched.
+    pub const PASS: Self = Self { verdict: Verdict::Admit, watch: None };
+
+    /// The verdict of a limiter, about a request of which nothing is to be known to any gate.
+    #[must_use]
+    pub const fn unwatched(verdict: Verdict) -> Self {
+        Self { verdict, watch: None }
     }
 }
 

@@ -45,6 +45,13 @@
 //! all, and not the product. So let whatever stands at the edge begin traces, and pass the header on. The layer goes by the
 //! header as it arrives; a request without one, with several or with one that breaks the rules gets a draw of its own.
 //!
+//! # What is watched
+//!
+//! The layer counts how requests end and how long those take that it lets through, by bucket and side of the canary: from
+//! when the service is called to when it answers, the body apart. A request whose caller goes away counts with the time it
+//! took until then, or those that hang would not be seen at all. The gates of a rollout judge by it, and
+//! [`Metrics`](crate::Metrics) show it. What a gRPC service answers counts by its HTTP status.
+//!
 //! # Where to put it
 //!
 //! Outside of whatever is costly, and inside of whatever says who the caller is. The layer passes readiness through:
@@ -58,9 +65,10 @@ mod refusal;
 mod rules;
 mod service;
 mod tenant;
+mod timing;
 mod trace;
 
-pub use extract::Extract;
+pub use extract::{Decision, Extract};
 pub use layer::LoadDropLayer;
 pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
 pub use rules::{Rule, Rules, RulesError};

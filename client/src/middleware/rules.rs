@@ -4,8 +4,8 @@ use http::Method;
 use http::request::Parts;
 
 use super::trace::trace_of;
-use super::{Extract, Tenant};
-use crate::{BucketError, BucketHandle, KeyHandle, Limiter, Verdict};
+use super::{Decision, Extract, Tenant};
+use crate::{BucketError, BucketHandle, KeyHandle, Limiter};
 
 /// An ordered list of rules. The first that matches a request holds.
 #[derive(Clone, Debug)]
@@ -81,7 +81,10 @@ impl Rules {
     ) -> Result<Self, RulesError> {
         let resolve = |rule: Rule| {
             let path = rule.path.map(Pattern::new).transpose()?;
-            Ok(Resolved { path, methods: rule.methods, bucket: limiter.bucket(&rule.bucket)? })
+            let bucket = limiter.bucket(&rule.bucket)?;
+            let watch = bucket.watch();
+            watch.table.responses.prepare(watch.bucket as usize);
+            Ok(Resolved { path, methods: rule.methods, bucket })
         };
         Ok(Self { tenant, rules: rules.into_iter().map(resolve).collect::<Result<_, RulesError>>()? })
     }
@@ -99,9 +102,10 @@ impl Extract for Rules {
         Some(self.bucket_of(request)?.key(self.tenant.of(request)))
     }
 
-    fn decide(&self, request: &Parts) -> Verdict {
-        self.bucket_of(request).map_or(Verdict::Admit, |bucket| {
-            bucket.admit_by_trace(self.tenant.of(request), || trace_of(request))
+    fn decide(&self, request: &Parts) -> Decision {
+        self.bucket_of(request).map_or(Decision::PASS, |bucket| {
+            let verdict = bucket.admit_by_trace(self.tenant.of(request), || trace_of(request));
+            Decision { verdict, watch: Some(bucket.watch()) }
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The running thing: asks the limiter, then either calls the service or answers in its place.
 
-use std::future::{Future, Ready, ready};
+use std::future::{self, Future, Ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -11,8 +11,10 @@ use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::{Extract, refusal};
+use super::timing::{self, Timing};
+use super::{Decision, Extract, refusal};
 use crate::Verdict;
+use crate::responses::Ending;
 
 /// A service behind a limiter. Made by [`LoadDropLayer`](super::LoadDropLayer).
 #[derive(Clone)]
@@ -42,12 +44,17 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let verdict = self.extract.decide(&parts);
+        let Decision { verdict, watch } = self.extract.decide(&parts);
         let state = match verdict {
             // Called here and now, so the service that was found ready is the one that gets the request.
-            Verdict::Admit => State::Admitted { response: self.inner.call(Request::from_parts(parts, body)) },
+            Verdict::Admit => {
+                let timing = watch.map(Timing::begin);
+                State::Admitted { response: self.inner.call(Request::from_parts(parts, body)), timing }
+            }
             Verdict::Refuse(refusal) => {
-                State::Refused { response: ready(refusal::response(refusal, &parts, &self.problem_type)) }
+                let response = refusal::response(refusal, &parts, &self.problem_type);
+                watch.iter().for_each(|watch| timing::refused(watch, response.status().as_u16()));
+                State::Refused { response: future::ready(response) }
             }
         };
         ResponseFuture { state }
@@ -65,7 +72,7 @@ pin_project! {
 pin_project! {
     #[project = StateProjected]
     enum State<F> {
-        Admitted { #[pin] response: F },
+        Admitted { #[pin] response: F, timing: Option<Timing> },
         Refused { #[pin] response: Ready<Response<Full<Bytes>>> },
     }
 }
@@ -78,8 +85,13 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
-            StateProjected::Admitted { response } => {
-                response.poll(cx).map_ok(|response| response.map(Either::Left))
+            StateProjected::Admitted { response, timing } => {
+                let response = ready!(response.poll(cx));
+                let ending = response
+                    .as_ref()
+                    .map_or(Ending::Error, |response| Ending::Status(response.status().as_u16()));
+                timing.iter_mut().for_each(|timing| timing.end(ending));
+                Poll::Ready(response.map(|response| response.map(Either::Left)))
             }
             StateProjected::Refused { response } => {
                 response.poll(cx).map(|response| Ok(response.map(Either::Right)))

@@ -15,7 +15,7 @@ use crate::table::Table;
 use crate::word::Word;
 
 impl Subscription {
-    const fn mode(&self, directed: Mode) -> Mode {
+    pub(super) const fn mode(&self, directed: Mode) -> Mode {
         if self.kill.is_killed() { Mode::Shadow } else { directed }
     }
 
@@ -81,6 +81,7 @@ impl Subscription {
         let mut own = Vec::new();
         let Some(posted) = self.buckets.get(id).and_then(|bucket| self.board.get(bucket)) else { return own };
         let enforced = self.enforces(posted.terms());
+        self.table.responses.stand(id, self.side(posted));
         for (tenant, values) in posted.keys() {
             // A key that nobody asks for takes an id only while there are plenty; else it has its words when it enters.
             let Some(key) = self.table.keys.intern_sparingly(id as u32, tenant.as_str()) else { continue };

@@ -57,6 +57,11 @@ impl Several {
         self.bucket_of.get(key as usize).is_some_and(|bucket| self.spread.is_withheld(*bucket))
     }
 
+    /// Who is told of a bucket.
+    pub(super) fn owner(&self, bucket: usize) -> Option<EndpointId> {
+        self.spread.owner(bucket)
+    }
+
     /// Who is told what a key counts.
     pub(super) fn owner_of(&self, key: u32) -> Option<EndpointId> {
         self.spread.owner(*self.bucket_of.get(key as usize)?)

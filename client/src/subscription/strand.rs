@@ -26,6 +26,8 @@ pub(super) struct Strand {
     pub(super) parent: Option<InstanceId>,
     /// What it said on the present stream of every bucket that was asked for, whoever is listened to.
     pub(super) heard: Board,
+    /// When evidence was last told here.
+    pub(super) testified: Option<MonoTime>,
     slots: Slots,
 }
 
@@ -56,6 +58,7 @@ impl Strand {
             upstream: None,
             parent: None,
             heard: Board::default(),
+            testified: None,
             slots: Slots::default(),
         }
     }
@@ -134,12 +137,24 @@ impl Strand {
         id.is_some_and(|id| self.outbox.is_settled(*id, Tally { counts, late: Counts::ZERO }))
     }
 
-    /// Fills a report with what the keys that are here have counted, as far as `counts_of` tells.
-    pub(super) fn fill(&mut self, report: &mut Report, counts_of: impl Fn(u32) -> Counts) {
-        let own = &self.slots.own;
-        self.outbox.fill(report, &self.slots.keys, |id| {
-            let counts = own.get(id.index()).copied().flatten().map_or(Counts::ZERO, &counts_of);
+    /// Fills a report with what the keys that are here have counted, as far as `counts_of` tells, and notes what is new
+    /// of each.
+    pub(super) fn fill(
+        &mut self,
+        report: &mut Report,
+        counts_of: impl Fn(u32) -> Counts,
+        mut note: impl FnMut(u32, Counts),
+    ) {
+        let own = |id: KeyId| self.slots.own.get(id.index()).copied().flatten();
+        let tally_of = |id| {
+            let counts = own(id).map_or(Counts::ZERO, &counts_of);
             Tally { counts, late: Counts::ZERO }
-        });
+        };
+        let note = |id, new| {
+            if let Some(own) = own(id) {
+                note(own, new);
+            }
+        };
+        self.outbox.fill_noting(report, &self.slots.keys, tally_of, note);
     }
 }

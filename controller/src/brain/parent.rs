@@ -23,6 +23,7 @@ impl Parent for Brain {
             self.note_change(true);
         }
         if self.durable.on_kill(report.kill) {
+            self.rollout.settle(&mut self.durable);
             self.note_change(true);
             self.post();
         }
@@ -34,11 +35,15 @@ impl Parent for Brain {
         child.heard = now;
         let instance = child.identity.instance;
         let place = (child.identity.zone.clone(), child.identity.name.clone());
+        let before = child.books.seq();
         let mut entering = self.keys.entering();
         let entered = child.books.enter_into(now, &report, &mut entering)?;
         let entered = Entered { entries: entering.entries, ..entered };
         self.enter(&place, &report, &entered);
+        self.feeds.hear(now, &place);
+        self.testify(&report, before);
         if report.leaving {
+            self.feeds.leave(&place);
             self.roster.remove(instance);
             self.sources.leave(&place);
             self.drop_place(&place);

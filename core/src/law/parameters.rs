@@ -82,6 +82,8 @@ pub struct Parameters {
     pub holds_kept: Duration,
     /// When nothing is left of that.
     pub holds_gone: Duration,
+    /// After how long without a word from a zone a bucket leaves canary for shadow.
+    pub feed_stale: Duration,
 }
 
 impl Default for Parameters {
@@ -125,6 +127,7 @@ impl Default for Parameters {
             start_wait: Duration::from_secs(5),
             holds_kept: Duration::from_secs(30),
             holds_gone: Duration::from_secs(60),
+            feed_stale: crate::rollout::gates::STALE_AFTER,
         }
     }
 }

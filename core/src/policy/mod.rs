@@ -11,6 +11,7 @@
 mod buckets;
 mod error;
 mod gates;
+mod guardrails;
 mod hash;
 mod limits;
 mod nearest;
@@ -29,6 +30,7 @@ mod warning;
 pub use buckets::{BURST_DEFAULT, BucketPolicy, Coin, LawName, OnSilence, Release};
 pub use error::{FAULTS_MAX, Fault, Place, PolicyError};
 pub use gates::{CanaryGate, Percent, RolloutPolicy, ShadowGate};
+pub use guardrails::{Difference, LIMIT_FACTOR_MAX, TENANTS_REMOVED_MAX, differences};
 pub use hash::PolicyHash;
 pub use limits::{Bounds, Learned, LimitSource, Prometheus};
 pub use number::Number;

@@ -36,17 +36,7 @@ struct NotBuilt {
 }
 
 /// NOT BUILT YET, the one list: whoever builds a thing removes its line.
-const NOT_BUILT: &[NotBuilt] = &[
-    not_built(&["buckets", "*", "candidate"], None, "it is not evaluated"),
-    not_built(&["rollout", "auto_promote"], Some("true"), "stages change with `mode` only"),
-    not_built(&["rollout", "shadow"], None, NO_GATES),
-    not_built(&["rollout", "canary"], None, NO_GATES),
-    not_built(&["rollout", "min_samples"], None, NO_GATES),
-    not_built(&["rollout", "require_gates"], Some("true"), NO_GATES),
-];
-
-const NO_GATES: &str = "no gate is ever passed, so a mode raised in the file stays pending; with `require_gates: false` \
-    it takes effect at once";
+const NOT_BUILT: &[NotBuilt] = &[not_built(&["buckets", "*", "candidate"], None, "it is not evaluated")];
 
 const fn not_built(
     path: &'static [&'static str],
@@ -82,15 +72,6 @@ pub(super) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for entry in NOT_BUILT {
         entry.warn(root, entry.path, &mut warnings);
-        if let ["rollout", ..] = entry.path {
-            buckets.entries().for_each(|bucket| entry.warn(&bucket, entry.path, &mut warnings));
-        }
-    }
-    let rollout = root.then("rollout");
-    if buckets.entries().next().is_some() && rollout.entry("require_gates").is_none() {
-        let gates = rollout.then("require_gates");
-        let message = format!("true unless written, and gates are not built yet: {NO_GATES}");
-        warnings.push(Warning { at: None, ..Warning::of(&gates, message) });
     }
     if buckets.entries().next().is_none() {
         let message = "no bucket is protected: everything is admitted and counted";

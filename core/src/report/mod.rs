@@ -2,6 +2,7 @@
 
 mod books;
 mod broken;
+mod evidence;
 mod identity;
 mod ledger;
 mod outbox;
@@ -10,6 +11,7 @@ mod tallies;
 
 pub use books::Books;
 pub use broken::BrokenReport;
+pub use evidence::{Batches, Evidence, Outcomes, STANDS_MAX, Side, Stand};
 pub use identity::{Identity, InstanceId, Role};
 pub use ledger::{Entered, Entry, Ledger, New, Pedigree, Place};
 pub use outbox::{Handover, Outbox};
@@ -209,6 +211,8 @@ pub struct Report {
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
     pub tallies: Tallies,
+    /// What the gates of rollouts judge by.
+    pub evidence: Batches,
     /// The child stops in good order: its share is free at once.
     pub leaving: bool,
 }
@@ -242,6 +246,7 @@ impl Report {
         }
         first.definitions.append(&mut later.definitions);
         first.tallies = first.tallies.merge(later.tallies);
+        first.evidence = first.evidence.merge(later.evidence);
         first.leaving |= later.leaving;
         first
     }

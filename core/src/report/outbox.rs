@@ -163,7 +163,18 @@ impl Outbox {
     /// Fills `report` with its number, with definitions of the keys new on this stream, and with the tallies that
     /// changed. `keys` are all keys of this instance, `tally_of` reads one. Before the parent has answered, the report
     /// says only that the child is alive. Linear in the number of keys.
-    pub fn fill(&mut self, report: &mut Report, keys: &[Key], mut tally_of: impl FnMut(KeyId) -> Tally) {
+    pub fn fill(&mut self, report: &mut Report, keys: &[Key], tally_of: impl FnMut(KeyId) -> Tally) {
+        self.fill_noting(report, keys, tally_of, |_, _| {});
+    }
+
+    /// The same, and notes of each key that changed what came since it was last sent to anybody.
+    pub fn fill_noting(
+        &mut self,
+        report: &mut Report,
+        keys: &[Key],
+        mut tally_of: impl FnMut(KeyId) -> Tally,
+        mut note: impl FnMut(KeyId, Counts),
+    ) {
         self.seq += 1;
         report.seq = self.seq;
         let Some(parent) = self.parent else {
@@ -183,6 +194,7 @@ impl Outbox {
             let tally = tally_of(KeyId(at)).merge(sent.tally);
             if tally != sent.tally || (!sent.on_stream && tally != Tally::ZERO) {
                 let id = KeyId(sent.id);
+                note(KeyId(at), tally.counts.since(sent.tally.counts));
                 sent.tally = tally;
                 if sent.counted_by != parent {
                     sent.is_known = sent.is_first && sent.counted_by == NONE;

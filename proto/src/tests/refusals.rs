@@ -46,6 +46,19 @@ fn hold(bucket: &str) -> wire::Hold {
     wire::Hold { bucket: bucket.to_owned(), milli_rps: 1 }
 }
 
+/// A report with one piece of evidence.
+fn saw(change: impl FnOnce(&mut wire::Evidence)) -> wire::Report {
+    let mut evidence = wire::Evidence {
+        bucket: "b".to_owned(),
+        mode: wire::Mode::Canary as i32,
+        latency_gaps: vec![7],
+        latency_counts: vec![1],
+        ..wire::Evidence::default()
+    };
+    change(&mut evidence);
+    wire::Report { evidence: vec![evidence], ..report() }
+}
+
 fn more(report: wire::Report) -> wire::Report {
     wire::Report { more: true, ..report }
 }
@@ -117,6 +130,26 @@ fn reports_out_of_range_are_refused() {
         (
             vec![wire::Report { holds: vec![hold("a"), hold("")], ..report() }],
             invalid_name("hold", InvalidName::Empty),
+        ),
+        (vec![saw(|evidence| evidence.bucket = "a b".to_owned())], invalid_name("evidence", space)),
+        (vec![saw(|evidence| evidence.mode = 0)], Invalid::Enumeration { field: "mode", value: 0 }),
+        (vec![saw(|evidence| evidence.mode = 4)], Invalid::Enumeration { field: "mode", value: 4 }),
+        (vec![saw(|evidence| evidence.latency_gaps = vec![2_048])], Invalid::Bin(2_048)),
+        (vec![saw(|evidence| evidence.latency_gaps = vec![u32::MAX])], Invalid::Bin(u32::MAX)),
+        (
+            vec![saw(|evidence| {
+                evidence.latency_gaps = vec![2_047, 0];
+                evidence.latency_counts = vec![1, 1];
+            })],
+            Invalid::Bin(2_048),
+        ),
+        (
+            vec![saw(|evidence| evidence.latency_counts = vec![1, 1])],
+            Invalid::Columns { field: "evidence.latency_counts", got: 2, due: 1 },
+        ),
+        (
+            vec![saw(|evidence| evidence.latency_gaps = vec![0; 2_049])],
+            Invalid::TooMany { field: "evidence.latency_gaps", got: 2_049, most: 2_048 },
         ),
         (vec![with(wire::KeyDefinition { id: 1, ..defines("b", "t") })], Invalid::Definition(1)),
         (

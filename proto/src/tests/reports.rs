@@ -64,6 +64,7 @@ fn any_report() -> impl Strategy<Value = Report> {
             holds,
             definitions: BTreeMap::new(),
             tallies: Tallies::default(),
+            evidence: Batches::default(),
             leaving,
         },
     )
@@ -159,13 +160,54 @@ fn largest_report(keys: usize) -> Report {
         holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
         tallies: (0..).map(KeyId).zip((0..keys).map(|_| Tally { counts: most, late: most })).collect(),
+        evidence: largest_evidence(1, keys.min(4_096)),
         leaving: true,
+    }
+}
+
+/// Evidence of so many buckets, each with a few bins in their longest form.
+fn largest_evidence(seq: u64, buckets: usize) -> Batches {
+    let mut latency = Histogram::default();
+    (0..20).for_each(|bin| latency.add(Bin::new(100 * bin).unwrap(), u64::MAX / 64));
+    let most = u64::MAX;
+    let outcomes = Outcomes { offered: most, refused: most, would_dropped: most, failed: most, latency };
+    let mut evidence = Evidence::default();
+    for number in 0..buckets {
+        let bucket = Bucket::new(&longest(number)).unwrap();
+        evidence.put(Stand { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
+    }
+    Batches::one(seq, evidence)
+}
+
+fn any_evidence() -> impl Strategy<Value = Batches> {
+    let stand = (any_bucket(), select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]), any::<bool>());
+    let bins = vec((0..BINS as u16, 1..u64::MAX / 64), 0..9);
+    let outcomes = (any::<[u64; 4]>(), bins).prop_map(|([offered, refused, would_dropped, failed], bins)| {
+        let mut latency = Histogram::default();
+        bins.into_iter().for_each(|(bin, count)| latency.add(Bin::new(bin).unwrap(), count));
+        Outcomes { offered, refused, would_dropped, failed, latency }
+    });
+    vec((stand, outcomes), 0..5).prop_map(|all| {
+        let mut evidence = Evidence::default();
+        for ((bucket, mode, canary), outcomes) in all {
+            let side = if canary { Side::Canary } else { Side::Control };
+            evidence.put(Stand { bucket, mode, side }, outcomes);
+        }
+        Batches::one(1, evidence)
+    })
+}
+
+proptest! {
+    #[test]
+    fn evidence_comes_out_as_it_went_in(evidence in any_evidence()) {
+        check_reports(&[Report { seq: 1, evidence, ..Report::default() }]);
     }
 }
 
 #[test]
 fn ten_thousand_keys_with_the_longest_names_keep_the_bounds_of_a_message() {
-    let next = Report { seq: 2, definitions: BTreeMap::new(), ..largest_report(1) };
+    let evidence = largest_evidence(2, 1);
+    let next = Report { seq: 2, definitions: BTreeMap::new(), evidence, ..largest_report(1) };
     let parts = check_reports(&[largest_report(10_000), next]);
     assert!(parts[0] > 10_000 / KEYS_PER_PART_MAX, "{parts:?}");
     assert_eq!(parts[1], 1);
@@ -182,6 +224,7 @@ fn every_list_alone_keeps_the_bounds_of_a_message_and_fills_its_parts() {
         ("holds", Report { holds, ..bare.clone() }),
         ("definitions", Report { definitions, ..bare.clone() }),
         ("counts", Report { tallies, ..bare.clone() }),
+        ("evidence", Report { evidence: largest_evidence(u64::MAX, 4_096), ..bare.clone() }),
     ] {
         let mut encoder = ReportEncoder::default();
         let _ = encoder.encode(&defining(5_000));

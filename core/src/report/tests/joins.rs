@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 
 use super::*;
+use crate::rollout::Mode;
 
 /// Reports cut out of one growing history: what one stream may carry, in any order and any number of times.
 fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
@@ -47,12 +48,24 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 holds: keys.iter().map(hold).collect(),
                 definitions: keys.iter().map(|id| (KeyId(*id), definition(*id))).collect(),
                 tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),
+                evidence: observed(reached + 1, asks.then_some(reached), keys.len() as u64),
                 leaving: reach > 25,
                 children: reach as u32 / 2,
                 path: Path::new(vec![InstanceId(reached.into()); reach % 3]),
             }
         })
     })
+}
+
+/// A batch with two places, or one.
+fn observed(seq: u64, canary: Option<u64>, control: u64) -> Batches {
+    let mut evidence = Evidence::default();
+    for (side, offered) in [(Side::Canary, canary), (Side::Control, Some(control))] {
+        let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: Mode::Canary, side };
+        let outcomes = Outcomes { offered: offered.unwrap_or_default(), ..Outcomes::default() };
+        evidence.add(&stand, &outcomes, 2);
+    }
+    Batches::one(seq, evidence)
 }
 
 proptest! {

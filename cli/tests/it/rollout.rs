@@ -1,0 +1,286 @@
+//! A scripted rollout on real processes with a short clock: seconds for days. Good traffic goes up, what is bad comes
+//! down by itself, what is missing waits, and the history says why.
+
+use std::fs;
+
+use plimsoll_core::bucket::Name;
+use plimsoll_core::policy::Percent;
+use plimsoll_core::rollout::Cohort;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, http_get, run, until};
+use crate::processes::alone;
+
+/// The buckets: with room, with far too little, and one that nobody asks.
+const BUCKETS: [&str; 3] = ["good", "tight", "idle"];
+const ZONES: [&str; 2] = ["zone-a", "zone-b"];
+
+/// Half of the instances enforce in canary; a stage takes two seconds with data.
+fn policy() -> &'static str {
+    "buckets:\n  good: { limit: 10000, mode: shadow }\n  tight: { limit: 5, mode: shadow }\n  \
+         idle: { limit: 1000, mode: shadow }\nrollout:\n  canary_percent: 50\n  \
+         shadow: { min_days: 0.00002, window_h: 0.002 }\n  \
+         canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 40 }\n  min_samples: 40\n"
+}
+
+struct Scene {
+    directory: TempDir,
+    controller: Process,
+    aggregators: Vec<Process>,
+    services: Vec<Process>,
+    load: Vec<Process>,
+}
+
+/// An instance that is in the cohort of every bucket asked, or in that of none.
+fn name(in_cohort: bool, nth: usize) -> String {
+    let is_right = |name: &String| {
+        let instance = Name::new(name).unwrap();
+        BUCKETS.iter().all(|bucket| {
+            let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(bucket) };
+            cohort.contains(&instance) == in_cohort
+        })
+    };
+    (0..).map(|number| format!("shop-{number}")).filter(is_right).nth(nth).unwrap()
+}
+
+impl Scene {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("policy.yaml"), policy()).unwrap();
+        let controller = controller(&directory, "127.0.0.1:0", "127.0.0.1:0");
+        let aggregators = ZONES.map(|zone| {
+            let parent = format!("http://{}", controller.address("listen"));
+            Process::start(&[
+                "aggregator",
+                "--zone",
+                zone,
+                "--name",
+                zone,
+                "--controller",
+                &parent,
+                "--listen",
+                "127.0.0.1:0",
+                "--admin",
+                "127.0.0.1:0",
+            ])
+        });
+        let mut scene = Self {
+            directory,
+            controller,
+            aggregators: aggregators.into(),
+            services: Vec::new(),
+            load: Vec::new(),
+        };
+        scene.serve_anew(&[]);
+        scene
+    }
+
+    fn serve(&mut self, zone: usize, in_cohort: bool, flags: &[&str]) {
+        let parent = format!("http://{}", self.aggregators[zone].address("listen"));
+        let (name, buckets) = (name(in_cohort, zone), BUCKETS.join(","));
+        let who = ["service", "--zone", ZONES[zone], "--name", &name, "--aggregator", &parent];
+        let what = ["--buckets", &buckets, "--listen", "127.0.0.1:0"];
+        self.services.push(Process::start(&[&who[..], &what[..], flags].concat()));
+    }
+
+    /// All services are replaced; those in the cohort have these flags.
+    fn serve_anew(&mut self, in_cohort: &[&str]) {
+        self.load.clear();
+        self.services.clear();
+        for zone in [0, 1] {
+            self.serve(zone, true, in_cohort);
+            self.serve(zone, false, &[]);
+        }
+        self.ask();
+    }
+
+    /// Callers ask the two buckets of every service.
+    fn ask(&mut self) {
+        for bucket in ["good", "tight"] {
+            let targets: Vec<String> = self
+                .services
+                .iter()
+                .map(|service| format!("http://{}/{bucket}", service.address("listen")))
+                .collect();
+            let args = ["load", "--target", &targets.join(","), "--rps", "160", "--tenant", "acme"];
+            self.load.push(Process::spawn(&args));
+        }
+    }
+
+    /// Runs an operator's command; its exit code and what it said.
+    fn command(&self, args: &[&str]) -> (Option<i32>, String) {
+        let controller = format!("http://{}", self.controller.address("admin"));
+        let done = run(&[args, &["--controller", &controller]].concat());
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.code(), String::from_utf8(said).unwrap())
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let (code, said) = self.command(&[args, &["--output", "json"]].concat());
+        assert_eq!(code, Some(0), "{args:?}: {said}");
+        serde_json::from_str(&said).unwrap()
+    }
+
+    fn stage(&self, entry: &str) -> String {
+        let all = self.json(&["rollout", "status"]);
+        let found = all.as_array().unwrap().iter().find(|status| status["entry"] == entry).unwrap().clone();
+        found["stage"].as_str().unwrap().to_owned()
+    }
+
+    /// Promotes as soon as the gate lets it.
+    fn promote(&self, entry: &str, to: &str) {
+        until(&format!("{entry} to be promoted to {to}"), || {
+            let (code, said) = self.command(&["rollout", "promote", entry]);
+            assert!(code == Some(0) || (code == Some(1) && said.contains("--force --reason")), "{said}");
+            (code == Some(0)).then_some(())
+        });
+        assert_eq!(self.stage(entry), to);
+    }
+
+    /// The last change of an entry, once it has this cause.
+    fn last_change(&self, entry: &str, cause: &str) -> Value {
+        until(&format!("{entry} to change by {cause}"), || {
+            let history = self.json(&["rollout", "history", entry]);
+            history.as_array().unwrap().last().filter(|change| change["cause"] == cause).cloned()
+        })
+    }
+}
+
+fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (policy, state) = (path("policy.yaml"), path("state"));
+    let files = ["controller", "--policy", &policy, "--state-dir", &state];
+    Process::start(&[&files[..], &["--listen", listen, "--admin", admin, "--feed-stale", "4s"]].concat())
+}
+
+#[test]
+fn good_traffic_goes_up_and_what_is_bad_comes_down_by_itself() {
+    let _alone = alone();
+    let mut scene = Scene::start();
+
+    // Nothing is raised before it was seen for long enough, and what nobody asks for waits for ever.
+    let (code, said) = scene.command(&["rollout", "promote", "idle"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("would-dropped / offered is not known"), "{said}");
+    let (code, said) = scene.command(&["rollout", "promote", "god"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("no entry `god`; it has `good`"), "{said}");
+
+    // Good traffic: shadow, canary, enforce, with the evidence of each.
+    scene.promote("good", "canary");
+    scene.promote("good", "enforce");
+    let change = scene.last_change("good", "promote");
+    let evidence = &change["evidence"];
+    assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"enforce".into()));
+    assert!(evidence["with_data_ms"].as_u64() >= Some(1_800), "{change}");
+    for side in ["canary", "control"] {
+        assert!(evidence[side]["samples"].as_u64() >= Some(40), "{change}");
+        assert_eq!(evidence[side]["refused"], 0);
+    }
+    let (_, said) = scene.command(&["rollout", "history", "good"]);
+    assert!(said.contains("good: canary -> enforce (promote)") && said.contains("p99"), "{said}");
+
+    // Refusals above the gate: not promoted, unless somebody insists; and back within a cycle of being known.
+    let (code, said) = scene.command(&["rollout", "promote", "tight"]);
+    assert!(code == Some(1) && said.contains("would-dropped / offered"), "{said}");
+    let (code, said) = scene.command(&["rollout", "promote", "tight", "--force", "--reason", "a trial"]);
+    assert_eq!(code, Some(0), "{said}");
+    let change = scene.last_change("tight", "breach");
+    assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
+    assert!(
+        change["why"][0].as_str().unwrap().starts_with("refused / offered in the canary cohort"),
+        "{change}"
+    );
+    assert!(change["evidence"]["canary"]["refused"].as_u64() > Some(0), "{change}");
+    let forced = scene.json(&["rollout", "history", "tight"]);
+    assert!(forced.as_array().unwrap().iter().any(|change| change["why"][0] == "a trial"), "{forced}");
+
+    // What was decided outlives the controller.
+    let [listen, admin] = ["listen", "admin"].map(|name| scene.controller.address(name).to_string());
+    scene.controller.kill_9();
+    scene.controller = controller(&scene.directory, &listen, &admin);
+    assert_eq!((scene.stage("good").as_str(), scene.stage("tight").as_str()), ("enforce", "shadow"));
+    assert_eq!(scene.last_change("tight", "breach"), change);
+
+    // The cohort becomes slow: aborted, promoted again, and back.
+    let (code, said) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
+    assert_eq!(code, Some(0), "{said}");
+    scene.serve_anew(&["--workers", "100", "--work-ms", "150"]);
+    scene.promote("good", "canary");
+    let change = scene.last_change("good", "breach");
+    assert!(change["why"][0].as_str().unwrap().starts_with("p99 of the canary cohort is"), "{change}");
+    assert!(change["evidence"]["canary"]["p99_us"].as_u64() > Some(140_000), "{change}");
+
+    // A zone falls silent: back to shadow, as soon as it is missed.
+    scene.serve_anew(&[]);
+    scene.promote("good", "canary");
+    scene.aggregators[1].signal("STOP");
+    let change = scene.last_change("good", "stale");
+    assert!(change["why"][0].as_str().unwrap().starts_with("zone zone-b has not been heard"), "{change}");
+    let (code, said) = scene.command(&["rollout", "promote", "good"]);
+    assert!(code == Some(1) && said.contains("zone-b"), "{said}");
+    scene.aggregators[1].signal("CONT");
+    let (_, page) = http_get(scene.controller.address("admin"), "/metrics");
+    assert!(page.contains("plimsoll_rollout_gate{entry=\"good\",result="), "{page}");
+}
+
+#[test]
+fn a_policy_that_changes_very_much_waits_for_somebody_who_has_looked_at_it() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.yaml");
+    let write = |text: &str| fs::write(&path, text).unwrap();
+    let of = |limit: u32, mode: &str| {
+        format!("buckets: {{ b: {{ limit: {limit}, mode: {mode} }} }}\nrollout: {{ require_gates: false }}\n")
+    };
+    write(&of(1_000, "enforce"));
+    let controller = controller(&directory, "127.0.0.1:0", "127.0.0.1:0");
+    let admin = format!("http://{}", controller.address("admin"));
+    let status =
+        || -> Value { serde_json::from_str(&http_get(controller.address("admin"), "/status").1).unwrap() };
+    let command = |args: &[&str]| {
+        let done = run(&[args, &["--controller", &admin, "--output", "json"]].concat());
+        let text = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        (done.status.code(), text)
+    };
+    let held = || {
+        let (code, text) = command(&["diff"]);
+        let policies: Value = serde_json::from_str(&text).unwrap();
+        (code == Some(1)).then(|| policies["held"].clone())
+    };
+    assert_eq!(command(&["diff"]).0, Some(0));
+
+    // Good and drastic files in turn: what is in force never moves.
+    for round in 0..3 {
+        write(&of(100 + round, "enforce"));
+        let held = until("the drastic file to be held back", held);
+        assert!(held["differences"][0]["drastic"].as_str().unwrap().contains("down"), "{held}");
+        let bucket = &status()["buckets"]["b"];
+        assert_eq!((&bucket["limit_rps"], &bucket["mode"]), (&1_000.0.into(), &"enforce".into()));
+        write(&of(1_000, "enforce"));
+        until("the good file to be taken again", || (command(&["diff"]).0 == Some(0)).then_some(()));
+        assert_eq!(status()["buckets"]["b"]["mode"], "enforce");
+    }
+
+    // Shadow is never held, and the rest is released by its name alone.
+    write(&of(100, "shadow"));
+    let held = until("the file to be held back", held);
+    assert_eq!(status()["buckets"]["b"]["mode"], "shadow");
+    assert_eq!(status()["buckets"]["b"]["limit_rps"], 1_000.0);
+    let (code, text) = command(&["apply", "--ack", "0123456789abcdef"]);
+    assert!(code == Some(1) && text.contains("plimsoll diff"), "{text}");
+    assert_eq!(command(&["apply", "--ack", "short"]).0, Some(2));
+    let hash = held["hash"].as_str().unwrap();
+    let (code, text) = command(&["apply", "--ack", hash]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(
+        (&status()["policy_hash"], &status()["buckets"]["b"]["limit_rps"]),
+        (&hash.into(), &100.0.into())
+    );
+
+    // Nobody there: what to try.
+    let done = run(&["rollout", "status", "--controller", "http://127.0.0.1:1"]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("--controller"), "{:?}", done.stderr);
+}

@@ -1,0 +1,43 @@
+//! One request from when it was let through to when it ended: how long it took, and how.
+
+use std::time::Instant;
+
+use plimsoll_core::report::Side;
+
+use crate::limiter::Watch;
+use crate::responses::Ending;
+
+/// A request that was let through. One that is dropped before it ended was given up by its caller.
+#[derive(Debug)]
+pub(super) struct Timing {
+    watch: Watch,
+    side: Side,
+    begun: Instant,
+    ended: bool,
+}
+
+impl Timing {
+    pub(super) fn begin(watch: Watch) -> Self {
+        let side = watch.table.responses.side(watch.bucket as usize);
+        Self { watch, side, begun: Instant::now(), ended: false }
+    }
+
+    pub(super) fn end(&mut self, ending: Ending) {
+        if !std::mem::replace(&mut self.ended, true) {
+            let responses = &self.watch.table.responses;
+            responses.ended(self.watch.bucket as usize, self.side, self.begun.elapsed(), ending);
+        }
+    }
+}
+
+impl Drop for Timing {
+    fn drop(&mut self) {
+        self.end(Ending::Aborted);
+    }
+}
+
+/// A request was answered in the service's place.
+pub(super) fn refused(watch: &Watch, status: u16) {
+    let (responses, bucket) = (&watch.table.responses, watch.bucket as usize);
+    responses.refused(bucket, responses.side(bucket), status);
+}

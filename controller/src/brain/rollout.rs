@@ -1,0 +1,198 @@
+//! The brain and the rollout of its buckets: takes evidence, makes the changes that follow by themselves, and those that
+//! somebody asks for.
+
+use plimsoll_core::policy::{BucketPolicy, RolloutPolicy};
+use plimsoll_core::rollout::Mode;
+use plimsoll_core::rollout::gates::{Judgement, Stale};
+
+use super::*;
+use crate::durable::{Cause, Change, Exhibit};
+use crate::rollout::{next, words};
+
+/// The longest reason that somebody may give, in bytes.
+const REASON_BYTES_MAX: usize = 500;
+
+/// Why a stage stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RolloutError {
+    /// There is no such entry.
+    #[error("the policy has no entry `{entry}`; {hint}")]
+    Unknown {
+        /// What was asked for.
+        entry: String,
+        /// What there is.
+        hint: String,
+    },
+    /// A reason that cannot be kept.
+    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes without control characters")]
+    Reason,
+    /// Nothing is raised while the kill switch is on.
+    #[error("the kill switch is on; switch it off first, and then promote")]
+    Killed,
+    /// It is enforced already.
+    #[error("`{0}` is in enforce: there is nothing further")]
+    Furthest(String),
+    /// The gate is not passed.
+    #[error("the gate from {from} to {to} is not passed: {}; promote past it with --force --reason TEXT", why.join("; "))]
+    Gate {
+        /// What is in force.
+        from: Mode,
+        /// What was asked for.
+        to: Mode,
+        /// What speaks against it.
+        why: Vec<String>,
+    },
+}
+
+impl Brain {
+    /// Takes what a report brings for the gates to judge by.
+    pub(super) fn testify(&mut self, report: &Report, before: u64) {
+        for (stand, outcomes) in report.evidence.after(before) {
+            let bucket = self.by_name.get(&stand.bucket).and_then(|at| self.buckets.get(*at));
+            if let Some(entry) = bucket.and_then(Protected::entry) {
+                self.rollout.enter(&self.durable, entry, stand, outcomes);
+            }
+        }
+    }
+
+    /// A cycle is over: stages change that need nobody's word.
+    pub(super) fn roll_out(&mut self, now: MonoTime, unix_s: i64) {
+        let stale = self.feeds.stalest(now);
+        let policy = Arc::clone(&self.policy);
+        let cycle = self.rollout.on_cycle(&mut self.durable, &policy, self.parameters.tick, stale.as_ref());
+        let (sources, children) = (&self.sources, &self.durable.children);
+        self.feeds.forget(now, |place| sources.get(place).is_some() || children.contains(place));
+        let stamped = self.durable.stamp(unix_s);
+        self.note_change(cycle.changed);
+        self.saves.aside |= cycle.saves || stamped;
+    }
+
+    /// Takes an entry one stage further because somebody asks for it. With a reason also past a gate that is not passed.
+    ///
+    /// # Errors
+    /// When there is no such entry, nothing further, the kill switch is on, or the gate is not passed.
+    pub fn promote(
+        &mut self,
+        now: MonoTime,
+        entry: &str,
+        force: Option<&str>,
+    ) -> Result<Change, RolloutError> {
+        if force.is_some_and(|reason| !is_reason(reason)) {
+            return Err(RolloutError::Reason);
+        }
+        let rollout = self.rollout_of(entry)?.clone();
+        if self.durable.kill.is_killed() {
+            return Err(RolloutError::Killed);
+        }
+        let from = self.durable.stages.get(entry).map_or(Mode::Shadow, |stage| stage.stage);
+        let to = next(from).ok_or_else(|| RolloutError::Furthest(entry.to_owned()))?;
+        let judgement = self.judgement(now, entry, &rollout);
+        let passed = judgement.as_ref().is_none_or(Judgement::is_pass);
+        let against = judgement.as_ref().map(words).unwrap_or_default();
+        let (cause, mut why) = match force {
+            _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
+            None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),
+            None => return Err(RolloutError::Gate { from, to, why: against }),
+            Some(reason) => (Cause::Forced, vec![reason.to_owned()]),
+        };
+        if !passed {
+            why.extend(against);
+        }
+        self.change_stage(entry, to, cause, why)
+    }
+
+    /// Returns an entry to shadow because somebody asks for it. `None` if it is there and nothing waits.
+    ///
+    /// # Errors
+    /// When there is no such entry, or the reason cannot be kept.
+    pub fn abort(&mut self, entry: &str, reason: Option<&str>) -> Result<Option<Change>, RolloutError> {
+        if reason.is_some_and(|reason| !is_reason(reason)) {
+            return Err(RolloutError::Reason);
+        }
+        self.rollout_of(entry)?;
+        let stage = self.durable.stages.get(entry);
+        if stage.is_none_or(|stage| stage.stage == Mode::Shadow && stage.pending.is_none()) {
+            return Ok(None);
+        }
+        let why = reason.map(ToOwned::to_owned).into_iter().collect();
+        self.change_stage(entry, Mode::Shadow, Cause::Abort, why).map(Some)
+    }
+
+    fn change_stage(
+        &mut self,
+        entry: &str,
+        to: Mode,
+        cause: Cause,
+        why: Vec<String>,
+    ) -> Result<Change, RolloutError> {
+        self.durable.enter_stage(entry, to, cause, why);
+        self.rollout.settle(&mut self.durable);
+        self.note_change(true);
+        self.post();
+        let change = self.durable.history.back().cloned();
+        change.ok_or_else(|| self.unknown(entry))
+    }
+
+    /// What the gate out of an entry's stage says now; `None` of one that is enforced.
+    #[must_use]
+    pub fn judgement(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Option<Judgement> {
+        self.rollout.judge(&self.durable, entry, rollout, self.feeds.stalest(now).as_ref())
+    }
+
+    /// What was seen of an entry's stage so far.
+    #[must_use]
+    pub fn exhibit(&self, entry: &str) -> Exhibit {
+        self.rollout.exhibit(entry)
+    }
+
+    /// The aggregators that have not been heard for too long, and for how long.
+    pub fn stale_feeds(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
+        self.feeds.stale(now)
+    }
+
+    /// The zone that has not been heard for the longest time, if that is too long.
+    #[must_use]
+    pub fn stalest_feed(&self, now: MonoTime) -> Option<Stale> {
+        self.feeds.stalest(now)
+    }
+
+    /// Every entry of the policy with how it is rolled out, names first.
+    #[must_use]
+    pub fn rollouts(&self) -> Vec<(String, &BucketPolicy)> {
+        let exact = self.policy.exact_buckets().map(|(bucket, entry)| (bucket.to_string(), entry));
+        exact.chain(self.policy.patterns()).collect()
+    }
+
+    /// Whether the change with this number, and all before it, is written down; or cannot be, for now.
+    #[must_use]
+    pub const fn is_kept(&self) -> bool {
+        self.saves.saved >= self.saves.changed || self.saves.failing
+    }
+
+    fn rollout_of(&self, entry: &str) -> Result<&RolloutPolicy, RolloutError> {
+        let all = self.rollouts();
+        let found = all.iter().find(|(name, _)| name == entry).map(|(_, policy)| policy.rollout());
+        found.ok_or_else(|| self.unknown(entry))
+    }
+
+    fn unknown(&self, entry: &str) -> RolloutError {
+        let matched = Bucket::new(entry).ok().and_then(|bucket| self.policy.entry(&bucket));
+        let hint = match matched {
+            Some(pattern) => format!("it falls under `{pattern}`, whose stage is that of all it matches"),
+            None => {
+                let names: Vec<String> =
+                    self.rollouts().into_iter().take(20).map(|(name, _)| format!("`{name}`")).collect();
+                if names.is_empty() {
+                    "it has none at all".to_owned()
+                } else {
+                    format!("it has {}", names.join(", "))
+                }
+            }
+        };
+        RolloutError::Unknown { entry: entry.chars().take(128).collect(), hint }
+    }
+}
+
+fn is_reason(reason: &str) -> bool {
+    !reason.trim().is_empty() && reason.len() <= REASON_BYTES_MAX && !reason.chars().any(char::is_control)
+}

@@ -1,0 +1,188 @@
+//! Good traffic goes up, bad comes down, and what is missing waits.
+
+use plimsoll_core::bucket::Bucket;
+use plimsoll_core::latency::{Bin, Histogram};
+use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
+use plimsoll_core::report::Side;
+
+use super::*;
+
+const TICK: Duration = Duration::from_millis(500);
+
+struct Scene {
+    durable: Durable,
+    rollout: Rollout,
+    policy: Policy,
+    stale: Option<Stale>,
+}
+
+/// What both sides see in one cycle.
+#[derive(Clone, Copy)]
+struct Seen {
+    offered: u64,
+    bad: u64,
+    canary_ms: u64,
+    control_ms: u64,
+}
+
+const GOOD: Seen = Seen { offered: 500, bad: 0, canary_ms: 20, control_ms: 20 };
+
+impl Scene {
+    /// Gates of ten seconds each, and a thousand samples.
+    fn new(mode: &str, more: &str) -> Self {
+        let text = format!(
+            "buckets: {{ b: {{ limit: 1, mode: {mode} }} }}\nrollout:\n  shadow: {{ min_days: 0.0001157, window_h: 0.01 }}\n  \
+             canary: {{ min_hours: 0.002777, window_min: 1 }}\n{more}"
+        );
+        let source = Source { name: "policy.yaml", text: &text };
+        let policy =
+            Policy::read(source, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0;
+        let mut durable = Durable::first_start();
+        let mut rollout = Rollout::restored(&durable);
+        durable.on_policy(&policy);
+        rollout.settle(&mut durable);
+        Self { durable, rollout, policy, stale: None }
+    }
+
+    fn stage(&self) -> Mode {
+        self.durable.stages["b"].stage
+    }
+
+    /// Lets cycles pass until the stage changes; how many it took.
+    fn pass(&mut self, cycles: u64, seen: Seen) -> u64 {
+        let stage = self.stage();
+        for cycle in 1..=cycles {
+            for side in [Side::Canary, Side::Control] {
+                let Seen { offered, bad, canary_ms, control_ms } = seen;
+                let ms = if side == Side::Canary { canary_ms } else { control_ms };
+                let mut latency = Histogram::default();
+                latency.add(Bin::of(Duration::from_millis(ms)), if ms > 0 { offered } else { 0 });
+                let mut outcomes = Outcomes { offered, latency, ..Outcomes::default() };
+                match (self.stage(), side) {
+                    (Mode::Shadow, _) | (Mode::Canary, Side::Control) => outcomes.would_dropped = bad,
+                    _ => outcomes.refused = bad,
+                }
+                let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: self.stage(), side };
+                self.rollout.enter(&self.durable, "b", &stand, &outcomes);
+            }
+            self.rollout.on_cycle(&mut self.durable, &self.policy, TICK, self.stale.as_ref());
+            if self.stage() != stage {
+                return cycle;
+            }
+        }
+        cycles
+    }
+
+    fn cause(&self) -> Cause {
+        self.durable.history.back().unwrap().cause
+    }
+}
+
+#[test]
+fn good_traffic_goes_to_enforce_where_it_may_and_waits_for_a_word_where_not() {
+    let mut scene = Scene::new("shadow", "  auto_promote: true\n");
+    assert_eq!((scene.pass(1_000, GOOD), scene.stage(), scene.cause()), (20, Mode::Canary, Cause::Gate));
+    assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
+    let evidence = scene.durable.history.back().unwrap().evidence.unwrap();
+    assert_eq!(
+        (evidence.with_data_ms, evidence.canary.offered, evidence.canary.refused),
+        (10_000, 10_000, 0)
+    );
+    assert_eq!(evidence.canary.p99_us, evidence.control.p99_us);
+    assert_eq!(scene.pass(1_000, Seen { bad: 500, ..GOOD }), 1_000, "enforce is left by nobody's word");
+
+    let mut scene = Scene::new("shadow", "");
+    assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow));
+    let rollout = scene.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout();
+    assert_eq!(scene.rollout.judge(&scene.durable, "b", rollout, None), Some(Judgement::Pass));
+    // The file asks for all of it: one gate after the other.
+    scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
+    assert_eq!((scene.pass(1, GOOD), scene.stage()), (1, Mode::Canary));
+    assert_eq!(scene.durable.stages["b"].pending, Some(Mode::Enforce));
+    assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
+    assert_eq!(scene.durable.stages["b"].pending, None);
+}
+
+#[test]
+fn what_is_bad_in_canary_returns_to_shadow_within_a_cycle_and_stays_there() {
+    let slow = Seen { canary_ms: 40, ..GOOD };
+    for (seen, reason) in [(Seen { bad: 1, ..GOOD }, "refused / offered"), (slow, "p99 of the canary cohort")]
+    {
+        let mut scene = Scene::new("canary", "");
+        scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
+        // Two cycles bring the thousand samples that it takes to judge at all.
+        assert_eq!((scene.pass(1_000, seen), scene.stage(), scene.cause()), (2, Mode::Shadow, Cause::Breach));
+        let last = scene.durable.history.back().unwrap();
+        assert!(last.why[0].starts_with(reason), "{:?}", last.why);
+        assert_eq!(last.evidence.unwrap().canary.offered, 1_000);
+        assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow), "nobody has asked again");
+    }
+}
+
+#[test]
+fn a_stale_zone_returns_canary_to_shadow_and_leaves_enforce_alone() {
+    let stale = Some(Stale { zone: "z".to_owned(), age: Duration::from_secs(61) });
+    let mut scene = Scene::new("canary", "");
+    scene.pass(5, GOOD);
+    scene.stale = stale.clone();
+    assert_eq!((scene.pass(9, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Stale));
+    for mode in ["enforce", "shadow"] {
+        let mut scene = Scene::new(mode, "  auto_promote: true\n");
+        scene.stale = stale.clone();
+        assert_eq!(scene.pass(100, GOOD), 100, "{mode}");
+    }
+}
+
+#[test]
+fn what_is_missing_waits() {
+    let nobody = Seen { offered: 0, ..GOOD };
+    let unwatched = Seen { canary_ms: 0, control_ms: 0, ..GOOD };
+    let few = Seen { offered: 2, ..GOOD };
+    for (mode, seen) in
+        [("shadow", nobody), ("canary", nobody), ("canary", unwatched), ("shadow", few), ("canary", few)]
+    {
+        let mut scene = Scene::new(mode, "  auto_promote: true\n");
+        assert_eq!(scene.pass(100, seen), 100, "{mode}");
+    }
+}
+
+#[test]
+fn evidence_of_another_mode_or_of_a_kill_is_none() {
+    let mut scene = Scene::new("canary", "");
+    let bad = Outcomes { offered: 5_000, refused: 5_000, ..Outcomes::default() };
+    let stand = |mode| Stand { bucket: Bucket::new("b").unwrap(), mode, side: Side::Canary };
+    for mode in [Mode::Shadow, Mode::Enforce] {
+        scene.rollout.enter(&scene.durable, "b", &stand(mode), &bad);
+    }
+    scene.rollout.enter(&scene.durable, "c", &stand(Mode::Canary), &bad);
+    assert_eq!((scene.pass(5, GOOD), scene.stage()), (5, Mode::Canary));
+    scene.durable.kill = scene.durable.kill.turned(true);
+    scene.rollout.enter(&scene.durable, "b", &stand(Mode::Canary), &bad);
+    assert_eq!((scene.pass(5, GOOD), scene.rollout.exhibit("b").canary.offered), (5, 2_500));
+}
+
+#[test]
+fn a_restart_goes_on_with_the_time_and_the_counts() {
+    let mut scene = Scene::new("shadow", "  auto_promote: true\n  min_samples: 1\n");
+    scene.pass(12, GOOD);
+    scene.durable.trials = [("b".to_owned(), scene.rollout.trials["b"].saved())].into();
+    let text = serde_json::to_string(&scene.durable).unwrap();
+    scene.durable = serde_json::from_str(&text).unwrap();
+    scene.rollout = Rollout::restored(&scene.durable);
+    scene.durable.on_policy(&scene.policy);
+    scene.rollout.settle(&mut scene.durable);
+    assert_eq!((scene.pass(100, GOOD), scene.stage()), (8, Mode::Canary));
+}
+
+#[test]
+fn what_was_seen_is_written_down_now_and_then() {
+    let mut scene = Scene::new("shadow", "");
+    let mut saves = 0;
+    for _ in 0..3 * SAVED_EVERY {
+        let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: Mode::Shadow, side: Side::Control };
+        let outcomes = Outcomes { offered: 1, ..Outcomes::default() };
+        scene.rollout.enter(&scene.durable, "b", &stand, &outcomes);
+        saves += u32::from(scene.rollout.on_cycle(&mut scene.durable, &scene.policy, TICK, None).saves);
+    }
+    assert_eq!((saves, scene.durable.trials["b"].cycles), (3, 3 * SAVED_EVERY));
+}

@@ -1,0 +1,262 @@
+//! The rollout at the admin port: what is in which stage and why, what somebody asks for, and the policy that is held
+//! back. For callers on this machine alone, as long as nobody has to show who they are.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use plimsoll_core::policy::Difference;
+use plimsoll_core::rollout::Mode;
+use plimsoll_core::time::MonoTime;
+use plimsoll_proto::shared::Shared;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::brain::{Brain, RolloutError};
+use crate::durable::{Change, Exhibit};
+use crate::rollout::words;
+
+/// The largest body that is read.
+const BODY_BYTES_MAX: usize = 4 * 1024;
+/// How long an answer waits for the disk. What was asked for takes effect when it is written, whoever waits.
+const SAVED_WITHIN: Duration = Duration::from_secs(3);
+
+/// One entry of the policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EntryStatus {
+    /// Its name: a bucket or a pattern.
+    pub entry: String,
+    /// What is in force, before a kill is considered.
+    pub stage: Mode,
+    /// Whether the kill switch makes it shadow.
+    pub killed: bool,
+    /// What the file says.
+    pub file: Mode,
+    /// What the file asks for and no gate has let through.
+    pub pending: Option<Mode>,
+    /// The stage that comes next.
+    pub next: Option<Mode>,
+    /// What the gate to it says: `pass`, `fail` or `inconclusive`.
+    pub gate: Option<String>,
+    /// What speaks against passing.
+    pub why: Vec<String>,
+    /// Whether a gate that is passed needs nobody's word.
+    pub auto_promote: bool,
+    /// What was seen of the stage, over the window of its gate.
+    pub evidence: Exhibit,
+    /// The change that began it.
+    pub since: Option<Change>,
+}
+
+/// Asks for the next stage.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promote {
+    /// The entry.
+    pub entry: String,
+    /// Why, if it shall go past a gate that is not passed.
+    #[serde(default)]
+    pub force: Option<String>,
+}
+
+/// Asks for shadow.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Abort {
+    /// The entry.
+    pub entry: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// Releases a policy that is held back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ack {
+    /// Its name: 16 hex digits.
+    pub hash: String,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// The change; nothing where all was so already.
+    pub change: Option<Change>,
+    /// Whether it is written down, and so in effect.
+    pub saved: bool,
+}
+
+/// The policies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Policies {
+    /// The name of the policy in force.
+    pub in_force: String,
+    /// The one that is held back.
+    pub held: Option<HeldStatus>,
+}
+
+/// A policy that is held back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldStatus {
+    /// Its name.
+    pub hash: String,
+    /// In what it differs from the one in force, what is drastic first.
+    pub differences: Vec<Difference>,
+}
+
+/// Why nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// In words.
+    pub error: String,
+}
+
+/// The routes.
+pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
+    let of = || brain.clone();
+    let (status, history, promoting, aborting, policies, acking) = (of(), of(), of(), of(), of(), of());
+    Router::new()
+        .route("/rollout", get(async move || Json(status.with(statuses))))
+        .route("/rollout/history", get(async move || Json(history.with(|brain, _| changes(brain)))))
+        .route("/rollout/promote", post(async move |body| promote(&promoting, body).await))
+        .route("/rollout/abort", post(async move |body| abort(&aborting, body).await))
+        .route("/policy", get(async move || Json(policies.with(|brain, _| self::policies(brain)))))
+        .route("/policy/ack", post(async move |body| acknowledge(&acking, body).await))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(only_from_here))
+}
+
+/// Every entry and its stage.
+fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
+    let durable = brain.durable();
+    let status = |(entry, policy): (String, &plimsoll_core::policy::BucketPolicy)| {
+        let stage = *durable.stages.get(&entry)?;
+        let judgement = brain.judgement(now, &entry, policy.rollout());
+        Some(EntryStatus {
+            stage: stage.stage,
+            killed: durable.kill.is_killed(),
+            file: stage.file,
+            pending: stage.pending,
+            next: crate::rollout::next(stage.stage),
+            gate: judgement.as_ref().map(|judgement| judgement.as_str().to_owned()),
+            why: judgement.as_ref().map(words).unwrap_or_default(),
+            auto_promote: policy.rollout().auto_promote,
+            evidence: brain.exhibit(&entry),
+            since: durable.history.iter().rev().find(|change| change.number == stage.change).cloned(),
+            entry,
+        })
+    };
+    brain.rollouts().into_iter().filter_map(status).collect()
+}
+
+fn changes(brain: &Brain) -> Vec<Change> {
+    brain.durable().history.iter().cloned().collect()
+}
+
+fn policies(brain: &Brain) -> Policies {
+    let held = brain.held().map(|held| HeldStatus {
+        hash: held.policy.hash().to_string(),
+        differences: held.differences.clone(),
+    });
+    Policies { in_force: brain.policy().hash().to_string(), held }
+}
+
+async fn promote(brain: &Shared<Brain>, body: Result<Json<Promote>, JsonRejection>) -> Response {
+    let Json(Promote { entry, force }) = match body {
+        Ok(body) => body,
+        Err(rejection) => return unreadable(&rejection),
+    };
+    match brain.with(|brain, now| brain.promote(now, &entry, force.as_deref())) {
+        Ok(change) => done(brain, Some(change)).await,
+        Err(error) => refused(&error),
+    }
+}
+
+async fn abort(brain: &Shared<Brain>, body: Result<Json<Abort>, JsonRejection>) -> Response {
+    let Json(Abort { entry, reason }) = match body {
+        Ok(body) => body,
+        Err(rejection) => return unreadable(&rejection),
+    };
+    match brain.with(|brain, _| brain.abort(&entry, reason.as_deref())) {
+        Ok(change) => done(brain, change).await,
+        Err(error) => refused(&error),
+    }
+}
+
+async fn acknowledge(brain: &Shared<Brain>, body: Result<Json<Ack>, JsonRejection>) -> Response {
+    let Json(Ack { hash }) = match body {
+        Ok(body) => body,
+        Err(rejection) => return unreadable(&rejection),
+    };
+    match brain.with(|brain, _| brain.acknowledge(&hash)) {
+        Ok(hash) => {
+            tracing::info!(policy = %hash, "a policy that was held back is acknowledged and in force");
+            settle(brain).await;
+            Json(brain.with(|brain, _| policies(brain))).into_response()
+        }
+        Err(error) => refuse(StatusCode::CONFLICT, error.to_string()),
+    }
+}
+
+async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
+    let saved = settle(brain).await;
+    // What was seen of the stage, and the time of the change, may have been filled in meanwhile.
+    let change = change.map(|change| {
+        let kept = brain.with(|brain, _| {
+            brain.durable().history.iter().rev().find(|kept| kept.number == change.number).cloned()
+        });
+        kept.unwrap_or(change)
+    });
+    Json(Done { change, saved }).into_response()
+}
+
+/// Rings, and waits until what was decided is written down.
+async fn settle(brain: &Shared<Brain>) -> bool {
+    let mut bell = brain.bell();
+    brain.ring();
+    let kept = async {
+        while !brain.with(|brain, _| brain.is_kept()) {
+            if bell.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    timeout(SAVED_WITHIN, kept).await.is_ok()
+}
+
+fn refused(error: &RolloutError) -> Response {
+    let status = match error {
+        RolloutError::Unknown { .. } | RolloutError::Reason => StatusCode::BAD_REQUEST,
+        RolloutError::Killed | RolloutError::Furthest(_) | RolloutError::Gate { .. } => StatusCode::CONFLICT,
+    };
+    refuse(status, error.to_string())
+}
+
+fn unreadable(rejection: &JsonRejection) -> Response {
+    let is_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
+    refuse(if is_large { rejection.status() } else { StatusCode::BAD_REQUEST }, rejection.body_text())
+}
+
+fn refuse(status: StatusCode, error: String) -> Response {
+    (status, Json(Refusal { error })).into_response()
+}
+
+async fn only_from_here(request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
+    if peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
+        return next.run(request).await;
+    }
+    let from = peer.map_or("an unknown address".to_owned(), |peer| peer.ip().to_string());
+    let error = format!(
+        "rollouts are for callers on the controller's own machine as long as nobody has to show who they are; this came \
+         from {from}: run the command there"
+    );
+    refuse(StatusCode::FORBIDDEN, error)
+}

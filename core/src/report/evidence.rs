@@ -1,0 +1,223 @@
+//! What the gates of a rollout judge by: what became of requests, told apart by where refusals were carried out.
+
+use std::collections::BTreeMap;
+
+use crate::bucket::Bucket;
+use crate::latency::Histogram;
+use crate::rollout::Mode;
+
+/// Places in one report, and those that are gathered for one, at most; what is beyond is left out.
+pub const STANDS_MAX: usize = 4_096;
+
+/// On which side of a canary an instance stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// Outside the cohort.
+    Control,
+    /// In the cohort: it carries refusals out in canary.
+    Canary,
+}
+
+/// Where something was observed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stand {
+    /// The bucket that was asked.
+    pub bucket: Bucket,
+    /// The mode that the instance held.
+    pub mode: Mode,
+    /// Its side.
+    pub side: Side,
+}
+
+/// What became of requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Outcomes {
+    /// Requests that asked.
+    pub offered: u64,
+    /// Requests that were refused, by coin or guard.
+    pub refused: u64,
+    /// Refusals decided but not carried out.
+    pub would_dropped: u64,
+    /// Requests let through that ended in an error of the service, or that nobody waited for any longer. Only where
+    /// responses are watched.
+    pub failed: u64,
+    /// How long requests took that were let through. Only where responses are watched.
+    pub latency: Histogram,
+}
+
+/// Outcomes by where they were observed. Bounded by whoever fills it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    cells: BTreeMap<Stand, Outcomes>,
+}
+
+/// Evidence on its way up: what came since the batch before, by the number of the report that first carried it.
+///
+/// Books count every request once and for all; evidence is a sample, and may be lost with a stream. So it travels in
+/// batches that are never told twice: a batch that comes again, with whichever report, is known by its number, and no
+/// parent has to keep what each of its children has told of each bucket's latencies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batches {
+    by_report: BTreeMap<u64, Evidence>,
+}
+
+impl Side {
+    /// The word used in metrics and tables.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Control => "control",
+            Self::Canary => "canary",
+        }
+    }
+}
+
+impl Outcomes {
+    /// Adds what was observed elsewhere, or later.
+    pub fn add(&mut self, other: &Self) {
+        self.offered = self.offered.saturating_add(other.offered);
+        self.refused = self.refused.saturating_add(other.refused);
+        self.would_dropped = self.would_dropped.saturating_add(other.would_dropped);
+        self.failed = self.failed.saturating_add(other.failed);
+        self.latency.merge(&other.latency);
+    }
+
+    /// Whether nothing was observed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Evidence {
+    /// Adds what was observed at one place, unless that would be the `most`-and-first place. True if it was taken.
+    pub fn add(&mut self, stand: &Stand, outcomes: &Outcomes, most: usize) -> bool {
+        if let Some(held) = self.cells.get_mut(stand) {
+            held.add(outcomes);
+            return true;
+        }
+        let has_room = self.cells.len() < most;
+        if has_room {
+            self.cells.insert(stand.clone(), outcomes.clone());
+        }
+        has_room
+    }
+
+    /// Takes the outcomes of one place; of two for the same the larger stands.
+    pub fn put(&mut self, stand: Stand, outcomes: Outcomes) {
+        let held = self.cells.entry(stand).or_default();
+        if outcomes > *held {
+            *held = outcomes;
+        }
+    }
+
+    /// Every place and what was observed there.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Stand, &Outcomes)> {
+        self.cells.iter()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.cells.clear();
+    }
+
+    /// Forgets what was observed of a bucket.
+    pub fn forget(&mut self, bucket: &Bucket) {
+        self.cells.retain(|stand, _| stand.bucket != *bucket);
+    }
+}
+
+impl Batches {
+    /// The one batch that a report carries when it is sent; none if there is nothing to tell.
+    #[must_use]
+    pub fn one(seq: u64, evidence: Evidence) -> Self {
+        let batch = (!evidence.is_empty()).then_some((seq, evidence));
+        Self { by_report: batch.into_iter().collect() }
+    }
+
+    /// Everything first told after report `seq`.
+    pub fn after(&self, seq: u64) -> impl Iterator<Item = (&Stand, &Outcomes)> {
+        let later = (std::ops::Bound::Excluded(seq), std::ops::Bound::Unbounded);
+        self.by_report.range(later).flat_map(|(_, evidence)| evidence.iter())
+    }
+
+    /// How many places there are in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_report.values().map(|evidence| evidence.iter().len()).sum()
+    }
+
+    /// Whether there is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_report.is_empty()
+    }
+
+    /// Joins two sets: each batch once. Associative, commutative and idempotent.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        for (seq, evidence) in other.by_report {
+            let held = self.by_report.entry(seq).or_default();
+            for (stand, outcomes) in evidence.cells {
+                held.put(stand, outcomes);
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stand(bucket: &str, side: Side) -> Stand {
+        Stand { bucket: Bucket::new(bucket).unwrap(), mode: Mode::Canary, side }
+    }
+
+    fn asked(offered: u64) -> Outcomes {
+        Outcomes { offered, ..Outcomes::default() }
+    }
+
+    fn told(seq: u64, cells: &[(&str, u64)]) -> Batches {
+        let mut evidence = Evidence::default();
+        for (bucket, offered) in cells {
+            evidence.add(&stand(bucket, Side::Canary), &asked(*offered), 9);
+        }
+        Batches::one(seq, evidence)
+    }
+
+    #[test]
+    fn a_batch_counts_once_however_often_and_with_whichever_report_it_comes() {
+        let (first, second) = (told(3, &[("a", 5)]), told(4, &[("a", 7), ("b", 1)]));
+        let both = first.clone().merge(second.clone());
+        assert_eq!(both, second.clone().merge(first.clone()));
+        assert_eq!(both, both.clone().merge(first.clone()).merge(second));
+        let offered = |seq| both.after(seq).map(|(_, outcomes)| outcomes.offered).collect::<Vec<_>>();
+        assert_eq!((offered(0), offered(3), offered(4)), (vec![5, 7, 1], vec![7, 1], vec![]));
+        assert!(told(9, &[]).is_empty(), "nothing to tell is no batch");
+    }
+
+    #[test]
+    fn parts_of_one_batch_join() {
+        let whole = told(3, &[("a", 5), ("b", 6)]);
+        assert_eq!(told(3, &[("b", 6)]).merge(told(3, &[("a", 5)])), whole);
+        assert_eq!(whole.len(), 2);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_places_and_those_known_go_on() {
+        let mut evidence = Evidence::default();
+        assert!(evidence.add(&stand("a", Side::Canary), &asked(1), 1));
+        assert!(!evidence.add(&stand("a", Side::Control), &asked(1), 1));
+        assert!(evidence.add(&stand("a", Side::Canary), &asked(2), 1));
+        assert_eq!(evidence.iter().map(|(_, outcomes)| outcomes.offered).collect::<Vec<_>>(), [3]);
+        evidence.forget(&Bucket::new("a").unwrap());
+        assert!(evidence.is_empty());
+    }
+}

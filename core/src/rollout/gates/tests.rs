@@ -1,0 +1,177 @@
+//! The truth table of the gates: each input below, at, above, absent, not a number, stale and with too few samples.
+
+use super::*;
+use crate::policy::RolloutPolicy;
+use proptest::option;
+use proptest::prelude::*;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const HOUR: Duration = Duration::from_secs(3_600);
+const SAMPLES: u64 = 1_000;
+
+fn reading(value: f64) -> Reading {
+    Reading { value: Some(value), samples: SAMPLES }
+}
+
+/// What passes both gates.
+fn good() -> Observed {
+    Observed {
+        with_data: DAY * 7,
+        drop_ratio: reading(0.000_9),
+        canary_p99: reading(0.204_9),
+        control_p99: reading(0.2),
+        stale: None,
+    }
+}
+
+fn stale() -> Option<Stale> {
+    Some(Stale { zone: "eu-1a".to_owned(), age: Duration::from_secs(61) })
+}
+
+fn judged(observed: &Observed) -> [&'static str; 2] {
+    let policy = RolloutPolicy::default();
+    let shadow = leave_shadow(&policy.shadow, policy.min_samples, observed);
+    let canary = leave_canary(&policy.canary, policy.min_samples, observed);
+    [shadow.as_str(), canary.as_str()]
+}
+
+#[test]
+fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
+    type Change = fn(&mut Observed);
+    const PASS: &str = "pass";
+    const FAIL: &str = "fail";
+    const OPEN: &str = "inconclusive";
+    let table: [(&str, Change, [&str; 2]); 33] = [
+        ("all good", |_| {}, [PASS, PASS]),
+        ("no time", |o| o.with_data = Duration::ZERO, [OPEN, OPEN]),
+        ("time for canary alone", |o| o.with_data = HOUR * 48, [OPEN, PASS]),
+        ("a moment too early", |o| o.with_data = HOUR * 48 - Duration::from_nanos(1), [OPEN, OPEN]),
+        ("ratio 0", |o| o.drop_ratio = reading(0.0), [PASS, PASS]),
+        ("ratio at canary's most", |o| o.drop_ratio = reading(0.001), [PASS, PASS]),
+        ("ratio above canary's most", |o| o.drop_ratio = reading(0.001_001), [PASS, FAIL]),
+        ("ratio at shadow's most", |o| o.drop_ratio = reading(0.005), [PASS, FAIL]),
+        ("ratio above shadow's most", |o| o.drop_ratio = reading(0.005_001), [FAIL, FAIL]),
+        ("ratio absent", |o| o.drop_ratio.value = None, [OPEN, OPEN]),
+        ("ratio of nothing", |o| o.drop_ratio = Reading::share(0, 0), [OPEN, OPEN]),
+        ("ratio not a number", |o| o.drop_ratio = reading(f64::NAN), [OPEN, OPEN]),
+        ("ratio infinite", |o| o.drop_ratio = reading(f64::INFINITY), [OPEN, OPEN]),
+        ("ratio good on too few", |o| o.drop_ratio.samples = SAMPLES - 1, [OPEN, OPEN]),
+        ("ratio bad on too few", |o| o.drop_ratio = Reading { value: Some(1.0), samples: 999 }, [OPEN, OPEN]),
+        ("canary faster", |o| o.canary_p99 = reading(0.1), [PASS, PASS]),
+        ("canary slower by more than the most", |o| o.canary_p99 = reading(0.205_1), [PASS, FAIL]),
+        ("canary's p99 absent", |o| o.canary_p99.value = None, [PASS, OPEN]),
+        ("canary's p99 not a number", |o| o.canary_p99 = reading(f64::NAN), [PASS, OPEN]),
+        ("canary's p99 infinite", |o| o.canary_p99 = reading(f64::INFINITY), [PASS, OPEN]),
+        ("canary's p99 on too few", |o| o.canary_p99.samples = SAMPLES - 1, [PASS, OPEN]),
+        ("control slower", |o| o.control_p99 = reading(0.3), [PASS, PASS]),
+        ("control faster by more than the most", |o| o.control_p99 = reading(0.199), [PASS, FAIL]),
+        ("control's p99 absent", |o| o.control_p99.value = None, [PASS, OPEN]),
+        ("control's p99 not a number", |o| o.control_p99 = reading(f64::NAN), [PASS, OPEN]),
+        ("control's p99 on too few", |o| o.control_p99.samples = 0, [PASS, OPEN]),
+        ("a zone is stale", |o| o.stale = stale(), [OPEN, FAIL]),
+        ("nothing is known", |o| *o = Observed::default(), [OPEN, OPEN]),
+        (
+            "nothing but a stale zone",
+            |o| *o = Observed { stale: stale(), ..Observed::default() },
+            [OPEN, FAIL],
+        ),
+        // What is known to be bad fails, whatever is unknown.
+        (
+            "bad ratio, no time",
+            |o| (o.drop_ratio, o.with_data) = (reading(0.1), Duration::ZERO),
+            [FAIL, FAIL],
+        ),
+        (
+            "bad ratio, no latency",
+            |o| (o.drop_ratio, o.control_p99.value) = (reading(0.1), None),
+            [FAIL, FAIL],
+        ),
+        (
+            "slow canary, no ratio",
+            |o| (o.canary_p99, o.drop_ratio.value) = (reading(0.9), None),
+            [OPEN, FAIL],
+        ),
+        (
+            "slow canary, no time",
+            |o| (o.canary_p99, o.with_data) = (reading(0.9), Duration::ZERO),
+            [OPEN, FAIL],
+        ),
+    ];
+    for (case, change, due) in table {
+        let mut observed = good();
+        change(&mut observed);
+        assert_eq!(judged(&observed), due, "{case}");
+    }
+}
+
+#[test]
+fn reasons_are_said_in_words_that_can_be_acted_on() {
+    let policy = RolloutPolicy::default();
+    let observed = Observed {
+        with_data: HOUR * 36,
+        drop_ratio: Reading::share(12, 1_000),
+        canary_p99: reading(0.212),
+        control_p99: reading(0.2),
+        stale: stale(),
+    };
+    let said =
+        |judgement: &Judgement| judgement.reasons().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let canary = leave_canary(&policy.canary, SAMPLES, &observed);
+    assert_eq!(
+        said(&canary),
+        [
+            "zone eu-1a has not been heard for 61 s",
+            "refused / offered in the canary cohort is 1.200 %, at most 0.1 % may be",
+            "p99 of the canary cohort is 12.0 ms above the control cohort's, at most 5 ms may be",
+        ]
+    );
+    let nothing = leave_canary(&policy.canary, SAMPLES, &Observed::default());
+    assert_eq!(
+        said(&nothing),
+        [
+            "refused / offered in the canary cohort is not known",
+            "p99 of the canary cohort is not known",
+            "p99 of the control cohort is not known",
+            "0 s of 2 d with data",
+        ]
+    );
+    let few = Observed { drop_ratio: Reading::share(0, 12), ..good() };
+    let shadow = leave_shadow(&policy.shadow, SAMPLES, &Observed { with_data: HOUR * 36, ..few });
+    assert_eq!(
+        said(&shadow),
+        ["would-dropped / offered rests on 12 samples of 1000", "1.5 d of 7 d with data"]
+    );
+}
+
+fn any_reading() -> impl Strategy<Value = Reading> {
+    let value = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), 0.0..1.0_f64, 0.0..0.01_f64];
+    (option::of(value), 0..2 * SAMPLES).prop_map(|(value, samples)| Reading { value, samples })
+}
+
+proptest! {
+    /// Whatever is taken away, nothing passes that did not pass before.
+    #[test]
+    fn knowing_less_never_helps(
+        ratio in any_reading(), canary in any_reading(), control in any_reading(),
+        days in 0_u32..10, is_stale: bool, lost in 0..4_usize,
+    ) {
+        let all = Observed {
+            with_data: DAY * days,
+            drop_ratio: ratio,
+            canary_p99: canary,
+            control_p99: control,
+            stale: if is_stale { stale() } else { None },
+        };
+        let mut less = all.clone();
+        match lost {
+            0 => less.drop_ratio.value = None,
+            1 => less.canary_p99.samples = 0,
+            2 => less.control_p99.value = Some(f64::NAN),
+            _ => less.with_data /= 2,
+        }
+        for (known, unknown) in judged(&all).into_iter().zip(judged(&less)) {
+            prop_assert!(unknown != "pass" || known == "pass", "{known} became {unknown}");
+            prop_assert!(unknown != "fail" || known == "fail", "{known} became {unknown}");
+        }
+    }
+}
