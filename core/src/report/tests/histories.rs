@@ -101,11 +101,18 @@ struct Line {
     stream: StreamId,
 }
 
+/// A report on its way, and which life of its name each key is that it defines.
+#[derive(Debug)]
+struct Sent {
+    report: Report,
+    lives: BTreeMap<KeyId, usize>,
+}
+
 struct ParentSide {
     /// This life of it.
     id: InstanceId,
     roster: Roster,
-    arriving: Vec<(StreamId, VecDeque<Report>)>,
+    arriving: Vec<(StreamId, VecDeque<Sent>)>,
     /// Entered, not yet rolled up, by key.
     pending: BTreeMap<usize, Counts>,
     /// The report contained in each roll-up that has no receipt yet.
@@ -200,9 +207,16 @@ impl World {
         let tally_of =
             |id: KeyId| Tally { counts: keys[places[id.index()].unwrap()].decided, late: Counts::ZERO };
         outbox.fill(&mut report, &names, tally_of);
+        // Whose counts they are is decided here: by the time they arrive a later life may have the name.
+        let life_of = |key: &Key| {
+            let lives = places.iter().flatten().copied();
+            lives.into_iter().find(|at| keys[*at].name.to_string() == key.tenant.as_str()).unwrap()
+        };
+        let lives = report.definitions.iter().map(|(id, definition)| (*id, life_of(&definition.key)));
+        let lives = lives.collect();
         let arriving = &mut self.parents[line.parent].arriving;
         if let Some((_, queue)) = arriving.iter_mut().find(|(stream, _)| *stream == line.stream) {
-            queue.push_back(report);
+            queue.push_back(Sent { report, lives });
         }
     }
 
@@ -221,8 +235,8 @@ impl World {
     fn arrive_on(&mut self, parent: usize, stream: StreamId) {
         let arriving = &mut self.parents[parent].arriving;
         let Some((_, queue)) = arriving.iter_mut().find(|(other, _)| *other == stream) else { return };
-        let Some(report) = queue.pop_front() else { return };
-        if self.enter(parent, stream, &report).is_err() {
+        let Some(sent) = queue.pop_front() else { return };
+        if self.enter(parent, stream, &sent).is_err() {
             arriving_without(&mut self.parents[parent], stream);
             self.hang_up(|line| line.stream == stream);
         }
@@ -235,7 +249,8 @@ impl World {
     }
 
     /// What every tier's parent does with a report.
-    fn enter(&mut self, parent: usize, stream: StreamId, report: &Report) -> Result<(), Refused> {
+    fn enter(&mut self, parent: usize, stream: StreamId, sent: &Sent) -> Result<(), Refused> {
+        let Sent { report, lives } = sent;
         let ParentSide { roster, pending, .. } = &mut self.parents[parent];
         if roster.by_stream(stream).is_none() {
             let identity = report.identity.clone().ok_or(Refused::Greeting)?;
@@ -243,17 +258,13 @@ impl World {
         }
         let child = roster.by_stream(stream).ok_or(Refused::Unknown)?;
         let keys = &mut self.keys;
-        // The latest life of a name.
         let own_id = |key: &Key| {
-            let at = keys.iter().rposition(|own| own.name.to_string() == key.tenant.as_str());
-            Some(KeyId(at.unwrap() as u32))
+            let at = lives.values().find(|at| keys[**at].name.to_string() == key.tenant.as_str());
+            Some(KeyId(*at.unwrap() as u32))
         };
         let entered = child.books.enter(self.now, report, own_id).expect("a sound child is never refused");
         self.unconfirmed += entered.unconfirmed;
-        for (id, definition) in &report.definitions {
-            let named = keys.iter().rposition(|own| own.name.to_string() == definition.key.tenant.as_str());
-            self.ids.insert((stream, *id), named.unwrap());
-        }
+        self.ids.extend(lives.iter().map(|(id, at)| ((stream, *id), *at)));
         for entry in entered.entries {
             let at = entry.own.unwrap().index();
             let told = report.tallies.iter().find(|(id, _)| self.ids[&(stream, *id)] == at);
