@@ -11,7 +11,7 @@ use plimsoll_core::time::MonoTime;
 use serde::Serialize;
 
 use crate::brain::Brain;
-use crate::protected::Share;
+use crate::protected::{Candidate, Share};
 
 /// The whole picture at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,11 +47,26 @@ pub struct BucketStatus {
     pub pending_mode: Option<Mode>,
     /// Requests saved up, or owed when negative; 0 without a limit.
     pub balance: f64,
+    /// A second limit that is only evaluated; null without one.
+    pub candidate: Option<CandidateStatus>,
     /// All its traffic.
     #[serde(flatten)]
     pub traffic: Traffic,
     /// By tenant class.
     pub tenants: BTreeMap<Tenant, Traffic>,
+}
+
+/// A second limit, and what it would do. Evaluated while rates are sent for a limit of the bucket's own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CandidateStatus {
+    /// Requests/s over all zones.
+    pub limit_rps: f64,
+    /// The share of requests it would refuse now.
+    pub drop_ratio: f64,
+    /// Requests it was held against.
+    pub offered: u64,
+    /// Requests it would have refused.
+    pub would_dropped: u64,
 }
 
 /// What is asked for, and what becomes of it.
@@ -116,6 +131,7 @@ impl Status {
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance().tokens(),
+                candidate: protected.candidate().map(CandidateStatus::of),
                 traffic,
                 tenants,
             };
@@ -135,6 +151,17 @@ impl Status {
             leading: brain.is_leading(),
             buckets,
             aggregators: aggregators(brain, now),
+        }
+    }
+}
+
+impl CandidateStatus {
+    fn of(candidate: &Candidate) -> Self {
+        Self {
+            limit_rps: candidate.limit().per_second(),
+            drop_ratio: candidate.ratio(),
+            offered: candidate.offered(),
+            would_dropped: candidate.would_dropped(),
         }
     }
 }

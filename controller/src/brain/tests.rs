@@ -1,9 +1,11 @@
 //! The brain against scripted aggregators: what it must get right, and the textbook mistakes it must not make.
 
 mod boosts;
+mod candidate;
 mod coherent;
 mod limit;
 mod peers;
+mod rollout;
 mod scripted;
 mod silence;
 mod start;

@@ -247,7 +247,7 @@ fn what_is_not_built_is_said_and_nothing_else() {
     assert!(said("buckets: { b: { limit: 1 } }", ONE_CLASS_TENANTS).is_empty());
     assert_eq!(
         said(FULL_POLICY, FULL_TENANTS),
-        ["buckets.checkout.candidate", "buckets.learned.limit.learned", "buckets.queried.limit.prometheus",]
+        ["buckets.learned.limit.learned", "buckets.queried.limit.prometheus",]
     );
     let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
     for (buckets, rollout, paths) in [

@@ -37,7 +37,6 @@ struct NotBuilt {
 const NOT_BUILT: &[NotBuilt] = &[
     not_built(&["buckets", "*", "limit", "learned"], None, LIMIT_UNKNOWN),
     not_built(&["buckets", "*", "limit", "prometheus"], None, LIMIT_UNKNOWN),
-    not_built(&["buckets", "*", "candidate"], None, "it is not evaluated"),
 ];
 
 const LIMIT_UNKNOWN: &str = "the limit is unknown, so everything is admitted and counted";
