@@ -36,7 +36,8 @@ fn somebody_promotes_and_aborts_and_is_refused_with_reasons() {
     let now = fleet.now();
     let refused = |brain: &mut Brain, entry: &str, force| brain.promote(now, entry, force).unwrap_err();
     assert!(matches!(refused(&mut fleet.brain, "api", None), RolloutError::Gate { to: Mode::Canary, .. }));
-    for reason in ["", "  ", "a\nb", &"x".repeat(501)] {
+    let long = "x".repeat(501);
+    for reason in ["", "  ", "a\nb", &long] {
         assert_eq!(refused(&mut fleet.brain, "api", Some(reason)), RolloutError::Reason);
     }
     assert!(refused(&mut fleet.brain, "apo", None).to_string().contains("it has `api`, `x/*`"));
