@@ -191,6 +191,30 @@ fn buckets(page: &mut Page, status: &Status) {
         &["bucket"],
         each(&|b| b.limit_rps.map(|_| b.balance)),
     );
+    page.gauge(
+        "plimsoll_candidate_limit",
+        "Requests/s of a second limit that is only evaluated; absent without one.",
+        &["bucket"],
+        each(&|b| b.candidate.map(|c| c.limit_rps)),
+    );
+    page.gauge(
+        "plimsoll_candidate_drop_ratio",
+        "The share of requests that the second limit would refuse now.",
+        &["bucket"],
+        each(&|b| b.candidate.map(|c| c.drop_ratio)),
+    );
+    page.counter(
+        "plimsoll_candidate_offered_total",
+        "Requests that the second limit was held against.",
+        &["bucket"],
+        each(&|b| b.candidate.map(|c| c.offered as f64)),
+    );
+    page.counter(
+        "plimsoll_candidate_would_drop_total",
+        "Requests that the second limit would have refused.",
+        &["bucket"],
+        each(&|b| b.candidate.map(|c| c.would_dropped as f64)),
+    );
     let modes = status.buckets.iter().flat_map(|(name, bucket)| {
         [Mode::Shadow, Mode::Canary, Mode::Enforce]
             .map(|mode| (vec![name.to_string(), mode.to_string()], flag(bucket.mode == mode)))

@@ -1,5 +1,6 @@
 //! One protected bucket: its limit, its law, what is offered to it, and the directives that follow.
 
+mod candidate;
 mod directive;
 mod lead;
 mod terms;
@@ -16,6 +17,7 @@ use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
 use plimsoll_core::rollout::Mode;
 
+pub use self::candidate::Candidate;
 use self::terms::PolicyTerms;
 use crate::durable::Durable;
 use crate::members::{Member, Members};
@@ -31,6 +33,7 @@ pub struct Protected {
     terms: PolicyTerms,
     members: Members,
     balance: Balance,
+    candidate: Option<Candidate>,
     /// What tenants have saved up whose weight may burst.
     bursts: HashMap<Tenant, Burst>,
     /// By member; empty until the law was first applied.
@@ -102,6 +105,7 @@ impl Protected {
             terms: PolicyTerms::of(None, ""),
             members: Members::default(),
             balance: Balance::default(),
+            candidate: None,
             bursts: HashMap::new(),
             shares: Vec::new(),
             zones: BTreeMap::new(),
@@ -139,6 +143,12 @@ impl Protected {
         self.balance
     }
 
+    /// The second limit that is only evaluated.
+    #[must_use]
+    pub const fn candidate(&self) -> Option<&Candidate> {
+        self.candidate.as_ref()
+    }
+
     /// Whether a silent aggregator's share of it is never released.
     #[must_use]
     pub fn is_never_released(&self) -> bool {
@@ -171,6 +181,7 @@ impl Protected {
         self.entry = policy.entry(&self.name);
         self.limit = limit;
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
+        self.candidate = Candidate::configured(self.candidate, of_bucket);
         self.members = Members::new(policy);
         self.bursts.retain(|tenant, _| policy.is_listed(tenant));
         self.shares.clear();

@@ -314,6 +314,12 @@ impl Source {
         self.rates.get(key.index()).copied().unwrap_or_default()
     }
 
+    /// Requests of a key that were offered since the last tick.
+    #[must_use]
+    pub fn offered(&self, key: KeyId) -> f64 {
+        self.fresh.offered.get(key.index()).copied().unwrap_or_default()
+    }
+
     /// Requests of a key that passed since the last tick.
     #[must_use]
     pub fn passed(&self, key: KeyId) -> f64 {

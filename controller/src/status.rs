@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::brain::Brain;
 use crate::history::{self, Standing};
-use crate::protected::Share;
+use crate::protected::{Candidate, Share};
 
 /// The whole picture at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,6 +53,8 @@ pub struct BucketStatus {
     pub pending_mode: Option<Mode>,
     /// Requests saved up, or owed when negative; 0 without a limit.
     pub balance: f64,
+    /// A second limit that is only evaluated; null without one.
+    pub candidate: Option<CandidateStatus>,
     /// All its traffic.
     #[serde(flatten)]
     pub traffic: Traffic,
@@ -67,6 +69,19 @@ pub struct Queried {
     pub answer_rps: f64,
     /// Seconds since it came, or since this controller began with what was kept.
     pub age_s: f64,
+}
+
+/// A second limit, and what it would do. Evaluated while rates are sent for a limit of the bucket's own.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CandidateStatus {
+    /// Requests/s over all zones.
+    pub limit_rps: f64,
+    /// The share of requests it would refuse now.
+    pub drop_ratio: f64,
+    /// Requests it was held against.
+    pub offered: u64,
+    /// Requests it would have refused.
+    pub would_dropped: u64,
 }
 
 /// What is asked for, and what becomes of it.
@@ -134,6 +149,7 @@ impl Status {
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance().tokens(),
+                candidate: protected.candidate().map(CandidateStatus::of),
                 traffic,
                 tenants,
             };
@@ -162,6 +178,17 @@ impl Queried {
         let LimitSource::Prometheus(source) = brain.policy().bucket(bucket)?.source() else { return None };
         let answer = brain.answers().get(&(source.url.clone(), source.query.clone()))?;
         Some(Self { answer_rps: answer.rate.per_second(), age_s: now.since(answer.at).as_secs_f64() })
+    }
+}
+
+impl CandidateStatus {
+    fn of(candidate: &Candidate) -> Self {
+        Self {
+            limit_rps: candidate.limit().per_second(),
+            drop_ratio: candidate.ratio(),
+            offered: candidate.offered(),
+            would_dropped: candidate.would_dropped(),
+        }
     }
 }
 

@@ -184,6 +184,16 @@ mod tests {
         assert_eq!((Bin::new(2_047).is_some(), Bin::new(2_048)), (true, None));
     }
 
+    /// The numbers are part of the protocol (`docs/wire.md`): these were worked out apart from this code.
+    #[test]
+    fn bins_are_the_same_in_every_implementation() {
+        for (micros, bin) in
+            [(0, 0), (15, 0), (16, 1), (2_047, 127), (2_048, 128), (10_000, 412), (200_000, 963)]
+        {
+            assert_eq!(Bin::of(Duration::from_micros(micros)).number(), bin, "{micros}");
+        }
+    }
+
     #[test]
     fn five_milliseconds_are_seen_at_two_hundred() {
         let about =

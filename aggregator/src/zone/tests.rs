@@ -1,6 +1,7 @@
 //! The zone between scripted clients and a scripted controller: what it must pass on, and what it must not renew.
 
 mod bounds;
+mod evidence;
 mod fast_loop;
 mod hold;
 mod relay;

@@ -2,6 +2,7 @@
 
 mod coherent;
 mod cold;
+mod evidence;
 mod guards;
 mod model;
 mod several;

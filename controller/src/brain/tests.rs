@@ -1,10 +1,12 @@
 //! The brain against scripted aggregators: what it must get right, and the textbook mistakes it must not make.
 
 mod boosts;
+mod candidate;
 mod coherent;
 mod learning;
 mod limit;
 mod peers;
+mod rollout;
 mod scripted;
 mod silence;
 mod start;

@@ -30,6 +30,7 @@ impl Protected {
             share.offered = each.sum();
         }
         self.settle(tick, within, presences, &children, &rates, scratch);
+        self.evaluate(tick, presences, &children, scratch);
         self.weigh(tick, &children, scratch);
         let target = match self.terms.law {
             LawName::Balanced => self.balance.target(within, self.terms.burst, tick.parameters),
@@ -88,6 +89,28 @@ impl Protected {
                 }
             }
         }
+    }
+
+    /// Holds what came against the candidate.
+    fn evaluate(
+        &mut self,
+        tick: &Tick<'_>,
+        presences: f64,
+        children: &[(&Place, &Source, f64)],
+        scratch: &mut Scratch,
+    ) {
+        let Some(candidate) = &mut self.candidate else { return };
+        for (_, source, _) in children {
+            // A gap says how much came, not how fast; the law's own balance has rules for it, and here nothing is owed.
+            if let Beat::Counted { span, gap } = source.beat()
+                && gap < tick.parameters.silent_after()
+            {
+                self.members.gather(|key| source.offered(key), &mut scratch.passed);
+                candidate.count(scratch.passed.iter().sum(), span, presences);
+            }
+        }
+        let offered = self.shares.iter().map(|share| share.offered).sum();
+        candidate.decide(offered, self.terms.burst, tick.parameters);
     }
 
     /// Works out each entry's weight of this moment, boosts included.

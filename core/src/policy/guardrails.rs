@@ -167,7 +167,7 @@ fn moved(from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) -> Option<Strin
 fn factor(one: f64, other: f64) -> Option<String> {
     let factor = (one / other).max(other / one);
     let how = if other > one { "up" } else { "down" };
-    let is_drastic = one != other && !(factor <= LIMIT_FACTOR_MAX);
+    let is_drastic = one != other && factor > LIMIT_FACTOR_MAX;
     is_drastic.then(|| match factor.is_finite() {
         true => format!("{:.1} times {how}, more than {LIMIT_FACTOR_MAX}", factor),
         false => format!("{how} {} 0", if other > one { "from" } else { "to" }),

@@ -240,12 +240,12 @@ fn a_hash_names_the_content() {
 }
 
 #[test]
-fn what_is_not_built_is_said_and_nothing_else() {
+fn what_may_surprise_is_said_and_nothing_else() {
     let said = |policy: &str, tenants: &str| -> Vec<String> {
         accepted(policy, tenants).1.iter().map(|warning| warning.path.clone()).collect()
     };
     assert!(said("buckets: { b: { limit: 1 } }", ONE_CLASS_TENANTS).is_empty());
-    assert_eq!(said(FULL_POLICY, FULL_TENANTS), ["buckets.checkout.candidate"]);
+    assert!(said(FULL_POLICY, FULL_TENANTS).is_empty());
     let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
     for (buckets, rollout, paths) in [
         ("{ b: { limit: 1, law: proportional, coin: independent, mode: enforce } }", "", &[][..]),

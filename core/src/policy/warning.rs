@@ -1,4 +1,4 @@
-//! What is legal and yet worth a word: above all, what this version reads but does not do.
+//! What is legal and yet worth a word: what an operator may not expect.
 
 use std::fmt;
 
@@ -25,27 +25,6 @@ pub struct Warning {
     pub message: String,
 }
 
-/// A field that is read but has no effect yet.
-struct NotBuilt {
-    /// Names of fields; `*` stands for any name.
-    path: &'static [&'static str],
-    /// Only this value is not built; `None` is any.
-    value: Option<&'static str>,
-    /// What happens instead.
-    instead: &'static str,
-}
-
-/// NOT BUILT YET, the one list: whoever builds a thing removes its line.
-const NOT_BUILT: &[NotBuilt] = &[not_built(&["buckets", "*", "candidate"], None, "it is not evaluated")];
-
-const fn not_built(
-    path: &'static [&'static str],
-    value: Option<&'static str>,
-    instead: &'static str,
-) -> NotBuilt {
-    NotBuilt { path, value, instead }
-}
-
 // === impl Warning ===
 
 impl Warning {
@@ -66,13 +45,10 @@ impl fmt::Display for Warning {
 
 // === what to say ===
 
-/// What of `policy.yaml` is not built.
+/// What of `policy.yaml` as a whole means something else than it may seem to.
 pub(super) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
     let buckets = root.then("buckets");
     let mut warnings = Vec::new();
-    for entry in NOT_BUILT {
-        entry.warn(root, entry.path, &mut warnings);
-    }
     if buckets.entries().next().is_none() {
         let message = "no bucket is protected: everything is admitted and counted";
         warnings.push(Warning::of(&buckets, message.to_owned()));
@@ -103,22 +79,4 @@ pub(super) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning
         _ => {}
     }
     warnings
-}
-
-impl NotBuilt {
-    /// Warns of every field below `field` that `path` leads to.
-    fn warn(&self, field: &Field<'_>, path: &[&str], warnings: &mut Vec<Warning>) {
-        match path {
-            [] if self.value.is_none_or(|value| value == field.scalar()) => {
-                warnings.push(Warning::of(field, format!("not built yet: {}", self.instead)));
-            }
-            [] => {}
-            ["*", rest @ ..] => field.entries().for_each(|entry| self.warn(&entry, rest, warnings)),
-            [name, rest @ ..] => {
-                if let Some(entry) = field.entry(name) {
-                    self.warn(&entry, rest, warnings);
-                }
-            }
-        }
-    }
 }

@@ -168,7 +168,7 @@ fn largest_report(keys: usize) -> Report {
 /// Evidence of so many buckets, each with a few bins in their longest form.
 fn largest_evidence(seq: u64, buckets: usize) -> Batches {
     let mut latency = Histogram::default();
-    (0..20).for_each(|bin| latency.add(Bin::new(100 * bin).unwrap(), u64::MAX / 64));
+    (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
     let most = u64::MAX;
     let outcomes = Outcomes { offered: most, refused: most, would_dropped: most, failed: most, latency };
     let mut evidence = Evidence::default();

@@ -1,0 +1,170 @@
+//! What somebody asks for, what follows by itself, and policies that are held back, as aggregators hear of it.
+
+use plimsoll_core::report::{Batches, Evidence, Outcomes, Side, Stand};
+use plimsoll_core::rollout::Mode;
+
+use super::*;
+use crate::durable::Cause;
+
+fn of(mode: &str, more: &str) -> Arc<Policy> {
+    policy(&format!(
+        "buckets: {{ api: {{ limit: 1000, mode: {mode} }}, \"x/*\": {{ limit: 1 }} }}\nrollout: {{ min_samples: 1 }}\n{more}"
+    ))
+}
+
+fn mode(fleet: &Fleet) -> Mode {
+    fleet.zones[0].mode()
+}
+
+/// Every aggregator tells of so many requests of the cohort, and of how many of them were refused.
+fn testify(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
+    let now = fleet.now();
+    for zone in &mut fleet.zones {
+        let mut report = zone.report(now);
+        let mut evidence = Evidence::default();
+        let stand = Stand { bucket: bucket(), mode, side: Side::Canary };
+        evidence.add(&stand, &Outcomes { offered, refused, ..Outcomes::default() }, 1);
+        report.evidence = Batches::one(report.seq, evidence);
+        fleet.brain.on_report(now, zone.stream, report).unwrap();
+    }
+}
+
+#[test]
+fn somebody_promotes_and_aborts_and_is_refused_with_reasons() {
+    let mut fleet = Fleet::new(of("shadow", ""), two_zones());
+    fleet.run(5.0);
+    let now = fleet.now();
+    let refused = |brain: &mut Brain, entry: &str, force| brain.promote(now, entry, force).unwrap_err();
+    assert!(matches!(refused(&mut fleet.brain, "api", None), RolloutError::Gate { to: Mode::Canary, .. }));
+    let long = "x".repeat(501);
+    for reason in ["", "  ", "a\nb", &long] {
+        assert_eq!(refused(&mut fleet.brain, "api", Some(reason)), RolloutError::Reason);
+    }
+    assert!(refused(&mut fleet.brain, "apo", None).to_string().contains("it has `api`, `x/*`"));
+    assert!(refused(&mut fleet.brain, "x/1", None).to_string().contains("falls under `x/*`"));
+
+    let change = fleet.brain.promote(now, "api", Some("a trial")).unwrap();
+    assert_eq!((change.cause, change.to, change.why[0].as_str()), (Cause::Forced, Mode::Canary, "a trial"));
+    assert!(change.why.len() > 1, "what spoke against it is kept: {:?}", change.why);
+    assert_eq!(fleet.zones[0].hear(&mut fleet.brain, now), None, "it is written down before it takes effect");
+    save(&mut fleet.brain);
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Canary);
+    fleet.brain.promote(now, "api", Some("further")).unwrap();
+    assert_eq!(refused(&mut fleet.brain, "api", None), RolloutError::Furthest("api".to_owned()));
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Enforce);
+
+    assert_eq!(fleet.brain.abort("api", Some("enough")).unwrap().unwrap().cause, Cause::Abort);
+    fleet.tick();
+    assert_eq!((mode(&fleet), fleet.brain.abort("api", None)), (Mode::Shadow, Ok(None)));
+    assert!(fleet.brain.durable().history.iter().all(|change| change.at_s.is_some()), "ticks tell the time");
+
+    fleet.brain.on_policy(of("shadow", "kill_switch: true\n"));
+    assert_eq!(fleet.brain.promote(now, "api", Some("now")), Err(RolloutError::Killed));
+}
+
+#[test]
+fn where_no_gate_is_required_nobody_has_to_insist() {
+    let text = "buckets: { api: { limit: 1000 } }\nrollout: { require_gates: false }\n";
+    let mut fleet = Fleet::new(policy(text), two_zones());
+    assert_eq!(fleet.brain.promote(at(0), "api", None).unwrap().cause, Cause::Promote);
+}
+
+#[test]
+fn refusals_above_the_gate_return_to_shadow_within_one_cycle() {
+    let mut fleet = Fleet::new(of("canary", ""), two_zones());
+    fleet.run(5.0);
+    assert_eq!(mode(&fleet), Mode::Canary);
+    testify(&mut fleet, Mode::Canary, 10_000, 10);
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Canary, "0.1 % may be");
+    testify(&mut fleet, Mode::Shadow, 10_000, 10_000);
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Canary, "of another stage");
+    testify(&mut fleet, Mode::Canary, 10_000, 20);
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Shadow);
+    let last = fleet.brain.durable().history.back().unwrap().clone();
+    assert_eq!((last.cause, last.evidence.unwrap().canary.refused), (Cause::Breach, 60));
+    fleet.restarts();
+    fleet.run(5.0);
+    assert_eq!(mode(&fleet), Mode::Shadow);
+}
+
+#[test]
+fn a_zone_that_is_not_heard_for_a_minute_ends_the_canary_and_one_that_left_does_not() {
+    for (file, kept) in [("canary", Mode::Shadow), ("enforce", Mode::Enforce)] {
+        let mut fleet = Fleet::new(of(file, ""), two_zones());
+        fleet.run(5.0);
+        let before = mode(&fleet);
+        fleet.zones[1].cut = true;
+        fleet.run(59.0);
+        assert_eq!(mode(&fleet), before);
+        fleet.run(2.0);
+        assert_eq!(mode(&fleet), kept);
+        fleet.run(10.0);
+        assert_eq!(fleet.brain.stale_feeds(fleet.now()).count(), 0, "nothing of it counts any more");
+    }
+    let mut fleet = Fleet::new(of("canary", ""), two_zones());
+    fleet.run(5.0);
+    let now = fleet.now();
+    let farewell = Report { leaving: true, ..fleet.zones[1].report(now) };
+    fleet.brain.on_report(now, fleet.zones[1].stream, farewell).unwrap();
+    fleet.zones[1].cut = true;
+    fleet.run(120.0);
+    assert_eq!(mode(&fleet), Mode::Canary);
+}
+
+#[test]
+fn a_controller_that_hears_nobody_at_all_ends_the_canary_and_one_that_starts_waits_for_those_it_knew() {
+    let mut fleet = Fleet::new(of("canary", ""), two_zones());
+    fleet.run(5.0);
+    fleet.restarts();
+    fleet.zones.iter_mut().for_each(|zone| zone.cut = true);
+    fleet.run(60.0);
+    assert_eq!(fleet.brain.durable().stages["api"].stage, Mode::Canary);
+    fleet.run(1.0);
+    assert_eq!(fleet.brain.durable().stages["api"].stage, Mode::Shadow);
+    assert_eq!(fleet.brain.durable().history.back().unwrap().cause, Cause::Stale);
+}
+
+#[test]
+fn a_drastic_policy_waits_and_what_it_lowers_or_kills_does_not() {
+    let limit = |limit: u32, mode: &str, more: &str| {
+        policy(&format!(
+            "{more}buckets: {{ api: {{ limit: {limit}, mode: {mode} }} }}\nrollout: {{ require_gates: false }}\n"
+        ))
+    };
+    let good = limit(1_000, "enforce", "");
+    let mut fleet = settled(Arc::clone(&good));
+    for round in 0..5 {
+        assert_eq!(fleet.brain.offer(limit(100 + round, "enforce", "")), Offer::Held);
+        fleet.run(1.0);
+        assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Enforce, good.hash()));
+        check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.03);
+        assert_eq!(fleet.brain.offer(Arc::clone(&good)), Offer::Taken);
+        assert!(fleet.brain.held().is_none());
+        fleet.run(1.0);
+    }
+    assert_eq!(fleet.brain.offer(limit(100, "shadow", "")), Offer::Held);
+    fleet.tick();
+    assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Shadow, good.hash()));
+    // Back to the file in force: it never asked for anything else, and nothing rises by itself.
+    fleet.brain.offer(Arc::clone(&good));
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Shadow);
+    assert_eq!(fleet.brain.offer(limit(100, "enforce", "kill_switch: true\n")), Offer::Held);
+    assert!(fleet.brain.durable().kill.is_killed());
+    fleet.brain.offer(good);
+    assert!(!fleet.brain.durable().kill.is_killed());
+
+    let small = limit(100, "shadow", "");
+    fleet.brain.offer(Arc::clone(&small));
+    let name = small.hash().to_string();
+    assert!(matches!(fleet.brain.acknowledge("0123456789abcdef"), Err(AckError::Other { .. })));
+    assert_eq!(fleet.brain.acknowledge(&name), Ok(small.hash()));
+    assert_eq!(fleet.brain.policy().hash(), small.hash());
+    assert!(matches!(fleet.brain.acknowledge(&name), Err(AckError::Nothing { .. })));
+    assert_eq!(fleet.brain.offer(limit(1, "shadow", "guardrails: off\n")), Offer::Taken);
+}
