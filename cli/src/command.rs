@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::logging::{self, Format};
-use crate::{check, load, service, shutdown, simulate, streams, up};
+use crate::{check, kill, load, service, shutdown, simulate, streams, up};
 
 /// What a command that was asked for something impossible exits with.
 const USAGE: u8 = 2;
@@ -48,6 +48,8 @@ enum Command {
     /// Open many client streams to aggregators, for measurements
     #[command(hide = true)]
     Streams(streams::Args),
+    /// Stop enforcement at once, or say what is stopped
+    Kill(kill::KillArgs),
     /// Say what is wrong with policy files, and where
     Check(check::CheckArgs),
     /// Try a policy against scripted traffic and faults, under a virtual clock
@@ -61,6 +63,7 @@ impl Plimsoll {
             self.command,
             Command::Up(_)
                 | Command::Check(_)
+                | Command::Kill(_)
                 | Command::Load(_)
                 | Command::Streams(_)
                 | Command::Simulate(_)
@@ -71,6 +74,8 @@ impl Plimsoll {
         }
         match self.command {
             Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
+            Command::Kill(args) => kill::run(args)
+                .unwrap_or_else(|error| complain(if kill::is_usage(&error) { USAGE } else { 1 }, &error)),
             Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),

@@ -3,6 +3,7 @@
 mod capacity;
 mod check;
 mod command;
+mod kill;
 mod load;
 mod logging;
 mod service;

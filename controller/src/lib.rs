@@ -7,6 +7,8 @@
 pub mod brain;
 pub mod durable;
 mod keys;
+mod kill_admin;
+mod kill_log;
 mod members;
 mod metrics;
 pub mod policy_file;
@@ -39,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use brain::Brain;
 use durable::Durable;
+use kill_log::Said;
 use metrics::Events;
 use policy_file::{PolicyFiles, ReadError, Reload};
 use status::Status;
@@ -108,6 +111,7 @@ pub struct Controller {
     /// What was warned of at the start, and need not be said again.
     warnings: Vec<Warning>,
     events: Events,
+    said: Said,
 }
 
 /// Runs a controller until `shutdown` is cancelled.
@@ -156,6 +160,8 @@ impl Controller {
             brain.on_saved(number);
         }
         tracing::info!(epoch = brain.durable().epoch.0, policy = %hash, "the controller begins its epoch");
+        let mut said = Said::default();
+        said.on(brain.durable());
         log_stages(None, &brain);
         Ok(Self {
             brain: Shared::new(brain),
@@ -164,6 +170,7 @@ impl Controller {
             policy: hash,
             warnings,
             events: Events::default(),
+            said,
         })
     }
 
@@ -182,7 +189,7 @@ impl Controller {
         let stop = shutdown.child_token();
         let _ends_with_this = stop.clone().drop_guard();
         tokio::spawn(tick(self.brain.clone(), stop.clone()));
-        tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), stop.clone()));
+        tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), self.said, stop.clone()));
         tokio::spawn(follow_policy(
             self.brain.clone(),
             self.files,
@@ -211,11 +218,12 @@ fn random() -> Result<[u8; 16], getrandom::Error> {
 }
 
 fn routes(brain: Shared<Brain>, events: Events) -> Router {
-    let for_status = brain.clone();
+    let (for_status, for_metrics) = (brain.clone(), brain.clone());
     let metrics =
-        move || brain.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events)).text();
+        move || for_metrics.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events)).text();
     let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
-    admin::routes(metrics, || true).route("/status", get(status))
+    let kill = kill_admin::routes(&brain);
+    admin::routes(metrics, || true).route("/status", get(status)).merge(kill)
 }
 
 /// Applies the law every half second.
@@ -235,7 +243,7 @@ async fn tick(brain: Shared<Brain>, stop: CancellationToken) {
 }
 
 /// Writes the durable state whenever it changed; what depends on it is sent only afterwards.
-async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, stop: CancellationToken) {
+async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, mut said: Said, stop: CancellationToken) {
     let mut bell = brain.bell();
     loop {
         tokio::select! {
@@ -243,6 +251,7 @@ async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, stop: CancellationT
             rung = bell.changed() => if rung.is_err() { return },
         }
         let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
+        said.on(&durable);
         let store = Arc::clone(&store);
         let saved = tokio::task::spawn_blocking(move || store.save(&durable)).await;
         match saved {
@@ -316,14 +325,7 @@ fn log_stages(before: Option<&Durable>, brain: &Brain) {
     let durable = brain.durable();
     let was_killed = before.is_some_and(|before| before.kill.is_killed());
     if durable.kill.is_killed() {
-        tracing::warn!(generation = durable.kill.0, "the kill switch is on: every client only observes");
         return;
-    }
-    if was_killed {
-        tracing::warn!(
-            generation = durable.kill.0,
-            "the kill switch is off; what was killed stays in shadow"
-        );
     }
     for (entry, stage) in &durable.stages {
         let earlier = before.and_then(|before| before.stages.get(entry));

@@ -145,11 +145,11 @@ impl Protected {
         self.terms.release == Release::Never
     }
 
-    /// How far enforcement has come, before a kill is considered.
+    /// How far enforcement has come, as far as kills allow.
     #[must_use]
     pub fn stage(&self, durable: &Durable) -> Mode {
         let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
-        stage.map_or(Mode::Shadow, |stage| stage.stage)
+        durable.mode_of(&self.name, stage.map_or(Mode::Shadow, |stage| stage.stage))
     }
 
     /// Takes up the policy. The tenants may have changed, so keys have to be added again; the balance stays.

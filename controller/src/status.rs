@@ -41,6 +41,8 @@ pub struct BucketStatus {
     pub limit_rps: Option<f64>,
     /// What becomes of its refusals now; shadow while killed.
     pub mode: Mode,
+    /// Whether it is killed, alone or with the fleet.
+    pub killed: bool,
     /// What the policy file asks for.
     pub file_mode: Option<Mode>,
     /// What waits for its gates.
@@ -112,7 +114,8 @@ impl Status {
                     Limit::PerSecond(rate) => Some(rate.per_second()),
                     Limit::Unlimited | Limit::Unknown => None,
                 },
-                mode: if killed { Mode::Shadow } else { protected.stage(durable) },
+                mode: protected.stage(durable),
+                killed: durable.kill_of(protected.name()).is_on(),
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance().tokens(),

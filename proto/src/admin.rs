@@ -1,6 +1,7 @@
 //! The admin port that every tier has: metrics, health, readiness, and whatever the tier adds.
 
 use std::future::Future;
+use std::net::SocketAddr;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -35,5 +36,6 @@ pub async fn serve(
     routes: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let routes = routes.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, routes).with_graceful_shutdown(shutdown).await
 }

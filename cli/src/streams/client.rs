@@ -129,6 +129,10 @@ impl Child for Client {
         applied
     }
 
+    fn is_report_due(&self) -> bool {
+        self.subscription.is_report_due()
+    }
+
     fn report_interval(&self) -> Duration {
         self.subscription.report_interval()
     }

@@ -12,6 +12,8 @@ mod goodput;
 #[cfg(test)]
 mod house;
 #[cfg(test)]
+mod kill;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod process;
