@@ -36,7 +36,7 @@ use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use brain::Brain;
@@ -51,6 +51,9 @@ use store::{Store, StoreError};
 pub const PORT: u16 = 7400;
 /// The admin port.
 pub const ADMIN_PORT: u16 = 7401;
+
+/// How long after a failed write the next one is tried.
+const SAVE_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a controller is started with.
 #[derive(Clone, Debug, clap::Args)]
@@ -245,6 +248,7 @@ async fn tick(brain: Shared<Brain>, stop: CancellationToken) {
 /// Writes the durable state whenever it changed; what depends on it is sent only afterwards.
 async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, mut said: Said, stop: CancellationToken) {
     let mut bell = brain.bell();
+    let mut failing = false;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -254,18 +258,27 @@ async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, mut said: Said, sto
         said.on(&durable);
         let store = Arc::clone(&store);
         let saved = tokio::task::spawn_blocking(move || store.save(&durable)).await;
-        match saved {
-            Ok(Ok(())) => brain.with(|brain, _| brain.on_saved(number)),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "directives go out unsaved until this works again");
-                brain.with(|brain, _| brain.on_save_failed());
-            }
-            Err(error) => {
-                tracing::error!(%error, "the write of the durable state died");
-                brain.with(|brain, _| brain.on_save_failed());
-            }
-        }
+        let failed = match saved {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(format!("the write of the durable state died: {error}")),
+        };
+        brain.with(|brain, _| match failed {
+            None => brain.on_saved(number),
+            Some(_) => brain.on_save_failed(),
+        });
         brain.ring();
+        if let Some(error) = failed {
+            if !std::mem::replace(&mut failing, true) {
+                tracing::error!(error, "directives go out unsaved until this works again");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(SAVE_AGAIN) => {}
+            }
+        } else if std::mem::replace(&mut failing, false) {
+            tracing::info!("the durable state is written again");
+        }
     }
 }
 

@@ -29,7 +29,7 @@ fn refusing_fleet(policy: &str, flags: &[&str]) -> Fleet {
 }
 
 fn refuses(rates: &Rates) -> bool {
-    rates.offered > OFFERED / 2.0 && rates.dropped > rates.offered / 2.0
+    rates.dropped > f64::from(LIMIT) / 10.0
 }
 
 fn only_observes(rates: &Rates) -> bool {
