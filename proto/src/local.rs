@@ -43,7 +43,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
 }
 
 /// The same routes for callers on this machine alone: others get 403 and are told why.
-#[must_use]
 pub fn local(routes: Router) -> Router {
     routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(from_fn(only_from_here))
 }

@@ -67,7 +67,7 @@ mod tests {
     fn the_latest_generation_counts() {
         let killed = Killed::default();
         assert_eq!(killed.figures(), TakenUp::default());
-        [1, 1, 2, 1, 2, 2].map(|generation| killed.on_taken_up(KillGeneration(generation)));
+        [1, 1, 2, 1, 2, 2].into_iter().for_each(|generation| killed.on_taken_up(KillGeneration(generation)));
         let figures = killed.figures();
         assert_eq!((figures.generation, figures.heard), (2, 3));
         assert!(figures.p50_at_ms <= figures.p99_at_ms && figures.p99_at_ms <= figures.last_at_ms);

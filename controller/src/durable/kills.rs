@@ -134,7 +134,10 @@ impl Durable {
         let scopes = self.bucket_kills.keys().cloned().map(Scope::Bucket).chain([Scope::Fleet]);
         let is_over = |scope: &Scope| self.command(scope).is_some_and(|command| command.is_over(unix_s));
         let over: Vec<Scope> = scopes.filter(is_over).collect();
-        over.iter().fold(false, |ended, scope| self.on_command_ends(scope, policy) || ended)
+        for scope in &over {
+            self.on_command_ends(scope, policy);
+        }
+        !over.is_empty()
     }
 
     /// Takes over what a child holds. An odd generation counts as an order whose reason is not known; an even one ends such
@@ -162,7 +165,7 @@ impl Durable {
                     command.take_if(|command| command.is_learned());
                 }
             }
-            self.to_shadow(&scope, policy);
+            self.lower(&scope, policy);
             self.turn(&scope, policy);
             changed = true;
         }
@@ -211,7 +214,7 @@ impl Durable {
         let killed = by_file || command.is_some();
         *generation = generation.turned(killed);
         if killed {
-            self.to_shadow(scope, policy);
+            self.lower(scope, policy);
         }
     }
 
@@ -239,13 +242,13 @@ impl Durable {
         }
     }
 
-    fn to_shadow(&mut self, scope: &Scope, policy: &Policy) {
-        let lower = |stage: &mut super::Stage| (stage.stage, stage.pending) = (Mode::Shadow, None);
+    fn lower(&mut self, scope: &Scope, policy: &Policy) {
+        let down = |stage: &mut super::Stage| (stage.stage, stage.pending) = (Mode::Shadow, None);
         match scope {
-            Scope::Fleet => self.stages.values_mut().for_each(lower),
+            Scope::Fleet => self.stages.values_mut().for_each(down),
             Scope::Bucket(bucket) => {
                 // Its own entry goes to shadow; that of a pattern stands for other buckets, too.
-                self.stages.get_mut(bucket.as_str()).into_iter().for_each(lower);
+                self.stages.get_mut(bucket.as_str()).into_iter().for_each(down);
                 let entry = policy.entry(bucket);
                 let stage = entry.as_ref().and_then(|entry| self.stages.get(entry));
                 let at = stage.map_or(Mode::Enforce, |stage| stage.stage);
