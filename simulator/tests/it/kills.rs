@@ -241,13 +241,13 @@ impl World {
         self.connect();
         self.carry();
         let now = at(self.now);
-        if self.now % 500 == 0
+        if self.now.is_multiple_of(500)
             && let Some(brain) = &mut self.brain
         {
             brain.on_tick(now, i64::try_from(self.now / 1_000).unwrap());
             self.save();
         }
-        if self.now % 100 == 0 {
+        if self.now.is_multiple_of(100) {
             self.zones.iter_mut().flatten().for_each(|life| {
                 life.zone.on_tick(now);
             });
