@@ -3,6 +3,7 @@
 mod bounds;
 mod fast_loop;
 mod hold;
+mod kills;
 mod relay;
 mod restart;
 mod scripted;

@@ -2,6 +2,7 @@
 
 mod boosts;
 mod coherent;
+mod kills;
 mod limit;
 mod peers;
 mod scripted;
