@@ -9,6 +9,7 @@ mod accounts;
 mod below;
 pub mod cadence;
 mod flows;
+mod kill_admin;
 mod lanes;
 mod meter;
 mod metrics;
@@ -199,10 +200,10 @@ impl Aggregator {
 }
 
 fn routes(zone: Shared<Zone>, events: Events) -> Router {
-    let for_status = zone.clone();
+    let (for_status, kill) = (zone.clone(), kill_admin::routes(&zone));
     let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
     let status = move || async move { Json(for_status.with(|zone, now| Status::of(zone, now))) };
-    admin::routes(metrics, || true).route("/status", get(status))
+    admin::routes(metrics, || true).route("/status", get(status)).merge(kill)
 }
 
 fn named<N>(

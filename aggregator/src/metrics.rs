@@ -117,7 +117,7 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         "plimsoll_kill_generation",
         "The kill generation held; odd means killed.",
         &[],
-        plain(zone.kill().0 as f64),
+        plain(zone.kills().fleet().0 as f64),
     );
     let distrusted = zone.roster().iter().filter(|child| child.books.clock_distrusted()).count();
     page.gauge(

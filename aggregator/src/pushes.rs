@@ -116,12 +116,7 @@ mod tests {
     #[test]
     fn nobody_is_woken_twice_for_the_same() {
         let mut pushes = Pushes::default();
-        let head = Head {
-            epoch: None,
-            kill: plimsoll_core::kill::KillGeneration(0),
-            policy_hash: None,
-            report_interval: None,
-        };
+        let head = Head::of(&plimsoll_core::kill::Kills::default());
         assert!(pushes.has_news(head, 1));
         assert!(!pushes.has_news(head, 1));
         assert!(pushes.has_news(head, 2));

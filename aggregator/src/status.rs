@@ -67,7 +67,7 @@ impl Status {
         Self {
             zone: zone.name().to_string(),
             epoch: zone.epoch().map(|epoch| epoch.0),
-            kill_generation: zone.kill().0,
+            kill_generation: zone.kills().fleet().0,
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_quiet(),
             buckets: buckets(zone, now),

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key};
 use plimsoll_core::directive::{Board, Directives, Epoch, Message, Order, Stale};
+use plimsoll_core::drill::{Drill, Timing};
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::kill::{Kills, Scope};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::rate::Rate;
 use plimsoll_core::report::{
@@ -100,7 +101,16 @@ pub struct Zone {
     order: Order,
     /// The highest epoch a client claims to have heard: a controller that lost its state must learn of it.
     epoch_below: Option<Epoch>,
-    kill: KillGeneration,
+    kills: Kills,
+    /// The version of them that was told on the present stream.
+    kills_told: u64,
+    /// What was ordered killed here and is not known to have reached the controller, each with the first report of the
+    /// present stream that told of it.
+    ordered: BTreeMap<Scope, Option<u64>>,
+    /// How the clients hear of the latest drill, what of it was told on the present stream, and the drill that was told.
+    timing: Timing,
+    timing_told: u64,
+    drill_told: Drill,
     policy_hash: Option<u64>,
     upstream: Upstream,
     outbox: Outbox,
@@ -136,7 +146,12 @@ impl Zone {
             board: Board::default(),
             order: Order::default(),
             epoch_below: None,
-            kill: KillGeneration::default(),
+            kills: Kills::default(),
+            kills_told: 0,
+            ordered: BTreeMap::new(),
+            timing: Timing::default(),
+            timing_told: 0,
+            drill_told: Drill::default(),
             policy_hash: None,
             upstream: Upstream::default(),
             outbox: Outbox::default(),
@@ -193,9 +208,9 @@ impl Zone {
     fn head(&self) -> Head {
         Head {
             epoch: self.order.epoch(),
-            kill: self.kill,
             policy_hash: self.policy_hash,
             report_interval: Some(self.parameters.report_interval),
+            ..Head::of(&self.kills)
         }
     }
 
@@ -209,7 +224,8 @@ impl Zone {
             self.direct_below(moment);
         }
         for (bucket, posted) in self.board.iter() {
-            let directive = self.flows.directive(bucket, posted, moment);
+            let mut directive = self.flows.directive(bucket, posted, moment);
+            directive.terms.mode = self.kills.mode(bucket, posted.terms());
             self.told.apply(&directive);
         }
     }
@@ -278,10 +294,10 @@ impl Zone {
         self.order.epoch()
     }
 
-    /// The highest kill generation held.
+    /// The kill generations held.
     #[must_use]
-    pub const fn kill(&self) -> KillGeneration {
-        self.kill
+    pub const fn kills(&self) -> &Kills {
+        &self.kills
     }
 
     /// How long ago the controller last covered a roll-up, all hops' waits included; `None` if it never did.
@@ -306,6 +322,7 @@ impl Zone {
 mod below;
 mod child;
 mod entering;
+mod kill;
 mod parent;
 #[cfg(test)]
 mod tests;

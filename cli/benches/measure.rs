@@ -19,6 +19,8 @@ mod fleet;
 mod fleet_books;
 #[path = "measure/goodput.rs"]
 mod goodput;
+#[path = "measure/kill.rs"]
+mod kill;
 #[path = "measure/outage.rs"]
 mod outage;
 #[allow(dead_code)]
@@ -49,11 +51,12 @@ const SETTLE: Duration = Duration::from_secs(5);
 type Part = fn(&mut Report);
 
 /// What can be measured by itself; `./measure` measures `decision` before these.
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("accuracy", accuracy::measure),
     ("step", step::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),
+    ("kill", kill::measure),
     ("books", books::measure),
     ("goodput", goodput::measure),
     ("fanout", fanout::measure),

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::logging::{self, Format};
-use crate::{apply, check, history, load, rollout, service, shutdown, simulate, streams, up};
+use crate::{apply, check, history, kill, load, rollout, service, shutdown, simulate, streams, up};
 
 /// What a command that was asked for something impossible exits with.
 const USAGE: u8 = 2;
@@ -48,6 +48,8 @@ enum Command {
     /// Open many client streams to aggregators, for measurements
     #[command(hide = true)]
     Streams(streams::Args),
+    /// Stop enforcement at once, or say what is stopped
+    Kill(kill::KillArgs),
     /// Say what is wrong with policy files, and where
     Check(check::CheckArgs),
     /// Take the history of traffic out of a controller, or bring one in
@@ -73,6 +75,7 @@ impl Plimsoll {
                 | Command::Rollout(_)
                 | Command::Diff(_)
                 | Command::Apply(_)
+                | Command::Kill(_)
                 | Command::Load(_)
                 | Command::Streams(_)
                 | Command::Simulate(_)
@@ -88,6 +91,8 @@ impl Plimsoll {
             Command::Rollout(args) => rollout::run(&args).unwrap_or_else(asked),
             Command::Diff(args) => apply::diff(&args).unwrap_or_else(asked),
             Command::Apply(args) => apply::run(&args).unwrap_or_else(asked),
+            Command::Kill(args) => kill::run(args)
+                .unwrap_or_else(|error| complain(if kill::is_usage(&error) { USAGE } else { 1 }, &error)),
             Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),

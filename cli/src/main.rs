@@ -6,6 +6,7 @@ mod capacity;
 mod check;
 mod command;
 mod history;
+mod kill;
 mod load;
 mod logging;
 mod rollout;

@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// A file in which directives are kept for the next start, which then begins with them
     #[arg(long, env = "PLIMSOLL_DIRECTIVES", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) directives: Option<PathBuf>,
+    /// A file that kills this process alone: while it exists, nothing is refused here
+    #[arg(long, env = "PLIMSOLL_KILL_FILE", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kill_file: Option<PathBuf>,
     /// What may pass of a bucket while nothing was directed for it, in requests/s; everything unless given
     #[arg(long, env = "PLIMSOLL_COLD_RPS", value_name = "NAME=RATE", value_delimiter = ',', value_parser = cold_rps)]
     pub(crate) cold_rps: Vec<(String, f64)>,
@@ -96,6 +99,9 @@ impl Service {
         let mut settings = settings.aggregators(&args.aggregator)?.grace(args.grace);
         if let Some(directives) = &args.directives {
             settings = settings.directives(directives);
+        }
+        if let Some(kill_file) = &args.kill_file {
+            settings = settings.kill_file(kill_file);
         }
         for (bucket, rps) in &args.cold_rps {
             settings = settings.cold_rps(bucket, *rps)?;

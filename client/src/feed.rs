@@ -2,6 +2,9 @@
 
 mod conversations;
 mod keeping;
+mod observing;
+
+pub(crate) use observing::{LocalKill, VARIABLE};
 
 use std::error::Error;
 use std::sync::Arc;
@@ -29,6 +32,7 @@ pub struct Feed {
     pub(crate) keepsake: Option<Keepsake>,
     /// A bucket has a rate of the service's own, which needs refills whether anybody is connected or not.
     pub(crate) cold: bool,
+    pub(crate) local_kill: LocalKill,
     pub(crate) health: Arc<Health>,
 }
 
@@ -59,11 +63,12 @@ impl Health {
 
 impl Feed {
     /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that no aggregator
-    /// waits for a return. Ends at once if there is no aggregator and no bucket has a rate of its own.
+    /// waits for a return. Ends at once if there is no aggregator, no bucket has a rate of its own and there is no
+    /// kill file to follow.
     pub async fn run(self, shutdown: CancellationToken) {
         let streams = async {
             match &self.aggregators {
-                Aggregators::None if self.cold => shutdown.cancelled().await,
+                Aggregators::None if self.cold || self.local_kill.can_change() => shutdown.cancelled().await,
                 Aggregators::None => {}
                 Aggregators::One(endpoint) => {
                     let log = Log::new(Arc::clone(&self.health));
@@ -77,6 +82,7 @@ impl Feed {
             () = streams => {}
             () = tick(self.subscription.clone()) => {}
             () = self.keep() => {}
+            () = self.observe() => {}
         }
         self.keep_last().await;
     }

@@ -1,11 +1,12 @@
 //! What a limiter keeps for a later process: the directives that hold, as text that people can read and a later process
 //! can trust.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
 use plimsoll_core::directive::{BucketDirective, Epoch, KeyDirective, Terms, Values};
-use plimsoll_core::kill::{JUMP_MAX, KillGeneration};
+use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration, Kills};
 use plimsoll_core::policy::{Coin, Percent};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
@@ -23,6 +24,8 @@ pub(crate) struct Kept {
     pub(crate) epoch: Option<Epoch>,
     /// The highest kill generation heard.
     pub(crate) kill: KillGeneration,
+    /// Those of single buckets.
+    pub(crate) kills: BTreeMap<Bucket, KillGeneration>,
     /// Every bucket, whole.
     pub(crate) buckets: Vec<BucketDirective>,
 }
@@ -78,6 +81,9 @@ struct Text {
     written_at_s: u64,
     epoch: Option<Epoch>,
     kill_generation: KillGeneration,
+    /// Those of buckets that were ever killed alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    bucket_kill_generations: BTreeMap<Bucket, KillGeneration>,
     buckets: Vec<BucketText>,
 }
 
@@ -87,12 +93,23 @@ struct BucketText {
     bucket: Bucket,
     limit: LimitText,
     mode: Mode,
+    /// The generations that were known when the mode was decided.
+    #[serde(default, skip_serializing_if = "is_first")]
+    mode_knows_kill: KillGeneration,
+    #[serde(default, skip_serializing_if = "is_first")]
+    mode_knows_bucket_kill: KillGeneration,
     canary_percent: f64,
     canary_salt: u64,
     coin: Coin,
     #[serde(skip_serializing_if = "Option::is_none")]
     clients: Option<u32>,
     keys: Vec<KeyText>,
+}
+
+/// Whether nothing was ever killed.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
+fn is_first(generation: &KillGeneration) -> bool {
+    generation.0 == 0
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -133,6 +150,7 @@ impl Kept {
             written_at_s: written_at.as_secs(),
             epoch: self.epoch,
             kill_generation: self.kill,
+            bucket_kill_generations: self.kills.clone(),
             buckets: self.buckets.iter().map(bucket_text).collect(),
         };
         let body = serde_json::to_string_pretty(&text)?;
@@ -154,15 +172,19 @@ impl Kept {
         }
         // Whoever holds such numbers is refused by every sound parent.
         if text.epoch.is_some_and(|epoch| epoch.0 > JUMP_MAX)
-            || !KillGeneration(0).believes(text.kill_generation)
+            || Kills::default().check(text.kill_generation, &text.bucket_kill_generations).is_err()
         {
             return Err(invalid(&"an epoch or a kill generation above 2^32"));
+        }
+        if text.bucket_kill_generations.len() > KILLED_BUCKETS_MAX {
+            return Err(invalid(&format_args!("more than {KILLED_BUCKETS_MAX} buckets killed alone")));
         }
         if text.buckets.len() > Self::BUCKETS_MAX {
             return Err(invalid(&format_args!("more than {} buckets", Self::BUCKETS_MAX)));
         }
         let buckets = text.buckets.into_iter().map(bucket_of).collect::<Result<_, _>>()?;
-        let kept = Self { epoch: text.epoch, kill: text.kill_generation, buckets };
+        let (kill, kills) = (text.kill_generation, text.bucket_kill_generations);
+        let kept = Self { epoch: text.epoch, kill, kills, buckets };
         Ok((kept, Duration::from_secs(text.written_at_s)))
     }
 }
@@ -182,6 +204,8 @@ fn bucket_text(directive: &BucketDirective) -> BucketText {
             Limit::PerSecond(rate) => LimitText::Rps(rate),
         },
         mode: terms.mode,
+        mode_knows_kill: terms.kill.fleet,
+        mode_knows_bucket_kill: terms.kill.bucket,
         canary_percent: terms.cohort.percent.get(),
         canary_salt: terms.cohort.salt,
         coin: terms.coin,
@@ -209,6 +233,7 @@ fn bucket_of(text: BucketText) -> Result<BucketDirective, Unfit> {
             LimitText::Rps(rate) => Limit::PerSecond(rate),
         },
         mode: text.mode,
+        kill: Kill { fleet: text.mode_knows_kill, bucket: text.mode_knows_bucket_kill },
         cohort: Cohort { percent, salt: text.canary_salt },
         coin: text.coin,
         clients: text.clients,

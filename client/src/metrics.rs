@@ -25,6 +25,7 @@ const DISCONNECTS: &str = "plimsoll_feed_disconnects_total";
 const REFUSED: &str = "plimsoll_directives_refused_total";
 const EPOCH: &str = "plimsoll_epoch";
 const LAST_UPDATE: &str = "plimsoll_directive_last_update_timestamp_seconds";
+const OBSERVES: &str = "plimsoll_observing";
 const UNPLACED: &str = "plimsoll_decisions_unplaced_total";
 const ENDPOINT_CONNECTED: &str = "plimsoll_endpoint_connected";
 const ENDPOINT_BUCKETS: &str = "plimsoll_endpoint_buckets";
@@ -67,7 +68,7 @@ impl Metrics {
             Desc::new(name.to_owned(), "Of a Plimsoll limiter.".to_owned(), labels, HashMap::new())
         };
         let mut descs = vec![desc(DECISIONS, &["bucket", "mode", "result"])?];
-        for name in [CONNECTED, DISCONNECTS, REFUSED, EPOCH, LAST_UPDATE, UNPLACED] {
+        for name in [CONNECTED, DISCONNECTS, REFUSED, EPOCH, OBSERVES, LAST_UPDATE, UNPLACED] {
             descs.push(desc(name, &[])?);
         }
         for name in [ENDPOINT_CONNECTED, ENDPOINT_BUCKETS] {
@@ -87,8 +88,9 @@ impl Metrics {
         let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
         page.counter(DECISIONS, help, &["bucket", "mode", "result"], self.decisions());
 
-        let (epoch, age, refused) = self.feed.subscription.with(|subscription, now| {
-            (subscription.epoch(), subscription.upstream_age(now), subscription.refused())
+        let (epoch, age, refused, observes) = self.feed.subscription.with(|subscription, now| {
+            let age = subscription.upstream_age(now);
+            (subscription.epoch(), age, subscription.refused(), subscription.observes())
         });
         let health = &self.feed.health;
         let connected = flag(health.connected.load(Ordering::Relaxed) > 0);
@@ -101,6 +103,9 @@ impl Metrics {
         page.counter(REFUSED, help, &[], plain(refused as f64));
         let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
         page.gauge(EPOCH, "The highest controller epoch applied; 0 before the first.", &[], plain(epoch));
+        let help =
+            "1 while this process alone only observes, because its kill file or its environment says so.";
+        page.gauge(OBSERVES, help, &[], plain(flag(observes)));
         let heard = age.and_then(|age| SystemTime::now().checked_sub(age));
         let heard = heard.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
         let help =

@@ -13,7 +13,7 @@ use plimsoll_proto::transport::InvalidEndpoint;
 
 use crate::draws;
 use crate::endpoints::Aggregators;
-use crate::feed::{Feed, Health};
+use crate::feed::{Feed, Health, LocalKill, VARIABLE};
 use crate::keepsake::{Found, Keepsake};
 use crate::kept::Owner;
 use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
@@ -36,6 +36,7 @@ pub struct Settings {
     keys_max: usize,
     directives: Option<PathBuf>,
     cold: BTreeMap<Bucket, Rate>,
+    kill_file: Option<PathBuf>,
 }
 
 /// Why a limiter cannot be set up.
@@ -85,6 +86,7 @@ impl Settings {
             keys_max: KEYS_MAX_DEFAULT,
             directives: None,
             cold: BTreeMap::new(),
+            kill_file: None,
         })
     }
 
@@ -143,6 +145,15 @@ impl Settings {
         self
     }
 
+    /// A file that kills this process alone: while it exists, whatever is in it, every bucket is in shadow here. It is
+    /// looked at about every half second by the [feed](Feed), off the request path. The same holds for the whole life of
+    /// a process that has `PLIMSOLL_KILL` in its environment, as `1`, `true` or `on`.
+    #[must_use]
+    pub fn kill_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.kill_file = Some(path.into());
+        self
+    }
+
     /// Lets at most so many requests/s of a bucket pass this instance while nothing was directed for it: before the
     /// first directive, and while an aggregator that has just started does not know any ratios yet. Without it
     /// everything passes and is counted. All tenants share it.
@@ -196,6 +207,8 @@ impl Settings {
         let keepsake = self.directives.map(|path| Keepsake::new(path, owner));
         let (found, kept) = keepsake.as_ref().map_or((Found::Nothing, None), Keepsake::read);
         kept.into_iter().for_each(|kept| subscription.restore(kept));
+        let local_kill = LocalKill::new(std::env::var_os(VARIABLE).as_deref(), self.kill_file);
+        local_kill.begin(&mut subscription);
         let cold = !self.cold.is_empty();
         for (bucket, rate) in self.cold {
             // In force before the first request, and asked for before there is one. Where there is no room, the bucket
@@ -208,6 +221,7 @@ impl Settings {
             aggregators: self.aggregators,
             keepsake,
             cold,
+            local_kill,
             health: Arc::new(Health::new(found)),
         };
         Ok((Limiter { table }, feed))

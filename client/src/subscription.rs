@@ -14,7 +14,7 @@ use plimsoll_core::bucket::{Bucket, Key, KeyId};
 use plimsoll_core::coherence::Coherence;
 use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, Stale};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::kill::Kills;
 use plimsoll_core::rate::Rate;
 use plimsoll_core::report::{Counts, Handover, Identity, Report, Tally};
 use plimsoll_core::time::MonoTime;
@@ -34,7 +34,7 @@ use strand::Strand;
 const ONLY: EndpointId = EndpointId(0);
 
 /// Names a state of all that is kept for a later process: another one when any of it has changed.
-type Version = (u64, Option<Epoch>, KillGeneration);
+type Version = (u64, Option<Epoch>, u64);
 
 /// What a limiter holds and has sent: a [`Child`] of its zone's aggregator.
 ///
@@ -54,7 +54,9 @@ pub struct Subscription {
     board: Board,
     /// The highest epoch applied on any stream.
     epoch: Option<Epoch>,
-    kill: KillGeneration,
+    kills: Kills,
+    /// This process alone only observes, because somebody on its machine says so.
+    observes: bool,
     /// What coherent coins draw by.
     coherence: Option<Coherence>,
     /// Keys with a word of their own, by bucket.
@@ -81,7 +83,8 @@ impl Subscription {
             several: None,
             board: Board::default(),
             epoch: None,
-            kill: KillGeneration::default(),
+            kills: Kills::default(),
+            observes: false,
             coherence: None,
             own: HashMap::new(),
             cold: BTreeMap::new(),
@@ -207,7 +210,7 @@ impl Subscription {
     }
 
     const fn version(&self) -> Version {
-        (self.board.version(), self.epoch, self.kill)
+        (self.board.version(), self.epoch, self.kills.version())
     }
 
     fn to_keep(&self) -> Kept {
@@ -215,22 +218,47 @@ impl Subscription {
         // Those this process has asked for first, should there be too many.
         let others = self.board.iter().map(|(bucket, _)| bucket).filter(|bucket| !is_known.contains(bucket));
         let whole = self.buckets.iter().chain(others).filter_map(|bucket| self.board.since(bucket, 0));
-        Kept { epoch: self.epoch, kill: self.kill, buckets: whole.take(Kept::BUCKETS_MAX).collect() }
+        Kept {
+            epoch: self.epoch,
+            kill: self.kills.fleet(),
+            kills: self.kills.since(0),
+            buckets: whole.take(Kept::BUCKETS_MAX).collect(),
+        }
     }
 
     /// Takes up what an earlier process kept, before anybody has spoken.
     pub(crate) fn restore(&mut self, kept: Kept) {
-        self.kill.merge(kept.kill);
+        self.kills.merge(kept.kill, &kept.kills);
         self.epoch = self.epoch.max(kept.epoch);
         for strand in self.strands.values_mut() {
             *strand = Strand::new(self.epoch);
         }
-        for directive in &kept.buckets {
-            self.board.apply(directive);
+        for mut directive in kept.buckets {
+            directive.terms.kill = directive.terms.kill.at_most(self.kills.of(&directive.bucket));
+            self.board.apply(&directive);
         }
         (self.from_kept, self.kept) = (true, self.version());
         self.look();
         (0..self.buckets.len()).for_each(|id| self.publish(id));
+    }
+
+    /// From now on this process alone only observes, or no longer, whatever anybody directs; true when that is new.
+    pub(crate) fn observe(&mut self, only: bool) -> bool {
+        let is_new = std::mem::replace(&mut self.observes, only) != only;
+        if is_new {
+            (0..self.buckets.len()).for_each(|id| self.publish(id));
+        }
+        is_new
+    }
+
+    /// Whether this process alone only observes.
+    pub(crate) const fn observes(&self) -> bool {
+        self.observes
+    }
+
+    /// Whether one of the parents waits to know what was heard.
+    pub(crate) fn is_report_due_to(&self, id: EndpointId) -> bool {
+        self.strands.get(&id).is_some_and(|strand| strand.drill_told < self.kills.drill())
     }
 
     /// What to say now to one of the parents.
@@ -245,11 +273,14 @@ impl Subscription {
             identity: (!strand.greeted).then(|| self.identity.clone()),
             time: Some(now),
             epoch: self.epoch,
-            kill: self.kill,
+            kill: self.kills.fleet(),
+            kills: self.kills.since(strand.kills_told),
+            drill: self.kills.drill(),
             asked: asked.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
         };
         strand.greeted = true;
+        (strand.kills_told, strand.drill_told) = (self.kills.version(), self.kills.drill());
         let (roll, table, witness) = (&self.roll, &self.table, &mut self.witness);
         let mut note = |key: u32, new| witness.note(roll.places(), key, new);
         match several {
@@ -288,12 +319,13 @@ impl Subscription {
         directives: Directives,
     ) -> Result<(), Stale> {
         let Some(strand) = self.strands.get_mut(&id) else { return Ok(()) };
-        if !self.kill.believes(directives.kill) {
+        if let Err((held, got)) = self.kills.check(directives.kill, &directives.kills) {
             self.refused += 1;
-            return Err(Stale::KillJump { held: self.kill, got: directives.kill });
+            return Err(Stale::KillJump { held, got });
         }
         // A kill is never too old to be heard, and a receipt is for this stream, whoever reigns.
-        let killed = self.kill.merge(directives.kill);
+        let turned = self.kills.merge(directives.kill, &directives.kills);
+        self.kills.hear_drill(directives.drill);
         strand.outbox.on_echo(directives.echo);
         directives.parent.into_iter().for_each(|parent| strand.answered(parent));
         let accepted = strand.order.accept(directives.epoch, directives.seq);
@@ -309,7 +341,10 @@ impl Subscription {
         if directives.parent.is_some() {
             self.on_live(id, now);
         }
-        let news = if accepted.is_ok() { directives.buckets } else { Vec::new() };
+        let mut news = if accepted.is_ok() { directives.buckets } else { Vec::new() };
+        for directive in &mut news {
+            directive.terms.kill = directive.terms.kill.at_most(self.kills.of(&directive.bucket));
+        }
         let mut changed: BTreeSet<&Bucket> = BTreeSet::new();
         for directive in &news {
             // What was never asked for takes no room here.
@@ -318,7 +353,7 @@ impl Subscription {
             }
         }
         for bucket in 0..self.buckets.len() {
-            if killed || changed.contains(&self.buckets[bucket]) {
+            if turned || changed.contains(&self.buckets[bucket]) {
                 self.publish(bucket);
             }
         }
@@ -346,6 +381,10 @@ impl Child for Subscription {
 
     fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
         self.take(ONLY, now, directives)
+    }
+
+    fn is_report_due(&self) -> bool {
+        self.is_report_due_to(ONLY)
     }
 
     fn report_interval(&self) -> Duration {

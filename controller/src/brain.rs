@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Key};
 use plimsoll_core::directive::{Board, Epoch, Message};
+use plimsoll_core::drill::Timing;
 use plimsoll_core::exchange::{Parent, Refused, StreamId};
+use plimsoll_core::kill::Kills;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::policy::Policy;
 use plimsoll_core::rate::Rate;
@@ -51,6 +53,11 @@ pub struct Brain {
     policy: Arc<Policy>,
     durable: Durable,
     saves: Saves,
+    /// The kill generations as aggregators are told them.
+    kills: Kills,
+    timing: Timing,
+    /// The time of day at the last tick, in seconds since 1970.
+    unix_s: Option<i64>,
     parameters: Parameters,
     roster: Roster,
     sources: Sources,
@@ -103,6 +110,9 @@ impl Brain {
             policy: Arc::clone(&policy),
             durable,
             saves: Saves::default(),
+            kills: Kills::default(),
+            timing: Timing::default(),
+            unix_s: None,
             roster: Roster::new(instance, CHILDREN_MAX, KEYS_MAX),
             keys: Keys::new(now, KEYS_MAX),
             buckets: Vec::new(),
@@ -153,10 +163,11 @@ impl Brain {
     }
 
     /// Applies the law: to be called once a [tick](Parameters::tick). `unix_s` is the time of day in seconds since
-    /// 1970, by which boosts end.
+    /// 1970, by which boosts and kills with an end are over.
     pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
         let since_last = now.since(self.ticked);
         self.ticked = now;
+        self.on_time(unix_s);
         self.sources.on_tick(since_last, &self.parameters);
         self.sample(now, unix_s);
         self.forget(now);
@@ -328,6 +339,7 @@ impl Brain {
     /// Brings what aggregators are told in line with what holds now.
     fn post(&mut self) {
         self.news += 1;
+        self.settle_kills();
         for (place, board) in &mut self.boards {
             for bucket in &self.buckets {
                 board.apply(&bucket.directive(place, &self.policy, &self.durable));
@@ -394,6 +406,7 @@ impl Brain {
 }
 
 mod hold;
+mod kill;
 mod learning;
 mod parent;
 mod rollout;

@@ -1,16 +1,18 @@
-//! What a controller must not forget: its epoch, the kill generation, how far each bucket has been rolled out, and
+//! What a controller must not forget: its epoch, which kills are in force, how far each bucket has been rolled out, and
 //! who its children were. Pure: the store writes it, the brain decides by it.
 
+mod kills;
 mod stages;
 
+pub use kills::{BucketSwitch, Command, Held, NoRoom};
 pub use stages::{Cause, Change, Exhibit, HISTORY_MAX, Stage, Sums};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use plimsoll_core::bucket::{Name, Zone};
+use plimsoll_core::bucket::{Bucket, Name, Zone};
 use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::Epoch;
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::policy::Policy;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +29,12 @@ pub struct Durable {
     pub kill: KillGeneration,
     /// The policy file says killed.
     pub killed_by_file: bool,
-    /// A generation learned from a child says killed.
-    pub killed_by_command: bool,
+    /// Somebody says killed by command, or it was learned from a child.
+    #[serde(deserialize_with = "kills::command_or_flag")]
+    pub killed_by_command: Option<Command>,
+    /// The switches of buckets that were killed alone at some time.
+    #[serde(default)]
+    pub bucket_kills: BTreeMap<Bucket, BucketSwitch>,
     /// Earlier state could not be read: whatever is not known begins in shadow.
     pub lost: bool,
     /// How far each entry of the policy, a bucket's name or a pattern, has been rolled out.
@@ -55,7 +61,8 @@ impl Durable {
             coin_key: None,
             kill: KillGeneration::default(),
             killed_by_file: false,
-            killed_by_command: false,
+            killed_by_command: None,
+            bucket_kills: BTreeMap::new(),
             lost: false,
             stages: BTreeMap::new(),
             history: VecDeque::new(),
@@ -79,36 +86,30 @@ impl Durable {
 
     /// Takes up a policy: what changed in it since the last one is somebody's act.
     pub fn on_policy(&mut self, policy: &Policy) {
-        // There is no command yet to take a learned kill back, so switching the file off takes both back.
-        if self.killed_by_file && !policy.kill_switch() {
-            self.killed_by_command = false;
-        }
         self.killed_by_file = policy.kill_switch();
         let exact = policy.exact_buckets().map(|(bucket, entry)| (bucket.to_string(), entry));
         let entries: BTreeMap<String, _> = exact.chain(policy.patterns()).collect();
         self.stages.retain(|name, _| entries.contains_key(name));
-        let killed = self.killed_by_file || self.killed_by_command;
         for (name, entry) in entries {
-            self.on_mode(&name, entry.mode(), entry.rollout().require_gates, killed);
+            self.on_mode(&name, entry.mode(), entry.rollout().require_gates, self.is_entry_killed(&name));
         }
         self.trials.retain(|name, _| self.stages.contains_key(name));
         self.lost = false;
-        self.turn_kill();
+        self.turn(&Scope::Fleet, policy);
+        self.settle_held(policy);
     }
 
-    /// Takes of a policy that is held back what must not wait: its kill switch, and modes that ask for less.
-    pub fn on_held(&mut self, policy: &Policy) {
-        if self.killed_by_file && !policy.kill_switch() {
-            self.killed_by_command = false;
-        }
-        self.killed_by_file = policy.kill_switch();
-        for (bucket, entry) in policy.exact_buckets() {
+    /// Takes of a policy that is held back what must not wait: its kill switch, and modes that ask for less. `in_force` is
+    /// the one that stays.
+    pub fn on_held(&mut self, held: &Policy, in_force: &Policy) {
+        self.killed_by_file = held.kill_switch();
+        for (bucket, entry) in held.exact_buckets() {
             self.on_mode_held(bucket.as_str(), entry.mode());
         }
-        for (pattern, entry) in policy.patterns() {
+        for (pattern, entry) in held.patterns() {
             self.on_mode_held(&pattern, entry.mode());
         }
-        self.turn_kill();
+        self.turn(&Scope::Fleet, in_force);
     }
 
     /// The files say again what is in force, after others were held back.
@@ -120,27 +121,16 @@ impl Durable {
             self.recall_mode(&pattern, entry.mode());
         }
         self.killed_by_file = policy.kill_switch();
-        self.turn_kill();
+        self.turn(&Scope::Fleet, policy);
     }
 
-    /// Takes over what a child holds. An odd generation counts as a command.
-    pub fn on_kill(&mut self, learned: KillGeneration) -> bool {
-        if !self.kill.merge(learned) {
-            return false;
-        }
-        self.killed_by_command |= learned.is_killed();
-        self.turn_kill();
-        true
-    }
-
-    /// Brings the generation in line with its two causes. An edge puts everything into shadow, and nothing leaves
-    /// it by the edge back.
-    fn turn_kill(&mut self) {
-        let killed = self.killed_by_file || self.killed_by_command;
-        self.kill = self.kill.turned(killed);
-        if killed {
-            self.put_in_shadow(Cause::Kill);
-        }
+    /// Whether an entry of the policy is killed: with the fleet, or as a bucket of that very name.
+    #[must_use]
+    pub fn is_entry_killed(&self, entry: &str) -> bool {
+        let alone = self.bucket_kills.iter().find(|(bucket, _)| bucket.as_str() == entry);
+        // By its causes, which a file may have changed before the generation follows.
+        let fleet = self.killed_by_file || self.killed_by_command.is_some();
+        fleet || alone.is_some_and(|(_, switch)| switch.generation.is_killed())
     }
 }
 
@@ -233,19 +223,5 @@ mod tests {
         assert_eq!((stage(&durable), durable.stages["b"].pending), (Mode::Enforce, None));
         durable.on_policy(&policy(false, "shadow", true));
         assert_eq!(stage(&durable), Mode::Shadow);
-    }
-
-    #[test]
-    fn a_kill_learned_from_a_child_holds_until_the_file_is_switched_on_and_off() {
-        let mut durable = Durable::first_start();
-        durable.on_policy(&policy(false, "enforce", false));
-        assert!(durable.on_kill(KillGeneration(7)));
-        assert!(!durable.on_kill(KillGeneration(7)));
-        assert_eq!((durable.kill, stage(&durable)), (KillGeneration(7), Mode::Shadow));
-        durable.on_policy(&policy(false, "enforce", false));
-        assert!(durable.kill.is_killed());
-        durable.on_policy(&policy(true, "enforce", false));
-        durable.on_policy(&policy(false, "enforce", false));
-        assert_eq!(durable.kill, KillGeneration(8));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_core::baseline::{Baseline, Closed, Day, DaySamples, Filed, Minute, Sample, Step};
 use plimsoll_core::bucket::Bucket;
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::kill::Kill;
 use plimsoll_core::policy::{Learned, LimitSource, Policy};
 use plimsoll_core::rate::Limit;
 use plimsoll_core::report::Tally;
@@ -80,50 +80,48 @@ pub struct Standing {
 struct Open {
     minute: Minute,
     began: MonoTime,
-    kill: KillGeneration,
-    totals: BTreeMap<Bucket, Tally>,
+    totals: BTreeMap<Bucket, (Tally, Kill)>,
 }
 
 impl History {
     /// The time is `now`, in `minute`. When another minute has begun, samples the one that is over: `totals` says what was
-    /// counted of each bucket in all.
+    /// counted of each bucket in all, and the kill generations that concern it.
     pub fn on_time<'a, T>(
         &mut self,
         now: MonoTime,
         minute: Minute,
-        kill: KillGeneration,
         policy: &Policy,
         totals: impl FnOnce() -> T,
     ) where
-        T: Iterator<Item = (&'a Bucket, Tally)>,
+        T: Iterator<Item = (&'a Bucket, Tally, Kill)>,
     {
         if self.open.as_ref().is_some_and(|open| open.minute == minute) {
             return;
         }
-        let totals: BTreeMap<Bucket, Tally> = totals().map(|(name, tally)| (name.clone(), tally)).collect();
+        let totals: BTreeMap<Bucket, (Tally, Kill)> =
+            totals().map(|(name, tally, kill)| (name.clone(), (tally, kill))).collect();
         if let Some(over) = self.open.take() {
-            let killed = kill.is_killed() || kill != over.kill;
-            let samples = self.samples(&over, now.since(over.began), killed, &totals, policy);
+            let samples = self.samples(&over, now.since(over.began), &totals, policy);
             self.unwritten.push(MinuteSamples { minute: over.minute, samples });
             if self.unwritten.len() > UNWRITTEN_MAX {
                 self.unwritten.remove(0);
                 self.on_lost();
             }
         }
-        self.open = Some(Open { minute, began: now, kill, totals });
+        self.open = Some(Open { minute, began: now, totals });
     }
 
     fn samples(
         &mut self,
         over: &Open,
         span: Duration,
-        killed: bool,
-        totals: &BTreeMap<Bucket, Tally>,
+        totals: &BTreeMap<Bucket, (Tally, Kill)>,
         policy: &Policy,
     ) -> BTreeMap<Bucket, Sample> {
         let mut samples = BTreeMap::new();
-        for (bucket, total) in totals {
-            let before = over.totals.get(bucket).copied().unwrap_or_default();
+        for (bucket, (total, kill)) in totals {
+            let (before, kill_before) = over.totals.get(bucket).copied().unwrap_or((Tally::ZERO, *kill));
+            let killed = kill.is_on() || *kill != kill_before;
             if let Some(sample) = Sample::of(total.since(before), span, killed) {
                 samples.insert(bucket.clone(), sample);
             }

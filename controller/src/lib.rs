@@ -13,6 +13,8 @@ pub mod history_csv;
 mod history_routes;
 pub mod history_store;
 mod keys;
+mod kill_admin;
+mod kill_log;
 mod learning;
 mod members;
 mod metrics;
@@ -45,11 +47,12 @@ use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use brain::{Brain, Offer};
 use durable::{Durable, Stage};
+use kill_log::Said;
 use learning::Learner;
 use metrics::Events;
 use policy_file::{PolicyFiles, ReadError, Reload};
@@ -60,6 +63,9 @@ use store::{Store, StoreError};
 pub const PORT: u16 = 7400;
 /// The admin port.
 pub const ADMIN_PORT: u16 = 7401;
+
+/// How long after a failed write the next one is tried.
+const SAVE_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a controller is started with.
 #[derive(Clone, Debug, clap::Args)]
@@ -124,6 +130,7 @@ pub struct Controller {
     /// What was warned of at the start, and need not be said again.
     warnings: Vec<Warning>,
     events: Events,
+    said: Said,
 }
 
 /// Runs a controller until `shutdown` is cancelled.
@@ -173,6 +180,8 @@ impl Controller {
         }
         let learner = Learner::open(&args.state_dir, &mut brain);
         tracing::info!(epoch = brain.durable().epoch.0, policy = %hash, "the controller begins its epoch");
+        let mut said = Said::default();
+        said.on(brain.durable());
         log_stages(None, &brain);
         Ok(Self {
             brain: Shared::new(brain),
@@ -182,6 +191,7 @@ impl Controller {
             policy: hash,
             warnings,
             events: Events::default(),
+            said,
         })
     }
 
@@ -201,7 +211,7 @@ impl Controller {
         let _ends_with_this = stop.clone().drop_guard();
         tokio::spawn(tick(self.brain.clone(), stop.clone()));
         tokio::spawn(rollout_log::follow(self.brain.clone(), stop.clone()));
-        tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), stop.clone()));
+        tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), self.said, stop.clone()));
         tokio::spawn(self.learner.clone().run(self.brain.clone(), stop.clone()));
         let asked =
             queries::follow(self.brain.clone(), self.learner.clone(), self.events.clone(), stop.clone());
@@ -240,8 +250,8 @@ fn routes(brain: Shared<Brain>, events: Events) -> Router {
         for_metrics.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events, now)).text()
     };
     let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
-    let rollout = rollout_routes::routes(&brain);
-    admin::routes(metrics, || true).route("/status", get(status)).merge(rollout)
+    let (rollout, kill) = (rollout_routes::routes(&brain), kill_admin::routes(&brain));
+    admin::routes(metrics, || true).route("/status", get(status)).merge(rollout).merge(kill)
 }
 
 /// Applies the law every half second.
@@ -261,28 +271,39 @@ async fn tick(brain: Shared<Brain>, stop: CancellationToken) {
 }
 
 /// Writes the durable state whenever it changed; what depends on it is sent only afterwards.
-async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, stop: CancellationToken) {
+async fn keep_saved(brain: Shared<Brain>, store: Arc<Store>, mut said: Said, stop: CancellationToken) {
     let mut bell = brain.bell();
+    let mut failing = false;
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             rung = bell.changed() => if rung.is_err() { return },
         }
         let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
+        said.on(&durable);
         let store = Arc::clone(&store);
         let saved = tokio::task::spawn_blocking(move || store.save(&durable)).await;
-        match saved {
-            Ok(Ok(())) => brain.with(|brain, _| brain.on_saved(number)),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "directives go out unsaved until this works again");
-                brain.with(|brain, _| brain.on_save_failed());
-            }
-            Err(error) => {
-                tracing::error!(%error, "the write of the durable state died");
-                brain.with(|brain, _| brain.on_save_failed());
-            }
-        }
+        let failed = match saved {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(format!("the write of the durable state died: {error}")),
+        };
+        brain.with(|brain, _| match failed {
+            None => brain.on_saved(number),
+            Some(_) => brain.on_save_failed(),
+        });
         brain.ring();
+        if let Some(error) = failed {
+            if !std::mem::replace(&mut failing, true) {
+                tracing::error!(error, "directives go out unsaved until this works again");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(SAVE_AGAIN) => {}
+            }
+        } else if std::mem::replace(&mut failing, false) {
+            tracing::info!("the durable state is written again");
+        }
     }
 }
 
@@ -350,14 +371,7 @@ fn log_stages(before: Option<&Durable>, brain: &Brain) {
     let durable = brain.durable();
     let was_killed = before.is_some_and(|before| before.kill.is_killed());
     if durable.kill.is_killed() {
-        tracing::warn!(generation = durable.kill.0, "the kill switch is on: every client only observes");
         return;
-    }
-    if was_killed {
-        tracing::warn!(
-            generation = durable.kill.0,
-            "the kill switch is off; what was killed stays in shadow"
-        );
     }
     for (entry, stage) in &durable.stages {
         let earlier = before.and_then(|before| before.stages.get(entry));

@@ -220,6 +220,12 @@ fn buckets(page: &mut Page, status: &Status) {
             .map(|mode| (vec![name.to_string(), mode.to_string()], flag(bucket.mode == mode)))
     });
     page.gauge("plimsoll_bucket_mode", "1 for the mode in force.", &["bucket", "mode"], modes);
+    page.gauge(
+        "plimsoll_bucket_killed",
+        "1 while the bucket is killed, alone or with the whole fleet.",
+        &["bucket"],
+        each(&|b| Some(flag(b.killed))),
+    );
     let differs = each(&|b| Some(flag(b.file_mode.is_some_and(|file| file != b.mode))));
     page.gauge(
         "plimsoll_bucket_mode_differs_from_file",

@@ -155,11 +155,11 @@ impl Protected {
         self.terms.release == Release::Never
     }
 
-    /// How far enforcement has come, before a kill is considered.
+    /// How far enforcement has come, as far as kills allow.
     #[must_use]
     pub fn stage(&self, durable: &Durable) -> Mode {
         let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
-        stage.map_or(Mode::Shadow, |stage| stage.stage)
+        durable.mode_of(&self.name, stage.map_or(Mode::Shadow, |stage| stage.stage))
     }
 
     /// Every key of it that has had traffic.

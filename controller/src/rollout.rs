@@ -49,7 +49,7 @@ impl Rollout {
     pub(crate) fn enter(&mut self, durable: &Durable, entry: &str, stand: &Stand, outcomes: &Outcomes) {
         let Some(stage) = durable.stages.get(entry) else { return };
         // While killed everything is as in shadow, and says nothing of how shadow would be.
-        if durable.kill.is_killed() || stand.mode != stage.stage {
+        if durable.kill_of(&stand.bucket).is_on() || stand.mode != stage.stage {
             return;
         }
         match self.trials.get_mut(entry) {
@@ -98,7 +98,7 @@ impl Rollout {
                 };
                 trial.on_cycle(stage.stage, window, tick);
             }
-            let killed = durable.kill.is_killed();
+            let killed = durable.is_entry_killed(&entry);
             let Some(judgement) = self.judge(durable, &entry, rollout, stale).filter(|_| !killed) else {
                 continue;
             };

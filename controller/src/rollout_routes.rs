@@ -141,7 +141,7 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
         let judgement = brain.judgement(now, &entry, policy.rollout());
         Some(EntryStatus {
             stage: stage.stage,
-            killed: durable.kill.is_killed(),
+            killed: durable.is_entry_killed(&entry),
             file: stage.file,
             pending: stage.pending,
             next: crate::rollout::next(stage.stage),

@@ -47,6 +47,8 @@ pub struct BucketStatus {
     pub queried: Option<Queried>,
     /// What becomes of its refusals now; shadow while killed.
     pub mode: Mode,
+    /// Whether it is killed, alone or with the fleet.
+    pub killed: bool,
     /// What the policy file asks for.
     pub file_mode: Option<Mode>,
     /// What waits for its gates.
@@ -145,7 +147,8 @@ impl Status {
                 learned: history::learned(brain.policy(), protected.name())
                     .map(|learned| brain.history().standing(protected.name(), learned)),
                 queried: Queried::of(brain, protected.name(), now),
-                mode: if killed { Mode::Shadow } else { protected.stage(durable) },
+                mode: protected.stage(durable),
+                killed: durable.kill_of(protected.name()).is_on(),
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance().tokens(),

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use redb::{Database, DatabaseError, ReadableDatabase, TableDefinition, TableError};
 
@@ -17,7 +18,8 @@ const MARK: &str = "initialised";
 /// The durable state on disk.
 #[derive(Debug)]
 pub struct Store {
-    database: Database,
+    /// `None` after a failed write: the database takes no other until it was opened again.
+    database: Mutex<Option<Database>>,
     directory: PathBuf,
 }
 
@@ -97,20 +99,38 @@ impl Store {
             }
             Err(reason) => Opened { durable: Durable::lost(), loss: Some(reason) },
         };
-        Ok((Self { database, directory: directory.to_owned() }, opened))
+        Ok((Self { database: Mutex::new(Some(database)), directory: directory.to_owned() }, opened))
     }
 
     /// Writes the state; it is on disk when this returns.
     ///
     /// # Errors
-    /// When it could not be written; what was there before stays.
+    /// When it could not be written; what was there before stays, and another attempt may do better.
     pub fn save(&self, durable: &Durable) -> Result<(), StoreError> {
-        self.write(durable).map_err(|error| StoreError::Write(error.to_string()))
+        let mut held = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = held.take().map_or_else(|| self.open_again(), Ok).and_then(|database| {
+            self.write(&database, durable)?;
+            Ok(database)
+        });
+        match written {
+            Ok(database) => {
+                *held = Some(database);
+                Ok(())
+            }
+            Err(error) => Err(StoreError::Write(error.to_string())),
+        }
     }
 
-    fn write(&self, durable: &Durable) -> Result<(), Box<dyn std::error::Error>> {
+    fn open_again(&self) -> Result<Database, Box<dyn std::error::Error>> {
+        let file = self.directory.join(FILE);
+        let database = Database::create(&file)?;
+        restrict(&file);
+        Ok(database)
+    }
+
+    fn write(&self, database: &Database, durable: &Durable) -> Result<(), Box<dyn std::error::Error>> {
         let bytes = serde_json::to_vec(durable)?;
-        let transaction = self.database.begin_write()?;
+        let transaction = database.begin_write()?;
         transaction.open_table(TABLE)?.insert(KEY, bytes.as_slice())?;
         transaction.commit()?;
         let mark = self.directory.join(MARK);

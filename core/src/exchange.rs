@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::directive::{Directives, Epoch, Message, Stale};
-use crate::kill::{JUMP_MAX, KillGeneration};
+use crate::kill::{JUMP_MAX, KillGeneration, Kills};
 use crate::report::{BrokenReport, Path, Report};
 use crate::time::MonoTime;
 
@@ -56,6 +56,12 @@ pub trait Child {
 
     /// How long to wait between reports.
     fn report_interval(&self) -> Duration;
+
+    /// Whether something was heard that the parent waits to know of, so that the next report should not wait for its
+    /// interval to be over.
+    fn is_report_due(&self) -> bool {
+        false
+    }
 
     /// Whether those below have something to hear since this was last asked. One that has nobody below never minds.
     fn has_news(&mut self) -> bool {
@@ -126,16 +132,14 @@ impl Refused {
     ///
     /// # Errors
     /// When a claim cannot be true.
-    pub fn check_claims(report: &Report, epoch: Option<Epoch>, kill: KillGeneration) -> Result<(), Self> {
+    pub fn check_claims(report: &Report, epoch: Option<Epoch>, kills: &Kills) -> Result<(), Self> {
         let number = |epoch: Option<Epoch>| epoch.map_or(0, |epoch| epoch.0);
         let (claimed, own) = (number(report.epoch), number(epoch));
         if claimed.saturating_sub(own) > JUMP_MAX {
             return Err(Self::EpochJump { claimed, own });
         }
-        if !kill.believes(report.kill) {
-            return Err(Self::KillJump { claimed: report.kill, own: kill });
-        }
-        Ok(())
+        let jump = |(own, claimed)| Self::KillJump { claimed, own };
+        kills.check(report.kill, &report.kills).map_err(jump)
     }
 
     /// A short word for a metric label.

@@ -1,6 +1,14 @@
 //! The kill switch as one growing number: whoever holds the larger number is right, odd means killed.
 
+mod held;
+mod order;
+
+pub use held::{KILLED_BUCKETS_MAX, Kills};
+pub use order::{InvalidText, Scope, Text};
+
 use serde::{Deserialize, Serialize};
+
+use crate::rollout::Mode;
 
 /// The furthest a peer may be ahead: a larger jump is a broken or hostile peer, which must not be able to use the
 /// numbers up.
@@ -39,10 +47,74 @@ impl KillGeneration {
     }
 }
 
+/// The two generations that concern a bucket: as somebody holds them, or as they were known when its mode was decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kill {
+    /// That of the whole fleet.
+    pub fleet: KillGeneration,
+    /// That of the bucket alone; 0 for one that was never killed.
+    pub bucket: KillGeneration,
+}
+
+impl Kill {
+    /// Whether either stops enforcement.
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        self.fleet.is_killed() || self.bucket.is_killed()
+    }
+
+    /// What is left of a mode that was decided by somebody who knew the generations `known`, where these are held: shadow
+    /// while killed, and also where whoever decided had not heard of the latest turn. So a mode from before a kill is void
+    /// for ever, in whatever order, from whomever and after however many restarts it comes.
+    #[must_use]
+    pub const fn of(self, mode: Mode, known: Self) -> Mode {
+        let knew = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
+        if self.is_on() || !knew { Mode::Shadow } else { mode }
+    }
+
+    /// These generations, but no higher than `held`: nobody knows of a turn that nobody has heard of.
+    #[must_use]
+    pub fn at_most(self, held: Self) -> Self {
+        Self { fleet: self.fleet.min(held.fleet), bucket: self.bucket.min(held.bucket) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_mode_holds_while_nothing_is_killed_and_whoever_decided_it_knew_of_the_latest_turn() {
+        // (held, known when it was decided) and what is left of `enforce`
+        for (held, known, enforces) in [
+            ((0, 0), (0, 0), true),
+            ((1, 0), (0, 0), false),
+            ((1, 0), (1, 0), false),
+            ((2, 0), (0, 0), false),
+            ((2, 0), (1, 0), false),
+            ((2, 0), (2, 0), true),
+            ((2, 0), (4, 0), true),
+            ((0, 1), (0, 1), false),
+            ((0, 2), (0, 0), false),
+            ((0, 2), (0, 2), true),
+            ((2, 2), (2, 0), false),
+            ((2, 2), (0, 2), false),
+            ((2, 3), (2, 3), false),
+            ((3, 2), (3, 2), false),
+        ] {
+            let kill =
+                |(fleet, bucket)| Kill { fleet: KillGeneration(fleet), bucket: KillGeneration(bucket) };
+            for mode in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
+                let due = if enforces { mode } else { Mode::Shadow };
+                assert_eq!(kill(held).of(mode, kill(known)), due, "{held:?} {known:?}");
+            }
+            // Whatever somebody claims to know, the next turn makes it void.
+            let known = kill((u64::MAX, u64::MAX)).at_most(kill(held));
+            let later = Kill { fleet: KillGeneration(held.0 + 2 - held.0 % 2), ..kill(held) };
+            assert_eq!(later.of(Mode::Enforce, known), Mode::Shadow, "{held:?}");
+        }
+    }
 
     #[test]
     fn turning_moves_to_the_next_number_of_the_right_parity() {

@@ -13,6 +13,7 @@ pub mod bucket;
 pub mod coherence;
 pub mod coin;
 pub mod directive;
+pub mod drill;
 pub mod exchange;
 pub mod fairness;
 pub mod hot_keys;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::bucket::Bucket;
 use crate::directive::{Audience, Board, Directives, Epoch, Message};
+use crate::drill::Drill;
 use crate::exchange::{Refused, StreamId};
-use crate::kill::KillGeneration;
+use crate::kill::{KillGeneration, Kills};
 use crate::report::{Books, Echo, Identity, InstanceId, Role};
 use crate::time::MonoTime;
 
@@ -57,6 +58,8 @@ struct Told {
     seq: u64,
     at: Option<MonoTime>,
     head: Option<Head>,
+    /// The version of the kill generations that it knows.
+    kills: u64,
     /// The buckets it has been told about, as far as they are posted.
     audience: Audience,
     /// The board's version that it knows of all of them.
@@ -65,17 +68,36 @@ struct Told {
     fresh: BTreeSet<Bucket>,
 }
 
-/// What stands at the top of every message, the same for all children.
+/// What stands at the top of every message, the same for all children; of the kill generations, what changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The controller's epoch, if it was heard.
     pub epoch: Option<Epoch>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
+    /// The version of all kill generations.
+    pub kills: u64,
+    /// The latest drill heard of.
+    pub drill: Drill,
     /// The hash of the policy in force.
     pub policy_hash: Option<u64>,
     /// How often to report; `None` leaves it to the child.
     pub report_interval: Option<Duration>,
+}
+
+impl Head {
+    /// A head that says nothing but what is killed.
+    #[must_use]
+    pub fn of(kills: &Kills) -> Self {
+        Self {
+            epoch: None,
+            kill: kills.fleet(),
+            kills: kills.version(),
+            drill: kills.drill(),
+            policy_hash: None,
+            report_interval: None,
+        }
+    }
 }
 
 impl Roster {
@@ -290,6 +312,7 @@ impl Child {
         board: &mut Board,
         values: bool,
         echo: Echo,
+        kills: &Kills,
     ) -> Option<Message> {
         let told = &mut self.told;
         let shared = board.edition(&told.audience, told.seen, values);
@@ -306,6 +329,8 @@ impl Child {
         if shared.is_none() && first.is_empty() && !due && told.head == Some(head) {
             return None;
         }
+        let news = kills.since(told.kills);
+        told.kills = kills.version();
         told.seq += 1;
         told.at = Some(now);
         told.head = Some(head);
@@ -314,6 +339,8 @@ impl Child {
             epoch: head.epoch,
             seq: told.seq,
             kill: head.kill,
+            kills: news,
+            drill: head.drill,
             policy_hash: head.policy_hash,
             echo,
             upstream_age: None,

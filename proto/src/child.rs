@@ -182,11 +182,13 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         self.observer.on_connected();
                     }
                     if let Some(message) = decoder.decode(message)? {
-                        let (applied, interval) = self.child.with(|child, now| {
-                            (child.on_directives(now, message), child.report_interval())
+                        let (applied, wait) = self.child.with(|child, now| {
+                            let applied = child.on_directives(now, message);
+                            let due = child.is_report_due();
+                            (applied, if due { Duration::ZERO } else { child.report_interval() })
                         });
                         // A shorter interval holds from now on, not from the end of the long one.
-                        next_report = next_report.min(Instant::now() + interval);
+                        next_report = next_report.min(Instant::now() + wait);
                         match applied {
                             // What came from above goes on to those below at once.
                             Ok(()) => if self.child.with(|child, _| child.has_news()) { self.child.ring() },

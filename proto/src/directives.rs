@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{Bucket, Tenant};
 use plimsoll_core::directive::{BucketDirective, Directives, Entitlement, KeyDirective, Terms, Values};
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::drill::Drill;
+use plimsoll_core::kill::{Kill, KillGeneration};
 use plimsoll_core::policy::{Coin, OnSilence, Percent, Weight};
 use plimsoll_core::presence::Presences;
 use plimsoll_core::rate::Limit;
@@ -14,6 +15,7 @@ use plimsoll_core::report::Echo;
 use plimsoll_core::rollout::{Cohort, Mode};
 
 use crate::coherence::{coherence, coherence_of};
+use crate::kill::{kill_of, kills_of};
 use crate::rates::{milli, rate};
 use crate::report::{bound, epoch_of, instance, instance_of, name};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
@@ -46,6 +48,8 @@ pub(crate) fn head(directives: &Directives) -> wire::Directives {
         epoch: directives.epoch.map(|epoch| epoch.0),
         seq: directives.seq,
         kill_generation: directives.kill.0,
+        kills: directives.kills.iter().map(|(bucket, generation)| kill_of(bucket, *generation)).collect(),
+        drill: directives.drill.0,
         policy_hash: directives.policy_hash,
         covered: directives.echo.covered,
         confirmed: directives.echo.confirmed,
@@ -81,6 +85,8 @@ pub(crate) fn bucket_part(
             Limit::PerSecond(rate) => Some(Wire::LimitMilliRps(milli(rate))),
         },
         mode: mode(terms.mode) as i32,
+        kill_generation: terms.kill.bucket.0,
+        fleet_kill_generation: terms.kill.fleet.0,
         canary_milli_percent: (terms.cohort.percent.get() * 1e3).round() as u32,
         canary_salt: terms.cohort.salt,
         coin: match terms.coin {
@@ -176,6 +182,8 @@ fn decode_part(part: wire::Directives) -> Result<Directives, Invalid> {
         epoch,
         seq: part.seq,
         kill: KillGeneration(part.kill_generation),
+        kills: kills_of(&part.kills)?,
+        drill: Drill(part.drill),
         policy_hash: part.policy_hash,
         echo: Echo { covered: part.covered, confirmed: part.confirmed },
         upstream_age: part.upstream_age_ms.map(Duration::from_millis),
@@ -197,6 +205,10 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Inval
             Some(Wire::LimitMilliRps(milli)) => Limit::PerSecond(rate(milli)?),
         },
         mode: mode_of(bucket.mode)?,
+        kill: Kill {
+            fleet: KillGeneration(bucket.fleet_kill_generation),
+            bucket: KillGeneration(bucket.kill_generation),
+        },
         cohort: Cohort {
             percent: Percent::new(percent).ok_or(Invalid::Percent(bucket.canary_milli_percent))?,
             salt: bucket.canary_salt,

@@ -13,6 +13,8 @@ mod codec;
 mod coherence;
 mod directives;
 mod invalid;
+mod kill;
+pub mod local;
 pub mod page;
 pub mod parent;
 mod parts;
@@ -20,6 +22,7 @@ mod rates;
 pub mod refusals;
 mod report;
 pub mod shared;
+pub mod switch;
 pub mod traffic;
 pub mod transport;
 

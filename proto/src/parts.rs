@@ -14,8 +14,11 @@ use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 /// Keys put into one piece of a bucket. One takes at most 221 bytes, with the longest name and every value in its longest
 /// form, so that a piece and a head stay below the bound of a message.
 const KEYS_PER_CHUNK_MAX: usize = 1_023;
-/// What the longest head takes: eleven fields of at most 11 bytes, and the parent's id with 18.
-const HEAD_BYTES_MAX: usize = 160;
+/// What the longest head takes, kill generations of buckets apart: twelve fields of at most 12 bytes, and the parent's id
+/// with 18.
+const HEAD_BYTES_MAX: usize = 170;
+/// What frames the kill generation of a bucket: the number of its field, and a length.
+const KILL_FRAME_BYTES: usize = 4;
 /// The number of the field `buckets` in the message.
 const BUCKETS: u32 = 9;
 
@@ -57,7 +60,10 @@ impl Iterator for Parts {
             return None;
         }
         let mut part = Part { head: head(&self.message.head), news: Vec::new() };
-        let (mut bytes, mut keys) = (HEAD_BYTES_MAX, 0);
+        // Kill generations go first, and once.
+        self.message.head.kills.clear();
+        let kills: usize = part.head.kills.iter().map(|kill| kill.encoded_len() + KILL_FRAME_BYTES).sum();
+        let (mut bytes, mut keys) = (HEAD_BYTES_MAX + kills, 0);
         let chunks = self.message.news().flat_map(|news| {
             let chunks = news.carried(encode_bucket);
             chunks.iter().enumerate().map(move |(at, chunk)| (news, at, chunk))

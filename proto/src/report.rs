@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::bucket::{Bucket, InvalidName, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::directive::Epoch;
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::drill::{Drill, SPREAD_ZONES_MAX};
+use plimsoll_core::kill::{KILLED_BUCKETS_MAX, KillGeneration, Scope};
 use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Path, Report, Role};
 use plimsoll_core::time::MonoTime;
 
 use self::evidence::{evidence_of, wire_evidence};
 use self::told::Told;
+use crate::kill::{SPREAD_BYTES_MAX, kill_of, kills_of, ordered_of, spread, spreads_of};
 use crate::rates::{milli, rate};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
@@ -22,6 +24,8 @@ mod told;
 const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 6 + 2 + 4;
 /// What a name asked for may take at most: 128 bytes and framing.
 const ASKED_BYTES_MAX: usize = 128 + 3;
+/// What a bucket's kill generation may take at most: a name of 128 bytes, a number, and framing.
+const KILL_BYTES_MAX: usize = HOLD_BYTES_MAX;
 /// What a hold may take at most: a name of 128 bytes, a rate, and framing.
 const HOLD_BYTES_MAX: usize = (128 + 3) + 11 + 3;
 /// The most ids of a path that are read at all.
@@ -57,6 +61,18 @@ impl ReportEncoder {
         for (stand, outcomes) in report.evidence.after(0) {
             let part = parts.with_room(evidence::bytes(outcomes), |last| last.evidence.len());
             part.evidence.push(wire_evidence(stand, outcomes));
+        }
+        for (bucket, generation) in &report.kills {
+            let part = parts.with_room(KILL_BYTES_MAX, |last| last.kills.len());
+            part.kills.push(kill_of(bucket, *generation));
+        }
+        for bucket in report.ordered.iter().filter_map(Scope::bucket) {
+            let part = parts.with_room(ASKED_BYTES_MAX + 1, |last| last.ordered_buckets.len());
+            part.ordered_buckets.push(bucket.to_string());
+        }
+        for (zone, of_zone) in &report.spreads {
+            let part = parts.with_room(SPREAD_BYTES_MAX, |last| last.spreads.len());
+            part.spreads.push(spread(zone, of_zone));
         }
         for (id, definition) in &report.definitions {
             self.told.define(*id);
@@ -127,6 +143,8 @@ fn head(report: &Report) -> wire::Report {
         time_us: report.time.map(MonoTime::as_micros),
         epoch: report.epoch.map(|epoch| epoch.0),
         kill_generation: report.kill.0,
+        drill: report.drill.0,
+        ordered_fleet: report.ordered.contains(&Scope::Fleet),
         leaving: report.leaving,
         children: report.children,
         path: report.path.ids().iter().copied().map(instance).collect(),
@@ -221,6 +239,9 @@ impl ReportDecoder {
         bound("asked", report.asked.len(), KEYS_PER_MESSAGE_MAX)?;
         bound("holds", report.holds.len(), KEYS_PER_MESSAGE_MAX)?;
         bound("evidence", report.evidence.len(), evidence::STANDS_MAX)?;
+        bound("kills", report.kills.len(), KILLED_BUCKETS_MAX)?;
+        bound("ordered_buckets", report.ordered.len(), KILLED_BUCKETS_MAX + 1)?;
+        bound("spreads", report.spreads.len(), SPREAD_ZONES_MAX)?;
         // What a report leaves out is what its predecessor said, so none may be missing.
         if report.seq != self.seq + 1 {
             return Err(Invalid::Gap { expected: self.seq + 1, got: report.seq });
@@ -259,12 +280,17 @@ impl ReportDecoder {
             }
         }
         let tallies = self.told.add_up(&part)?;
+        let ordered = ordered_of(&part)?;
         Ok(Report {
             seq: part.seq,
             identity: part.identity.map(identity_of).transpose()?,
             time: part.time_us.map(MonoTime::from_micros),
             epoch: epoch_of(part.epoch)?,
             kill: KillGeneration(part.kill_generation),
+            kills: kills_of(&part.kills)?,
+            ordered,
+            drill: Drill(part.drill),
+            spreads: spreads_of(&part.spreads)?,
             children: part.children,
             path: path_of(&part.path)?,
             asked: part

@@ -13,7 +13,8 @@ use plimsoll_core::coherence::{Coherence, CoinKey};
 use plimsoll_core::directive::{
     BucketDirective, Directives, Entitlement, Epoch, KeyDirective, Terms, Values,
 };
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::drill::{Drill, SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
+use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, Scope};
 use plimsoll_core::latency::{BINS, Bin, Histogram};
 use plimsoll_core::policy::{Coin, OnSilence, Percent, Weight};
 use plimsoll_core::presence::Presences;

@@ -83,8 +83,13 @@ impl Carried for Directives {
         // Buckets are applied in their order, and the later word on one stands.
         let mut buckets = self.buckets;
         buckets.extend(later.buckets);
+        let mut kills = self.kills;
+        for (bucket, generation) in later.kills {
+            kills.entry(bucket).or_default().merge(generation);
+        }
         Self {
             buckets,
+            kills,
             parent: later.parent.or(self.parent),
             children: later.children.or(self.children),
             policy_hash: later.policy_hash.or(self.policy_hash),

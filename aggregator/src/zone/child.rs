@@ -13,6 +13,8 @@ impl Child for Zone {
         self.greeted = false;
         // What nobody above listened to may be of a stage that is over.
         self.evidence.clear();
+        (self.kills_told, self.timing_told, self.drill_told) = (0, 0, Drill::default());
+        self.ordered.values_mut().for_each(|told| *told = None);
         self.unasked = self.asked.iter().cloned().collect();
     }
 
@@ -22,7 +24,11 @@ impl Child for Zone {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: counting.then_some(now),
             epoch: self.order.epoch().max(self.epoch_below),
-            kill: self.kill,
+            kill: self.kills.fleet(),
+            kills: self.kills.since(self.kills_told),
+            ordered: self.orders_to_tell(),
+            drill: self.kills.drill(),
+            spreads: self.spreads_to_tell(),
             children: self.children(),
             path: self.below.path(),
             holds: if self.greeted { BTreeMap::new() } else { self.holds() },
@@ -30,9 +36,11 @@ impl Child for Zone {
             ..Report::default()
         };
         self.greeted = true;
+        (self.kills_told, self.drill_told) = (self.kills.version(), self.kills.drill());
         let keys = if counting { self.accounts.keys() } else { &[] };
         self.outbox.fill(&mut report, keys, |id| self.accounts.tally(id));
         self.upstream.on_report(now, report.seq);
+        self.ordered.values_mut().filter(|told| told.is_none()).for_each(|told| *told = Some(report.seq));
         if report.time.is_some() {
             report.evidence = Batches::one(report.seq, std::mem::take(&mut self.evidence));
             self.rollups.sent(report.seq, &self.roster);
@@ -40,13 +48,18 @@ impl Child for Zone {
         report
     }
 
-    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), Stale> {
-        if !self.kill.believes(directives.kill) {
+    fn on_directives(&mut self, now: MonoTime, mut directives: Directives) -> Result<(), Stale> {
+        if let Err((held, got)) = self.kills.check(directives.kill, &directives.kills) {
             self.figures.stale += 1;
-            return Err(Stale::KillJump { held: self.kill, got: directives.kill });
+            return Err(Stale::KillJump { held, got });
         }
         // A kill is never too old to be heard, and a receipt is for this stream, whoever reigns.
-        self.kill.merge(directives.kill);
+        self.on_confirmed_orders(directives.echo.confirmed);
+        if self.kills.merge(directives.kill, &directives.kills) {
+            self.stand_by_orders();
+            self.on_turn(now);
+        }
+        self.hear_drill(now, directives.drill);
         self.outbox.on_echo(directives.echo);
         directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
         if let Err(stale) = self.order.accept(directives.epoch, directives.seq) {
@@ -56,7 +69,8 @@ impl Child for Zone {
         let decided = directives.policy_hash.is_some_and(|hash| self.policy_hash != Some(hash));
         self.policy_hash = directives.policy_hash.or(self.policy_hash);
         let mut decided = decided || self.pushes.is_first(self.order.epoch());
-        for directive in &directives.buckets {
+        for directive in &mut directives.buckets {
+            directive.terms.kill = directive.terms.kill.at_most(self.kills.of(&directive.bucket));
             let held = self.board.get(&directive.bucket);
             decided |= is_decision(directive, held);
             if held.is_none() {
@@ -78,6 +92,10 @@ impl Child for Zone {
             self.direct(now, !directives.buckets.is_empty());
         }
         Ok(())
+    }
+
+    fn is_report_due(&self) -> bool {
+        self.drill_told < self.kills.drill()
     }
 
     fn has_news(&mut self) -> bool {

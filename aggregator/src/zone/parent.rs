@@ -5,7 +5,7 @@ use super::*;
 
 impl Parent for Zone {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        Refused::check_claims(&report, self.order.epoch().max(self.epoch_below), self.kill)?;
+        Refused::check_claims(&report, self.order.epoch().max(self.epoch_below), &self.kills)?;
         let known = self.roster.by_stream(stream).map(|child| (child.identity.instance, child.identity.role));
         let named = report.identity.as_ref().map(|identity| (identity.instance, identity.role));
         let Some((instance, role)) = known.or(named) else { return Err(Refused::Greeting) };
@@ -52,12 +52,21 @@ impl Parent for Zone {
             self.below.remove(instance);
         }
         self.epoch_below = self.epoch_below.max(report.epoch);
-        Ok(self.kill.merge(report.kill))
+        self.timing.on_report(now, instance, role, &report);
+        let drills = self.hear_drill(now, report.drill);
+        let turned = self.kills.merge(report.kill, &report.kills);
+        let ordered = role == Role::Aggregator && self.take_orders(report.ordered);
+        let turned = self.stand_by_orders() || turned || ordered;
+        if turned {
+            self.on_turn(now);
+        }
+        Ok(turned || drills)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
         if let Some(instance) = self.roster.close(now, stream) {
             self.below.close(now, instance);
+            self.timing.on_close(instance);
         }
     }
 
@@ -72,7 +81,7 @@ impl Parent for Zone {
             Some(branch) => (Some(branch.children), &mut branch.board),
             None => (None, &mut self.told),
         };
-        let mut message = child.next_message(now, head, board, values, echo)?;
+        let mut message = child.next_message(now, head, board, values, echo, &self.kills)?;
         message.head.upstream_age = upstream_age;
         if let Some(children) = children {
             message.head.children = children;

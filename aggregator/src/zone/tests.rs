@@ -4,6 +4,7 @@ mod bounds;
 mod evidence;
 mod fast_loop;
 mod hold;
+mod kills;
 mod relay;
 mod restart;
 mod scripted;

@@ -8,6 +8,7 @@ use plimsoll_client::{BucketHandle, Limiter, Subscription};
 use plimsoll_core::bucket::{Name, Zone};
 use plimsoll_core::directive::{Directives, Stale};
 use plimsoll_core::exchange::Child;
+use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::rate::Rate;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 use plimsoll_core::time::MonoTime;
@@ -16,6 +17,7 @@ use plimsoll_proto::traffic::Traffic;
 
 use super::control::{BUCKET, decision_of};
 use super::hearing::Hearing;
+use super::killed::Killed;
 
 /// Room for the tenants of one client, and for those it is told about.
 const KEYS_SPARE: usize = 4;
@@ -24,6 +26,7 @@ const KEYS_SPARE: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Crowd {
     pub(crate) hearing: Hearing,
+    pub(crate) killed: Killed,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) connected: AtomicUsize,
     pub(crate) lost: AtomicU64,
@@ -53,6 +56,7 @@ pub(crate) struct Client {
     asked_for: Duration,
     crowd: Arc<Crowd>,
     heard: u64,
+    kill: KillGeneration,
 }
 
 impl Client {
@@ -80,6 +84,7 @@ impl Client {
             asked_for: Duration::ZERO,
             crowd,
             heard: 0,
+            kill: KillGeneration(0),
         })
     }
 
@@ -118,7 +123,11 @@ impl Child for Client {
         let limit = directives.buckets.iter().find(|bucket| bucket.bucket.as_str() == BUCKET);
         let decision = limit.and_then(|bucket| bucket.terms.limit.per_second()).map(Rate::per_second);
         let pushed = directives.seq > 1;
+        let kill = directives.kill;
         let applied = self.subscription.on_directives(now, directives);
+        if self.kill.merge(kill) {
+            self.crowd.killed.on_taken_up(kill);
+        }
         if let Some(number) = decision.and_then(decision_of).filter(|number| *number > self.heard) {
             self.heard = number;
             // What a stream begins with says nothing of how long a decision takes.
@@ -127,6 +136,10 @@ impl Child for Client {
             }
         }
         applied
+    }
+
+    fn is_report_due(&self) -> bool {
+        self.subscription.is_report_due()
     }
 
     fn report_interval(&self) -> Duration {

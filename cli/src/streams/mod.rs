@@ -4,6 +4,7 @@
 mod client;
 mod control;
 mod hearing;
+mod killed;
 mod process;
 
 use std::io::Write;
@@ -29,6 +30,7 @@ use tonic::transport::Endpoint;
 use client::{Asks, Client, Counting, Crowd};
 use control::Control;
 use hearing::{Heard, Hearing};
+use killed::{Killed, TakenUp};
 pub(crate) use process::TooFewFiles;
 
 /// Files of a process besides those of its streams.
@@ -123,6 +125,7 @@ struct Figures {
     /// Requests that its clients have decided since they began.
     asked: u64,
     decision: Heard,
+    kill: TakenUp,
     up_bytes_per_client_s: f64,
     down_bytes_per_client_s: f64,
     /// Processors in use since the last line; null without a process id.
@@ -292,6 +295,7 @@ impl Watched {
     fn new(target: &Target, pid: Option<u32>) -> anyhow::Result<Self> {
         let crowd = Crowd {
             hearing: Hearing::new()?,
+            killed: Killed::default(),
             traffic: Arc::new(Traffic::default()),
             connected: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
@@ -317,6 +321,7 @@ impl Watched {
             lost: crowd.lost.load(Ordering::Relaxed),
             asked: crowd.asked.load(Ordering::Relaxed),
             decision: crowd.hearing.figures(now, connected),
+            kill: crowd.killed.figures(),
             up_bytes_per_client_s: rate(bytes.0, self.bytes.0),
             down_bytes_per_client_s: rate(bytes.1, self.bytes.1),
             cores: cores.map(|worked| worked.as_secs_f64() / span.as_secs_f64()),

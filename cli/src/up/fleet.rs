@@ -129,6 +129,7 @@ impl Fleet {
             aggregator: vec![format!("http://{aggregator}")],
             grace: plimsoll_client::GRACE,
             directives: None,
+            kill_file: None,
             cold_rps: Vec::new(),
             zone: zone.to_owned(),
             name: Some(name),

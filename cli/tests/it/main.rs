@@ -14,6 +14,8 @@ mod history;
 #[cfg(test)]
 mod house;
 #[cfg(test)]
+mod kill;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod process;

@@ -94,7 +94,7 @@ impl Drop for Caller {
 }
 
 /// Tells whoever runs the tests that one could not run, and why.
-fn skipped(line: &str) {
+pub(crate) fn skipped(line: &str) {
     if let Some(file) = std::env::var_os("PLIMSOLL_SKIPPED") {
         let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
         writeln!(file, "{line}").unwrap();

@@ -166,6 +166,10 @@ impl Child for OneOf {
         self.subscription.with(|subscription, now| subscription.take(self.id, now, directives))
     }
 
+    fn is_report_due(&self) -> bool {
+        self.subscription.with(|subscription, _| subscription.is_report_due_to(self.id))
+    }
+
     fn report_interval(&self) -> Duration {
         self.subscription.with(|subscription, _| subscription.interval_of(self.id))
     }

@@ -35,7 +35,8 @@ fn kept() -> Kept {
         keys: Vec::new(),
         whole: true,
     };
-    Kept { epoch: Some(Epoch(41)), kill: KillGeneration(3), buckets: vec![checkout, unlimited] }
+    let kills = [(Bucket::new("search").unwrap(), KillGeneration(2))].into();
+    Kept { epoch: Some(Epoch(41)), kill: KillGeneration(3), kills, buckets: vec![checkout, unlimited] }
 }
 
 fn text() -> String {

@@ -78,7 +78,7 @@ impl Subscription {
 
     fn testify_of(&mut self, bucket: usize, evidence: &mut Evidence) {
         let Some(name) = self.buckets.get(bucket) else { return };
-        let stands = self.board.get(name).map(|posted| (self.mode(posted.terms().mode), self.side(posted)));
+        let stands = self.board.get(name).map(|posted| (self.mode(name, posted.terms()), self.side(posted)));
         self.witness.stood.resize(self.buckets.len(), None);
         let stood = self.witness.stood.get_mut(bucket).and_then(|held| std::mem::replace(held, stands));
         let default_key = self.table.default_key(bucket as u32);

@@ -15,13 +15,19 @@ use crate::table::Table;
 use crate::word::Word;
 
 impl Subscription {
-    pub(super) const fn mode(&self, directed: Mode) -> Mode {
-        if self.kill.is_killed() { Mode::Shadow } else { directed }
+    /// What is left of the mode that a bucket's terms tell.
+    pub(super) fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
+        if self.observes { Mode::Shadow } else { self.kills.mode(bucket, terms) }
+    }
+
+    /// The same where nobody has told any, for a rate that the service itself has set.
+    fn mode_untold(&self, bucket: &Bucket) -> Mode {
+        self.mode(bucket, &Terms { mode: Mode::Enforce, ..Terms::default() })
     }
 
     /// Whether refusals are carried out here and now.
-    pub(super) fn enforces(&self, terms: &Terms) -> bool {
-        match self.mode(terms.mode) {
+    pub(super) fn enforces(&self, bucket: &Bucket, terms: &Terms) -> bool {
+        match self.mode(bucket, terms) {
             Mode::Shadow => false,
             Mode::Canary => terms.cohort.contains(&self.identity.name),
             Mode::Enforce => true,
@@ -32,8 +38,8 @@ impl Subscription {
     /// the service itself has set a rate for that time.
     pub(crate) fn mode_of(&self, bucket: &Bucket) -> Option<Mode> {
         match self.board.get(bucket) {
-            Some(posted) => Some(self.mode(posted.terms().mode)),
-            None => self.cold.get(bucket).map(|_| self.mode(Mode::Enforce)),
+            Some(posted) => Some(self.mode(bucket, posted.terms())),
+            None => self.cold.get(bucket).map(|_| self.mode_untold(bucket)),
         }
     }
 
@@ -79,8 +85,9 @@ impl Subscription {
     /// Publishes what is directed for a bucket; yields the keys with a word of their own, in order.
     fn publish_directed(&mut self, id: usize) -> Vec<u32> {
         let mut own = Vec::new();
-        let Some(posted) = self.buckets.get(id).and_then(|bucket| self.board.get(bucket)) else { return own };
-        let enforced = self.enforces(posted.terms());
+        let Some(bucket) = self.buckets.get(id) else { return own };
+        let Some(posted) = self.board.get(bucket) else { return own };
+        let enforced = self.enforces(bucket, posted.terms());
         self.table.responses.stand(id, self.side(posted));
         for (tenant, values) in posted.keys() {
             // A key that nobody asks for takes an id only while there are plenty; else it has its words when it enters.
@@ -97,7 +104,7 @@ impl Subscription {
         let Some(key) = self.roll.keys().get(id as usize) else { return };
         let Some(posted) = self.board.get(&key.bucket) else { return };
         let Some(values) = posted.own(key.tenant.as_str()) else { return };
-        let enforced = self.enforces(posted.terms());
+        let enforced = self.enforces(&key.bucket, posted.terms());
         direct(&self.table, &mut self.guards, id, posted.terms(), &values, enforced);
         let own = self.own.entry(key.bucket.clone()).or_default();
         if let Err(at) = own.binary_search(&id) {
@@ -109,8 +116,8 @@ impl Subscription {
     fn publish_cold(&mut self, id: usize, rate: Rate) -> Vec<u32> {
         let Some(bucket) = self.buckets.get(id) else { return Vec::new() };
         let enforced = match self.board.get(bucket) {
-            Some(posted) => self.enforces(posted.terms()),
-            None => self.mode(Mode::Enforce) == Mode::Enforce,
+            Some(posted) => self.enforces(bucket, posted.terms()),
+            None => self.mode_untold(bucket) == Mode::Enforce,
         };
         let key = self.table.keys.intern(id as u32, DEFAULT_TENANT);
         if let Some(key) = key {

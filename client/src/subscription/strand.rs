@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::bucket::{Key, KeyId};
 use plimsoll_core::directive::{Board, Epoch, Order};
+use plimsoll_core::drill::Drill;
 use plimsoll_core::report::{Counts, Handover, InstanceId, Outbox, Report, Tally};
 use plimsoll_core::time::MonoTime;
 
@@ -19,6 +20,9 @@ pub(super) struct Strand {
     /// By bucket: whether it was asked for on the present stream.
     pub(super) asked: Vec<bool>,
     pub(super) greeted: bool,
+    /// The version of the kill generations, and the drill, that were told on the present stream.
+    pub(super) kills_told: u64,
+    pub(super) drill_told: Drill,
     pub(super) interval: Duration,
     /// When the parent last spoke, and how old the controller's word was then.
     pub(super) upstream: Option<(MonoTime, Duration)>,
@@ -54,6 +58,8 @@ impl Strand {
             order,
             asked: Vec::new(),
             greeted: false,
+            kills_told: 0,
+            drill_told: Drill::default(),
             interval: REPORT_INTERVAL,
             upstream: None,
             parent: None,
@@ -69,6 +75,7 @@ impl Strand {
         self.order.open();
         self.asked.clear();
         self.greeted = false;
+        (self.kills_told, self.drill_told) = (0, Drill::default());
         self.parent = None;
         self.heard = Board::default();
     }

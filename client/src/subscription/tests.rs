@@ -4,6 +4,7 @@ mod coherent;
 mod cold;
 mod evidence;
 mod guards;
+mod kills;
 mod model;
 mod several;
 
@@ -12,6 +13,7 @@ use crate::decision::Desk;
 use crate::slab::Slab;
 use plimsoll_core::bucket::{Name, Tenant, Zone};
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
+use plimsoll_core::kill::{Kill, KillGeneration};
 use plimsoll_core::policy::{Coin, Percent};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::ratio::DropRatio;
@@ -228,19 +230,23 @@ fn tenants_that_come_and_go_share_the_coin_of_their_class() {
 fn a_kill_is_heard_from_any_message_and_undone_only_by_a_later_generation() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("acme", ratio(1.0)), ("default", ratio(1.0))]);
-    let with_kill = |held: &mut Held, epoch: u64, generation: u64| {
-        let message =
-            held.message(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
+    let with_kill = |held: &mut Held, epoch: u64, generation: u64, known: u64| {
+        let kill = Kill { fleet: KillGeneration(known), bucket: KillGeneration(0) };
+        let terms = Terms { kill, ..limited(Mode::Enforce) };
+        let message = held.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
         let message = Directives { epoch: Some(Epoch(epoch)), kill: KillGeneration(generation), ..message };
         held.subscription.on_directives(now(), message)
     };
     // From an older reign: its values are refused, its kill is not.
-    with_kill(&mut held, 1, 3).unwrap_err();
+    with_kill(&mut held, 1, 3, 0).unwrap_err();
     held.check(&[("acme", 0.0), ("stranger", 0.0)]);
     assert_eq!(held.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Shadow));
-    with_kill(&mut held, 5, 2).unwrap();
+    with_kill(&mut held, 5, 2, 2).unwrap();
     held.check(&[("acme", 0.0)]);
-    with_kill(&mut held, 5, 4).unwrap();
+    // Its end is none for a mode that was decided before it.
+    with_kill(&mut held, 5, 4, 2).unwrap();
+    held.check(&[("acme", 0.0)]);
+    with_kill(&mut held, 5, 4, 4).unwrap();
     held.check(&[("acme", 1.0), ("stranger", 1.0)]);
 }
 

@@ -58,7 +58,7 @@ impl Brain {
             return Offer::Taken;
         }
         let before = self.durable.clone();
-        self.durable.on_held(&policy);
+        self.durable.on_held(&policy, &self.policy);
         self.rollout.settle(&mut self.durable);
         self.note_change(before != self.durable);
         self.held = Some(Held { policy, differences });

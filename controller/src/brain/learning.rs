@@ -29,15 +29,15 @@ pub struct Answer {
 impl Brain {
     /// Time passes: samples the minute that is over, if one is.
     pub(super) fn sample(&mut self, now: MonoTime, unix_s: i64) {
-        let (buckets, keys) = (&self.buckets, &self.keys);
+        let (buckets, keys, durable) = (&self.buckets, &self.keys, &self.durable);
         let total =
             |bucket: &Protected| bucket.keys().fold(Tally::ZERO, |sum, key| sum.plus(keys.total(key)));
         // What no entry covers are names that anybody may have invented.
         let totals = || {
             let covered = buckets.iter().filter(|bucket| bucket.entry().is_some());
-            covered.map(move |bucket| (bucket.name(), total(bucket)))
+            covered.map(move |bucket| (bucket.name(), total(bucket), durable.kill_of(bucket.name())))
         };
-        self.history.on_time(now, Minute::of_unix(unix_s), self.durable.kill, &self.policy, totals);
+        self.history.on_time(now, Minute::of_unix(unix_s), &self.policy, totals);
     }
 
     /// What an aggregator that was cut off counted meanwhile is no surge of this minute, nor is what was counted before this

@@ -4,7 +4,7 @@ use super::*;
 
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        Refused::check_claims(&report, Some(self.durable.epoch), self.durable.kill)?;
+        Refused::check_claims(&report, Some(self.durable.epoch), &self.kills)?;
         let news = self.news;
         let speaker = self.roster.by_stream(stream).map(|child| child.identity.instance);
         let greets = speaker.is_none();
@@ -22,11 +22,8 @@ impl Parent for Brain {
             self.durable.epoch = Epoch(claimed.0.saturating_add(1));
             self.note_change(true);
         }
-        if self.durable.on_kill(report.kill) {
-            self.rollout.settle(&mut self.durable);
-            self.note_change(true);
-            self.post();
-        }
+        self.learn_kills(&report);
+        let drills = self.hear_drill(now, report.drill);
         self.note_buckets(stream, &report);
         if greets || self.news != news {
             self.welcome();
@@ -34,6 +31,7 @@ impl Parent for Brain {
         let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
         child.heard = now;
         let instance = child.identity.instance;
+        self.timing.on_report(now, instance, Role::Aggregator, &report);
         let place = (child.identity.zone.clone(), child.identity.name.clone());
         let before = child.books.seq();
         let mut entering = self.keys.entering();
@@ -49,11 +47,11 @@ impl Parent for Brain {
             self.drop_place(&place);
             self.welcome();
         }
-        Ok(self.saves.saved < self.saves.changed || self.news != news)
+        Ok(self.saves.saved < self.saves.changed || self.news != news || drills)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
-        self.roster.close(now, stream);
+        self.roster.close(now, stream).into_iter().for_each(|gone| self.timing.on_close(gone));
     }
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
@@ -63,15 +61,15 @@ impl Parent for Brain {
         }
         let head = Head {
             epoch: Some(self.durable.epoch),
-            kill: self.durable.kill,
             policy_hash: Some(self.policy.hash().as_u64()),
-            report_interval: None,
+            ..Head::of(&self.kills)
         };
         let child = self.roster.by_stream(stream)?;
         let covered = child.books.seq();
         let echo = Echo { covered, confirmed: covered };
         let place = (child.identity.zone.clone(), child.identity.name.clone());
-        let mut message = child.next_message(now, head, self.boards.get_mut(&place)?, true, echo)?;
+        let mut message =
+            child.next_message(now, head, self.boards.get_mut(&place)?, true, echo, &self.kills)?;
         message.head.children = self.sources.children(&place);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)

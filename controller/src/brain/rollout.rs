@@ -27,7 +27,7 @@ pub enum RolloutError {
     #[error("a reason has 1 to {REASON_BYTES_MAX} bytes without control characters")]
     Reason,
     /// Nothing is raised while the kill switch is on.
-    #[error("the kill switch is on; switch it off first, and then promote")]
+    #[error("it is killed; end that first (`plimsoll kill status` says who keeps it), and then promote")]
     Killed,
     /// It is enforced already.
     #[error("`{0}` is in enforce: there is nothing further")]
@@ -81,7 +81,7 @@ impl Brain {
             return Err(RolloutError::Reason);
         }
         let rollout = self.rollout_of(entry)?.clone();
-        if self.durable.kill.is_killed() {
+        if self.durable.is_entry_killed(entry) {
             return Err(RolloutError::Killed);
         }
         let from = self.durable.stages.get(entry).map_or(Mode::Shadow, |stage| stage.stage);

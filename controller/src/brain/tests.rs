@@ -3,6 +3,7 @@
 mod boosts;
 mod candidate;
 mod coherent;
+mod kills;
 mod learning;
 mod limit;
 mod peers;

@@ -187,12 +187,13 @@ impl Durable {
         self.record(entry, Some(from), to, cause, why);
     }
 
-    /// Puts every entry into shadow.
-    pub(super) fn put_in_shadow(&mut self, cause: Cause) {
+    /// Puts one entry, or without a name every one, into shadow.
+    pub(super) fn put_in_shadow(&mut self, entry: Option<&str>, cause: Cause, why: &[String]) {
         let above = |stage: &Stage| stage.stage > Mode::Shadow || stage.pending.is_some();
-        let entries = self.stages.iter().filter(|(_, stage)| above(stage));
+        let meant = |name: &str| entry.is_none_or(|entry| entry == name);
+        let entries = self.stages.iter().filter(|(name, stage)| meant(name) && above(stage));
         for entry in entries.map(|(entry, _)| entry.clone()).collect::<Vec<_>>() {
-            self.enter_stage(&entry, Mode::Shadow, cause, Vec::new());
+            self.enter_stage(&entry, Mode::Shadow, cause, why.to_vec());
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use plimsoll_core::baseline::MINUTES_PER_DAY;
+use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
 use plimsoll_core::rate::Rate;
 use plimsoll_core::report::Counts;
@@ -54,9 +55,11 @@ fn a_minute_is_what_was_counted_between_its_ends() {
     let policy = learns();
     let mut history = History::default();
     let name = bucket("api/a");
-    let off = KillGeneration::default();
-    let mut tell = |s: u64, minute: i64, kill: KillGeneration, total: Tally| {
-        history.on_time(at(s), Minute(minute), kill, &policy, || [(&name, total)].into_iter());
+    let off = Kill::default();
+    let fleet = |generation| Kill { fleet: KillGeneration(generation), ..off };
+    let alone = |generation| Kill { bucket: KillGeneration(generation), ..fleet(2) };
+    let mut tell = |s: u64, minute: i64, kill: Kill, total: Tally| {
+        history.on_time(at(s), Minute(minute), &policy, || [(&name, total, kill)].into_iter());
         history.take_unwritten().pop().map(|minute| (minute.minute, minute.samples.values().copied().next()))
     };
     assert_eq!(tell(0, 10, off, tally(500, 3)), None);
@@ -67,10 +70,13 @@ fn a_minute_is_what_was_counted_between_its_ends() {
         (180, 13, off, tally(7_100, 4), None, "nobody asked"),
         (190, 50, off, tally(9_900, 4), None, "the clock jumped: this was no minute"),
         (250, 20, off, tally(10_500, 4), Some(sample(10.0, true)), "it jumped back, and a minute has passed"),
-        (310, 21, KillGeneration(1), tally(11_100, 4), Some(sample(10.0, false)), "killed since"),
-        (370, 22, KillGeneration(2), tally(11_700, 4), Some(sample(10.0, false)), "killed until then"),
-        (430, 23, KillGeneration(2), tally(12_300, 4), Some(sample(10.0, true)), "not killed any more"),
-        (490, 24, KillGeneration(2), tally(100, 0), None, "counts that went back are nothing"),
+        (310, 21, fleet(1), tally(11_100, 4), Some(sample(10.0, false)), "killed since"),
+        (370, 22, fleet(2), tally(11_700, 4), Some(sample(10.0, false)), "killed until then"),
+        (430, 23, fleet(2), tally(12_300, 4), Some(sample(10.0, true)), "not killed any more"),
+        (490, 24, alone(1), tally(12_900, 4), Some(sample(10.0, false)), "killed alone"),
+        (550, 25, alone(2), tally(13_500, 4), Some(sample(10.0, false)), "killed alone until then"),
+        (610, 26, alone(2), tally(14_100, 4), Some(sample(10.0, true)), "nor alone"),
+        (670, 27, alone(2), tally(100, 0), None, "counts that went back are nothing"),
     ];
     let mut over = 10;
     for (s, minute, kill, total, expected, why) in cases {
@@ -169,12 +175,12 @@ fn names_that_somebody_invents_find_an_end_and_leave_again() {
     let mut history = History::default();
     let flood = |history: &mut History, from: usize, to: usize, minute: i64| {
         let names: Vec<Bucket> = (from..to).map(|n| bucket(&format!("api/{n}"))).collect();
-        let off = KillGeneration::default();
+        let off = Kill::default();
         let s = (minute * 60) as u64;
-        let none = names.iter().map(|name| (name, Tally::ZERO));
-        history.on_time(at(s), Minute(minute), off, &policy, || none);
-        let some = names.iter().map(|name| (name, tally(600, 0)));
-        history.on_time(at(s + 60), Minute(minute + 1), off, &policy, || some);
+        let none = names.iter().map(|name| (name, Tally::ZERO, off));
+        history.on_time(at(s), Minute(minute), &policy, || none);
+        let some = names.iter().map(|name| (name, tally(600, 0), off));
+        history.on_time(at(s + 60), Minute(minute + 1), &policy, || some);
         for minute in history.take_unwritten() {
             history.on_written(&minute, &policy);
         }
@@ -194,10 +200,8 @@ fn minutes_that_nobody_writes_do_not_pile_up() {
     let policy = learns();
     let mut history = History::default();
     for minute in 0..100 {
-        let none: [(&Bucket, Tally); 0] = [];
-        history.on_time(at(minute as u64 * 60), Minute(minute), KillGeneration::default(), &policy, || {
-            none.into_iter()
-        });
+        let none: [(&Bucket, Tally, Kill); 0] = [];
+        history.on_time(at(minute as u64 * 60), Minute(minute), &policy, || none.into_iter());
     }
     assert_eq!(history.figures().minutes_lost, 99 - UNWRITTEN_MAX as u64);
     let left: Vec<i64> = history.take_unwritten().iter().map(|minute| minute.minute.0).collect();

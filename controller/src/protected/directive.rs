@@ -27,6 +27,7 @@ impl Protected {
             terms: Terms {
                 limit: self.limit,
                 mode: self.stage(durable),
+                kill: durable.kill_of(&self.name),
                 cohort: self.terms.cohort,
                 coin: self.terms.coin,
                 coherence: durable.coherence().filter(|_| self.terms.coin == Coin::Coherent),

@@ -8,13 +8,15 @@ pub use board::{Board, Posted};
 pub use news::{Audience, Chunk, Edition, Message, News};
 pub use order::{Order, Stale};
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::{Bucket, Tenant};
 use crate::coherence::Coherence;
-use crate::kill::KillGeneration;
+use crate::drill::Drill;
+use crate::kill::{Kill, KillGeneration};
 use crate::policy::{Coin, OnSilence, Weight};
 use crate::presence::Presences;
 use crate::rate::{Limit, Rate};
@@ -31,12 +33,16 @@ pub struct Epoch(pub u64);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Directives {
     /// The controller's epoch, whoever passes it on; absent when the parent has not heard a controller, and then
-    /// nothing but kill generation and echo is in the message.
+    /// nothing but kill generations and echo is in the message.
     pub epoch: Option<Epoch>,
     /// Numbers the parent's messages on this stream, from 1.
     pub seq: u64,
     /// The highest kill generation held.
     pub kill: KillGeneration,
+    /// Those of single buckets: all that are held in the first message of a stream, and then what changed.
+    pub kills: BTreeMap<Bucket, KillGeneration>,
+    /// The latest drill heard of.
+    pub drill: Drill,
     /// The hash of the policy in force; absent before there is one.
     pub policy_hash: Option<u64>,
     /// The receipt for the child's reports.
@@ -76,8 +82,10 @@ pub struct BucketDirective {
 pub struct Terms {
     /// What the bucket may admit over all zones. Without a number it clears every value of every key.
     pub limit: Limit,
-    /// What becomes of refusals.
+    /// What becomes of refusals, as far as the kill generations held allow.
     pub mode: Mode,
+    /// The kill generations that whoever decided the mode knew of.
+    pub kill: Kill,
     /// Which instances carry refusals out in canary.
     pub cohort: Cohort,
     /// How clients turn a ratio into decisions.

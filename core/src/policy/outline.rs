@@ -18,8 +18,6 @@ pub(super) struct Node {
     pub(super) key_at: Place,
     /// Where the value begins.
     pub(super) at: Place,
-    /// The text of a scalar; empty for a mapping or sequence.
-    pub(super) scalar: String,
     entries: BTreeMap<String, Node>,
 }
 
@@ -47,8 +45,8 @@ enum Shape {
 }
 
 impl Node {
-    fn new(key_at: Place, at: Place, scalar: String) -> Self {
-        Self { key_at, at, scalar, entries: BTreeMap::new() }
+    fn new(key_at: Place, at: Place) -> Self {
+        Self { key_at, at, entries: BTreeMap::new() }
     }
 
     /// Reads the outline of `text`. Linear in its length but for the sorting of keys; recursion is bounded by
@@ -157,7 +155,7 @@ impl Outliner {
                     defect.path.push(name);
                     return Err(defect);
                 }
-                self.close(name, Node::new(key_at, at, text.to_owned()))
+                self.close(name, Node::new(key_at, at))
             }
         }
     }
@@ -176,7 +174,7 @@ impl Outliner {
             _ => {}
         }
         let (name, key_at) = self.next_name(at);
-        self.open.push(Open { node: Node::new(key_at, at, String::new()), name, shape });
+        self.open.push(Open { node: Node::new(key_at, at), name, shape });
         Ok(())
     }
 

@@ -127,11 +127,6 @@ impl<'a> Field<'a> {
         self.node.names().filter_map(|name| self.entry(name))
     }
 
-    /// The text of a scalar; empty for anything else.
-    pub(super) fn scalar(&self) -> &'a str {
-        &self.node.scalar
-    }
-
     /// The field's name in messages.
     #[must_use]
     pub fn path(&self) -> String {

@@ -18,11 +18,12 @@ pub use outbox::{Handover, Outbox};
 pub use path::Path;
 pub use tallies::Tallies;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bucket::{Bucket, Key, KeyId};
+use crate::bucket::{Bucket, Key, KeyId, Zone};
 use crate::directive::Epoch;
-use crate::kill::KillGeneration;
+use crate::drill::{Drill, Spread};
+use crate::kill::{KillGeneration, Scope};
 use crate::rate::Rate;
 use crate::time::MonoTime;
 
@@ -199,6 +200,15 @@ pub struct Report {
     pub epoch: Option<Epoch>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
+    /// Those of single buckets: all that are held in a greeting, and then what changed.
+    pub kills: BTreeMap<Bucket, KillGeneration>,
+    /// Of an aggregator: what was ordered killed there, or below it, without knowing that the controller has heard of it;
+    /// once on a stream. Whatever generation it has come to, it is a new kill.
+    pub ordered: BTreeSet<Scope>,
+    /// The latest drill heard of.
+    pub drill: Drill,
+    /// Of an aggregator: how long that drill took to reach the clients below it, by zone, if that changed.
+    pub spreads: BTreeMap<Zone, Spread>,
     /// How many children the child itself has, connected now.
     pub children: u32,
     /// Of an aggregator: who stands below it now.
@@ -237,6 +247,16 @@ impl Report {
         first.time = first.time.max(later.time);
         first.epoch = first.epoch.max(later.epoch);
         first.kill.merge(later.kill);
+        for (bucket, generation) in later.kills {
+            first.kills.entry(bucket).or_default().merge(generation);
+        }
+        first.ordered.append(&mut later.ordered);
+        first.drill = first.drill.max(later.drill);
+        // What is said later of a zone stands; of two that were said at once each speaks of other zones.
+        later.spreads.append(
+            &mut first.spreads.into_iter().filter(|(zone, _)| !later.spreads.contains_key(zone)).collect(),
+        );
+        first.spreads = later.spreads;
         first.children = first.children.max(later.children);
         first.asked.append(&mut later.asked);
         first.asked.sort_unstable();

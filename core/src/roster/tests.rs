@@ -8,8 +8,14 @@ use crate::ratio::DropRatio;
 use crate::report::Role;
 use crate::rollout::Mode;
 
-const HEAD: Head =
-    Head { epoch: Some(Epoch(3)), kill: KillGeneration(0), policy_hash: Some(9), report_interval: None };
+const HEAD: Head = Head {
+    epoch: Some(Epoch(3)),
+    kill: KillGeneration(0),
+    kills: 0,
+    drill: Drill(0),
+    policy_hash: Some(9),
+    report_interval: None,
+};
 
 fn at(ms: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(ms))
@@ -70,7 +76,7 @@ impl Child {
         values: bool,
         echo: Echo,
     ) -> Option<Directives> {
-        self.next_message(now, head, board, values, echo).map(Directives::from)
+        self.next_message(now, head, board, values, echo, &Kills::default()).map(Directives::from)
     }
 }
 
@@ -172,7 +178,7 @@ fn the_first_message_is_whole_and_immediate() {
 fn the_first_message_comes_also_where_there_is_nothing_to_say() {
     let mut roster = Roster::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
-    let nobody = Head { epoch: None, kill: KillGeneration(0), policy_hash: None, report_interval: None };
+    let nobody = Head::of(&Kills::default());
     let first = child.next(at(0), nobody, &mut Board::default(), true, Echo::default()).unwrap();
     assert_eq!((first.seq, first.epoch, first.buckets), (1, None, Vec::new()));
 }

@@ -117,6 +117,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
         |(limit, mode, cohort, (coin, coherence), on_silence, (presences, hold, clients))| Terms {
             limit,
             mode,
+            kill: Kill { fleet: KillGeneration(cohort.salt), bucket: KillGeneration(cohort.salt / 3) },
             cohort,
             coin,
             coherence,
@@ -168,6 +169,8 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
             epoch: Some(Epoch(epoch)),
             seq,
             kill: KillGeneration(kill),
+            kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+            drill: Drill(kill / 2),
             policy_hash,
             echo,
             upstream_age: age_ms.map(Duration::from_millis),
@@ -203,6 +206,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         terms: Terms {
             limit: Limit::PerSecond(largest_rate()),
             mode: Mode::Enforce,
+            kill: Kill { fleet: KillGeneration(u64::MAX), bucket: KillGeneration(u64::MAX) },
             cohort: Cohort { percent: Percent::new(100.0).unwrap(), salt: u64::MAX },
             coin: Coin::Coherent,
             coherence: Some(Coherence { key: CoinKey::from_bytes([0xff; 16]), salt: u64::MAX }),
@@ -221,6 +225,8 @@ fn the_largest_directives_keep_the_bounds_of_a_message() {
         epoch: Some(Epoch(u64::MAX)),
         seq: u64::MAX,
         kill: KillGeneration(u64::MAX),
+        kills: BTreeMap::new(),
+        drill: Drill(u64::MAX),
         policy_hash: Some(u64::MAX),
         echo: Echo { covered: u64::MAX, confirmed: u64::MAX },
         upstream_age: Some(Duration::from_millis(u64::MAX)),
@@ -241,6 +247,11 @@ fn the_largest_directives_keep_the_bounds_of_a_message() {
     assert_eq!(check_directives(&buckets(1, 1_024)), 1, "parts are filled by bytes");
     assert_eq!(check_directives(&buckets(1, 1_300)), 2);
     assert_eq!(check_directives(&buckets(3, 4_000)), 12);
+    let killed = |number| (Bucket::new(&longest(number)).unwrap(), KillGeneration(u64::MAX));
+    let with_kills =
+        |directives| Directives { kills: (0..KILLED_BUCKETS_MAX).map(killed).collect(), ..directives };
+    assert_eq!(check_directives(&with_kills(buckets(0, 0))), 1);
+    assert_eq!(check_directives(&with_kills(buckets(1, 1_023))), 2, "kills go first");
 }
 
 fn values_after_the_wire(values: Values) -> Values {

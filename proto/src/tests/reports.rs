@@ -58,6 +58,10 @@ fn any_report() -> impl Strategy<Value = Report> {
             time: micros.map(MonoTime::from_micros),
             epoch: epoch.map(Epoch),
             kill: KillGeneration(kill),
+            kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+            ordered: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())].into(),
+            drill: Drill(kill / 2),
+            spreads: [(Zone::new("a").unwrap(), Spread::of([(7, 1), (kill, 3)], kill))].into(),
             children,
             path,
             asked: asked.into_iter().collect(),
@@ -126,6 +130,13 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
         .collect()
 }
 
+/// A spread of as many different waits as are told apart.
+fn largest_spread() -> Spread {
+    let spread = Spread::of((1..60_000_000).step_by(211).map(|us| (us, u64::MAX)), u64::MAX);
+    assert!(spread.waits().len() > SPREAD_STEPS_MAX / 2);
+    spread
+}
+
 /// The first report of a stream with `keys` new keys, everything else in it as large as can be.
 fn largest_report(keys: usize) -> Report {
     let most = Counts {
@@ -154,6 +165,17 @@ fn largest_report(keys: usize) -> Report {
         time: Some(MonoTime::from_micros(MICROS_MAX)),
         epoch: Some(Epoch(u64::MAX)),
         kill: KillGeneration(u64::MAX),
+        kills: (0..keys.min(KILLED_BUCKETS_MAX))
+            .map(|number| (Bucket::new(&text(number)).unwrap(), KillGeneration(u64::MAX)))
+            .collect(),
+        ordered: (0..keys.min(KILLED_BUCKETS_MAX))
+            .map(|number| Scope::Bucket(Bucket::new(&text(number)).unwrap()))
+            .chain([Scope::Fleet])
+            .collect(),
+        drill: Drill(u64::MAX),
+        spreads: (0..keys.min(SPREAD_ZONES_MAX))
+            .map(|number| (Zone::new(&text(number)).unwrap(), largest_spread()))
+            .collect(),
         children: u32::MAX,
         path: Path::new(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
         asked: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),

@@ -10,7 +10,7 @@ use plimsoll_core::directive::{
     Board, BucketDirective, Directives, Epoch, KeyDirective, Message, Stale, Terms, Values,
 };
 use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
-use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::kill::{KillGeneration, Kills};
 use plimsoll_core::rate::{Limit, Rate};
 use plimsoll_core::report::{Echo, Identity, InstanceId, Report, Role};
 use plimsoll_core::rollout::Mode;
@@ -136,12 +136,12 @@ impl Parent for ScriptedParent {
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
         let report_interval = Some(Duration::from_millis(20));
-        let kill = KillGeneration(0);
-        let head = Head { epoch: Some(self.epoch), kill, policy_hash: None, report_interval };
+        let kills = Kills::default();
+        let head = Head { epoch: Some(self.epoch), report_interval, ..Head::of(&kills) };
         let child = self.roster.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: 0 };
         let waited = now.since(child.heard);
-        let message = child.next_message(now, head, &mut self.board, true, echo)?;
+        let message = child.next_message(now, head, &mut self.board, true, echo, &kills)?;
         self.tell(ParentEvent::Told(waited));
         Some(message)
     }

@@ -5,6 +5,8 @@ mod determinism;
 #[cfg(test)]
 mod expectations;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod refusals;

@@ -98,7 +98,7 @@ fn a_kill_is_passed_on_from_either_side_and_an_older_message_cannot_undo_it() {
     assert_eq!(zone.directives(at(20), client.stream).unwrap().kill, KillGeneration(3));
     zone.on_directives(at(30), Directives { kill: KillGeneration(2), ..Said::nothing().message(6, 0) })
         .unwrap();
-    assert_eq!(zone.kill(), KillGeneration(3));
+    assert_eq!(zone.kills().fleet(), KillGeneration(3));
 
     let from_below = Report { kill: KillGeneration(5), ..client.report(at(40)) };
     assert!(zone.on_report(at(40), client.stream, from_below).unwrap(), "others have to hear it");

@@ -73,12 +73,12 @@ proptest! {
                     let keys: Vec<_> =
                         acme.into_iter().map(|acme| ("acme", acme)).chain([("default", default)]).collect();
                     held.direct(terms, &keys);
-                    let enforces = held.subscription.enforces(&terms);
+                    let enforces = held.subscription.enforces(&Bucket::new("api").unwrap(), &terms);
                     may_refuse = enforces && terms.limit != Limit::Unknown;
                     may_guard = terms.clients.is_some() && terms.limit != Limit::Unknown;
                 }
                 Step::Kill => {
-                    let kill = KillGeneration(held.subscription.kill.0 / 2 * 2 + 1);
+                    let kill = KillGeneration(held.subscription.kills.fleet().0 / 2 * 2 + 1);
                     let message = Directives { kill, ..Directives::default() };
                     // Without an epoch nothing but the kill is heard.
                     let _ = held.subscription.on_directives(held.now, message);

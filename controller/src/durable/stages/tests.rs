@@ -1,10 +1,14 @@
 //! The meaning of every edge between `mode` in the file, promotions, aborts, breaches, kills and restarts, as far as the
 //! durable state alone decides it. What gates and commands do on top is in the brain's tests.
 
-use plimsoll_core::kill::KillGeneration;
+use std::collections::BTreeMap;
+
+use plimsoll_core::bucket::Bucket;
+use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::policy::{ONE_CLASS_TENANTS, Policy, Source};
 
 use super::*;
+use crate::durable::Command;
 use Mode::{Canary, Enforce, Shadow};
 
 fn policy(mode: Mode, gates: bool, kill: bool) -> Policy {
@@ -35,6 +39,8 @@ enum Act {
     /// A kill through the file, and its end.
     Kill,
     Resume,
+    /// A kill of this bucket alone, by command.
+    KillAlone,
     /// A kill learned from a child.
     Learn,
     /// The controller starts again with the state it wrote.
@@ -47,11 +53,18 @@ fn act(durable: &mut Durable, act: Act) {
     let file = durable.stages["b"].file;
     match act {
         Act::File(mode, gates) => durable.on_policy(&policy(mode, gates, false)),
-        Act::Held(mode) => durable.on_held(&policy(mode, true, false)),
+        Act::Held(mode) => durable.on_held(&policy(mode, true, false), &policy(file, true, false)),
         Act::Enter(to, cause) => durable.enter_stage("b", to, cause, Vec::new()),
         Act::Kill => durable.on_policy(&policy(file, true, true)),
         Act::Resume => durable.on_policy(&policy(file, true, false)),
-        Act::Learn => drop(durable.on_kill(KillGeneration(durable.kill.0 + 1).turned(true))),
+        Act::KillAlone => {
+            let alone = Scope::Bucket(Bucket::new("b").unwrap());
+            durable.on_command(&alone, Command::default(), &policy(file, true, false)).unwrap();
+        }
+        Act::Learn => {
+            let learned = KillGeneration(durable.kill.0 + 1).turned(true);
+            durable.on_learned(learned, &BTreeMap::new(), None, &policy(file, true, false));
+        }
         Act::Restart => {
             let text = serde_json::to_string(&*durable).unwrap();
             *durable = serde_json::from_str(&text).unwrap();
@@ -67,7 +80,7 @@ fn act(durable: &mut Durable, act: Act) {
 #[test]
 fn every_edge_has_its_meaning() {
     type State = (Mode, Mode, Option<Mode>);
-    let table: [(State, Act, State, Option<Cause>); 39] = [
+    let table: [(State, Act, State, Option<Cause>); 41] = [
         // Raising in the file waits for gates, unless none are required.
         ((Shadow, Shadow, None), Act::File(Canary, true), (Shadow, Canary, Some(Canary)), None),
         ((Shadow, Shadow, None), Act::File(Enforce, true), (Shadow, Enforce, Some(Enforce)), None),
@@ -156,6 +169,8 @@ fn every_edge_has_its_meaning() {
         ((Shadow, Enforce, Some(Enforce)), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
         ((Shadow, Shadow, None), Act::Kill, (Shadow, Shadow, None), None),
         ((Enforce, Shadow, None), Act::Learn, (Shadow, Shadow, None), Some(Cause::Kill)),
+        ((Enforce, Enforce, None), Act::KillAlone, (Shadow, Enforce, None), Some(Cause::Kill)),
+        ((Shadow, Enforce, Some(Enforce)), Act::KillAlone, (Shadow, Enforce, None), Some(Cause::Kill)),
         ((Shadow, Enforce, None), Act::Resume, (Shadow, Enforce, None), None),
         // A restart changes nothing, and a loss means shadow.
         ((Enforce, Shadow, None), Act::Restart, (Enforce, Shadow, None), None),
@@ -190,7 +205,7 @@ fn raising_during_a_kill_is_forgotten_with_it() {
 #[test]
 fn going_back_from_a_file_that_was_held_raises_nothing() {
     let mut durable = at(Enforce, Enforce, None);
-    durable.on_held(&policy(Shadow, false, false));
+    durable.on_held(&policy(Shadow, false, false), &policy(Enforce, false, false));
     durable.on_recall(&policy(Enforce, false, false));
     assert_eq!((durable.stages["b"].stage, durable.stages["b"].file), (Shadow, Enforce));
     durable.on_policy(&policy(Enforce, false, false));

@@ -1,6 +1,7 @@
 //! What a directive makes of what is posted: kept where it is silent, cleared where there is no limit.
 
 use super::*;
+use crate::kill::{Kill, KillGeneration};
 
 /// What a bucket on the board is expected to hold: its terms, and its tenants in the order of names.
 fn check_posted_of(board: &Board, terms: Terms, keys: &[(&str, Values)]) {
@@ -107,6 +108,7 @@ fn terms_are_told_in_full_but_for_a_hold_which_is_kept() {
     let first = Terms {
         limit: per_second(100),
         mode: Mode::Canary,
+        kill: Kill { fleet: KillGeneration(4), bucket: KillGeneration(2) },
         cohort: Cohort { percent: Percent::new(5.0).unwrap(), salt: 7 },
         coin: Coin::Coherent,
         coherence: Some(salted(1)),

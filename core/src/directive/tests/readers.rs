@@ -108,6 +108,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
         |(limit, mode, cohort, (coin, coherence), on_silence, (presences, hold, clients))| Terms {
             limit,
             mode,
+            kill: crate::kill::Kill::default(),
             cohort,
             coin,
             coherence,

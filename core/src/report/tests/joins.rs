@@ -44,6 +44,13 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 time: (reach > 3).then(|| MonoTime::from_micros(reached)),
                 epoch: (reach > 9).then_some(Epoch(reached / 10)),
                 kill: KillGeneration(reached / 7),
+                kills: keys
+                    .iter()
+                    .map(|id| (key(&format!("t{id}")).bucket, KillGeneration(reached / 5)))
+                    .collect(),
+                drill: Drill(reached / 8),
+                ordered: keys.iter().map(|id| Scope::Bucket(key(&format!("t{id}")).bucket)).collect(),
+                spreads: BTreeMap::new(),
                 asked: if asks { vec![key("x").bucket] } else { Vec::new() },
                 holds: keys.iter().map(hold).collect(),
                 definitions: keys.iter().map(|id| (KeyId(*id), definition(*id))).collect(),

@@ -1,0 +1,99 @@
+//! The kill switch at the admin port of an aggregator, for when no controller lives: it reaches the clients of its zone, and
+//! the controller learns of it when it comes back.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_proto::local::{Asked, local, refuse};
+use plimsoll_proto::shared::Shared;
+use plimsoll_proto::switch::{
+    DRILL, DRILL_MAX_MS, DrillOrder, Drilled, OFF, ON, Off, On, STATUS, Switch, Switches, Tier,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::zone::Zone;
+
+/// How often it is looked at whether a drill is over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The routes.
+pub(crate) fn routes(zone: &Shared<Zone>) -> Router {
+    let (on, off, drill, status) = (zone.clone(), zone.clone(), zone.clone(), zone.clone());
+    let changing = Router::new()
+        .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order)))
+        .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order)))
+        .route(DRILL, post(async move |Asked(order): Asked<DrillOrder>| run_drill(&drill, order).await));
+    let reading = get(async move || Json(status.with(|zone, _| switches(zone))));
+    local(changing).merge(Router::new().route(STATUS, reading))
+}
+
+fn kill(zone: &Shared<Zone>, order: On) -> Response {
+    if order.ttl_s.is_some() {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "an aggregator keeps no time for a kill: order it without a ttl and end it with `kill off`, or order it at the \
+             controller",
+        );
+    }
+    let by = order.by.as_ref().map(ToString::to_string);
+    turn(zone, &order.bucket.into(), true, &order.reason.to_string(), by.as_deref())
+}
+
+fn end(zone: &Shared<Zone>, order: Off) -> Response {
+    let reason = order.reason.as_ref().map(ToString::to_string);
+    let by = order.by.as_ref().map(ToString::to_string);
+    turn(zone, &order.bucket.into(), false, reason.as_deref().unwrap_or_default(), by.as_deref())
+}
+
+fn turn(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Option<&str>) -> Response {
+    let (turned, generation) =
+        zone.with(|zone, now| (zone.turn(now, scope, killed), zone.kills().generation(scope).0));
+    match turned {
+        Err(no_room) => return refuse(StatusCode::CONFLICT, no_room),
+        Ok(turned) => {
+            tracing::warn!(%scope, killed, generation, turned, reason, by, "the kill switch was ordered here");
+        }
+    }
+    zone.ring();
+    Json(zone.with(|zone, _| switches(zone))).into_response()
+}
+
+async fn run_drill(zone: &Shared<Zone>, order: DrillOrder) -> Response {
+    if order.timeout_ms > DRILL_MAX_MS {
+        return refuse(StatusCode::BAD_REQUEST, format_args!("timeout_ms: {DRILL_MAX_MS} are the most"));
+    }
+    let ends = Instant::now() + Duration::from_millis(order.timeout_ms);
+    let drill = zone.with(|zone, now| zone.begin_drill(now));
+    zone.ring();
+    loop {
+        let (drilled, is_over) = zone.with(|zone, _| {
+            let timing = zone.timing();
+            let complete = timing.is_complete();
+            let silent = timing.silent_aggregators();
+            (Drilled::of(drill.0, &timing.spreads(), complete, silent), complete || timing.drill() != drill)
+        });
+        if is_over || Instant::now() >= ends {
+            return Json(drilled).into_response();
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+fn switches(zone: &Zone) -> Switches {
+    let kills = zone.kills();
+    let switch = |generation: KillGeneration| Switch {
+        generation,
+        killed: generation.is_killed(),
+        ..Switch::default()
+    };
+    Switches {
+        tier: Tier::Aggregator,
+        fleet: switch(kills.fleet()),
+        buckets: kills.buckets().map(|(bucket, generation)| (bucket.clone(), switch(generation))).collect(),
+        saved: true,
+    }
+}

@@ -1,0 +1,118 @@
+//! The zone and the kill switch: what it holds, what is ordered at its admin port while no controller lives, and how long a
+//! drill takes to reach its clients.
+
+use plimsoll_core::bucket::Zone as ZoneName;
+use plimsoll_core::drill::{Due, Spread};
+use plimsoll_core::kill::KILLED_BUCKETS_MAX;
+
+use super::*;
+use crate::below::Branch;
+
+/// There is no room for another bucket that is killed alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{KILLED_BUCKETS_MAX} buckets have been killed alone, which is the most; kill the whole fleet, without a bucket"
+)]
+pub struct NoRoom;
+
+impl Zone {
+    /// Somebody kills here, or ends a kill: the generation moves to the next odd or even number, and everybody below and
+    /// above will hear of it. True when it moved. What was killed stays in shadow until a controller that knows of this
+    /// generation says otherwise, since every earlier word on a mode is void by it.
+    ///
+    /// # Errors
+    /// When there is no room for another bucket.
+    pub fn turn(&mut self, now: MonoTime, scope: &Scope, killed: bool) -> Result<bool, NoRoom> {
+        let held = self.kills.generation(scope);
+        if scope.bucket().is_some_and(|bucket| !self.kills.has_room(bucket)) {
+            return Err(NoRoom);
+        }
+        let turned = self.kills.raise(scope, held.turned(killed));
+        if killed {
+            self.ordered.insert(scope.clone(), None);
+        } else {
+            self.ordered.remove(scope);
+        }
+        if turned {
+            self.on_turn(now);
+        }
+        Ok(turned)
+    }
+
+    /// The controller has covered the reports up to this one: it knows of the orders in them, and whatever it says from now
+    /// on was said in that knowledge.
+    pub(super) fn on_confirmed_orders(&mut self, confirmed: u64) {
+        self.ordered.retain(|_, told| told.is_none_or(|told| told > confirmed));
+    }
+
+    /// A later generation came from elsewhere. Whoever ended a kill there could not mean one that was ordered here and had
+    /// not reached the controller: two who count apart come to the same numbers. Such an order stands.
+    pub(super) fn stand_by_orders(&mut self) -> bool {
+        let mut turned = false;
+        for scope in self.ordered.keys() {
+            turned |= self.kills.raise(scope, self.kills.generation(scope).turned(true));
+        }
+        turned
+    }
+
+    /// Orders that were given at an aggregator below are passed on as if they had been given here.
+    pub(super) fn take_orders(&mut self, ordered: BTreeSet<Scope>) -> bool {
+        let mut is_new = false;
+        for scope in ordered {
+            if scope.bucket().is_none_or(|bucket| self.kills.has_room(bucket)) {
+                is_new |= self.ordered.insert(scope, None).is_none();
+            }
+        }
+        is_new
+    }
+
+    /// The orders that the parent has not been told of on the present stream.
+    pub(super) fn orders_to_tell(&self) -> BTreeSet<Scope> {
+        self.ordered.iter().filter(|(_, told)| told.is_none()).map(|(scope, _)| scope.clone()).collect()
+    }
+
+    /// Begins a drill among those below.
+    pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
+        let drill = self.kills.drill().next();
+        self.hear_drill(now, drill);
+        drill
+    }
+
+    /// How the latest drill fares below.
+    #[must_use]
+    pub const fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
+    /// A generation has moved: modes that were decided without knowing of it are void, and everybody hears that at once.
+    pub(super) fn on_turn(&mut self, now: MonoTime) {
+        self.pushes.on_decision(now);
+        self.direct(now, true);
+    }
+
+    /// Takes up a later drill; true when it is one.
+    pub(super) fn hear_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
+        if !self.kills.hear_drill(drill) {
+            return false;
+        }
+        let clients = |branch: &Branch| branch.children.map_or(1, u64::from);
+        let below: BTreeMap<InstanceId, u64> =
+            self.below.iter().map(|(instance, branch)| (instance, clients(branch))).collect();
+        let children = self.roster.connected().map(|child| {
+            let Identity { instance, zone, role, .. } = &child.identity;
+            let clients = below.get(instance).copied().unwrap_or(1);
+            (*instance, Due { zone: zone.clone(), role: *role, clients })
+        });
+        self.timing.begin(now, drill, Some(self.identity.zone.clone()), children);
+        true
+    }
+
+    /// What the parent has not been told yet of how the latest drill fares.
+    pub(super) fn spreads_to_tell(&mut self) -> BTreeMap<ZoneName, Spread> {
+        if self.timing_told == self.timing.version() {
+            return BTreeMap::new();
+        }
+        self.timing_told = self.timing.version();
+        self.timing.spreads()
+    }
+}

@@ -1,0 +1,137 @@
+//! What a zone makes of kills that are ordered at it, told from above or known below, and of drills.
+
+use super::*;
+use plimsoll_core::drill::Drill;
+use plimsoll_core::kill::{Kill, KillGeneration, Scope};
+use plimsoll_core::rollout::Mode;
+
+/// What a controller says that holds this generation of the fleet, and has covered so many reports: it enforces, as it
+/// decided when it knew of generation `known`.
+fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
+    let mut message = Said::ratio(7).message(epoch, seq);
+    message.kill = KillGeneration(generation);
+    message.echo = Echo { covered, confirmed: covered };
+    for bucket in &mut message.buckets {
+        bucket.terms.mode = Mode::Enforce;
+        bucket.terms.kill = Kill { fleet: KillGeneration(known), ..Kill::default() };
+    }
+    message
+}
+
+/// The mode that a client was told last, and the generation.
+fn told(zone: &mut Zone, client: &mut Client, now: MonoTime) -> (Mode, u64) {
+    client.hear(zone, now);
+    let mode = client.board.get(&bucket()).unwrap().terms().mode;
+    (mode, zone.kills().fleet().0)
+}
+
+/// A zone whose controller enforces, with one client.
+fn enforcing() -> (Zone, Client) {
+    let mut zone = answered();
+    zone.on_directives(at(10), enforces(1, 2, 0, 0, 0)).unwrap();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(20));
+    assert_eq!(told(&mut zone, &mut client, at(20)), (Mode::Enforce, 0));
+    (zone, client)
+}
+
+#[test]
+fn what_was_ordered_here_stays_in_shadow_until_a_controller_that_knows_says_otherwise() {
+    let (mut zone, mut client) = enforcing();
+    assert_eq!(zone.turn(at(100), &Scope::Fleet, true), Ok(true));
+    assert_eq!(zone.turn(at(110), &Scope::Fleet, true), Ok(false), "it is killed already");
+    assert_eq!(told(&mut zone, &mut client, at(120)), (Mode::Shadow, 1));
+    assert_eq!(zone.turn(at(200), &Scope::Fleet, false), Ok(true));
+    assert_eq!(told(&mut zone, &mut client, at(210)), (Mode::Shadow, 2));
+    // A controller that says once more what it said before, and claims to know what nobody has told it.
+    let report = zone.report(at(220));
+    zone.on_directives(at(230), enforces(1, 3, 0, 99, report.seq)).unwrap();
+    assert_eq!(
+        told(&mut zone, &mut client, at(240)),
+        (Mode::Enforce, 2),
+        "a claim up to what is held is believed"
+    );
+    zone.turn(at(250), &Scope::Fleet, true).unwrap();
+    zone.turn(at(260), &Scope::Fleet, false).unwrap();
+    assert_eq!(told(&mut zone, &mut client, at(270)), (Mode::Shadow, 4), "and none beyond it");
+    zone.on_directives(at(280), enforces(2, 4, 4, 4, report.seq)).unwrap();
+    assert_eq!(told(&mut zone, &mut client, at(290)), (Mode::Enforce, 4));
+}
+
+#[test]
+fn an_order_that_the_controller_has_not_heard_of_outlives_the_end_of_another() {
+    // Whether the report with the order was covered before the end of some kill comes, and what is held then.
+    for (covers, generation) in [(false, 3), (true, 2)] {
+        let (mut zone, mut client) = enforcing();
+        zone.turn(at(100), &Scope::Fleet, true).unwrap();
+        let report = zone.report(at(110));
+        assert_eq!(report.ordered, [Scope::Fleet].into());
+        assert!(zone.report(at(120)).ordered.is_empty(), "once on a stream");
+        zone.on_open(at(130));
+        let report = zone.report(at(140));
+        assert_eq!(report.ordered, [Scope::Fleet].into(), "and again on the next one");
+        let covered = if covers { report.seq } else { 0 };
+        zone.on_directives(at(150), enforces(1, 1, 2, 2, covered)).unwrap();
+        let mode = if covers { Mode::Enforce } else { Mode::Shadow };
+        assert_eq!(told(&mut zone, &mut client, at(160)), (mode, generation), "covered: {covers}");
+    }
+}
+
+#[test]
+fn an_order_from_an_aggregator_below_is_passed_on_and_one_from_a_client_is_none() {
+    let mut zone = answered();
+    zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
+    let mut lower = aggregator(300);
+    lower.turn(at(20), &Scope::Fleet, true).unwrap();
+    let greeting = lower.report(at(30));
+    assert_eq!(greeting.kill, KillGeneration(1), "the number is an old one here");
+    assert!(zone.on_report(at(30), StreamId(300), greeting).unwrap(), "everybody has to hear of it");
+    assert_eq!(zone.kills().fleet(), KillGeneration(3));
+    assert_eq!(zone.report(at(40)).ordered, [Scope::Fleet].into());
+
+    let mut client = Client::new(1);
+    let forged = Report { ordered: [Scope::Bucket(bucket())].into(), ..client.report(at(50)) };
+    zone.on_report(at(50), client.stream, forged).unwrap();
+    assert_eq!(zone.kills().bucket(&bucket()), KillGeneration(0));
+}
+
+#[test]
+fn a_bucket_is_killed_alone_and_everybody_is_told_once() {
+    let (mut zone, mut client) = enforcing();
+    zone.turn(at(100), &Scope::Bucket(bucket()), true).unwrap();
+    let killed = [(bucket(), KillGeneration(1))].into();
+    let said = zone.directives(at(110), client.stream).unwrap();
+    assert_eq!((&said.kills, said.kill), (&killed, KillGeneration(0)));
+    assert_eq!(said.buckets[0].terms.mode, Mode::Shadow);
+    assert_eq!(zone.report(at(120)).kills, killed);
+    assert!(zone.report(at(130)).kills.is_empty());
+    client.speak(&mut zone, at(140));
+    zone.turn(at(150), &Scope::Fleet, true).unwrap();
+    assert!(zone.directives(at(160), client.stream).unwrap().kills.is_empty());
+    client.reconnect(9);
+    client.speak(&mut zone, at(170));
+    assert_eq!(zone.directives(at(170), client.stream).unwrap().kills, killed, "a new stream begins whole");
+}
+
+#[test]
+fn a_drill_is_passed_on_timed_and_told_and_changes_no_mode() {
+    let (mut zone, mut client) = enforcing();
+    assert!(zone.report(at(90)).spreads.is_empty());
+    let drill = Directives { drill: Drill(7), ..enforces(1, 3, 0, 0, 0) };
+    zone.on_directives(at(100), drill).unwrap();
+    assert!(zone.is_report_due() && zone.has_news());
+    let report = zone.report(at(100));
+    let name = zone.name().clone();
+    assert_eq!((report.drill, report.spreads[&name].missing), (Drill(7), 1));
+    assert!(!zone.is_report_due());
+    assert_eq!(zone.directives(at(110), client.stream).unwrap().drill, Drill(7));
+    let answer = Report { drill: Drill(7), ..client.report(at(140)) };
+    zone.on_report(at(140), client.stream, answer).unwrap();
+    let spread = &zone.report(at(150)).spreads[&name];
+    assert_eq!((spread.heard(), spread.missing), (1, 0));
+    let wait = spread.quantile(1.0).unwrap();
+    assert!(wait >= Duration::from_millis(40) && wait <= Duration::from_millis(43), "{wait:?}");
+    assert!(zone.report(at(160)).spreads.is_empty(), "nothing new");
+    assert_eq!(told(&mut zone, &mut client, at(170)), (Mode::Enforce, 0));
+    assert_eq!(zone.begin_drill(at(200)), Drill(8));
+}

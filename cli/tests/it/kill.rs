@@ -1,0 +1,411 @@
+//! The kill switch on real processes: by command, by file, from an aggregator, at one client; over restarts, on a full disk,
+//! and whatever is wrong with the policy.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::fleet::{BUCKET, Fleet, Rates, TENANTS, policy};
+use crate::process::{Process, http, run, until};
+use crate::processes::{alone, skipped};
+
+const LIMIT: u32 = 300;
+const OFFERED: f64 = 1_200.0;
+const SPAN: Duration = Duration::from_secs(3);
+/// Over this no request may be refused, once the kill has had its time.
+const QUIET: Duration = Duration::from_secs(2);
+
+fn refusing_fleet(policy: &str, flags: &[&str]) -> Fleet {
+    let mut fleet = Fleet::start_with(policy, TENANTS, flags);
+    fleet.ask(OFFERED);
+    fleet.until_rates("refusals", SPAN, refuses);
+    fleet
+}
+
+fn refuses(rates: &Rates) -> bool {
+    rates.dropped > f64::from(LIMIT) / 10.0
+}
+
+fn only_observes(rates: &Rates) -> bool {
+    rates.dropped == 0.0 && rates.would_dropped > 0.0
+}
+
+/// The address of an admin port, as the flags want it.
+fn admin(process: &Process) -> String {
+    format!("http://{}", process.address("admin"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs `plimsoll kill` with these words, which must do what they say; yields what it said.
+fn kill(words: &[&str]) -> String {
+    let ended = run(&[&["kill"], words].concat());
+    assert_eq!(ended.status.code(), Some(0), "{words:?}: {}", text(&ended.stderr));
+    text(&ended.stdout)
+}
+
+/// The same as JSON.
+fn kill_json(words: &[&str]) -> Value {
+    serde_json::from_str(&kill(&[words, &["--output", "json"]].concat())).unwrap()
+}
+
+#[test]
+fn a_kill_by_command_holds_over_restarts_and_off_means_shadow_first() {
+    let _alone = alone();
+    let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
+    // What is wrong with the policy keeps nobody from killing.
+    fleet.save_policy("bukets: {}\n");
+    until("the policy to be refused", || {
+        (fleet.controller_metric("plimsoll_policy_refused", "") == 1.0).then_some(())
+    });
+    let controller = admin(&fleet.controller);
+    let said = kill(&["on", "--reason", "it refuses paying callers", "--controller", &controller]);
+    assert!(said.contains("killed: the whole fleet, generation 1"), "{said}");
+    fleet.until_rates("no refusals", QUIET, only_observes);
+    let said = kill(&["status", "--controller", &controller]);
+    assert!(said.contains("killed") && said.contains("\"it refuses paying callers\""), "{said}");
+
+    fleet.save_policy(&policy(LIMIT, "enforce", false));
+    fleet.controller.kill_9();
+    fleet.restart_controller();
+    let status = kill_json(&["status", "--controller", &controller]);
+    assert_eq!(status["fleet"]["generation"], 1, "{status}");
+    assert_eq!(status["fleet"]["command"]["reason"], "it refuses paying callers", "{status}");
+    fleet.until_rates("no refusals", QUIET, only_observes);
+
+    let said = kill(&["off", "--controller", &controller]);
+    assert!(said.contains("no longer killed") && said.contains("stays in shadow"), "{said}");
+    fleet.controller.kill_9();
+    fleet.restart_controller();
+    until("the controller to lead", || (fleet.status()?["leading"] == true).then_some(()));
+    fleet.until_rates("no refusals", QUIET, only_observes);
+    assert_eq!(fleet.status().unwrap()["buckets"][BUCKET]["mode"], "shadow");
+
+    fleet.save_policy(&policy(LIMIT, "shadow", false));
+    until("the file's shadow", || {
+        (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
+    });
+    fleet.save_policy(&policy(LIMIT, "enforce", false));
+    fleet.until_rates("refusals after the mode was raised", SPAN, refuses);
+}
+
+#[test]
+fn one_bucket_is_killed_alone_and_a_kill_may_end_by_itself() {
+    let _alone = alone();
+    let two = format!(
+        "buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: enforce }}\n  search: {{ limit: 100, mode: enforce }}\n\
+         rollout: {{ require_gates: false }}\n"
+    );
+    let fleet = refusing_fleet(&two, &[]);
+    let controller = admin(&fleet.controller);
+    let order =
+        ["on", "--reason", "wrong limit", "--bucket", BUCKET, "--ttl", "4s", "--controller", &controller];
+    let status = kill_json(&order);
+    assert_eq!(status["buckets"][BUCKET]["killed"], true, "{status}");
+    assert_eq!((&status["fleet"]["killed"], &status["saved"]), (&false.into(), &true.into()), "{status}");
+    fleet.until_rates("no refusals", QUIET, only_observes);
+    let modes = || {
+        let buckets = fleet.status().unwrap()["buckets"].clone();
+        [BUCKET, "search"].map(|bucket| buckets[bucket]["mode"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(modes(), ["shadow", "enforce"]);
+    let status = until("the kill to end", || {
+        let status = kill_json(&["status", "--controller", &controller]);
+        (status["buckets"][BUCKET]["killed"] == false).then_some(status)
+    });
+    assert_eq!(status["buckets"][BUCKET]["generation"], 2, "{status}");
+    assert_eq!(modes(), ["shadow", "enforce"]);
+    fleet.until_rates("no refusals after its end", QUIET, only_observes);
+}
+
+#[test]
+fn without_a_controller_an_aggregator_kills_its_zone_and_the_controller_learns_of_it() {
+    let _alone = alone();
+    let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
+    let controller = admin(&fleet.controller);
+    let aggregator = admin(&fleet.zones[0].aggregator);
+    fleet.controller.kill_9();
+    let ended = run(&["kill", "on", "--reason", "x", "--controller", &controller]);
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains(&controller) && said.contains("--aggregator") && said.contains("--kill-file"),
+        "{said}"
+    );
+
+    // The controller is asked first, and the aggregator because that one is not there.
+    let order = ["on", "--reason", "no controller", "--controller", &controller, "--aggregator", &aggregator];
+    let said = kill(&order);
+    assert!(said.contains("killed: the whole fleet, generation 1"), "{said}");
+    let zone_refuses = |fleet: &Fleet, zone: usize| {
+        let from = fleet.sample_zone(zone);
+        std::thread::sleep(Duration::from_secs(1));
+        from.rates_until(&fleet.sample_zone(zone)).dropped > 0.0
+    };
+    until("its zone to observe", || (!zone_refuses(&fleet, 0)).then_some(()));
+    assert!(zone_refuses(&fleet, 1), "the other zone has heard nothing of it");
+    // Its clients tell it again what it was told, whatever becomes of it.
+    fleet.zones[0].aggregator.kill_9();
+    fleet.restart_aggregator(0);
+    let aggregator = admin(&fleet.zones[0].aggregator);
+    until("the clients to be back", || {
+        (fleet.aggregator_metric(0, "plimsoll_kill_generation") == 1.0).then_some(())
+    });
+    assert!(!zone_refuses(&fleet, 0));
+
+    fleet.restart_controller();
+    fleet.until_rates("no refusals anywhere", QUIET, only_observes);
+    let status = kill_json(&["status", "--controller", &controller]);
+    assert_eq!(
+        (&status["fleet"]["killed"], &status["fleet"]["command"]["reason"]),
+        (&true.into(), &Value::Null)
+    );
+
+    fleet.controller.kill_9();
+    let status = kill_json(&["off", "--aggregator", &aggregator]);
+    assert_eq!(
+        (&status["tier"], &status["fleet"]["generation"]),
+        (&"aggregator".into(), &2.into()),
+        "{status}"
+    );
+    std::thread::sleep(QUIET);
+    assert!(!zone_refuses(&fleet, 0), "its buckets stay in shadow");
+    fleet.restart_controller();
+    until("the controller to learn of the end", || {
+        let status = kill_json(&["status", "--controller", &controller]);
+        (status["fleet"]["generation"] == 2).then_some(())
+    });
+    fleet.until_rates("no refusals anywhere", QUIET, only_observes);
+}
+
+#[test]
+fn a_file_or_the_environment_kills_one_process_alone() {
+    let _alone = alone();
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("kill");
+    let flag = file.display().to_string();
+    let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &["--kill-file", &flag]);
+    // Nobody has to be asked.
+    fleet.controller.kill_9();
+    fs::write(&file, "").unwrap();
+    fleet.until_rates("no refusals", QUIET, only_observes);
+    fs::remove_file(&file).unwrap();
+    fleet.until_rates("refusals again", SPAN, |rates| rates.dropped > 0.0);
+
+    let variable = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args([
+            "service",
+            "--listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+            "--aggregator",
+            "http://127.0.0.1:9",
+        ])
+        .env("PLIMSOLL_KILL", "on")
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = until_said(variable, "only observes from its start on");
+    assert!(said.contains("\"by_environment\":true"), "{said}");
+}
+
+/// The first line of a process that says so; the process is ended.
+fn until_said(mut process: std::process::Child, words: &str) -> String {
+    use std::io::{BufRead, BufReader};
+    let lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let said = lines.into_iter().find(|line| line.contains(words));
+    let _ = process.kill();
+    let _ = process.wait();
+    said.unwrap()
+}
+
+#[test]
+fn a_drill_shows_how_long_everybody_takes_and_refuses_no_less() {
+    let _alone = alone();
+    let fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
+    let controller = admin(&fleet.controller);
+    let before = fleet.sample();
+    for _ in 0..3 {
+        let drilled = kill_json(&["drill", "--controller", &controller]);
+        assert_eq!(
+            (&drilled["complete"], &drilled["all"]["clients"]),
+            (&true.into(), &4.into()),
+            "{drilled}"
+        );
+        for zone in ["zone-a", "zone-b"] {
+            let reached = &drilled["zones"][zone];
+            assert_eq!((&reached["clients"], &reached["missing"]), (&2.into(), &0.into()), "{drilled}");
+            assert!(reached["p50_ms"].as_f64() > Some(0.0), "{drilled}");
+            assert!(reached["p50_ms"].as_f64() <= reached["last_ms"].as_f64(), "{drilled}");
+        }
+    }
+    let rates = before.rates_until(&fleet.sample());
+    assert!(refuses(&rates) && rates.would_dropped == 0.0, "{rates:?}");
+    assert_eq!(fleet.status().unwrap()["kill_generation"], 0, "a drill is no kill");
+
+    let aggregator = admin(&fleet.zones[1].aggregator);
+    let said = kill(&["drill", "--aggregator", &aggregator]);
+    assert!(said.contains("zone-b") && !said.contains("zone-a") && said.contains(" ms"), "{said}");
+
+    // One that does not answer is missed.
+    fleet.zones[0].services[0].signal("STOP");
+    let ended = run(&["kill", "drill", "--timeout", "1s", "--controller", &controller]);
+    fleet.zones[0].services[0].signal("CONT");
+    let said = text(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(1), "{said}{}", text(&ended.stderr));
+    assert!(said.contains("1 clients are missing"), "{said}");
+}
+
+/// A small file system of its own; `None` where nobody may mount one.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let directory = TempDir::new().unwrap();
+        let mount = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"];
+        let mounted = Command::new("mount").args(mount).arg(directory.path()).output().ok()?;
+        mounted.status.success().then_some(Self(directory))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.path()).output();
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_no_kill_from_the_fleet() {
+    let _alone = alone();
+    let Some(disk) = SmallDisk::mount() else {
+        skipped("a_full_disk_keeps_no_kill_from_the_fleet: nobody may mount a file system here");
+        return;
+    };
+    let files = TempDir::new().unwrap();
+    let path = files.path().join("policy.yaml");
+    fs::write(&path, policy(LIMIT, "enforce", false)).unwrap();
+    let (path, state) = (path.display().to_string(), disk.path().display().to_string());
+    let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let flags = [&["controller", "--policy", &path, "--state-dir", &state], &free[..]].concat();
+    let mut controller = Process::start(&flags);
+    let uplink = format!("http://{}", controller.address("listen"));
+    let aggregator = Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
+    let generation = || {
+        let (_, page) = http(aggregator.address("admin"), "GET", "/kill", &[]).unwrap();
+        serde_json::from_str::<Value>(&page).unwrap()["fleet"]["generation"].as_u64().unwrap()
+    };
+    let filler = disk.path().join("filler");
+    // Whatever room there is, to the last byte.
+    let _ = fs::write(&filler, vec![0; 8 << 20]);
+    let admin = admin(&controller);
+    let status = kill_json(&["on", "--reason", "the disk is full", "--controller", &admin]);
+    assert_eq!((&status["fleet"]["killed"], &status["saved"]), (&true.into(), &false.into()), "{status}");
+    until("the aggregator to hear of it", || (generation() == 1).then_some(()));
+
+    // Once there is room again it is written down.
+    fs::remove_file(&filler).unwrap();
+    until("it to be written down", || {
+        (kill_json(&["status", "--controller", &admin])["saved"] == true).then_some(())
+    });
+    controller.kill_9();
+    drop(aggregator);
+    let controller = Process::start(&flags);
+    let status = kill_json(&["status", "--controller", &self::admin(&controller)]);
+    assert_eq!(status["fleet"]["command"]["reason"], "the disk is full", "{status}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_a_hint() {
+    let reason = ["--reason", "x"];
+    let nobody = ["--controller", "http://127.0.0.1:9"];
+    let long = "x".repeat(300);
+    for (words, code, hints) in [
+        (vec!["on"], 2, vec!["--reason"]),
+        (vec!["on", "--reason", ""], 2, vec!["empty"]),
+        (vec!["on", "--reason", "a\nb"], 2, vec!["control character"]),
+        (vec!["on", "--reason", &long], 2, vec!["300 bytes are more than 256"]),
+        ([&["on", "--bucket", "no good"], &reason[..]].concat(), 2, vec!["--bucket"]),
+        ([&["on", "--ttl", "0s"], &reason[..]].concat(), 2, vec!["1s", "kill off"]),
+        ([&["on", "--ttl", "soon"], &reason[..]].concat(), 2, vec!["10m"]),
+        ([&["on", "--controller", "127.0.0.1:7401"], &reason[..]].concat(), 2, vec!["http://127.0.0.1:7401"]),
+        (vec!["of"], 2, vec!["off"]),
+        ([&["on"], &reason[..], &nobody].concat(), 1, vec!["127.0.0.1:9", "--aggregator", "--kill-file"]),
+        (
+            [&["status", "--aggregator", "http://127.0.0.1:19"], &nobody[..]].concat(),
+            1,
+            vec!["nothing answers at http://127.0.0.1:9", "nothing answers at http://127.0.0.1:19"],
+        ),
+    ] {
+        let Output { status, stdout, stderr } = run(&[&["kill"], words.as_slice()].concat());
+        let said = text(&stderr);
+        assert_eq!((status.code(), text(&stdout).as_str()), (Some(code), ""), "{words:?}: {said}");
+        for hint in hints {
+            assert!(said.contains(hint), "{words:?} does not say {hint}: {said}");
+        }
+    }
+}
+
+#[test]
+fn an_aggregator_takes_no_ttl_and_only_callers_on_its_machine() {
+    let flags = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--controller", "http://127.0.0.1:9"];
+    let aggregator = Process::start(&[&["aggregator"], &flags[..]].concat());
+    let port = aggregator.address("admin").port();
+    let local = format!("http://127.0.0.1:{port}");
+    let ended = run(&["kill", "on", "--reason", "x", "--ttl", "1m", "--aggregator", &local]);
+    assert_eq!(ended.status.code(), Some(2), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains("ttl"), "{}", text(&ended.stderr));
+
+    // Small bodies, and none that a page in a browser could send.
+    let answer = |kind: &str, body: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let length = body.len();
+        let head =
+            format!("POST /kill/on HTTP/1.0\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        text(&answer[9..])
+    };
+    let good = "{\"reason\":\"x\"}";
+    assert_eq!(answer("text/plain", good), "415");
+    assert_eq!(answer("application/json", &" ".repeat(10_000)), "413");
+    for bad in [
+        "",
+        "{}",
+        "{\"reason\":\"\"}",
+        "{\"reason\":\"x\",\"typo\":1}",
+        "{\"reason\":\"x\",\"bucket\":\"a b\"}",
+    ] {
+        assert_eq!(answer("application/json", bad), "400", "{bad}");
+    }
+
+    let Some(elsewhere) = own_address() else {
+        skipped("an_aggregator_takes_only_callers_on_its_machine: it has no address but that of the loop");
+        return;
+    };
+    let ended = run(&["kill", "on", "--reason", "x", "--aggregator", &format!("http://{elsewhere}:{port}")]);
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("on the machine itself") && said.contains(&elsewhere.to_string()), "{said}");
+    assert_eq!(kill_json(&["status", "--aggregator", &local])["fleet"]["generation"], 0);
+}
+
+/// An address of this machine that is not the loop's. Nothing is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}

@@ -1,0 +1,102 @@
+//! Kills by command, from children and for a while: what aggregators are told, and when.
+
+use super::*;
+use crate::durable::Command;
+use plimsoll_core::drill::Drill;
+use plimsoll_core::kill::{KillGeneration, Scope, Text};
+use plimsoll_core::rollout::Mode;
+
+fn because(until_s: Option<i64>) -> Command {
+    Command { reason: Some(Text::new("a test").unwrap()), until_s, ..Command::default() }
+}
+
+fn fleet_of(policy: Arc<Policy>) -> Fleet {
+    Fleet::new(policy, two_zones())
+}
+
+fn modes(fleet: &Fleet) -> Vec<Mode> {
+    fleet.zones.iter().map(Scripted::mode).collect()
+}
+
+#[test]
+fn an_order_is_told_once_it_is_written_down_or_cannot_be() {
+    for full in [false, true] {
+        let mut fleet = settled(enforced());
+        let (now, stream) = (fleet.now(), fleet.zones[0].stream);
+        fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
+        assert_eq!(fleet.brain.directives(now, stream), None, "not before it is written down");
+        assert!(!fleet.brain.is_in_effect());
+        if full {
+            fleet.brain.on_save_failed();
+        } else {
+            save(&mut fleet.brain);
+        }
+        assert!(fleet.brain.is_in_effect() && fleet.brain.is_saved() != full);
+        let told = fleet.brain.directives(now, stream).unwrap();
+        assert_eq!(
+            (told.kill, told.buckets[0].terms.mode),
+            (KillGeneration(1), Mode::Shadow),
+            "full: {full}"
+        );
+        assert_eq!(told.buckets[0].terms.kill.fleet, KillGeneration(1));
+    }
+}
+
+#[test]
+fn one_bucket_is_killed_for_a_while_and_stays_in_shadow() {
+    let mut fleet = fleet_of(policy(&enforced_with("")));
+    fleet.run(2.0);
+    let scope = Scope::Bucket(bucket());
+    fleet.brain.on_kill(&scope, because(Some(fleet.unix_s + 10))).unwrap();
+    fleet.run(1.0);
+    assert_eq!(modes(&fleet), [Mode::Shadow; 2]);
+    assert_eq!(fleet.brain.kills().of(&bucket()).bucket, KillGeneration(1));
+    fleet.run(10.0);
+    assert_eq!(fleet.brain.kills().of(&bucket()).bucket, KillGeneration(2));
+    assert_eq!((modes(&fleet), fleet.brain.kills().fleet()), (vec![Mode::Shadow; 2], KillGeneration(0)));
+    fleet.restarts();
+    fleet.run(10.0);
+    assert_eq!(modes(&fleet), [Mode::Shadow; 2]);
+    assert_eq!(fleet.brain.kills().of(&bucket()).bucket, KillGeneration(2));
+}
+
+#[test]
+fn what_a_child_tells_is_learned_and_an_order_below_is_a_kill_whatever_its_number() {
+    let mut fleet = settled(enforced());
+    fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
+    assert!(fleet.brain.on_kill_ends(&Scope::Fleet) && !fleet.brain.on_kill_ends(&Scope::Fleet));
+    fleet.run(1.0);
+    let now = fleet.now();
+    // Killed apart, with a number that is known here and over.
+    let report = fleet.zones[0].report(now);
+    let report = Report { kill: KillGeneration(1), ordered: [Scope::Fleet].into(), ..report };
+    let stream = fleet.zones[0].stream;
+    assert!(fleet.brain.on_report(now, stream, report).unwrap(), "everybody has to hear of it");
+    assert_eq!(fleet.brain.kills().fleet(), KillGeneration(3));
+    let command = fleet.brain.durable().command(&Scope::Fleet).unwrap().clone();
+    assert_eq!(
+        (command.reason, command.since_s),
+        (None, Some(fleet.unix_s + fleet.now().as_micros() as i64 / 1_000_000))
+    );
+    fleet.run(1.0);
+    assert_eq!(fleet.zones[1].kill, KillGeneration(3));
+    assert!(fleet.brain.on_kill_ends(&Scope::Fleet));
+    let now = fleet.now();
+    let report = fleet.zones[1].report(now);
+    let liar = Report { kills: [(bucket(), KillGeneration(u64::MAX))].into(), ..report };
+    let stream = fleet.zones[1].stream;
+    assert!(matches!(fleet.brain.on_report(now, stream, liar), Err(Refused::KillJump { .. })));
+}
+
+#[test]
+fn a_drill_waits_for_every_aggregator_and_touches_nothing_else() {
+    let mut fleet = settled(enforced());
+    let (now, durable) = (fleet.now(), fleet.brain.durable().clone());
+    let drill = fleet.brain.begin_drill(now);
+    assert_eq!((drill, fleet.brain.timing().silent_aggregators()), (Drill(1), 2));
+    fleet.run(1.0);
+    assert!(!fleet.brain.timing().is_complete(), "these aggregators know of no drills");
+    assert!(fleet.brain.timing().spreads().values().all(|spread| spread.heard() == 0));
+    assert_eq!((modes(&fleet), fleet.brain.durable()), (vec![Mode::Enforce; 2], &durable));
+    assert_eq!(fleet.brain.begin_drill(now), Drill(2));
+}

@@ -1,0 +1,131 @@
+//! The kill switch at the admin port of a controller: what operators order and ask.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use plimsoll_core::kill::Scope;
+use plimsoll_proto::local::{Asked, local, refuse};
+use plimsoll_proto::shared::Shared;
+use plimsoll_proto::switch::{
+    DRILL, DRILL_MAX_MS, DrillOrder, Drilled, OFF, ON, Off, On, Order, STATUS, Switch, Switches, TTL_MAX_S,
+    Tier,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::brain::Brain;
+use crate::durable::{Command, Durable};
+
+/// How long an answer waits for the disk; what was ordered does not depend on it.
+const SAVED_WITHIN: Duration = Duration::from_secs(2);
+/// How often it is looked at whether a drill is over.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// The routes.
+pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
+    let (on, off, drill, status) = (brain.clone(), brain.clone(), brain.clone(), brain.clone());
+    let changing = Router::new()
+        .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order).await))
+        .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order).await))
+        .route(DRILL, post(async move |Asked(order): Asked<DrillOrder>| run_drill(&drill, order).await));
+    let reading = get(async move || Json(status.with(|brain, _| switches(brain))));
+    local(changing).merge(Router::new().route(STATUS, reading))
+}
+
+async fn kill(brain: &Shared<Brain>, order: On) -> Response {
+    if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
+        return refuse(StatusCode::BAD_REQUEST, format_args!("ttl_s: 1 to {TTL_MAX_S} seconds are possible"));
+    }
+    let now_s = unix_s();
+    let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
+    let scope = Scope::from(order.bucket);
+    let command = Command { reason: Some(order.reason), by: order.by, since_s: Some(now_s), until_s };
+    if let Err(no_room) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
+        return refuse(StatusCode::CONFLICT, no_room);
+    }
+    answer(brain).await
+}
+
+async fn end(brain: &Shared<Brain>, order: Off) -> Response {
+    let (reason, by) = (order.reason, order.by);
+    let scope = Scope::from(order.bucket);
+    let ended = brain.with(|brain, _| brain.on_kill_ends(&scope));
+    let (reason, by) = (reason.as_ref().map(ToString::to_string), by.as_ref().map(ToString::to_string));
+    tracing::warn!(%scope, ended, reason, by, "somebody asked for the end of a kill");
+    answer(brain).await
+}
+
+/// Rings, and answers once everything is written down, or cannot be.
+async fn answer(brain: &Shared<Brain>) -> Response {
+    let mut bell = brain.bell();
+    brain.ring();
+    let in_effect = async {
+        while !brain.with(|brain, _| brain.is_in_effect()) {
+            if bell.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    let _ = timeout(SAVED_WITHIN, in_effect).await;
+    Json(brain.with(|brain, _| switches(brain))).into_response()
+}
+
+async fn run_drill(brain: &Shared<Brain>, order: DrillOrder) -> Response {
+    if order.timeout_ms > DRILL_MAX_MS {
+        return refuse(StatusCode::BAD_REQUEST, format_args!("timeout_ms: {DRILL_MAX_MS} are the most"));
+    }
+    let ends = Instant::now() + Duration::from_millis(order.timeout_ms);
+    let drill = brain.with(|brain, now| brain.begin_drill(now));
+    brain.ring();
+    loop {
+        let (drilled, is_over) = brain.with(|brain, _| {
+            let timing = brain.timing();
+            let complete = timing.is_complete();
+            let drilled = Drilled::of(drill.0, &timing.spreads(), complete, timing.silent_aggregators());
+            (drilled, complete || timing.drill() != drill)
+        });
+        if is_over || Instant::now() >= ends {
+            return Json(drilled).into_response();
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What is killed, and who says so.
+fn switches(brain: &Brain) -> Switches {
+    let durable = brain.durable();
+    let buckets = durable.bucket_kills.keys();
+    Switches {
+        tier: Tier::Controller,
+        fleet: switch(durable, &Scope::Fleet),
+        buckets: buckets
+            .map(|bucket| (bucket.clone(), switch(durable, &Scope::Bucket(bucket.clone()))))
+            .collect(),
+        saved: brain.is_saved(),
+    }
+}
+
+fn switch(durable: &Durable, scope: &Scope) -> Switch {
+    let generation = durable.generation(scope);
+    let of_bucket = scope.bucket().and_then(|bucket| durable.bucket_kills.get(bucket));
+    let order = |command: &Command| Order {
+        reason: command.reason.clone(),
+        by: command.by.clone(),
+        since_s: command.since_s,
+        until_s: command.until_s,
+    };
+    Switch {
+        generation,
+        killed: generation.is_killed(),
+        by_file: *scope == Scope::Fleet && durable.killed_by_file,
+        command: durable.command(scope).map(order),
+        held_in_shadow: of_bucket.is_some_and(|of| of.held.is_some()),
+    }
+}
+
+fn unix_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
