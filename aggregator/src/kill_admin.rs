@@ -23,12 +23,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The routes.
 pub(crate) fn routes(zone: &Shared<Zone>) -> Router {
     let (on, off, drill, status) = (zone.clone(), zone.clone(), zone.clone(), zone.clone());
-    let changing = Router::new()
+    let routes = Router::new()
+        .route(STATUS, get(async move || Json(status.with(|zone, _| switches(zone)))))
         .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order)))
         .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order)))
         .route(DRILL, post(async move |Asked(order): Asked<DrillOrder>| run_drill(&drill, order).await));
-    let reading = get(async move || Json(status.with(|zone, _| switches(zone))));
-    local(changing).merge(Router::new().route(STATUS, reading))
+    local(routes)
 }
 
 fn kill(zone: &Shared<Zone>, order: On) -> Response {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use plimsoll_controller::rollout_routes::{Ack, HeldStatus, Policies};
 
-use crate::ask_controller::AskArgs;
+use crate::ask::AskArgs;
 use crate::rollout::say;
 
 /// Show in what the policy that the controller holds back differs from the one in force. Exit code 0: none is held back;

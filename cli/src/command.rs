@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::AskError;
 use crate::logging::{self, Format};
 use crate::{apply, check, history, kill, load, rollout, service, shutdown, simulate, streams, up};
 
@@ -87,12 +88,11 @@ impl Plimsoll {
         }
         match self.command {
             Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
-            Command::History(args) => history::run(&args).unwrap_or_else(|error| complain(1, &error)),
-            Command::Rollout(args) => rollout::run(&args).unwrap_or_else(asked),
-            Command::Diff(args) => apply::diff(&args).unwrap_or_else(asked),
-            Command::Apply(args) => apply::run(&args).unwrap_or_else(asked),
-            Command::Kill(args) => kill::run(args)
-                .unwrap_or_else(|error| complain(if kill::is_usage(&error) { USAGE } else { 1 }, &error)),
+            Command::History(args) => history::run(&args).unwrap_or_else(failed),
+            Command::Rollout(args) => rollout::run(&args).unwrap_or_else(failed),
+            Command::Diff(args) => apply::diff(&args).unwrap_or_else(failed),
+            Command::Apply(args) => apply::run(&args).unwrap_or_else(failed),
+            Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
             Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
@@ -121,7 +121,7 @@ where
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(if is_usage(&error) { USAGE } else { 1 }, &error),
+        Err(error) => failed(error),
     }
 }
 
@@ -132,16 +132,15 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error
             .downcast_ref::<plimsoll_aggregator::Error>()
             .is_some_and(plimsoll_aggregator::Error::is_usage)
+        || error.downcast_ref::<AskError>().is_some_and(AskError::is_usage)
         || error.is::<streams::TooFewFiles>()
         || error.is::<plimsoll_client::SettingsError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
 }
 
-/// A controller was asked in vain.
-fn asked(error: anyhow::Error) -> ExitCode {
-    let is_usage =
-        error.downcast_ref::<crate::ask_controller::AskError>().is_some_and(|error| error.is_usage());
-    complain(if is_usage { USAGE } else { 1 }, &error)
+/// Says why a command failed.
+fn failed(error: anyhow::Error) -> ExitCode {
+    complain(if is_usage(&error) { USAGE } else { 1 }, &error)
 }
 
 fn complain(code: u8, error: &anyhow::Error) -> ExitCode {

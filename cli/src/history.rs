@@ -2,33 +2,24 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use clap::{Args, Subcommand, ValueEnum};
-use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use http_body_util::BodyExt;
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::policy::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
+use crate::ask::{self, AskError, ControllerArgs, Output, Question};
 use crate::shutdown;
 
 /// The exit code for input that is not valid, as the controller judges it.
 const EXIT_REFUSED: u8 = 2;
-/// What a controller takes at once, and one byte more, which it will refuse.
-const IMPORT_BYTES_MAX: u64 = (32 << 20) + 1;
-/// A bound on answers that are not streamed: a line for each day of each bucket.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What a controller takes at once.
+const IMPORT_BYTES_MAX: usize = 32 << 20;
 
 /// Take the history of traffic out of a controller, or bring one in
 #[derive(Debug, Args)]
@@ -45,14 +36,6 @@ enum HistoryCommand {
     Import(ImportArgs),
 }
 
-/// Where the controller is.
-#[derive(Debug, Args)]
-struct Admin {
-    /// The admin address of the controller, on this machine
-    #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, plimsoll_controller::ADMIN_PORT)))]
-    admin: SocketAddr,
-}
-
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The columns are time_utc,bucket,offered_rps,clean: the beginning of a minute, and the requests/s offered in it over all
@@ -63,7 +46,7 @@ from them. Eight days are kept.
   plimsoll simulate scenario.yaml                # with load: { trace: { csv: week.csv } }")]
 struct ExportArgs {
     #[command(flatten)]
-    admin: Admin,
+    controller: ControllerArgs,
     /// Only these buckets
     #[arg(long, env = "PLIMSOLL_BUCKETS", value_delimiter = ',', value_name = "NAME")]
     buckets: Vec<Bucket>,
@@ -89,13 +72,13 @@ struct ImportArgs {
     #[arg(env = "PLIMSOLL_HISTORY", value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    admin: Admin,
+    controller: ControllerArgs,
     /// Days that the controller knows are replaced; otherwise they stay
     #[arg(long, env = "PLIMSOLL_REPLACE")]
     replace: bool,
     /// How to say what came of it
     #[arg(long, short, value_enum, default_value_t, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT")]
-    output: ImportOutput,
+    output: Output,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -104,15 +87,6 @@ enum ExportOutput {
     #[default]
     Csv,
     /// One JSON object for each row, on a line of its own
-    Json,
-}
-
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum ImportOutput {
-    /// For people
-    #[default]
-    Text,
-    /// For scripts: one JSON object on standard output, whatever came of it
     Json,
 }
 
@@ -141,13 +115,6 @@ struct ImportedDay {
     result: String,
 }
 
-/// Why the controller did not do it, as it says it.
-#[derive(Debug, Deserialize)]
-struct Problem {
-    error: String,
-    line: Option<usize>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -169,12 +136,8 @@ async fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     }
     wanted.extend(args.from.map(|from| format!("from={from}")));
     wanted.extend(args.to.map(|to| format!("to={to}")));
-    let path = format!("/history?{}", wanted.join("&"));
-    let answer = send(args.admin.admin, Method::GET, &path, Bytes::new()).await?;
-    if answer.status() != StatusCode::OK {
-        let problem = problem(answer).await?;
-        bail!(problem.error);
-    }
+    let question = Question::get(format!("/history?{}", wanted.join("&")));
+    let answer = args.controller.open(&question).await?;
     let mut body = answer.into_body();
     let mut out = io::stdout().lock();
     let mut rest = Vec::new();
@@ -210,38 +173,33 @@ fn write_json(out: &mut impl Write, line: &str) -> anyhow::Result<()> {
 async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     let text = match read(&args.file) {
         Ok(text) => text,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            return Ok(ExitCode::from(EXIT_REFUSED));
-        }
+        Err(error) => return refused(args, &format!("{error:#}"), None),
     };
-    let path = format!("/history?replace={}", args.replace);
-    let answer = send(args.admin.admin, Method::POST, &path, text).await?;
-    let status = answer.status();
-    if status == StatusCode::OK {
-        let bytes = bounded(answer).await?;
-        let imported: Imported =
-            serde_json::from_slice(&bytes).context("the controller's answer cannot be read")?;
-        match args.output {
-            ImportOutput::Text => imported.write_text(&mut io::stdout().lock())?,
-            ImportOutput::Json => writeln!(io::stdout().lock(), "{}", String::from_utf8_lossy(&bytes))?,
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let problem = match status {
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            Problem { error: "more than 32 MiB; bring it in in parts".to_owned(), line: None }
-        }
-        _ => problem(answer).await?,
+    let question = Question::file(format!("/history?replace={}", args.replace), "text/csv", text);
+    let answer = match args.controller.open(&question).await {
+        Ok(answer) => answer,
+        Err(AskError::Wrong { why, .. }) => return refused(args, &why.error, why.line),
+        Err(error) => bail!(error),
     };
-    if !status.is_client_error() {
-        bail!(problem.error);
-    }
-    let place = problem.line.map(|line| format!("{line}: ")).unwrap_or_default();
+    let bytes = ask::whole(answer).await.map_err(|why| anyhow!(why))?;
+    let imported: Imported =
+        serde_json::from_slice(&bytes).context("the controller's answer cannot be read")?;
     match args.output {
-        ImportOutput::Text => eprintln!("{}:{place}{}", args.file.display(), problem.error),
-        ImportOutput::Json => {
-            let said = serde_json::json!({ "error": problem.error, "line": problem.line });
+        Output::Text => imported.write_text(&mut io::stdout().lock())?,
+        Output::Json => writeln!(io::stdout().lock(), "{}", String::from_utf8_lossy(&bytes))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is wrong with the file.
+fn refused(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Result<ExitCode> {
+    match args.output {
+        Output::Text => {
+            let place = line.map(|line| format!("{line}: ")).unwrap_or_default();
+            eprintln!("{}:{place}{error}", args.file.display());
+        }
+        Output::Json => {
+            let said = serde_json::json!({ "error": error, "line": line });
             writeln!(io::stdout().lock(), "{said}")?;
         }
     }
@@ -250,45 +208,16 @@ async fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 
 fn read(file: &Path) -> anyhow::Result<Bytes> {
     let mut bytes = Vec::new();
-    let read = if file == Path::new("-") {
-        io::stdin().lock().take(IMPORT_BYTES_MAX).read_to_end(&mut bytes)
+    let bound = IMPORT_BYTES_MAX as u64 + 1;
+    if file == Path::new("-") {
+        io::stdin().lock().take(bound).read_to_end(&mut bytes)?;
     } else {
-        File::open(file).and_then(|file| file.take(IMPORT_BYTES_MAX).read_to_end(&mut bytes))
-    };
-    read.with_context(|| file.display().to_string())?;
+        File::open(file)?.take(bound).read_to_end(&mut bytes)?;
+    }
+    if bytes.len() > IMPORT_BYTES_MAX {
+        bail!("more than 32 MiB; bring it in in parts");
+    }
     Ok(bytes.into())
-}
-
-async fn send(
-    admin: SocketAddr,
-    method: Method,
-    path: &str,
-    body: Bytes,
-) -> anyhow::Result<http::Response<Incoming>> {
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("http://{admin}{path}"))
-        .header(header::CONTENT_TYPE, "text/csv")
-        .body(Full::new(body))?;
-    client.request(request).await.map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        anyhow!("no controller at http://{admin}: {error}{cause}; say where it is with --admin")
-    })
-}
-
-async fn bounded(answer: http::Response<Incoming>) -> anyhow::Result<Bytes> {
-    let body = http_body_util::Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
-    Ok(body.collect().await.map_err(|error| anyhow!("the controller broke off: {error}"))?.to_bytes())
-}
-
-async fn problem(answer: http::Response<Incoming>) -> anyhow::Result<Problem> {
-    let status = answer.status();
-    let bytes = bounded(answer).await?;
-    let said = || Problem { error: format!("{status}: {}", String::from_utf8_lossy(&bytes)), line: None };
-    Ok(serde_json::from_slice(&bytes).unwrap_or_else(|_| said()))
 }
 
 impl Imported {

@@ -1,7 +1,7 @@
 //! `plimsoll`, the one binary: parse and run.
 
 mod apply;
-mod ask_controller;
+mod ask;
 mod capacity;
 mod check;
 mod command;

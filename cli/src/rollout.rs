@@ -9,7 +9,7 @@ use plimsoll_controller::durable::{Change, Exhibit, Sums};
 use plimsoll_controller::rollout_routes::{Abort, Done, EntryStatus, Promote};
 use plimsoll_core::rollout::Mode;
 
-use crate::ask_controller::{AskArgs, Output};
+use crate::ask::{AskArgs, Output};
 
 /// Say in which stage every bucket is, and take it further or back. Exit code 0: done; 1: refused, or nobody is there; 2:
 /// asked for something that cannot be.
@@ -132,7 +132,7 @@ fn write_done(out: &mut impl Write, bucket: &str, done: &Done) -> io::Result<()>
         None => writeln!(out, "{bucket}: shadow, as it was")?,
     }
     if !done.saved {
-        writeln!(out, "  not written down yet: it takes effect when it is; see the controller's log")?;
+        writeln!(out, "  warning: the controller could not write it down; look at its log")?;
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ use crate::protected::{Protected, Scratch, Tick};
 use crate::reign::Reign;
 use crate::rollout::Rollout;
 use crate::sources::{Place, Sources};
+use saves::Saves;
 
 pub use hold::{AckError, Held, Offer};
 pub use learning::{Answer, Answers, Changes};
@@ -77,17 +78,6 @@ pub struct Brain {
     news: u64,
     ticked: MonoTime,
     figures: Figures,
-}
-
-/// Whether what was decided has been written down.
-#[derive(Clone, Copy, Debug, Default)]
-struct Saves {
-    changed: u64,
-    saved: u64,
-    /// The last write failed: a full disk must not keep a kill from the fleet.
-    failing: bool,
-    /// There is something that should be written, and that nothing waits for.
-    aside: bool,
 }
 
 impl Brain {
@@ -156,7 +146,7 @@ impl Brain {
             }
         }
         self.welcome();
-        self.note_change(before != self.durable || self.saves.changed == 0);
+        self.note_change(before != self.durable || self.saves.is_untouched());
         for child in self.roster.iter_mut() {
             self.policy.exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
         }
@@ -223,26 +213,6 @@ impl Brain {
         }
     }
 
-    /// What must be written down, and under which number to report that it was.
-    #[must_use]
-    pub fn unsaved(&self) -> Option<(u64, Durable)> {
-        let due = self.saves.saved < self.saves.changed || self.saves.aside;
-        due.then(|| (self.saves.changed, self.durable.clone()))
-    }
-
-    /// The state with this number was written.
-    pub fn on_saved(&mut self, number: u64) {
-        self.saves.saved = self.saves.saved.max(number);
-        self.saves.failing = false;
-        self.saves.aside = false;
-    }
-
-    /// A write failed: directives go out all the same, it will be tried again.
-    pub fn on_save_failed(&mut self) {
-        self.saves.failing = true;
-        self.figures.saves_failed += 1;
-    }
-
     /// The policy in force.
     #[must_use]
     pub const fn policy(&self) -> &Arc<Policy> {
@@ -288,10 +258,6 @@ impl Brain {
     #[must_use]
     pub const fn figures(&self) -> Figures {
         self.figures
-    }
-
-    fn note_change(&mut self, changed: bool) {
-        self.saves.changed += u64::from(changed);
     }
 
     /// The bucket becomes known, if there is room; true if it is.
@@ -410,5 +376,6 @@ mod kill;
 mod learning;
 mod parent;
 mod rollout;
+mod saves;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use plimsoll_core::baseline::{Day, Filed, Minute};
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::policy::UnixSeconds;
-use plimsoll_proto::admin;
+use plimsoll_proto::local::{Refusal, local, refuse};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -74,20 +74,11 @@ struct ImportedDay {
     result: &'static str,
 }
 
-/// Why something was not done.
-#[derive(Debug, Serialize)]
-struct Problem {
-    error: String,
-    /// The line of what was sent, where one is to blame.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<usize>,
-}
-
 /// The routes; only for who speaks from this machine.
 pub(crate) fn routes(brain: Shared<Brain>, learner: Learner) -> Router {
     let history = get(export).post(import).layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX));
     let routes = Router::new().route("/history", history).with_state(Parts { brain, learner });
-    admin::loopback_only(routes)
+    local(routes)
 }
 
 async fn export(State(parts): State<Parts>, Query(wanted): Query<Wanted>) -> Response {
@@ -97,7 +88,7 @@ async fn export(State(parts): State<Parts>, Query(wanted): Query<Wanted>) -> Res
     };
     let (Ok(from), Ok(to)) = (minute(wanted.from.as_ref(), i64::MIN), minute(wanted.to.as_ref(), i64::MAX))
     else {
-        return problem(
+        return refuse(
             StatusCode::BAD_REQUEST,
             "from and to are points in time such as 2026-12-01T00:00:00Z",
         );
@@ -105,13 +96,13 @@ async fn export(State(parts): State<Parts>, Query(wanted): Query<Wanted>) -> Res
     let names = wanted.buckets.iter().flat_map(|names| names.split(','));
     let buckets: Vec<Bucket> = match names.map(Bucket::new).collect() {
         Ok(buckets) => buckets,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, error),
     };
     let open = move || parts.learner.with_store(&parts.brain, |store| Ok(store.range(from, to)));
     let rows = match tokio::task::spawn_blocking(open).await {
         Ok(Ok(rows)) => rows,
-        Ok(Err(error)) => return problem(StatusCode::SERVICE_UNAVAILABLE, &error),
-        Err(error) => return problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Ok(Err(error)) => return refuse(StatusCode::SERVICE_UNAVAILABLE, error),
+        Err(error) => return refuse(StatusCode::INTERNAL_SERVER_ERROR, error),
     };
     let (sender, receiver) = mpsc::channel::<Result<String, std::io::Error>>(2);
     tokio::task::spawn_blocking(move || {
@@ -145,18 +136,18 @@ async fn import(
     // A form on some web page cannot send this type unasked.
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/csv")) {
-        return problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv");
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv");
     }
     let imported = tokio::task::spawn_blocking(move || take_in(&parts, how.replace, &body)).await;
     match imported {
         Ok(Ok(imported)) => Json(imported).into_response(),
-        Ok(Err((status, problem))) => (status, Json(problem)).into_response(),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Ok(Err((status, refusal))) => (status, Json(refusal)).into_response(),
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }
 
-fn take_in(parts: &Parts, replace: bool, body: &[u8]) -> Result<Imported, (StatusCode, Problem)> {
-    let refused = |status, error: String, line| (status, Problem { error, line });
+fn take_in(parts: &Parts, replace: bool, body: &[u8]) -> Result<Imported, (StatusCode, Refusal)> {
+    let refused = |status, error: String, line| (status, Refusal { error, line });
     let text = std::str::from_utf8(body)
         .map_err(|error| refused(StatusCode::BAD_REQUEST, error.to_string(), None))?;
     let policy = parts.brain.with(|brain, _| brain.policy().clone());
@@ -199,10 +190,6 @@ fn take_in(parts: &Parts, replace: bool, body: &[u8]) -> Result<Imported, (Statu
         rows_of_nothing: rows.empty,
         days,
     })
-}
-
-fn problem(status: StatusCode, error: &str) -> Response {
-    (status, Json(Problem { error: error.to_owned(), line: None })).into_response()
 }
 
 fn present_day() -> Day {

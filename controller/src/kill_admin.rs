@@ -13,25 +13,24 @@ use plimsoll_proto::switch::{
     DRILL, DRILL_MAX_MS, DrillOrder, Drilled, OFF, ON, Off, On, Order, STATUS, Switch, Switches, TTL_MAX_S,
     Tier,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::brain::Brain;
 use crate::durable::{Command, Durable};
+use crate::in_effect::in_effect;
 
-/// How long an answer waits for the disk; what was ordered does not depend on it.
-const SAVED_WITHIN: Duration = Duration::from_secs(2);
 /// How often it is looked at whether a drill is over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The routes.
 pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
     let (on, off, drill, status) = (brain.clone(), brain.clone(), brain.clone(), brain.clone());
-    let changing = Router::new()
+    let routes = Router::new()
+        .route(STATUS, get(async move || Json(status.with(|brain, _| switches(brain)))))
         .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order).await))
         .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order).await))
         .route(DRILL, post(async move |Asked(order): Asked<DrillOrder>| run_drill(&drill, order).await));
-    let reading = get(async move || Json(status.with(|brain, _| switches(brain))));
-    local(changing).merge(Router::new().route(STATUS, reading))
+    local(routes)
 }
 
 async fn kill(brain: &Shared<Brain>, order: On) -> Response {
@@ -57,18 +56,8 @@ async fn end(brain: &Shared<Brain>, order: Off) -> Response {
     answer(brain).await
 }
 
-/// Rings, and answers once everything is written down, or cannot be.
 async fn answer(brain: &Shared<Brain>) -> Response {
-    let mut bell = brain.bell();
-    brain.ring();
-    let in_effect = async {
-        while !brain.with(|brain, _| brain.is_in_effect()) {
-            if bell.changed().await.is_err() {
-                return;
-            }
-        }
-    };
-    let _ = timeout(SAVED_WITHIN, in_effect).await;
+    in_effect(brain).await;
     Json(brain.with(|brain, _| switches(brain))).into_response()
 }
 

@@ -12,6 +12,7 @@ pub mod history;
 pub mod history_csv;
 mod history_routes;
 pub mod history_store;
+mod in_effect;
 mod keys;
 mod kill_admin;
 mod kill_log;

@@ -1,31 +1,21 @@
 //! The rollout at the admin port: what is in which stage and why, what somebody asks for, and the policy that is held
 //! back. For callers on this machine alone, as long as nobody has to show who they are.
 
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_core::policy::Difference;
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::time::MonoTime;
+use plimsoll_proto::local::{Asked, local, refuse};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
-use tokio::time::timeout;
 
 use crate::brain::{Brain, RolloutError};
 use crate::durable::{Change, Exhibit};
+use crate::in_effect::in_effect;
 use crate::rollout::words;
-
-/// The largest body that is read.
-const BODY_BYTES_MAX: usize = 4 * 1024;
-/// How long an answer waits for the disk. What was asked for takes effect when it is written, whoever waits.
-const SAVED_WITHIN: Duration = Duration::from_secs(3);
 
 /// One entry of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,7 +79,7 @@ pub struct Ack {
 pub struct Done {
     /// The change; nothing where all was so already.
     pub change: Option<Change>,
-    /// Whether it is written down, and so in effect.
+    /// Whether it is written down: a restart would remember it.
     pub saved: bool,
 }
 
@@ -111,26 +101,21 @@ pub struct HeldStatus {
     pub differences: Vec<Difference>,
 }
 
-/// Why nothing was done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// In words.
-    pub error: String,
-}
-
 /// The routes.
 pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
     let of = || brain.clone();
     let (status, history, promoting, aborting, policies, acking) = (of(), of(), of(), of(), of(), of());
-    Router::new()
+    let routes = Router::new()
         .route("/rollout", get(async move || Json(status.with(statuses))))
         .route("/rollout/history", get(async move || Json(history.with(|brain, _| changes(brain)))))
-        .route("/rollout/promote", post(async move |body| promote(&promoting, body).await))
-        .route("/rollout/abort", post(async move |body| abort(&aborting, body).await))
+        .route(
+            "/rollout/promote",
+            post(async move |Asked(asked): Asked<Promote>| promote(&promoting, asked).await),
+        )
+        .route("/rollout/abort", post(async move |Asked(asked): Asked<Abort>| abort(&aborting, asked).await))
         .route("/policy", get(async move || Json(policies.with(|brain, _| self::policies(brain)))))
-        .route("/policy/ack", post(async move |body| acknowledge(&acking, body).await))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn(only_from_here))
+        .route("/policy/ack", post(async move |Asked(asked): Asked<Ack>| acknowledge(&acking, asked).await));
+    local(routes)
 }
 
 /// Every entry and its stage.
@@ -168,45 +153,36 @@ fn policies(brain: &Brain) -> Policies {
     Policies { in_force: brain.policy().hash().to_string(), held }
 }
 
-async fn promote(brain: &Shared<Brain>, body: Result<Json<Promote>, JsonRejection>) -> Response {
-    let Json(Promote { entry, force }) = match body {
-        Ok(body) => body,
-        Err(rejection) => return unreadable(&rejection),
-    };
+async fn promote(brain: &Shared<Brain>, asked: Promote) -> Response {
+    let Promote { entry, force } = asked;
     match brain.with(|brain, now| brain.promote(now, &entry, force.as_deref())) {
         Ok(change) => done(brain, Some(change)).await,
         Err(error) => refused(&error),
     }
 }
 
-async fn abort(brain: &Shared<Brain>, body: Result<Json<Abort>, JsonRejection>) -> Response {
-    let Json(Abort { entry, reason }) = match body {
-        Ok(body) => body,
-        Err(rejection) => return unreadable(&rejection),
-    };
+async fn abort(brain: &Shared<Brain>, asked: Abort) -> Response {
+    let Abort { entry, reason } = asked;
     match brain.with(|brain, _| brain.abort(&entry, reason.as_deref())) {
         Ok(change) => done(brain, change).await,
         Err(error) => refused(&error),
     }
 }
 
-async fn acknowledge(brain: &Shared<Brain>, body: Result<Json<Ack>, JsonRejection>) -> Response {
-    let Json(Ack { hash }) = match body {
-        Ok(body) => body,
-        Err(rejection) => return unreadable(&rejection),
-    };
+async fn acknowledge(brain: &Shared<Brain>, asked: Ack) -> Response {
+    let Ack { hash } = asked;
     match brain.with(|brain, _| brain.acknowledge(&hash)) {
         Ok(hash) => {
             tracing::info!(policy = %hash, "a policy that was held back is acknowledged and in force");
-            settle(brain).await;
+            in_effect(brain).await;
             Json(brain.with(|brain, _| policies(brain))).into_response()
         }
-        Err(error) => refuse(StatusCode::CONFLICT, error.to_string()),
+        Err(error) => refuse(StatusCode::CONFLICT, error),
     }
 }
 
 async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
-    let saved = settle(brain).await;
+    let saved = in_effect(brain).await;
     // What was seen of the stage, and the time of the change, may have been filled in meanwhile.
     let change = change.map(|change| {
         let kept = brain.with(|brain, _| {
@@ -217,46 +193,10 @@ async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
     Json(Done { change, saved }).into_response()
 }
 
-/// Rings, and waits until what was decided is written down.
-async fn settle(brain: &Shared<Brain>) -> bool {
-    let mut bell = brain.bell();
-    brain.ring();
-    let kept = async {
-        while !brain.with(|brain, _| brain.is_kept()) {
-            if bell.changed().await.is_err() {
-                return;
-            }
-        }
-    };
-    timeout(SAVED_WITHIN, kept).await.is_ok()
-}
-
 fn refused(error: &RolloutError) -> Response {
     let status = match error {
         RolloutError::Unknown { .. } | RolloutError::Reason => StatusCode::BAD_REQUEST,
         RolloutError::Killed | RolloutError::Furthest(_) | RolloutError::Gate { .. } => StatusCode::CONFLICT,
     };
-    refuse(status, error.to_string())
-}
-
-fn unreadable(rejection: &JsonRejection) -> Response {
-    let is_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
-    refuse(if is_large { rejection.status() } else { StatusCode::BAD_REQUEST }, rejection.body_text())
-}
-
-fn refuse(status: StatusCode, error: String) -> Response {
-    (status, Json(Refusal { error })).into_response()
-}
-
-async fn only_from_here(request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
-    if peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
-        return next.run(request).await;
-    }
-    let from = peer.map_or("an unknown address".to_owned(), |peer| peer.ip().to_string());
-    let error = format!(
-        "rollouts are for callers on the controller's own machine as long as nobody has to show who they are; this came \
-         from {from}: run the command there"
-    );
-    refuse(StatusCode::FORBIDDEN, error)
+    refuse(status, error)
 }

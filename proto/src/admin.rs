@@ -4,10 +4,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
@@ -27,21 +25,6 @@ pub fn routes(
         .route("/metrics", get(page))
         .route("/healthz", get(async || "alive\n"))
         .route("/readyz", get(readiness))
-}
-
-/// The same routes, closed to whoever does not speak from this machine: they change something, and nobody shows who they
-/// are yet.
-pub fn loopback_only(routes: Router) -> Router {
-    routes.layer(middleware::from_fn(refuse_others))
-}
-
-async fn refuse_others(request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    if peer.is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback()) {
-        return next.run(request).await;
-    }
-    let why = "{\"error\":\"only for who speaks from the controller's own machine\"}";
-    (StatusCode::FORBIDDEN, [(header::CONTENT_TYPE, "application/json")], why).into_response()
 }
 
 /// Serves `routes` on `listener` until `shutdown` completes.

@@ -1,4 +1,4 @@
-//! Routes of the admin port that change something: for callers on this machine alone, as long as nobody has to show who
+//! Routes of the admin port that commands speak to: for callers on this machine alone, as long as nobody has to show who
 //! they are, and with small bodies.
 
 use std::net::SocketAddr;
@@ -10,17 +10,29 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::switch::{BODY_BYTES_MAX, Refusal};
+/// The largest body that is read, where a route does not say otherwise.
+const BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// A body of JSON; one that does not fit is answered with what is wrong, as JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<T>(pub T);
 
+/// Why nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// In words.
+    pub error: String,
+    /// The line of what was sent, where one is to blame.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+}
+
 /// An answer that says why nothing was done.
 #[must_use]
 pub fn refuse(status: StatusCode, why: impl ToString) -> Response {
-    (status, Json(Refusal { error: why.to_string() })).into_response()
+    (status, Json(Refusal { error: why.to_string(), line: None })).into_response()
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
@@ -56,8 +68,8 @@ async fn only_from_here(request: Request, next: Next) -> Response {
     refuse(
         StatusCode::FORBIDDEN,
         format_args!(
-            "this changes what the fleet does, and is for callers on the machine itself as long as nobody has to show who \
-             they are; it was asked from {from}: run the command there"
+            "this is for callers on the machine itself as long as nobody has to show who they are, and it was asked from \
+             {from}: run the command there"
         ),
     )
 }

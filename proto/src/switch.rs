@@ -16,8 +16,6 @@ pub const ON: &str = "/kill/on";
 pub const OFF: &str = "/kill/off";
 /// Takes [`DrillOrder`] by POST and answers [`Drilled`] when everybody has answered or time is up.
 pub const DRILL: &str = "/kill/drill";
-/// The largest body that is read.
-pub const BODY_BYTES_MAX: usize = 4 * 1024;
 /// The longest time that a kill may be ordered for: a year, in seconds.
 pub const TTL_MAX_S: u64 = 366 * 24 * 3_600;
 /// The longest that a drill waits for answers, in milliseconds.
@@ -173,11 +171,4 @@ impl Drilled {
         let zones = spreads.iter().map(|(zone, spread)| (zone.clone(), Reached::of(spread))).collect();
         Self { drill, complete, silent_aggregators, zones, all: Reached::of(&all) }
     }
-}
-
-/// Why an admin port did not do what it was asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// What is wrong.
-    pub error: String,
 }

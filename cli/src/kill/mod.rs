@@ -1,21 +1,21 @@
 //! `plimsoll kill`: stops enforcement, in the whole fleet or for one bucket, and measures how fast that would be.
 
-mod ask;
 mod say;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::kill::Text;
 use plimsoll_proto::switch::{self, DRILL_MAX_MS, DrillOrder, Drilled, Off, On, Switches, TTL_MAX_S};
 
+use crate::ask::{self, Admin, AskError, Asked, CONTROLLER, Output, Question};
 use crate::shutdown;
-use ask::{Admin, Asked, Failed, Question};
 
-/// Where a controller's admin port is unless said otherwise.
-const CONTROLLER: &str = "http://127.0.0.1:7401";
+/// What to do where nobody answers.
+const AWAY: &str = "while no controller lives, ask an aggregator: --aggregator http://HOST:7411 on its machine stops its \
+                    zone; or stop one service by its kill file (--kill-file) or PLIMSOLL_KILL=1";
 
 /// Stop enforcement, and say what is stopped: kills go to a controller, or, when none lives, to the aggregator of a zone.
 #[derive(Debug, Args)]
@@ -92,16 +92,6 @@ struct Whom {
     output: Output,
 }
 
-/// How an answer looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    #[default]
-    Text,
-    /// For scripts: the answer as JSON, on one line
-    Json,
-}
-
 fn words(text: &str) -> Result<Text, String> {
     Text::new(text).map_err(|error| error.to_string())
 }
@@ -171,11 +161,6 @@ pub(crate) fn run(args: KillArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn ask<T: serde::de::DeserializeOwned>(whom: &Whom, question: &Question) -> Result<Asked<T>, Failed> {
-    ask::first_that_is_there(&whom.admins(), question).await
-}
-
-/// Whether an error is the caller's own.
-pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Failed>().is_some_and(Failed::is_usage)
+async fn ask<T: serde::de::DeserializeOwned>(whom: &Whom, question: &Question) -> Result<Asked<T>, AskError> {
+    ask::first_that_is_there(&whom.admins(), question, AWAY).await
 }

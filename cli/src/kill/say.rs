@@ -10,8 +10,7 @@ use plimsoll_core::bucket::Bucket;
 use plimsoll_proto::switch::{Drilled, Order, Reached, Switch, Switches, Tier};
 use serde::Serialize;
 
-use super::Output;
-use super::ask::Asked;
+use crate::ask::{Asked, Output};
 
 /// Says what a kill or its end has come to.
 pub(super) fn turned(

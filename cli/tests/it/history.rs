@@ -34,8 +34,8 @@ fn controller(folder: &Path, policy: &str, admin: &str) -> Process {
 }
 
 fn history(controller: &Process, args: &[&str]) -> Output {
-    let admin = controller.address("admin").to_string();
-    run(&[&["history"], args, &["--admin", &admin]].concat())
+    let admin = format!("http://{}", controller.address("admin"));
+    run(&[&["history"], args, &["--controller", &admin]].concat())
 }
 
 fn status(controller: &Process) -> Value {
@@ -141,9 +141,13 @@ fn what_is_wrong_is_said_with_its_line_and_changes_nothing() {
     assert!(text(&refused.stderr).contains("32 MiB"), "{}", text(&refused.stderr));
     assert_eq!(history(&controller, &["import", "/nowhere.csv"]).status.code(), Some(2));
     assert_eq!(text(&history(&controller, &["export"]).stdout).lines().count(), 1);
-    let nobody = run(&["history", "export", "--admin", "127.0.0.1:1"]);
+    let nobody = run(&["history", "export", "--controller", "http://127.0.0.1:1"]);
     assert_eq!(nobody.status.code(), Some(1));
-    assert!(text(&nobody.stderr).contains("no controller at"), "{}", text(&nobody.stderr));
+    assert!(
+        text(&nobody.stderr).contains("nothing answers at http://127.0.0.1:1"),
+        "{}",
+        text(&nobody.stderr)
+    );
     // A page in somebody's browser cannot send it.
     let (code, _) =
         http(controller.address("admin"), "POST", "/history", &[("content-length", "0")]).unwrap();

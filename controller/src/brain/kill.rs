@@ -24,18 +24,6 @@ impl Brain {
         changed
     }
 
-    /// Whether everything decided so far is written down, or cannot be: then it takes effect all the same.
-    #[must_use]
-    pub const fn is_in_effect(&self) -> bool {
-        self.saves.saved >= self.saves.changed || self.saves.failing
-    }
-
-    /// Whether everything decided so far is written down.
-    #[must_use]
-    pub const fn is_saved(&self) -> bool {
-        self.saves.saved >= self.saves.changed
-    }
-
     /// The kill generations as aggregators are told them.
     #[must_use]
     pub const fn kills(&self) -> &Kills {

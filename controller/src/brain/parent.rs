@@ -47,7 +47,7 @@ impl Parent for Brain {
             self.drop_place(&place);
             self.welcome();
         }
-        Ok(self.saves.saved < self.saves.changed || self.news != news || drills)
+        Ok(!self.is_saved() || self.news != news || drills)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
@@ -56,7 +56,7 @@ impl Parent for Brain {
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
         // Written before it takes effect, so that no restart can take it back.
-        if self.saves.saved < self.saves.changed && !self.saves.failing {
+        if !self.is_in_effect() {
             return None;
         }
         let head = Head {

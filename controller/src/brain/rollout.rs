@@ -64,7 +64,7 @@ impl Brain {
         self.feeds.forget(now, |place| sources.get(place).is_some() || children.contains(place));
         let stamped = self.durable.stamp(unix_s);
         self.note_change(cycle.changed);
-        self.saves.aside |= cycle.saves || stamped;
+        self.saves.note_aside(cycle.saves || stamped);
     }
 
     /// Takes an entry one stage further because somebody asks for it. With a reason also past a gate that is not passed.
@@ -161,12 +161,6 @@ impl Brain {
     pub fn rollouts(&self) -> Vec<(String, &BucketPolicy)> {
         let exact = self.policy.exact_buckets().map(|(bucket, entry)| (bucket.to_string(), entry));
         exact.chain(self.policy.patterns()).collect()
-    }
-
-    /// Whether the change with this number, and all before it, is written down; or cannot be, for now.
-    #[must_use]
-    pub const fn is_kept(&self) -> bool {
-        self.saves.saved >= self.saves.changed || self.saves.failing
     }
 
     fn rollout_of(&self, entry: &str) -> Result<&RolloutPolicy, RolloutError> {
