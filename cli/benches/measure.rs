@@ -28,6 +28,8 @@ mod outage;
 mod process;
 #[path = "measure/report.rs"]
 mod report;
+#[path = "measure/shadow.rs"]
+mod shadow;
 #[path = "measure/step.rs"]
 mod step;
 #[path = "measure/storm.rs"]
@@ -51,8 +53,9 @@ const SETTLE: Duration = Duration::from_secs(5);
 type Part = fn(&mut Report);
 
 /// What can be measured by itself; `./measure` measures `decision` before these.
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("accuracy", accuracy::measure),
+    ("shadow", shadow::measure),
     ("step", step::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),

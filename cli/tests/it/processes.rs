@@ -62,6 +62,19 @@ fn the_limit_is_kept_in_total_and_follows_the_policy() {
 }
 
 #[test]
+fn shadow_says_what_enforcement_would_refuse() {
+    let _alone = alone();
+    let mut fleet = Fleet::start(&policy(LIMIT, "shadow", false));
+    fleet.ask(OFFERED);
+    let due = 1.0 - f64::from(LIMIT) / OFFERED;
+    let rates = fleet.until_rates("the share that would be refused", SPAN, |rates| {
+        rates.offered > 3.0 * f64::from(LIMIT) && (rates.would_dropped / rates.offered - due).abs() < 0.02
+    });
+    assert_eq!(rates.dropped, 0.0, "{rates:?}");
+    assert_eq!(fleet.sample().drop, 0.0, "nothing was refused at any time");
+}
+
+#[test]
 fn the_limit_is_kept_whoever_calls() {
     let _alone = alone();
     let fleet = Fleet::start(&policy(LIMIT, "enforce", false));
