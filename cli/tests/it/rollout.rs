@@ -251,8 +251,13 @@ fn a_policy_that_changes_very_much_waits_for_somebody_who_has_looked_at_it() {
     };
     assert_eq!(command(&["diff"]).0, Some(0));
 
-    // Good and drastic files in turn: what is in force never moves.
+    // Good files and drastic or broken ones in turn: what is in force never moves.
+    let refused =
+        || http_get(controller.address("admin"), "/metrics").1.contains("\nplimsoll_policy_refused 1\n");
     for round in 0..3 {
+        write("buckets: { b: { limit: -1 } }");
+        until("the broken file to be refused", || refused().then_some(()));
+        assert_eq!(status()["buckets"]["b"]["mode"], "enforce");
         write(&of(100 + round, "enforce"));
         let held = until("the drastic file to be held back", held);
         assert!(held["differences"][0]["drastic"].as_str().unwrap().contains("down"), "{held}");
