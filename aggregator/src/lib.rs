@@ -9,7 +9,7 @@ mod accounts;
 mod below;
 pub mod cadence;
 mod flows;
-mod kill_admin;
+mod kill_routes;
 mod lanes;
 mod meter;
 mod metrics;
@@ -200,7 +200,7 @@ impl Aggregator {
 }
 
 fn routes(zone: Shared<Zone>, events: Events) -> Router {
-    let (for_status, kill) = (zone.clone(), kill_admin::routes(&zone));
+    let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
     let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
     let status = move || async move { Json(for_status.with(|zone, now| Status::of(zone, now))) };
     admin::routes(metrics, || true).route("/status", get(status)).merge(kill)

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use plimsoll_core::kill::Text;
 use plimsoll_proto::local::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -112,6 +113,11 @@ pub(crate) fn admin(text: &str) -> Result<Admin, String> {
     } else {
         Err(due())
     }
+}
+
+/// Reads a reason.
+pub(crate) fn words(text: &str) -> Result<Text, String> {
+    Text::new(text).map_err(|error| error.to_string())
 }
 
 impl Admin {

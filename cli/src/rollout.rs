@@ -7,9 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use plimsoll_controller::durable::{Change, Exhibit, Sums};
 use plimsoll_controller::rollout_routes::{Abort, Done, EntryStatus, Promote};
+use plimsoll_core::kill::Text;
 use plimsoll_core::rollout::Mode;
 
-use crate::ask::{AskArgs, Output};
+use crate::ask::{AskArgs, Output, words};
 
 /// Say in which stage every bucket is, and take it further or back. Exit code 0: done; 1: refused, or nobody is there; 2:
 /// asked for something that cannot be.
@@ -35,8 +36,8 @@ enum Act {
         #[arg(long, env = "PLIMSOLL_FORCE", requires = "reason")]
         force: bool,
         /// Why: it is kept in the history
-        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", requires = "force")]
-        reason: Option<String>,
+        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", requires = "force", value_parser = words)]
+        reason: Option<Text>,
         #[command(flatten)]
         ask: AskArgs,
     },
@@ -46,8 +47,8 @@ enum Act {
         #[arg(env = "PLIMSOLL_BUCKET")]
         bucket: String,
         /// Why: it is kept in the history
-        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT")]
-        reason: Option<String>,
+        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = words)]
+        reason: Option<Text>,
         #[command(flatten)]
         ask: AskArgs,
     },

@@ -14,8 +14,8 @@ mod history_routes;
 pub mod history_store;
 mod in_effect;
 mod keys;
-mod kill_admin;
 mod kill_log;
+mod kill_routes;
 mod learning;
 mod members;
 mod metrics;
@@ -251,7 +251,7 @@ fn routes(brain: Shared<Brain>, events: Events) -> Router {
         for_metrics.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events, now)).text()
     };
     let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
-    let (rollout, kill) = (rollout_routes::routes(&brain), kill_admin::routes(&brain));
+    let (rollout, kill) = (rollout_routes::routes(&brain), kill_routes::routes(&brain));
     admin::routes(metrics, || true).route("/status", get(status)).merge(rollout).merge(kill)
 }
 

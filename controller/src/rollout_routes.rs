@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use plimsoll_core::kill::Text;
 use plimsoll_core::policy::Difference;
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::time::MonoTime;
@@ -52,7 +53,7 @@ pub struct Promote {
     pub entry: String,
     /// Why, if it shall go past a gate that is not passed.
     #[serde(default)]
-    pub force: Option<String>,
+    pub force: Option<Text>,
 }
 
 /// Asks for shadow.
@@ -63,7 +64,7 @@ pub struct Abort {
     pub entry: String,
     /// Why.
     #[serde(default)]
-    pub reason: Option<String>,
+    pub reason: Option<Text>,
 }
 
 /// Releases a policy that is held back.
@@ -155,7 +156,7 @@ fn policies(brain: &Brain) -> Policies {
 
 async fn promote(brain: &Shared<Brain>, asked: Promote) -> Response {
     let Promote { entry, force } = asked;
-    match brain.with(|brain, now| brain.promote(now, &entry, force.as_deref())) {
+    match brain.with(|brain, now| brain.promote(now, &entry, force.as_ref())) {
         Ok(change) => done(brain, Some(change)).await,
         Err(error) => refused(&error),
     }
@@ -163,7 +164,7 @@ async fn promote(brain: &Shared<Brain>, asked: Promote) -> Response {
 
 async fn abort(brain: &Shared<Brain>, asked: Abort) -> Response {
     let Abort { entry, reason } = asked;
-    match brain.with(|brain, _| brain.abort(&entry, reason.as_deref())) {
+    match brain.with(|brain, _| brain.abort(&entry, reason.as_ref())) {
         Ok(change) => done(brain, change).await,
         Err(error) => refused(&error),
     }
@@ -195,7 +196,7 @@ async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
 
 fn refused(error: &RolloutError) -> Response {
     let status = match error {
-        RolloutError::Unknown { .. } | RolloutError::Reason => StatusCode::BAD_REQUEST,
+        RolloutError::Unknown { .. } => StatusCode::BAD_REQUEST,
         RolloutError::Killed | RolloutError::Furthest(_) | RolloutError::Gate { .. } => StatusCode::CONFLICT,
     };
     refuse(status, error)

@@ -10,7 +10,7 @@ use plimsoll_core::bucket::Bucket;
 use plimsoll_core::kill::Text;
 use plimsoll_proto::switch::{self, DRILL_MAX_MS, DrillOrder, Drilled, Off, On, Switches, TTL_MAX_S};
 
-use crate::ask::{self, Admin, AskError, Asked, CONTROLLER, Output, Question};
+use crate::ask::{self, Admin, AskError, Asked, CONTROLLER, Output, Question, words};
 use crate::shutdown;
 
 /// What to do where nobody answers.
@@ -90,10 +90,6 @@ struct Whom {
     /// How to say what came of it
     #[arg(long, short, value_enum, default_value_t, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT")]
     output: Output,
-}
-
-fn words(text: &str) -> Result<Text, String> {
-    Text::new(text).map_err(|error| error.to_string())
 }
 
 fn bucket(name: &str) -> Result<Bucket, String> {

@@ -1,6 +1,7 @@
 //! The brain and the rollout of its buckets: takes evidence, makes the changes that follow by themselves, and those that
 //! somebody asks for.
 
+use plimsoll_core::kill::Text;
 use plimsoll_core::policy::{BucketPolicy, RolloutPolicy};
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::rollout::gates::{Judgement, Stale};
@@ -8,9 +9,6 @@ use plimsoll_core::rollout::gates::{Judgement, Stale};
 use super::*;
 use crate::durable::{Cause, Change, Exhibit};
 use crate::rollout::{next, words};
-
-/// The longest reason that somebody may give, in bytes.
-const REASON_BYTES_MAX: usize = 500;
 
 /// Why a stage stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,9 +21,6 @@ pub enum RolloutError {
         /// What there is.
         hint: String,
     },
-    /// A reason that cannot be kept.
-    #[error("a reason has 1 to {REASON_BYTES_MAX} bytes without control characters")]
-    Reason,
     /// Nothing is raised while the kill switch is on.
     #[error("it is killed; end that first (`plimsoll kill status` says who keeps it), and then promote")]
     Killed,
@@ -75,11 +70,8 @@ impl Brain {
         &mut self,
         now: MonoTime,
         entry: &str,
-        force: Option<&str>,
+        force: Option<&Text>,
     ) -> Result<Change, RolloutError> {
-        if force.is_some_and(|reason| !is_reason(reason)) {
-            return Err(RolloutError::Reason);
-        }
         let rollout = self.rollout_of(entry)?.clone();
         if self.durable.is_entry_killed(entry) {
             return Err(RolloutError::Killed);
@@ -93,7 +85,7 @@ impl Brain {
             _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
             None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),
             None => return Err(RolloutError::Gate { from, to, why: against }),
-            Some(reason) => (Cause::Forced, vec![reason.to_owned()]),
+            Some(reason) => (Cause::Forced, vec![reason.to_string()]),
         };
         if !passed {
             why.extend(against);
@@ -104,17 +96,14 @@ impl Brain {
     /// Returns an entry to shadow because somebody asks for it. `None` if it is there and nothing waits.
     ///
     /// # Errors
-    /// When there is no such entry, or the reason cannot be kept.
-    pub fn abort(&mut self, entry: &str, reason: Option<&str>) -> Result<Option<Change>, RolloutError> {
-        if reason.is_some_and(|reason| !is_reason(reason)) {
-            return Err(RolloutError::Reason);
-        }
+    /// When there is no such entry.
+    pub fn abort(&mut self, entry: &str, reason: Option<&Text>) -> Result<Option<Change>, RolloutError> {
         self.rollout_of(entry)?;
         let stage = self.durable.stages.get(entry);
         if stage.is_none_or(|stage| stage.stage == Mode::Shadow && stage.pending.is_none()) {
             return Ok(None);
         }
-        let why = reason.map(ToOwned::to_owned).into_iter().collect();
+        let why = reason.map(ToString::to_string).into_iter().collect();
         self.change_stage(entry, Mode::Shadow, Cause::Abort, why).map(Some)
     }
 
@@ -185,8 +174,4 @@ impl Brain {
         };
         RolloutError::Unknown { entry: entry.chars().take(128).collect(), hint }
     }
-}
-
-fn is_reason(reason: &str) -> bool {
-    !reason.trim().is_empty() && reason.len() <= REASON_BYTES_MAX && !reason.chars().any(char::is_control)
 }
