@@ -113,7 +113,7 @@ fn status(out: &mut impl Write, entry: &EntryStatus) -> io::Result<()> {
     let EntryStatus { entry: name, stage, killed, file, pending, next, gate, why, evidence, .. } = entry;
     write!(out, "{name}: {stage}")?;
     if *killed {
-        write!(out, ", shadow while the kill switch is on")?;
+        write!(out, ", killed")?;
     }
     match pending {
         Some(pending) => writeln!(out, " (the file asks for {pending})")?,
@@ -167,7 +167,9 @@ fn write_sums(out: &mut impl Write, side: &str, sums: &Sums) -> io::Result<()> {
     write!(out, "    {side:<8} offered {offered}, refused {refused}, would-dropped {would_dropped}")?;
     match p99_us {
         Some(p99) => {
-            writeln!(out, ", p99 {:.1} ms of {samples} responses, {failed} failed", *p99 as f64 / 1e3)
+            let digits = if *p99 < 10_000 { 2 } else { 0 };
+            let p99 = *p99 as f64 / 1e3;
+            writeln!(out, ", p99 {p99:.digits$} ms of {samples} responses, {failed} failed")
         }
         None => writeln!(out, ", no response watched"),
     }
