@@ -82,12 +82,13 @@ pub(crate) struct Service {
 }
 
 /// Runs the demo service until `shutdown` is cancelled.
-pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let service = Service::new(&args)?;
+pub(crate) async fn run(mut args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let listener =
         TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
-    let listen = listener.local_addr()?;
-    tracing::info!(zone = args.zone, %listen, buckets = ?args.buckets, "the demo service serves");
+    // A port that the system chose belongs to the name.
+    args.listen = listener.local_addr()?;
+    let service = Service::new(&args)?;
+    tracing::info!(zone = args.zone, listen = %args.listen, buckets = ?args.buckets, "the demo service serves");
     service.serve(listener, shutdown).await
 }
 

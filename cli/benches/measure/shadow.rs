@@ -3,6 +3,10 @@
 
 use std::thread::sleep;
 
+use plimsoll_core::bucket::Name;
+use plimsoll_core::policy::Percent;
+use plimsoll_core::rollout::Cohort;
+
 use crate::fleet::{BUCKET, Fleet};
 use crate::process::http_get;
 use crate::report::Report;
@@ -20,7 +24,7 @@ pub(crate) fn measure(report: &mut Report) {
             "buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: {mode} }}\n\
              rollout: {{ require_gates: false, canary_percent: 50, canary: {{ max_drop_ratio: 1, max_p99_delta_ms: 1000 }} }}\n"
         );
-        let mut fleet = Fleet::start(&policy);
+        let mut fleet = fleet(&policy);
         for factor in FACTORS {
             fleet.ask(factor * f64::from(LIMIT));
             sleep(SETTLE * 2);
@@ -40,6 +44,21 @@ pub(crate) fn measure(report: &mut Report) {
                 ),
                 (share - due).abs() <= OFF_MAX,
             );
+        }
+    }
+}
+
+/// A fleet some of whose instances are in the cohort, and some not: their names are the addresses they happened to get.
+fn fleet(policy: &str) -> Fleet {
+    let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(BUCKET) };
+    loop {
+        let fleet = Fleet::start(policy);
+        let services: Vec<_> = fleet.zones.iter().flat_map(|zone| &zone.services).collect();
+        let enforcing = services
+            .iter()
+            .filter(|service| cohort.contains(&Name::new(&service.address("listen").to_string()).unwrap()));
+        if (1..services.len()).contains(&enforcing.count()) {
+            return fleet;
         }
     }
 }
