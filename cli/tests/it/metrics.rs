@@ -68,7 +68,12 @@ fn names_are_found_in_expressions() {
 impl Fleet {
     fn start() -> Self {
         let state = TempDir::new().unwrap();
-        let policy = root().join("charts/plimsoll/files/policy.yaml");
+        let example = fs::read_to_string(root().join("charts/plimsoll/files/policy.yaml")).unwrap();
+        // Some metrics are those of a second limit.
+        let both = example.replacen("limit: 1000", "limit: 1000\n    candidate: 900", 1);
+        assert_ne!(both, example);
+        let policy = state.path().join("policy.yaml");
+        fs::write(&policy, both).unwrap();
         let (policy, state_dir) = (policy.to_str().unwrap(), state.path().to_str().unwrap());
         let free = ["--listen", "127.0.0.1:0"];
         let free_admin = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
