@@ -1,13 +1,14 @@
 //! Servers that are dead, slow, lying, and one that is real.
 
-use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
+mod real;
 
 use super::*;
 use plimsoll_core::policy::{Bounds, Source};
 use plimsoll_core::rate::Rate;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+
+use real::RealPrometheus;
 
 const GOOD: &str =
     r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"700"]}]}}"#;
@@ -128,65 +129,20 @@ fn limits_are_asked_for_first_and_then_who_has_waited_longest() {
     assert_eq!(queries, ["e", "d", "c", "a"]);
 }
 
-/// A real server, killed with this.
-struct Real {
-    child: Child,
-    url: String,
-    _folder: tempfile::TempDir,
-}
-
-impl Drop for Real {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Real {
-    /// `None` where the tool is not there; whoever runs the tests is told.
-    async fn start() -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-        let config = folder.path().join("prometheus.yml");
-        let scrape = format!(
-            "global: {{ scrape_interval: 1s }}\nscrape_configs: [ {{ job_name: self, static_configs: \
-             [ {{ targets: [ 'localhost:{port}' ] }} ] }} ]\n"
-        );
-        std::fs::write(&config, scrape).unwrap();
-        let spawned = Command::new("prometheus")
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match spawned {
-            Ok(child) => Some(Self { child, url: format!("http://127.0.0.1:{port}"), _folder: folder }),
-            Err(error) => {
-                if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
-                    let mut file = std::fs::File::options().append(true).open(skipped).unwrap();
-                    writeln!(file, "queries::a_real_server_answers: prometheus is not here: {error}")
-                        .unwrap();
-                }
-                None
-            }
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_real_server_answers() {
-    let Some(real) = Real::start().await else { return };
+    let Some(mut real) = RealPrometheus::start("queries::a_real_server_answers", None) else { return };
+    let url = real.url();
     let client = client();
     let end = std::time::Instant::now() + Duration::from_secs(60);
     // Until it has scraped itself once.
     let counted = "sum(prometheus_http_requests_total) * 0 + 700";
-    while let Err(error) = ask_rate(&client, &real.url, counted).await {
+    while let Err(error) = ask_rate(&client, &url, counted).await {
         assert!(std::time::Instant::now() < end, "{error}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let number = |query: &'static str| {
-        let (client, url) = (client.clone(), real.url.clone());
+        let (client, url) = (client.clone(), url.clone());
         async move {
             ask_rate(&client, &url, query).await.map(Rate::per_second).map_err(|error| error.to_string())
         }
@@ -209,5 +165,13 @@ async fn a_real_server_answers() {
     ] {
         let error = number(query).await.unwrap_err();
         assert!(error.contains(why), "{query}: {error}");
+    }
+    real.stop();
+    let error = number("1").await.unwrap_err();
+    assert!(error.contains("cannot be reached"), "{error}");
+    real.start_again();
+    while number("1").await.is_err() {
+        assert!(std::time::Instant::now() < end, "it does not answer again");
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
