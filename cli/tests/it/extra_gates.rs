@@ -107,10 +107,14 @@ fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
     let (_, page) = http_get(scene.admin(), "/metrics");
     assert!(!page.contains("plimsoll_rollout_query_value{entry=\"good\""), "{page}");
 
-    // It is back: on it goes.
+    // It is back: on it goes. A new number, for it would answer with an old one too, and must have seen this one to miss it.
+    desk.has(Some(4.0));
     server.start_again();
+    until("the new number", || {
+        (scene.status("good")["evidence"]["queries"][0]["value"] == 4.0).then_some(())
+    });
     scene.promote("good", "enforce");
-    assert_eq!(scene.last_change("good", "promote")["evidence"]["queries"][0]["value"], 3.0);
+    assert_eq!(scene.last_change("good", "promote")["evidence"]["queries"][0]["value"], 4.0);
 
     // A number that is not there any more is not zero.
     let (code, said) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
