@@ -164,18 +164,18 @@ fn write_exhibit(out: &mut impl Write, evidence: &Exhibit, stage: Mode) -> io::R
 
 fn write_query(out: &mut impl Write, query: &QueryExhibit) -> io::Result<()> {
     let QueryExhibit { name, value, max, min, age_ms, unknown } = query;
-    match (value, unknown) {
-        (Some(value), _) => write!(out, "    {name} is {}", Figure(*value))?,
-        (None, unknown) => write!(out, "    {name} {}", unknown.as_deref().unwrap_or("is not known"))?,
-    }
+    let Some(value) = value else {
+        return writeln!(out, "    {name} {}", unknown.as_deref().unwrap_or("is not known"));
+    };
+    write!(out, "    {name} is {}", Figure(*value))?;
     if let Some(most) = max {
         write!(out, ", at most {} may be", Figure(*most))?;
     }
     if let Some(least) = min {
         write!(out, ", at least {} must be", Figure(*least))?;
     }
-    match age_ms.filter(|_| value.is_some()) {
-        Some(age) => writeln!(out, " (answered {:.0} s before)", age as f64 / 1e3),
+    match age_ms {
+        Some(age) => writeln!(out, " (answered {:.0} s before)", *age as f64 / 1e3),
         None => writeln!(out),
     }
 }
