@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use plimsoll_controller::durable::{Change, Exhibit, Sums};
+use plimsoll_controller::durable::{Change, Exhibit, QueryExhibit, Sums};
 use plimsoll_controller::rollout_routes::{Abort, Done, EntryStatus, Promote};
 use plimsoll_core::kill::Text;
 use plimsoll_core::rollout::Mode;
+use plimsoll_core::rollout::extra::Figure;
 
 use crate::ask::{AskArgs, Output, words};
 
@@ -152,14 +153,32 @@ fn write_change(out: &mut impl Write, change: &Change) -> io::Result<()> {
 }
 
 fn write_exhibit(out: &mut impl Write, evidence: &Exhibit, stage: Mode) -> io::Result<()> {
-    let Exhibit { with_data_ms, canary, control } = evidence;
+    let Exhibit { with_data_ms, canary, control, queries } = evidence;
     writeln!(out, "  seen in {stage}: {:.1} s with data", *with_data_ms as f64 / 1e3)?;
     for (side, sums) in [("canary", canary), ("control", control)] {
         if *sums != Sums::default() {
             write_sums(out, side, sums)?;
         }
     }
-    Ok(())
+    queries.iter().try_for_each(|query| write_query(out, query))
+}
+
+fn write_query(out: &mut impl Write, query: &QueryExhibit) -> io::Result<()> {
+    let QueryExhibit { name, value, max, min, age_ms, unknown } = query;
+    let Some(value) = value else {
+        return writeln!(out, "    {name} {}", unknown.as_deref().unwrap_or("is not known"));
+    };
+    write!(out, "    {name} is {}", Figure(*value))?;
+    if let Some(most) = max {
+        write!(out, ", at most {} may be", Figure(*most))?;
+    }
+    if let Some(least) = min {
+        write!(out, ", at least {} must be", Figure(*least))?;
+    }
+    match age_ms {
+        Some(age) => writeln!(out, " (answered {:.0} s before)", *age as f64 / 1e3),
+        None => writeln!(out),
+    }
 }
 
 fn write_sums(out: &mut impl Write, side: &str, sums: &Sums) -> io::Result<()> {

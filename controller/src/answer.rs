@@ -1,9 +1,10 @@
-//! What a Prometheus server answered, read as a limit: one number of requests/s, or a reason why it is none. Pure.
+//! What a Prometheus server answered, read as one number: a limit in requests/s, what an extra gate holds against its
+//! bound, or a reason why there is none. Pure.
 
 use plimsoll_core::rate::Rate;
 use serde::Deserialize;
 
-/// Why an answer is no limit. It is never taken for zero.
+/// Why an answer is no number that counts. It is never taken for zero.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
     /// It is not what a Prometheus server says.
@@ -16,7 +17,7 @@ pub enum NoAnswer {
     #[error("the query yields no series; check that the metric exists and is scraped")]
     Empty,
     /// There are several.
-    #[error("the query yields {0} series and a limit is one number; wrap it in sum() or max()")]
+    #[error("the query yields {0} series, and it takes one number; wrap it in sum() or max()")]
     Several(usize),
     /// It is neither a vector nor a scalar.
     #[error(
@@ -25,6 +26,9 @@ pub enum NoAnswer {
     Kind(String),
     /// The number is none that can be a limit.
     #[error("the query yields {0}, and a limit is a finite number of requests/s, zero or more")]
+    Limit(String),
+    /// It is no number at all.
+    #[error("the query yields {0}, which is no number")]
     Number(String),
 }
 
@@ -50,11 +54,11 @@ struct Series {
 /// When, and the value as text.
 type Point = (f64, String);
 
-/// The number in the answer to an instant query.
+/// The one number in the answer to an instant query, as it is written there: it need not be finite.
 ///
 /// # Errors
-/// When it holds no single number that can be a limit.
-pub fn rate(body: &[u8]) -> Result<Rate, NoAnswer> {
+/// When it holds none, or several.
+pub fn single(body: &[u8]) -> Result<String, NoAnswer> {
     let garbled = |error: serde_json::Error| NoAnswer::Garbled(error.to_string());
     let data = match serde_json::from_slice(body).map_err(garbled)? {
         Answer::Success { data } => data,
@@ -72,8 +76,24 @@ pub fn rate(body: &[u8]) -> Result<Rate, NoAnswer> {
         "scalar" => serde_json::from_value::<Point>(data.result).map_err(garbled)?,
         _ => return Err(NoAnswer::Kind(data.result_type)),
     };
+    Ok(text)
+}
+
+/// A number as a limit.
+///
+/// # Errors
+/// When it is no finite number, or less than zero.
+pub fn rate(text: &str) -> Result<Rate, NoAnswer> {
     let number: Option<f64> = text.parse().ok();
-    number.and_then(|number| Rate::new(number).ok()).ok_or(NoAnswer::Number(text))
+    number.and_then(|number| Rate::new(number).ok()).ok_or_else(|| NoAnswer::Limit(text.to_owned()))
+}
+
+/// A number as a gate takes it: any, and infinities and what is no number as floating point has them.
+///
+/// # Errors
+/// When it does not read as one.
+pub fn number(text: &str) -> Result<f64, NoAnswer> {
+    text.parse().map_err(|_| NoAnswer::Number(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -94,8 +114,20 @@ mod tests {
         let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1716,"12.5"]}}"#;
         for (body, expected) in [(vector(&["700"]), 700.0), (vector(&["0"]), 0.0), (scalar.to_owned(), 12.5)]
         {
-            assert_eq!(rate(body.as_bytes()).unwrap().per_second(), expected);
+            let text = single(body.as_bytes()).unwrap();
+            assert_eq!((rate(&text).unwrap().per_second(), number(&text)), (expected, Ok(expected)));
         }
+    }
+
+    #[test]
+    fn a_gate_takes_any_number_and_leaves_it_to_others_which_count() {
+        let of = |text: &str| number(&single(vector(&[text]).as_bytes()).unwrap());
+        assert_eq!(
+            (of("-1.5e-3"), of("+Inf"), of("-Inf")),
+            (Ok(-0.0015), Ok(f64::INFINITY), Ok(f64::NEG_INFINITY))
+        );
+        assert!(of("NaN").unwrap().is_nan());
+        assert_eq!(of("many"), Err(NoAnswer::Number("many".to_owned())));
     }
 
     #[test]
@@ -119,7 +151,7 @@ mod tests {
             (vector(&["-1"]), "-1"),
             (vector(&["many"]), "many"),
         ] {
-            let error = rate(body.as_bytes()).unwrap_err().to_string();
+            let error = single(body.as_bytes()).and_then(|text| rate(&text)).unwrap_err().to_string();
             assert!(error.contains(why), "{body}: {error}");
         }
     }

@@ -127,7 +127,8 @@ impl Brain {
         let before = self.durable.clone();
         self.held = None;
         self.durable.on_policy(&policy);
-        self.rollout.settle(&mut self.durable);
+        self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
+        self.rollout.on_policy(&policy);
         self.policy = policy;
         let exact: Vec<Bucket> = self.policy.exact_buckets().map(|(bucket, _)| bucket.clone()).collect();
         for bucket in exact {

@@ -5,7 +5,7 @@ mod kills;
 mod stages;
 
 pub use kills::{BucketSwitch, Command, Held, NoRoom};
-pub use stages::{Cause, Change, Exhibit, HISTORY_MAX, Stage, Sums};
+pub use stages::{Cause, Change, Exhibit, HISTORY_MAX, QueryExhibit, Stage, Sums};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::rollout::SavedTrial;
 
 /// The state of one controller across its restarts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Durable {
     /// Grows with every start, and beyond whatever a child claims to have heard.
     pub epoch: Epoch,

@@ -52,7 +52,6 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use brain::{Brain, Offer};
-use durable::{Durable, Stage};
 use kill_log::Said;
 use learning::Learner;
 use metrics::Events;
@@ -64,6 +63,8 @@ use store::{Store, StoreError};
 pub const PORT: u16 = 7400;
 /// The admin port.
 pub const ADMIN_PORT: u16 = 7401;
+/// How often Prometheus servers are asked, unless somebody says otherwise.
+pub const QUERY_EVERY: Duration = Duration::from_secs(30);
 
 /// How long after a failed write the next one is tried.
 const SAVE_AGAIN: Duration = Duration::from_millis(500);
@@ -83,6 +84,9 @@ pub struct Args {
     /// After how long without a word from a zone what is tried out in canary returns to shadow
     #[arg(long, env = "PLIMSOLL_FEED_STALE", value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     pub feed_stale: Duration,
+    /// How often Prometheus servers are asked for limits, and for what gates hold against their bounds
+    #[arg(long, env = "PLIMSOLL_QUERY_EVERY", value_name = "TIME", default_value = "30s", value_parser = queries::every)]
+    pub query_every: Duration,
     /// Where aggregators connect
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
     pub listen: SocketAddr,
@@ -132,6 +136,7 @@ pub struct Controller {
     warnings: Vec<Warning>,
     events: Events,
     said: Said,
+    query_every: Duration,
 }
 
 /// Runs a controller until `shutdown` is cancelled.
@@ -183,7 +188,7 @@ impl Controller {
         tracing::info!(epoch = brain.durable().epoch.0, policy = %hash, "the controller begins its epoch");
         let mut said = Said::default();
         said.on(brain.durable());
-        log_stages(None, &brain);
+        rollout_log::stages(None, &brain);
         Ok(Self {
             brain: Shared::new(brain),
             store: Arc::new(store),
@@ -193,6 +198,7 @@ impl Controller {
             warnings,
             events: Events::default(),
             said,
+            query_every: args.query_every,
         })
     }
 
@@ -214,9 +220,13 @@ impl Controller {
         tokio::spawn(rollout_log::follow(self.brain.clone(), stop.clone()));
         tokio::spawn(keep_saved(self.brain.clone(), Arc::clone(&self.store), self.said, stop.clone()));
         tokio::spawn(self.learner.clone().run(self.brain.clone(), stop.clone()));
-        let asked =
-            queries::follow(self.brain.clone(), self.learner.clone(), self.events.clone(), stop.clone());
-        tokio::spawn(asked);
+        let asker = queries::Asker {
+            brain: self.brain.clone(),
+            learner: self.learner.clone(),
+            events: self.events.clone(),
+            every: self.query_every,
+        };
+        tokio::spawn(asker.run(stop.clone()));
         tokio::spawn(follow_policy(
             self.brain.clone(),
             self.files,
@@ -341,7 +351,7 @@ async fn follow_policy(
                         Offer::Taken => tracing::info!(policy = %hash, "a new policy is in force"),
                         Offer::Held => rollout_log::held(brain),
                     }
-                    log_stages(Some(&before), brain);
+                    rollout_log::stages(Some(&before), brain);
                 });
                 brain.ring();
             }
@@ -359,42 +369,6 @@ fn log_warnings(warnings: &[Warning], said: &[Warning]) {
     };
     for warning in warnings.iter().filter(|warning| !known(warning)) {
         tracing::warn!("{warning}");
-    }
-}
-
-/// Whether there is nothing to say of a stage that was not said before.
-fn is_alike(one: &Stage, other: &Stage) -> bool {
-    (one.stage, one.file, one.pending) == (other.stage, other.file, other.pending)
-}
-
-/// Says what a policy or a restart has changed, and where what is in force differs from what the file asks for.
-fn log_stages(before: Option<&Durable>, brain: &Brain) {
-    let durable = brain.durable();
-    let was_killed = before.is_some_and(|before| before.kill.is_killed());
-    if durable.kill.is_killed() {
-        return;
-    }
-    for (entry, stage) in &durable.stages {
-        let earlier = before.and_then(|before| before.stages.get(entry));
-        if earlier.is_some_and(|earlier| is_alike(earlier, stage)) && !was_killed {
-            continue;
-        }
-        if earlier.is_none_or(|earlier| earlier.stage != stage.stage) {
-            tracing::info!(entry, mode = %stage.stage, "the mode in force");
-        }
-        if let Some(pending) = stage.pending {
-            tracing::warn!(
-                entry, mode = %stage.stage, %pending,
-                "the file raises the mode: it waits for the gate; `plimsoll rollout status` says what is missing"
-            );
-        } else if stage.stage != stage.file {
-            tracing::warn!(
-                entry, mode = %stage.stage, file = %stage.file,
-                "the mode in force is not the file's: to resume, `plimsoll rollout promote`, or change it in the file to \
-                 shadow and then to {}",
-                stage.file
-            );
-        }
     }
 }
 

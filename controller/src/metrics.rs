@@ -28,6 +28,8 @@ struct Counts {
     last_reload_refused: bool,
     queries_answered: u64,
     queries_failed: u64,
+    gate_queries_answered: u64,
+    gate_queries_failed: u64,
 }
 
 impl Events {
@@ -38,6 +40,14 @@ impl Events {
     pub(crate) fn on_query(&self, answered: bool) {
         self.with(|counts| {
             let count = if answered { &mut counts.queries_answered } else { &mut counts.queries_failed };
+            *count += 1;
+        });
+    }
+
+    pub(crate) fn on_gate_query(&self, answered: bool) {
+        self.with(|counts| {
+            let count =
+                if answered { &mut counts.gate_queries_answered } else { &mut counts.gate_queries_failed };
             *count += 1;
         });
     }
@@ -53,13 +63,21 @@ impl Events {
 
 impl Counts {
     fn add_queries_to(&self, page: &mut Page) {
-        let queries = [("answered", self.queries_answered), ("failed", self.queries_failed)]
-            .map(|(result, count)| (vec![result.to_owned()], count as f64));
+        let rows = |answered: u64, failed: u64| {
+            [("answered", answered), ("failed", failed)]
+                .map(|(result, count)| (vec![result.to_owned()], count as f64))
+        };
         page.counter(
             "plimsoll_limit_queries_total",
             "Questions to Prometheus servers for limits, by what became of them.",
             &["result"],
-            queries,
+            rows(self.queries_answered, self.queries_failed),
+        );
+        page.counter(
+            "plimsoll_rollout_queries_total",
+            "Questions to Prometheus servers for extra gates, by what became of them.",
+            &["result"],
+            rows(self.gate_queries_answered, self.gate_queries_failed),
         );
     }
 }
@@ -284,6 +302,12 @@ fn rollout(page: &mut Page, brain: &Brain, now: MonoTime) {
     let help =
         "1 for what the gate to the next stage says of an entry of the policy; absent where it is enforced.";
     page.gauge("plimsoll_rollout_gate", help, &["entry", "result"], gates.collect::<Vec<Row>>());
+    let values = brain.rollouts().into_iter().flat_map(|(entry, policy)| {
+        let found = brain.exhibit(now, &entry, policy.rollout()).queries;
+        found.into_iter().filter_map(move |query| Some((vec![entry.clone(), query.name], query.value?)))
+    });
+    let help = "What an extra gate of an entry of the policy found last; absent where there is no answer that counts.";
+    page.gauge("plimsoll_rollout_query_value", help, &["entry", "query"], values.collect::<Vec<Row>>());
     let stale: BTreeSet<&Place> = brain.stale_feeds(now).map(|(place, _)| place).collect();
     let known = brain.sources().iter().map(|(place, _)| place).chain(stale.iter().copied());
     let feeds = known

@@ -8,12 +8,17 @@ use plimsoll_core::policy::{Policy, RolloutPolicy};
 use plimsoll_core::report::{Outcomes, Stand};
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::rollout::gates::{Judgement, Stale, Why, leave_canary, leave_shadow};
+use plimsoll_core::time::MonoTime;
 
 use crate::durable::{Cause, Durable, Exhibit};
+use extras::Extras;
 use trial::Trial;
 
+mod extras;
 mod trial;
 
+pub use extras::Finding;
+pub(crate) use extras::questions;
 pub use trial::SavedTrial;
 
 /// Cycles with data after which what was seen is written down: half a minute that a crash may cost.
@@ -23,6 +28,7 @@ const SAVED_EVERY: u64 = 60;
 #[derive(Debug, Default)]
 pub struct Rollout {
     trials: BTreeMap<String, Trial>,
+    extras: Extras,
     /// The last change of which it was written down what had been seen.
     settled: u64,
     /// Cycles since it was written down what was seen.
@@ -42,7 +48,7 @@ impl Rollout {
     /// Goes on from what was written down.
     pub(crate) fn restored(durable: &Durable) -> Self {
         let trials = durable.trials.iter().map(|(entry, saved)| (entry.clone(), Trial::restored(saved)));
-        Self { trials: trials.collect(), settled: durable.changes, unsaved: 0 }
+        Self { trials: trials.collect(), settled: durable.changes, ..Self::default() }
     }
 
     /// Something was observed of an entry's bucket.
@@ -62,12 +68,30 @@ impl Rollout {
         }
     }
 
-    /// Writes down with every new change what had been seen of the stage that ended, and begins anew.
-    pub(crate) fn settle(&mut self, durable: &mut Durable) {
+    /// A query of an extra gate was answered, or not.
+    pub(crate) fn find(&mut self, policy: &Policy, url: &str, query: &str, finding: Finding) {
+        self.extras.enter(policy, url, query, finding);
+    }
+
+    /// Another policy is in force: what it does not ask has no answer.
+    pub(crate) fn on_policy(&mut self, policy: &Policy) {
+        self.extras.forget(policy);
+    }
+
+    /// Writes down with every new change what had been seen of the stage that ended, and begins anew. `policy` is the one
+    /// that was in force until then.
+    pub(crate) fn settle(&mut self, durable: &mut Durable, policy: &Policy, now: MonoTime) {
+        let is_new = durable.changes > self.settled;
+        let rollouts: BTreeMap<String, &RolloutPolicy> =
+            if is_new { entries(policy).collect() } else { BTreeMap::new() };
         let new = durable.history.iter_mut().rev().take_while(|change| change.number > self.settled);
         for change in new {
-            if let Some(trial) = self.trials.remove(&change.entry) {
-                change.evidence = Some(trial.exhibit());
+            let trial = self.trials.remove(&change.entry).map(|trial| trial.exhibit());
+            let rollout = rollouts.get(&change.entry).filter(|_| change.from.is_some());
+            let extras = rollout.map(|rollout| self.extras.of(now, rollout)).unwrap_or_default();
+            if trial.is_some() || !extras.is_empty() {
+                let queries = extras::exhibits(&extras);
+                change.evidence = Some(Exhibit { queries, ..trial.unwrap_or_default() });
             }
         }
         self.settled = durable.changes;
@@ -83,13 +107,12 @@ impl Rollout {
         &mut self,
         durable: &mut Durable,
         policy: &Policy,
+        now: MonoTime,
         tick: Duration,
         stale: Option<&Stale>,
     ) -> Cycle {
         let before = durable.changes;
-        let exact = policy.exact_buckets().map(|(bucket, entry)| (bucket.to_string(), entry.rollout()));
-        let all = exact.chain(policy.patterns().map(|(pattern, entry)| (pattern, entry.rollout())));
-        for (entry, rollout) in all.collect::<Vec<_>>() {
+        for (entry, rollout) in entries(policy) {
             let Some(stage) = durable.stages.get(&entry).copied() else { continue };
             if let Some(trial) = self.trials.get_mut(&entry) {
                 let window = match stage.stage {
@@ -99,9 +122,8 @@ impl Rollout {
                 trial.on_cycle(stage.stage, window, tick);
             }
             let killed = durable.is_entry_killed(&entry);
-            let Some(judgement) = self.judge(durable, &entry, rollout, stale).filter(|_| !killed) else {
-                continue;
-            };
+            let judgement = self.judge(now, durable, &entry, rollout, stale);
+            let Some(judgement) = judgement.filter(|_| !killed) else { continue };
             let asked = rollout.auto_promote || stage.pending.is_some();
             match (stage.stage, &judgement) {
                 (Mode::Canary, Judgement::Fail(why)) => {
@@ -120,7 +142,7 @@ impl Rollout {
             }
         }
         let changed = durable.changes != before;
-        self.settle(durable);
+        self.settle(durable, policy, now);
         self.unsaved += 1;
         let saves = changed || (self.unsaved >= SAVED_EVERY && !self.trials.is_empty());
         if saves {
@@ -135,6 +157,7 @@ impl Rollout {
     #[must_use]
     pub fn judge(
         &self,
+        now: MonoTime,
         durable: &Durable,
         entry: &str,
         rollout: &RolloutPolicy,
@@ -144,6 +167,7 @@ impl Rollout {
         let trial = self.trials.get(entry).filter(|trial| trial.change() == stage.change);
         let mut observed = trial.map(|trial| trial.observed(stage.stage)).unwrap_or_default();
         observed.stale = stale.cloned();
+        observed.extras = self.extras.of(now, rollout);
         match stage.stage {
             Mode::Shadow => Some(leave_shadow(&rollout.shadow, rollout.min_samples, &observed)),
             Mode::Canary => Some(leave_canary(&rollout.canary, rollout.min_samples, &observed)),
@@ -153,9 +177,16 @@ impl Rollout {
 
     /// What was seen of an entry's stage so far.
     #[must_use]
-    pub fn exhibit(&self, entry: &str) -> Exhibit {
-        self.trials.get(entry).map(Trial::exhibit).unwrap_or_default()
+    pub fn exhibit(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Exhibit {
+        let queries = extras::exhibits(&self.extras.of(now, rollout));
+        Exhibit { queries, ..self.trials.get(entry).map(Trial::exhibit).unwrap_or_default() }
     }
+}
+
+/// Every entry of a policy by its name, and how it is rolled out.
+fn entries(policy: &Policy) -> impl Iterator<Item = (String, &RolloutPolicy)> {
+    let exact = policy.exact_buckets().map(|(bucket, entry)| (bucket.to_string(), entry.rollout()));
+    exact.chain(policy.patterns().map(|(pattern, entry)| (pattern, entry.rollout())))
 }
 
 /// The stage after this one.

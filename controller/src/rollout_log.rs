@@ -1,5 +1,5 @@
-//! What the log says of rollouts: every change of a stage with its reasons, feeds that are too old, and policies that are
-//! held back.
+//! What the log says of rollouts: every change of a stage with its reasons, stages that differ from the file, feeds that are
+//! too old, and policies that are held back.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use plimsoll_proto::shared::Shared;
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::Brain;
-use crate::durable::{Cause, Change};
+use crate::durable::{Cause, Change, Durable, Stage};
 use crate::sources::Place;
 
 /// Follows the brain, and says what has changed.
@@ -67,4 +67,40 @@ pub(crate) fn held(brain: &Brain) {
          `plimsoll apply --ack {hash}`:\n{}",
         drastic.join("\n")
     );
+}
+
+/// Whether there is nothing to say of a stage that was not said before.
+fn is_alike(one: &Stage, other: &Stage) -> bool {
+    (one.stage, one.file, one.pending) == (other.stage, other.file, other.pending)
+}
+
+/// Says what a policy or a restart has changed, and where what is in force differs from what the file asks for.
+pub(crate) fn stages(before: Option<&Durable>, brain: &Brain) {
+    let durable = brain.durable();
+    let was_killed = before.is_some_and(|before| before.kill.is_killed());
+    if durable.kill.is_killed() {
+        return;
+    }
+    for (entry, stage) in &durable.stages {
+        let earlier = before.and_then(|before| before.stages.get(entry));
+        if earlier.is_some_and(|earlier| is_alike(earlier, stage)) && !was_killed {
+            continue;
+        }
+        if earlier.is_none_or(|earlier| earlier.stage != stage.stage) {
+            tracing::info!(entry, mode = %stage.stage, "the mode in force");
+        }
+        if let Some(pending) = stage.pending {
+            tracing::warn!(
+                entry, mode = %stage.stage, %pending,
+                "the file raises the mode: it waits for the gate; `plimsoll rollout status` says what is missing"
+            );
+        } else if stage.stage != stage.file {
+            tracing::warn!(
+                entry, mode = %stage.stage, file = %stage.file,
+                "the mode in force is not the file's: to resume, `plimsoll rollout promote`, or change it in the file to \
+                 shadow and then to {}",
+                stage.file
+            );
+        }
+    }
 }

@@ -134,7 +134,7 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
             gate: judgement.as_ref().map(|judgement| judgement.as_str().to_owned()),
             why: judgement.as_ref().map(words).unwrap_or_default(),
             auto_promote: policy.rollout().auto_promote,
-            evidence: brain.exhibit(&entry),
+            evidence: brain.exhibit(now, &entry, policy.rollout()),
             since: durable.history.iter().rev().find(|change| change.number == stage.change).cloned(),
             entry,
         })

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::durable::Durable;
 
 fn args(directory: &Path) -> Args {
     let policy = directory.join("policy.yaml");
@@ -13,6 +14,7 @@ fn args(directory: &Path) -> Args {
         tenants: None,
         state_dir: directory.join("state"),
         feed_stale: Duration::from_secs(60),
+        query_every: QUERY_EVERY,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
     }

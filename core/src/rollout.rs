@@ -1,5 +1,6 @@
 //! How far enforcement has been rolled out: the mode a bucket's refusals are in.
 
+pub mod extra;
 pub mod gates;
 
 use serde::{Deserialize, Serialize};

@@ -67,6 +67,7 @@ impl Control {
             policy: path("policy.yaml"),
             tenants: Some(path("tenants.yaml")),
             feed_stale: plimsoll_core::rollout::gates::STALE_AFTER,
+            query_every: plimsoll_controller::QUERY_EVERY,
             state_dir: path("state"),
             listen,
             admin: SocketAddr::new(listen.ip(), 0),

@@ -72,6 +72,7 @@ impl Fleet {
             tenants,
             state_dir: directory.path().join("state"),
             feed_stale: STALE_AFTER,
+            query_every: plimsoll_controller::QUERY_EVERY,
             listen,
             admin: admin_address,
         })?;

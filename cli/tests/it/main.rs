@@ -6,6 +6,8 @@ mod books;
 #[cfg(test)]
 mod chart;
 #[cfg(test)]
+mod extra_gates;
+#[cfg(test)]
 mod fleet;
 #[cfg(test)]
 mod goodput;
@@ -21,6 +23,9 @@ mod metrics;
 mod process;
 #[cfg(test)]
 mod processes;
+#[cfg(test)]
+#[path = "../../../controller/src/queries/tests/real.rs"]
+mod prometheus;
 #[cfg(test)]
 mod rollout;
 #[cfg(test)]

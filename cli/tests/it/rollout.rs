@@ -2,6 +2,7 @@
 //! down by itself, what is missing waits, and the history says why.
 
 use std::fs;
+use std::net::SocketAddr;
 
 use plimsoll_core::bucket::Name;
 use plimsoll_core::policy::Percent;
@@ -24,7 +25,8 @@ fn policy() -> &'static str {
          canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 40 }\n  min_samples: 40\n"
 }
 
-struct Scene {
+/// A controller, two zones, and in each a service of the cohort and one outside it that callers ask.
+pub(crate) struct Scene {
     directory: TempDir,
     controller: Process,
     aggregators: Vec<Process>,
@@ -46,9 +48,14 @@ fn name(in_cohort: bool, nth: usize) -> String {
 
 impl Scene {
     fn start() -> Self {
+        Self::start_with(policy(), &[])
+    }
+
+    /// With another policy, of the same buckets, and these flags of the controller.
+    pub(crate) fn start_with(policy: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("policy.yaml"), policy()).unwrap();
-        let controller = controller(&directory, "127.0.0.1:0", "127.0.0.1:0");
+        fs::write(directory.path().join("policy.yaml"), policy).unwrap();
+        let controller = controller_with(&directory, ["127.0.0.1:0"; 2], flags);
         let aggregators = ZONES.map(|zone| {
             let parent = format!("http://{}", controller.address("listen"));
             Process::start(&[
@@ -109,7 +116,7 @@ impl Scene {
     }
 
     /// Runs an operator's command; its exit code and what it said.
-    fn command(&self, args: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String) {
         let controller = format!("http://{}", self.controller.address("admin"));
         let done = run(&[args, &["--controller", &controller]].concat());
         let said = [done.stdout, done.stderr].concat();
@@ -122,14 +129,23 @@ impl Scene {
         serde_json::from_str(&said).unwrap()
     }
 
-    fn stage(&self, entry: &str) -> String {
+    /// What the controller says of an entry.
+    pub(crate) fn status(&self, entry: &str) -> Value {
         let all = self.json(&["rollout", "status"]);
-        let found = all.as_array().unwrap().iter().find(|status| status["entry"] == entry).unwrap().clone();
-        found["stage"].as_str().unwrap().to_owned()
+        all.as_array().unwrap().iter().find(|status| status["entry"] == entry).unwrap().clone()
+    }
+
+    fn stage(&self, entry: &str) -> String {
+        self.status(entry)["stage"].as_str().unwrap().to_owned()
+    }
+
+    /// The controller's admin port.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.controller.address("admin")
     }
 
     /// Promotes as soon as the gate lets it.
-    fn promote(&self, entry: &str, to: &str) {
+    pub(crate) fn promote(&self, entry: &str, to: &str) {
         until(&format!("{entry} to be promoted to {to}"), || {
             let (code, said) = self.command(&["rollout", "promote", entry]);
             assert!(code == Some(0) || (code == Some(1) && said.contains("--force --reason")), "{said}");
@@ -139,7 +155,7 @@ impl Scene {
     }
 
     /// The last change of an entry, once it has this cause.
-    fn last_change(&self, entry: &str, cause: &str) -> Value {
+    pub(crate) fn last_change(&self, entry: &str, cause: &str) -> Value {
         until(&format!("{entry} to change by {cause}"), || {
             let history = self.json(&["rollout", "history", entry]);
             history.as_array().unwrap().last().filter(|change| change["cause"] == cause).cloned()
@@ -148,10 +164,15 @@ impl Scene {
 }
 
 fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
+    controller_with(directory, [listen, admin], &[])
+}
+
+fn controller_with(directory: &TempDir, [listen, admin]: [&str; 2], flags: &[&str]) -> Process {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (policy, state) = (path("policy.yaml"), path("state"));
     let files = ["controller", "--policy", &policy, "--state-dir", &state];
-    Process::start(&[&files[..], &["--listen", listen, "--admin", admin, "--feed-stale", "4s"]].concat())
+    let ports = ["--listen", listen, "--admin", admin, "--feed-stale", "4s"];
+    Process::start(&[&files[..], &ports, flags].concat())
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Brain {
         if policy.hash() == self.policy.hash() && self.held.take().is_some() {
             let before = self.durable.clone();
             self.durable.on_recall(&policy);
-            self.rollout.settle(&mut self.durable);
+            self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
             self.note_change(before != self.durable);
             self.post();
             return Offer::Taken;
@@ -59,7 +59,7 @@ impl Brain {
         }
         let before = self.durable.clone();
         self.durable.on_held(&policy, &self.policy);
-        self.rollout.settle(&mut self.durable);
+        self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
         self.note_change(before != self.durable);
         self.held = Some(Held { policy, differences });
         self.post();

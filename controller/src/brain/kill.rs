@@ -87,7 +87,7 @@ impl Brain {
 
     fn on_switched(&mut self, changed: bool) {
         if changed {
-            self.rollout.settle(&mut self.durable);
+            self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
             self.note_change(true);
             self.post();
         }

@@ -8,7 +8,7 @@ use plimsoll_core::rollout::gates::{Judgement, Stale};
 
 use super::*;
 use crate::durable::{Cause, Change, Exhibit};
-use crate::rollout::{next, words};
+use crate::rollout::{Finding, next, words};
 
 /// Why a stage stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,12 +54,18 @@ impl Brain {
     pub(super) fn roll_out(&mut self, now: MonoTime, unix_s: i64) {
         let stale = self.feeds.stalest(now);
         let policy = Arc::clone(&self.policy);
-        let cycle = self.rollout.on_cycle(&mut self.durable, &policy, self.parameters.tick, stale.as_ref());
+        let tick = self.parameters.tick;
+        let cycle = self.rollout.on_cycle(&mut self.durable, &policy, now, tick, stale.as_ref());
         let (sources, children) = (&self.sources, &self.durable.children);
         self.feeds.forget(now, |place| sources.get(place).is_some() || children.contains(place));
         let stamped = self.durable.stamp(unix_s);
         self.note_change(cycle.changed);
         self.saves.note_aside(cycle.saves || stamped);
+    }
+
+    /// A query of an extra gate was answered, or not: the next cycle judges by it.
+    pub fn on_finding(&mut self, url: &str, query: &str, finding: Finding) {
+        self.rollout.find(&self.policy, url, query, finding);
     }
 
     /// Takes an entry one stage further because somebody asks for it. With a reason also past a gate that is not passed.
@@ -115,7 +121,7 @@ impl Brain {
         why: Vec<String>,
     ) -> Result<Change, RolloutError> {
         self.durable.enter_stage(entry, to, cause, why);
-        self.rollout.settle(&mut self.durable);
+        self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
         self.note_change(true);
         self.post();
         let change = self.durable.history.back().cloned();
@@ -125,13 +131,13 @@ impl Brain {
     /// What the gate out of an entry's stage says now; `None` of one that is enforced.
     #[must_use]
     pub fn judgement(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Option<Judgement> {
-        self.rollout.judge(&self.durable, entry, rollout, self.feeds.stalest(now).as_ref())
+        self.rollout.judge(now, &self.durable, entry, rollout, self.feeds.stalest(now).as_ref())
     }
 
     /// What was seen of an entry's stage so far.
     #[must_use]
-    pub fn exhibit(&self, entry: &str) -> Exhibit {
-        self.rollout.exhibit(entry)
+    pub fn exhibit(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Exhibit {
+        self.rollout.exhibit(now, entry, rollout)
     }
 
     /// The aggregators that have not been heard for too long, and for how long.

@@ -23,7 +23,7 @@ pub struct Stage {
 }
 
 /// One change of a stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// Numbers the changes of this controller, from 1.
     pub number: u64,
@@ -70,7 +70,7 @@ pub enum Cause {
 }
 
 /// What was observed in a stage, over the window of its gate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exhibit {
     /// Time with data in the whole stage, in milliseconds.
     pub with_data_ms: u64,
@@ -78,6 +78,26 @@ pub struct Exhibit {
     pub canary: Sums,
     /// By all others.
     pub control: Sums,
+    /// What extra gates found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queries: Vec<QueryExhibit>,
+}
+
+/// What one extra gate found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueryExhibit {
+    /// What it is called.
+    pub name: String,
+    /// The answer; `None` where there is none that counts.
+    pub value: Option<f64>,
+    /// What it may be at most.
+    pub max: Option<f64>,
+    /// What it must be at least.
+    pub min: Option<f64>,
+    /// How old it was, in milliseconds.
+    pub age_ms: Option<u64>,
+    /// Why there is no answer that counts.
+    pub unknown: Option<String>,
 }
 
 /// What was observed on one side.

@@ -14,6 +14,7 @@ struct Scene {
     rollout: Rollout,
     policy: Policy,
     stale: Option<Stale>,
+    now: MonoTime,
 }
 
 /// What both sides see in one cycle.
@@ -40,8 +41,8 @@ impl Scene {
         let mut durable = Durable::first_start();
         let mut rollout = Rollout::restored(&durable);
         durable.on_policy(&policy);
-        rollout.settle(&mut durable);
-        Self { durable, rollout, policy, stale: None }
+        rollout.settle(&mut durable, &policy, MonoTime::ZERO);
+        Self { durable, rollout, policy, stale: None, now: MonoTime::ZERO }
     }
 
     fn stage(&self) -> Mode {
@@ -65,12 +66,28 @@ impl Scene {
                 let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: self.stage(), side };
                 self.rollout.enter(&self.durable, "b", &stand, &outcomes);
             }
-            self.rollout.on_cycle(&mut self.durable, &self.policy, TICK, self.stale.as_ref());
+            self.now = self.now + TICK;
+            self.rollout.on_cycle(&mut self.durable, &self.policy, self.now, TICK, self.stale.as_ref());
             if self.stage() != stage {
                 return cycle;
             }
         }
         cycles
+    }
+
+    fn rollout_policy(&self) -> &RolloutPolicy {
+        self.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout()
+    }
+
+    fn exhibit(&self) -> Exhibit {
+        self.rollout.exhibit(self.now, "b", self.rollout_policy())
+    }
+
+    /// The query of an extra gate is answered now.
+    fn finds(&mut self, query: &str, said: Result<f64, &str>) {
+        let good_for = Duration::from_secs(90);
+        let finding = Finding { at: self.now, good_for, said: said.map_err(ToOwned::to_owned) };
+        self.rollout.find(&self.policy, "http://p", query, finding);
     }
 
     fn cause(&self) -> Cause {
@@ -83,7 +100,7 @@ fn good_traffic_goes_to_enforce_where_it_may_and_waits_for_a_word_where_not() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
     assert_eq!((scene.pass(1_000, GOOD), scene.stage(), scene.cause()), (20, Mode::Canary, Cause::Gate));
     assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
-    let evidence = scene.durable.history.back().unwrap().evidence.unwrap();
+    let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
     assert_eq!(
         (evidence.with_data_ms, evidence.canary.offered, evidence.canary.refused),
         (10_000, 10_000, 0)
@@ -94,7 +111,7 @@ fn good_traffic_goes_to_enforce_where_it_may_and_waits_for_a_word_where_not() {
     let mut scene = Scene::new("shadow", "");
     assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow));
     let rollout = scene.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout();
-    assert_eq!(scene.rollout.judge(&scene.durable, "b", rollout, None), Some(Judgement::Pass));
+    assert_eq!(scene.rollout.judge(scene.now, &scene.durable, "b", rollout, None), Some(Judgement::Pass));
     // The file asks for all of it: one gate after the other.
     scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
     assert_eq!((scene.pass(1, GOOD), scene.stage()), (1, Mode::Canary));
@@ -114,7 +131,7 @@ fn what_is_bad_in_canary_returns_to_shadow_within_a_cycle_and_stays_there() {
         assert_eq!((scene.pass(1_000, seen), scene.stage(), scene.cause()), (2, Mode::Shadow, Cause::Breach));
         let last = scene.durable.history.back().unwrap();
         assert!(last.why[0].starts_with(reason), "{:?}", last.why);
-        assert_eq!(last.evidence.unwrap().canary.offered, 1_000);
+        assert_eq!(last.evidence.as_ref().unwrap().canary.offered, 1_000);
         assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow), "nobody has asked again");
     }
 }
@@ -158,7 +175,7 @@ fn evidence_of_another_mode_or_of_a_kill_is_none() {
     assert_eq!((scene.pass(5, GOOD), scene.stage()), (5, Mode::Canary));
     scene.durable.kill = scene.durable.kill.turned(true);
     scene.rollout.enter(&scene.durable, "b", &stand(Mode::Canary), &bad);
-    assert_eq!((scene.pass(5, GOOD), scene.rollout.exhibit("b").canary.offered), (5, 2_500));
+    assert_eq!((scene.pass(5, GOOD), scene.exhibit().canary.offered), (5, 2_500));
 }
 
 #[test]
@@ -170,7 +187,7 @@ fn a_restart_goes_on_with_the_time_and_the_counts() {
     scene.durable = serde_json::from_str(&text).unwrap();
     scene.rollout = Rollout::restored(&scene.durable);
     scene.durable.on_policy(&scene.policy);
-    scene.rollout.settle(&mut scene.durable);
+    scene.rollout.settle(&mut scene.durable, &scene.policy, scene.now);
     assert_eq!((scene.pass(100, GOOD), scene.stage()), (8, Mode::Canary));
 }
 
@@ -182,7 +199,80 @@ fn what_was_seen_is_written_down_now_and_then() {
         let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: Mode::Shadow, side: Side::Control };
         let outcomes = Outcomes { offered: 1, ..Outcomes::default() };
         scene.rollout.enter(&scene.durable, "b", &stand, &outcomes);
-        saves += u32::from(scene.rollout.on_cycle(&mut scene.durable, &scene.policy, TICK, None).saves);
+        let cycle = scene.rollout.on_cycle(&mut scene.durable, &scene.policy, scene.now, TICK, None);
+        saves += u32::from(cycle.saves);
     }
     assert_eq!((saves, scene.durable.trials["b"].cycles), (3, 3 * SAVED_EVERY));
+}
+
+const EXTRA: &str = "  auto_promote: true\n  queries:\n    - { name: tickets, url: http://p, query: t, max: 20 }\n    \
+                     - { name: budget, url: http://p, query: b, min: 0.1 }\n";
+
+#[test]
+fn an_extra_gate_waits_for_its_answer_and_then_passes_or_not() {
+    let mut scene = Scene::new("shadow", EXTRA);
+    assert_eq!(scene.pass(100, GOOD), 100, "nobody has answered");
+    scene.finds("t", Ok(3.0));
+    assert_eq!(scene.pass(20, GOOD), 20, "one is missing");
+    for said in [Ok(0.05), Ok(f64::NAN), Ok(f64::INFINITY), Err("the query yields no series")] {
+        scene.finds("b", said);
+        assert_eq!(scene.pass(20, GOOD), 20, "{said:?}");
+    }
+    let queries = scene.exhibit().queries;
+    assert_eq!((queries[0].value, queries[0].max, queries[0].age_ms), (Some(3.0), Some(20.0), Some(50_000)));
+    assert_eq!((queries[1].value, queries[1].min), (None, Some(0.1)));
+    assert_eq!(queries[1].unknown.as_deref(), Some("is not known: the query yields no series"));
+    scene.finds("b", Ok(0.5));
+    assert_eq!((scene.pass(20, GOOD), scene.stage(), scene.cause()), (1, Mode::Canary, Cause::Gate));
+    let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
+    assert_eq!(evidence.queries.iter().map(|query| query.value).collect::<Vec<_>>(), [Some(3.0), Some(0.5)]);
+    // What was written down is read again as it was.
+    let text = serde_json::to_string(&scene.durable).unwrap();
+    assert_eq!(serde_json::from_str::<Durable>(&text).unwrap(), scene.durable);
+}
+
+#[test]
+fn a_known_breach_of_an_extra_gate_ends_the_canary_and_a_lost_answer_waits() {
+    let mut scene = Scene::new("canary", EXTRA);
+    scene.finds("t", Ok(20.0));
+    scene.finds("b", Ok(0.1));
+    assert_eq!(scene.pass(5, GOOD), 5);
+    // The server is lost, and what it said last is too old.
+    scene.finds("t", Err("the server cannot be reached"));
+    assert_eq!((scene.pass(395, GOOD), scene.stage()), (395, Mode::Canary));
+    let unknown = scene.exhibit().queries[1].unknown.clone().unwrap();
+    assert_eq!(unknown, "was answered 200 s ago, and that counts for 90 s");
+    // It is back with one of them, and then with both.
+    scene.finds("t", Ok(0.0));
+    assert_eq!(scene.pass(10, GOOD), 10);
+    scene.finds("b", Ok(0.2));
+    assert_eq!((scene.pass(10, GOOD), scene.stage()), (1, Mode::Enforce));
+
+    let mut scene = Scene::new("canary", EXTRA);
+    scene.finds("t", Ok(21.0));
+    assert_eq!((scene.pass(10, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Breach));
+    let last = scene.durable.history.back().unwrap();
+    assert_eq!(last.why, ["tickets is 21, at most 20 may be"]);
+    assert_eq!(last.evidence.as_ref().unwrap().queries[0].value, Some(21.0));
+}
+
+#[test]
+fn a_query_that_is_new_in_the_policy_is_awaited_and_one_that_is_gone_is_forgotten() {
+    let mut scene = Scene::new("shadow", EXTRA);
+    let rollout = scene.rollout_policy().clone();
+    scene.finds("t", Ok(1.0));
+    scene.finds("b", Ok(1.0));
+    scene.finds("nobody asks", Ok(1.0));
+    let without = Scene::new("shadow", "");
+    scene.rollout.on_policy(&without.policy);
+    for query in scene.rollout.exhibit(scene.now, "b", &rollout).queries {
+        assert_eq!(query.unknown.as_deref(), Some("has not been answered yet"), "{}", query.name);
+    }
+    scene.rollout.find(
+        &without.policy,
+        "http://p",
+        "t",
+        Finding { at: scene.now, good_for: TICK, said: Ok(1.0) },
+    );
+    assert_eq!(scene.rollout.exhibit(scene.now, "b", &rollout).queries[0].value, None, "nobody asks");
 }

@@ -165,14 +165,14 @@ impl Trial {
             drop_ratio,
             canary_p99: p99(&canary.latency, true),
             control_p99: p99(&control.latency, false),
-            stale: None,
+            ..Observed::default()
         }
     }
 
     pub(super) fn exhibit(&self) -> Exhibit {
         let Sides { canary, control } = self.all();
         let with_data_ms = u64::try_from(self.with_data().as_millis()).unwrap_or(u64::MAX);
-        Exhibit { with_data_ms, canary: sums(&canary), control: sums(&control) }
+        Exhibit { with_data_ms, canary: sums(&canary), control: sums(&control), queries: Vec::new() }
     }
 }
 

@@ -1,9 +1,11 @@
 //! How enforcement is rolled out: the share that enforces in canary, and the gates between the stages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Number;
 use super::error::Checked;
+use super::queries::QueryGate;
 use super::source::Field;
 use super::spec::{CanarySpec, RolloutSpec, ShadowSpec};
 
@@ -27,6 +29,8 @@ pub struct RolloutPolicy {
     pub min_samples: u64,
     /// Whether a mode raised in the file waits for the gates; false lets it take effect at once.
     pub require_gates: bool,
+    /// What else must hold to leave shadow, and to leave canary.
+    pub queries: Arc<[QueryGate]>,
 }
 
 /// A share in percent, in 0..=100.
@@ -74,6 +78,7 @@ impl Default for RolloutPolicy {
             },
             min_samples: 1000,
             require_gates: true,
+            queries: Arc::default(),
         }
     }
 }
@@ -106,6 +111,10 @@ impl RolloutPolicy {
             None => self.min_samples,
             Some(Number(samples)) => whole(samples, &field.then("min_samples"))?,
         };
+        let queries = match &spec.queries {
+            None => Arc::clone(&self.queries),
+            Some(queries) => QueryGate::list(queries, &field.then("queries"))?,
+        };
         Ok(Self {
             canary_percent,
             auto_promote: spec.auto_promote.unwrap_or(self.auto_promote),
@@ -113,6 +122,7 @@ impl RolloutPolicy {
             canary: self.canary.overridden(&spec.canary, &field.then("canary"))?,
             min_samples,
             require_gates: spec.require_gates.unwrap_or(self.require_gates),
+            queries,
         })
     }
 }

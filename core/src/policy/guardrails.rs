@@ -1,11 +1,12 @@
 //! How far one policy is from another, and whether that is so far that somebody should look twice.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::{BucketPolicy, Policy};
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Name};
 use crate::rate::Limit;
 
 /// The share of the listed tenants that may be removed at once.
@@ -76,7 +77,7 @@ impl Differences {
 
     fn buckets(&mut self, from: &Policy, to: &Policy) {
         let names = from.exact_buckets().chain(to.exact_buckets()).map(|(name, _)| name.clone());
-        let names: std::collections::BTreeSet<Bucket> = names.collect();
+        let names: BTreeSet<Bucket> = names.collect();
         for name in names {
             // What holds for the name, be it by a pattern: an entry that goes may leave its limit to another.
             self.bucket(name.as_str(), from.bucket(&name), to.bucket(&name));
@@ -116,6 +117,18 @@ impl Differences {
         let gates = |entry: Option<&BucketPolicy>| entry.map(|entry| entry.rollout().require_gates);
         if from.is_some() && to.is_some() {
             self.note(&path("rollout.require_gates"), gates(from), gates(to));
+            self.queries(&path("rollout.queries"), from, to);
+        }
+    }
+
+    fn queries(&mut self, path: &str, from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) {
+        let by_name = |entry: Option<&BucketPolicy>| -> BTreeMap<Name, String> {
+            let all = entry.into_iter().flat_map(|entry| entry.rollout().queries.iter());
+            all.map(|query| (query.name.clone(), query.to_string())).collect()
+        };
+        let (from, to) = (by_name(from), by_name(to));
+        for name in from.keys().chain(to.keys().filter(|name| !from.contains_key(*name))) {
+            self.note(&format!("{path}.{name}"), from.get(name), to.get(name));
         }
     }
 
@@ -243,6 +256,29 @@ mod tests {
             let all = differences(&five, &to);
             assert_eq!(all.iter().any(|d| d.drastic.is_some()), is_drastic, "{left:?}: {all:?}");
         }
+    }
+
+    #[test]
+    fn an_extra_gate_differs_by_its_name() {
+        let bucket = |queries: &str| {
+            let text = format!("{{ b: {{ limit: 1, rollout: {{ queries: [ {queries} ] }} }} }}");
+            policy(&text, ONE)
+        };
+        let from = bucket(
+            "{ name: a, url: http://p, query: up, max: 1 }, { name: b, url: http://p, query: up, min: 2 }",
+        );
+        let to = bucket(
+            "{ name: b, url: http://p, query: up, min: 0.5 }, { name: c, url: http://p, query: 'x > 1', max: 3 }",
+        );
+        let said: Vec<String> = differences(&from, &to).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "- buckets.b.rollout.queries.a: up at http://p, at most 1",
+                "~ buckets.b.rollout.queries.b: up at http://p, at least 2 -> up at http://p, at least 0.5",
+                "+ buckets.b.rollout.queries.c: x > 1 at http://p, at most 3",
+            ]
+        );
     }
 
     #[test]

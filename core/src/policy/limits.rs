@@ -109,19 +109,26 @@ impl Learned {
 
 impl Prometheus {
     fn read(spec: PrometheusSpec, field: &Field<'_>) -> Checked<Self> {
-        let host = spec.url.strip_prefix("http://").or_else(|| spec.url.strip_prefix("https://"));
-        if host.is_none_or(str::is_empty) {
-            let hint = "write http:// or https:// and the server, such as http://prometheus:9090";
-            return Err(field.then("url").refuse("not the URL of a server", hint));
-        }
-        if spec.query.trim().is_empty() {
-            return Err(field
-                .then("query")
-                .refuse("the query is empty", "write a query that yields requests/s"));
-        }
+        server_url(&spec.url, &field.then("url"))?;
+        query_text(&spec.query, &field.then("query"), "write a query that yields requests/s")?;
         let bounds = Bounds::read(spec.min, spec.max, field)?;
         Ok(Self { url: spec.url, query: spec.query, bounds })
     }
+}
+
+/// Checks that a URL names a server.
+pub(super) fn server_url(url: &str, field: &Field<'_>) -> Checked<()> {
+    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    if host.is_none_or(str::is_empty) {
+        let hint = "write http:// or https:// and the server, such as http://prometheus:9090";
+        return Err(field.refuse("not the URL of a server", hint));
+    }
+    Ok(())
+}
+
+/// Checks that there is a query.
+pub(super) fn query_text(query: &str, field: &Field<'_>, hint: &str) -> Checked<()> {
+    if query.trim().is_empty() { Err(field.refuse("the query is empty", hint)) } else { Ok(()) }
 }
 
 impl Bounds {

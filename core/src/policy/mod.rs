@@ -5,7 +5,7 @@
 //!
 //! 1. `outline`: is it YAML of the allowed kind, and where does each field stand?
 //! 2. `spec`: does it have the right shape?
-//! 3. `buckets`, `limits`, `gates`, `tenants`: what do the values mean? Only here are numbers judged.
+//! 3. `buckets`, `limits`, `gates`, `queries`, `tenants`: what do the values mean? Only here are numbers judged.
 //! 4. `warning`: what is legal, but not built yet or not what it seems?
 
 mod buckets;
@@ -18,6 +18,7 @@ mod nearest;
 mod number;
 mod outline;
 mod pattern;
+mod queries;
 mod read;
 mod source;
 mod spec;
@@ -34,6 +35,7 @@ pub use guardrails::{Difference, LIMIT_FACTOR_MAX, TENANTS_REMOVED_MAX, differen
 pub use hash::PolicyHash;
 pub use limits::{Bounds, Learned, LimitSource, Prometheus};
 pub use number::Number;
+pub use queries::{Bound, QUERIES_MAX, QueryGate};
 pub use source::{Document, FILE_BYTES_MAX, Field, Source};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, InvalidWeight,

@@ -93,6 +93,18 @@ pub(super) struct RolloutSpec {
     pub(super) canary: CanarySpec,
     pub(super) min_samples: Option<Number>,
     pub(super) require_gates: Option<bool>,
+    pub(super) queries: Option<Vec<QuerySpec>>,
+}
+
+/// An extra gate; exactly one of its bounds is to be written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuerySpec {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) query: String,
+    pub(super) max: Option<Number>,
+    pub(super) min: Option<Number>,
 }
 
 #[derive(Debug, Default, Deserialize)]

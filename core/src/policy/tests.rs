@@ -32,7 +32,7 @@ buckets:
     release: never
     coin: coherent
     law: proportional
-    rollout: { canary_percent: 50, shadow: { window_h: 1 } }
+    rollout: { canary_percent: 50, shadow: { window_h: 1 }, queries: [ { name: own, url: http://p, query: up, min: 0 } ] }
   free: { limit: unlimited }
   "api/*": { limit: 50000, mode: shadow }
 rollout:
@@ -42,6 +42,9 @@ rollout:
   canary: { min_hours: 48, window_min: 15, max_drop_ratio: 0.001, max_p99_delta_ms: 5 }
   min_samples: 1000
   require_gates: true
+  queries:
+    - { name: support-tickets, url: http://prometheus:9090, query: 'sum(increase(tickets_total[1h]))', max: 20 }
+    - { name: error-budget, url: http://prometheus:9090, query: slo_budget_left, min: 0.1 }
 "#;
 const FULL_TENANTS: &str = r#"
 tenants:
@@ -86,6 +89,10 @@ fn the_full_example_is_read_as_written() {
     assert_eq!(checkout.candidate(), Some(rate(900.0)));
     assert_eq!(checkout.mode(), Mode::Enforce);
     assert_eq!(checkout.rollout().canary_percent.get(), 10.0);
+    let [tickets, budget] = &checkout.rollout().queries[..] else { panic!("{checkout:?}") };
+    assert_eq!((tickets.name.as_str(), tickets.url.as_str()), ("support-tickets", "http://prometheus:9090"));
+    assert_eq!(tickets.query, "sum(increase(tickets_total[1h]))");
+    assert_eq!((tickets.bound, budget.bound), (Bound::AtMost(20.0), Bound::AtLeast(0.1)));
 
     let learned = bucket(&policy, "learned");
     assert_eq!(learned.limit(), Limit::Unknown);
@@ -104,6 +111,8 @@ fn the_full_example_is_read_as_written() {
     assert_eq!(queried.rollout().canary_percent.get(), 50.0);
     assert_eq!(queried.rollout().shadow.window, Duration::from_secs(3600));
     assert_eq!(queried.rollout().shadow.min, Duration::from_secs(7 * 86_400));
+    let names: Vec<&str> = queried.rollout().queries.iter().map(|query| query.name.as_str()).collect();
+    assert_eq!(names, ["own"], "a list of its own takes the place of the one for all");
 
     assert_eq!(bucket(&policy, "free").limit(), Limit::Unlimited);
     assert_eq!(bucket(&policy, "api/users").limit(), Limit::PerSecond(rate(50_000.0)));
@@ -149,6 +158,7 @@ fn what_is_not_written_has_its_default() {
     let rollout = bucket.rollout();
     assert_eq!((rollout.canary_percent.get(), rollout.auto_promote), (5.0, false));
     assert_eq!((rollout.min_samples, rollout.require_gates), (1000, true));
+    assert_eq!(rollout.queries[..], []);
     assert_eq!(rollout.shadow.min, Duration::from_secs(7 * 86_400));
     assert_eq!(rollout.shadow.window, Duration::from_secs(86_400));
     assert_eq!(rollout.shadow.max_drop_ratio, 0.005);
@@ -231,6 +241,22 @@ buckets:
 }
 
 #[test]
+fn a_bucket_may_do_without_the_extra_gates_of_all() {
+    let query = "{ name: a, url: http://p, query: up, max: 1 }";
+    let text = format!(
+        "{{ buckets: {{ b: {{ limit: 1, rollout: {{ queries: [] }} }}, c: {{ limit: 1 }} }}, rollout: {{ queries: [ {query} ] }} }}"
+    );
+    let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
+    assert_eq!(["b", "c"].map(|name| bucket(&policy, name).rollout().queries.len()), [0, 1]);
+    let most: Vec<String> =
+        (0..QUERIES_MAX).map(|at| query.replace("name: a", &format!("name: a{at}"))).collect();
+    let text =
+        format!("{{ buckets: {{ b: {{ limit: 1 }} }}, rollout: {{ queries: [ {} ] }} }}", most.join(", "));
+    let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
+    assert_eq!(bucket(&policy, "b").rollout().queries.len(), QUERIES_MAX);
+}
+
+#[test]
 fn a_hash_names_the_content() {
     let hash = |policy: &str, tenants: &str| accepted(policy, tenants).0.hash();
     let policy = "buckets: {}";
@@ -261,6 +287,17 @@ fn what_may_surprise_is_said_and_nothing_else() {
             "{ b: { limit: { prometheus: { url: https://p, query: up } } } }",
             "",
             &["buckets.b.limit.prometheus.url"],
+        ),
+        ("{ b: { limit: 1 } }", ", queries: [ { name: a, url: http://p, query: up, max: 1 } ]", &[]),
+        (
+            "{ b: { limit: 1 }, c: { limit: 1 } }",
+            ", queries: [ { name: a, url: http://p, query: up, max: 1 }, { name: b, url: https://p, query: up, max: 1 } ]",
+            &["rollout.queries.1.url"],
+        ),
+        (
+            "{ b: { limit: 1, rollout: { queries: [ { name: a, url: https://p, query: up, max: 1 } ] } } }",
+            "",
+            &["buckets.b.rollout.queries.0.url"],
         ),
         ("{}", "", &["buckets"]),
     ] {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::buckets::BucketPolicy;
 use super::error::Place;
+use super::gates::RolloutPolicy;
 use super::limits::LimitSource;
 use super::source::Field;
 use crate::baseline::DAYS_MAX;
@@ -46,9 +47,9 @@ impl fmt::Display for Warning {
 // === what to say ===
 
 /// What of `policy.yaml` as a whole means something else than it may seem to.
-pub(super) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
+pub(super) fn of_policy(root: &Field<'_>, rollout: &RolloutPolicy) -> Vec<Warning> {
     let buckets = root.then("buckets");
-    let mut warnings = Vec::new();
+    let mut warnings = of_rollout(&root.then("rollout"), rollout);
     if buckets.entries().next().is_none() {
         let message = "no bucket is protected: everything is admitted and counted";
         warnings.push(Warning::of(&buckets, message.to_owned()));
@@ -78,5 +79,15 @@ pub(super) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning
         }
         _ => {}
     }
+    warnings.extend(of_rollout(&field.then("rollout"), bucket.rollout()));
     warnings
+}
+
+/// What of a rollout block, as far as it is written here, means something else than it may seem to.
+fn of_rollout(field: &Field<'_>, rollout: &RolloutPolicy) -> Vec<Warning> {
+    let Some(field) = field.entry("queries") else { return Vec::new() };
+    let https = rollout.queries.iter().enumerate().filter(|(_, query)| query.url.starts_with("https://"));
+    let message = "not built yet: https, so this gate is inconclusive and never passed; write http://, and let a proxy on the \
+                   controller's machine speak https";
+    https.map(|(at, _)| Warning::of(&field.then(&at.to_string()).then("url"), message.to_owned())).collect()
 }

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::extra::{Extra, Flaw};
+use crate::bucket::Name;
 use crate::policy::{CanaryGate, ShadowGate};
 
 /// A zone is stale when nothing was heard of it for longer than this, unless it stopped in good order.
@@ -24,6 +26,8 @@ pub struct Observed {
     pub control_p99: Reading,
     /// The zone that was not heard for the longest time, if that is too long.
     pub stale: Option<Stale>,
+    /// The extra gates of the policy, each with its answer.
+    pub extras: Vec<Extra>,
 }
 
 /// One number, and what it rests on.
@@ -109,6 +113,13 @@ pub enum Why {
     Absent(Measure),
     /// It is not a number.
     NotANumber(Measure),
+    /// An extra gate is not passed.
+    Extra {
+        /// What it is called.
+        name: Name,
+        /// Why.
+        flaw: Flaw,
+    },
 }
 
 /// Whether a bucket may leave shadow for canary. A stale zone makes it inconclusive: what it would have shown is missing.
@@ -117,6 +128,7 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
     let mut reasons = Reasons::default();
     reasons.share(Measure::WouldDropRatio, observed.drop_ratio, min_samples, gate.max_drop_ratio);
     reasons.unknown.extend(observed.stale.clone().map(Why::Stale));
+    reasons.extras(&observed.extras);
     reasons.time(observed.with_data, gate.min);
     reasons.judgement()
 }
@@ -136,6 +148,7 @@ pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) ->
             reasons.bad.push(Why::Slower { by, most: gate.max_p99_delta });
         }
     }
+    reasons.extras(&observed.extras);
     reasons.time(observed.with_data, gate.min);
     reasons.judgement()
 }
@@ -211,6 +224,14 @@ impl Reasons {
         }
     }
 
+    fn extras(&mut self, extras: &[Extra]) {
+        for extra in extras {
+            let Some(flaw) = extra.flaw() else { continue };
+            let reasons = if flaw.is_known() { &mut self.bad } else { &mut self.unknown };
+            reasons.push(Why::Extra { name: extra.name.clone(), flaw });
+        }
+    }
+
     fn time(&mut self, with_data: Duration, due: Duration) {
         if with_data < due {
             self.unknown.push(Why::TooSoon { with_data, due });
@@ -262,6 +283,7 @@ impl fmt::Display for Why {
             }
             Self::Absent(measure) => write!(f, "{measure} is not known"),
             Self::NotANumber(measure) => write!(f, "{measure} is not a number"),
+            Self::Extra { name, flaw } => write!(f, "{name} {flaw}"),
         }
     }
 }

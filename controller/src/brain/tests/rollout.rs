@@ -6,6 +6,7 @@ use plimsoll_core::rollout::Mode;
 
 use super::*;
 use crate::durable::Cause;
+use crate::rollout::Finding;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {
     policy(&format!(
@@ -168,4 +169,79 @@ fn a_drastic_policy_waits_and_what_it_lowers_or_kills_does_not() {
     assert_eq!(fleet.brain.policy().hash(), small.hash());
     assert!(matches!(fleet.brain.acknowledge(&name), Err(AckError::Nothing { .. })));
     assert_eq!(fleet.brain.offer(limit(1, "shadow", "guardrails: off\n")), Offer::Taken);
+}
+
+#[test]
+fn an_extra_gate_is_a_gate_like_any_other() {
+    let queries = "queries: [ { name: tickets, url: http://p, query: t, max: 20 } ]";
+    let of = |mode: &str, queries: &str| {
+        policy(&format!(
+            "buckets: {{ api: {{ limit: 1000, mode: {mode} }} }}\nrollout: {{ min_samples: 1, shadow: {{ min_days: 0 }}, \
+             canary: {{ min_hours: 0 }}, {queries} }}\n"
+        ))
+    };
+    let says = |fleet: &mut Fleet, said: Result<f64, &str>| {
+        let (good_for, said) = (Duration::from_secs(90), said.map_err(ToOwned::to_owned));
+        let finding = Finding { at: fleet.now(), good_for, said };
+        fleet.brain.on_finding("http://p", "t", finding);
+    };
+    let mut fleet = Fleet::new(of("shadow", queries), two_zones());
+    fleet.run(5.0);
+    let promote = |fleet: &mut Fleet| fleet.brain.promote(fleet.now(), "api", None);
+    let shows = |fleet: &mut Fleet| {
+        let now = fleet.now();
+        for zone in &mut fleet.zones {
+            let mut report = zone.report(now);
+            let mut evidence = Evidence::default();
+            let stand = Stand { bucket: bucket(), mode: Mode::Shadow, side: Side::Control };
+            evidence.add(&stand, &Outcomes { offered: 1_000, ..Outcomes::default() }, 1);
+            report.evidence = Batches::one(report.seq, evidence);
+            fleet.brain.on_report(now, zone.stream, report).unwrap();
+        }
+        fleet.tick();
+    };
+    shows(&mut fleet);
+    // Not answered yet, lost, bad, and too old.
+    for (said, why) in [
+        (None, "tickets has not been answered yet"),
+        (Some(Err("it is away")), "tickets is not known: it is away"),
+        (Some(Ok(20.5)), "tickets is 20.5, at most 20 may be"),
+    ] {
+        if let Some(said) = said {
+            says(&mut fleet, said);
+        }
+        let RolloutError::Gate { why: against, .. } = promote(&mut fleet).unwrap_err() else { panic!() };
+        assert_eq!(against, [why]);
+    }
+    says(&mut fleet, Ok(20.0));
+    fleet.run(91.0);
+    assert!(promote(&mut fleet).unwrap_err().to_string().contains("tickets was answered 91 s ago"));
+    says(&mut fleet, Ok(20.0));
+    let change = promote(&mut fleet).unwrap();
+    assert_eq!((change.cause, change.evidence.unwrap().queries[0].value), (Cause::Promote, Some(20.0)));
+
+    // In canary what is lost waits, over a restart too, and what is bad ends it within a cycle.
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Canary);
+    says(&mut fleet, Err("it is away"));
+    fleet.run(200.0);
+    fleet.restarts();
+    fleet.run(10.0);
+    assert_eq!(mode(&fleet), Mode::Canary);
+    says(&mut fleet, Ok(21.0));
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Shadow);
+    let last = fleet.brain.durable().history.back().unwrap().clone();
+    assert_eq!((last.cause, last.why[0].as_str()), (Cause::Breach, "tickets is 21, at most 20 may be"));
+
+    // A policy without it, and the same again: what was answered before counts no more.
+    fleet.brain.on_policy(of("shadow", "auto_promote: false"));
+    assert!(fleet.brain.exhibit(fleet.now(), "api", &rollout_of(&fleet)).queries.is_empty());
+    fleet.brain.on_policy(of("shadow", queries));
+    let found = fleet.brain.exhibit(fleet.now(), "api", &rollout_of(&fleet)).queries;
+    assert_eq!(found[0].unknown.as_deref(), Some("has not been answered yet"));
+}
+
+fn rollout_of(fleet: &Fleet) -> plimsoll_core::policy::RolloutPolicy {
+    fleet.brain.policy().bucket(&bucket()).unwrap().rollout().clone()
 }

@@ -130,6 +130,26 @@ fn shape() {
             "rollout.shadow.min_hours",
             "`min_days`",
         ),
+        ("buckets: {}\nrollout: { queries: {} }\n", (2, 21), "rollout.queries", ""),
+        ("buckets: {}\nrollout: { querys: [] }\n", (2, 12), "rollout.querys", "did you mean `queries`?"),
+        (
+            "buckets: {}\nrollout:\n  queries: [ { name: a, url: http://p, query: up, most: 1 } ]\n",
+            (3, 51),
+            "rollout.queries.0.most",
+            "`max`",
+        ),
+        (
+            "buckets: {}\nrollout:\n  queries: [ { name: a, url: http://p, max: 1 } ]\n",
+            (3, 14),
+            "rollout.queries.0.query",
+            "`query` is missing",
+        ),
+        (
+            "buckets: {}\nrollout:\n  queries: [ { name: a, url: http://p, query: up, max: \"1\" } ]\n",
+            (3, 56),
+            "rollout.queries.0.max",
+            "without quotes",
+        ),
         (
             "buckets: {}\nrollout: { auto_promote: yes }\n",
             (2, 26),
@@ -191,6 +211,14 @@ fn numbers() {
             "limit: 1, rollout: { canary: { max_p99_delta_ms: @ } }",
             "buckets.b.rollout.canary.max_p99_delta_ms",
         ),
+        (
+            "limit: 1, rollout: { queries: [ { name: a, url: http://p, query: up, max: @ } ] }",
+            "buckets.b.rollout.queries.0.max",
+        ),
+        (
+            "limit: 1, rollout: { queries: [ { name: a, url: http://p, query: up, min: @ } ] }",
+            "buckets.b.rollout.queries.0.min",
+        ),
     ];
     let tenant_fields = [
         ("weight: @", "tenants.default.weight"),
@@ -230,6 +258,23 @@ fn numbers() {
 
 #[test]
 fn values() {
+    let query = "{ name: a, url: http://p, query: up, max: 1 }";
+    let nine = format!("buckets: {{}}\nrollout:\n  queries: [ {} ]\n", [query; 9].join(", "));
+    let two = format!("buckets: {{}}\nrollout:\n  queries:\n    - {query}\n    - {query}\n");
+    check_policy((&nine, (3, 12), "rollout.queries", "9 queries, at most 8 may be"));
+    check_policy((&two, (5, 15), "rollout.queries.1.name", "another query is called `a`"));
+    for (item, column, field, words) in [
+        ("{ name: a b, url: http://p, query: up, max: 1 }", 15, ".name", "letters"),
+        ("{ name: '', url: http://p, query: up, max: 1 }", 15, ".name", "empty"),
+        ("{ name: a, url: 'prometheus:9090', query: up, max: 1 }", 23, ".url", "http://"),
+        ("{ name: a, url: http://, query: up, max: 1 }", 23, ".url", "not the URL of a server"),
+        ("{ name: a, url: http://p, query: ' ', max: 1 }", 40, ".query", "one number"),
+        ("{ name: a, url: http://p, query: up }", 7, "", "exactly one bound"),
+        ("{ name: a, url: http://p, query: up, min: 1, max: 2 }", 7, "", "exactly one bound"),
+    ] {
+        let text = format!("buckets: {{}}\nrollout:\n  queries:\n    - {item}\n");
+        check_policy((&text, (4, column), &format!("rollout.queries.0{field}"), words));
+    }
     for row in [
         ("buckets: {}\nrollout: { canary_percent: 100.1 }\n", (2, 28), "rollout.canary_percent", "0..=100"),
         ("buckets: {}\nrollout: { min_samples: 1.5 }\n", (2, 25), "rollout.min_samples", "whole number"),

@@ -1,7 +1,8 @@
 //! The truth table of the gates: each input below, at, above, absent, not a number, stale and with too few samples.
 
 use super::*;
-use crate::policy::RolloutPolicy;
+use crate::policy::{Bound, RolloutPolicy};
+use crate::rollout::extra::Answer;
 use proptest::option;
 use proptest::prelude::*;
 
@@ -21,7 +22,21 @@ fn good() -> Observed {
         canary_p99: reading(0.204_9),
         control_p99: reading(0.2),
         stale: None,
+        extras: vec![extra("tickets", Bound::AtMost(20.0), 20.0), extra("budget", Bound::AtLeast(0.1), 0.1)],
     }
+}
+
+fn extra(name: &str, bound: Bound, value: f64) -> Extra {
+    Extra { name: Name::new(name).unwrap(), bound, answer: answer(value, 0) }
+}
+
+fn answer(value: f64, age_s: u64) -> Answer {
+    let [age, good_for] = [age_s, 90].map(Duration::from_secs);
+    Answer::Number { value, age, good_for }
+}
+
+fn missing() -> Answer {
+    Answer::Missing { why: "the query yields no series".to_owned() }
 }
 
 fn stale() -> Option<Stale> {
@@ -41,7 +56,7 @@ fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
     const PASS: &str = "pass";
     const FAIL: &str = "fail";
     const OPEN: &str = "inconclusive";
-    let table: [(&str, Change, [&str; 2]); 33] = [
+    let table: [(&str, Change, [&str; 2]); 54] = [
         ("all good", |_| {}, [PASS, PASS]),
         ("no time", |o| o.with_data = Duration::ZERO, [OPEN, OPEN]),
         ("time for canary alone", |o| o.with_data = HOUR * 48, [OPEN, PASS]),
@@ -69,6 +84,31 @@ fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
         ("control's p99 not a number", |o| o.control_p99 = reading(f64::NAN), [PASS, OPEN]),
         ("control's p99 on too few", |o| o.control_p99.samples = 0, [PASS, OPEN]),
         ("a zone is stale", |o| o.stale = stale(), [OPEN, FAIL]),
+        ("no extra gate", |o| o.extras.clear(), [PASS, PASS]),
+        ("tickets at the most", |o| o.extras[0].answer = answer(20.0, 0), [PASS, PASS]),
+        ("tickets below the most", |o| o.extras[0].answer = answer(-5.0, 0), [PASS, PASS]),
+        ("tickets above the most", |o| o.extras[0].answer = answer(20.000_1, 0), [FAIL, FAIL]),
+        ("budget at the least", |o| o.extras[1].answer = answer(0.1, 0), [PASS, PASS]),
+        ("budget above the least", |o| o.extras[1].answer = answer(1e300, 0), [PASS, PASS]),
+        ("budget below the least", |o| o.extras[1].answer = answer(0.099, 0), [FAIL, FAIL]),
+        ("budget below zero", |o| o.extras[1].answer = answer(-0.1, 0), [FAIL, FAIL]),
+        ("tickets not answered yet", |o| o.extras[0].answer = Answer::Awaited, [OPEN, OPEN]),
+        ("budget not answered yet", |o| o.extras[1].answer = Answer::Awaited, [OPEN, OPEN]),
+        ("tickets missing", |o| o.extras[0].answer = missing(), [OPEN, OPEN]),
+        ("budget missing", |o| o.extras[1].answer = missing(), [OPEN, OPEN]),
+        ("tickets not a number", |o| o.extras[0].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
+        ("budget not a number", |o| o.extras[1].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
+        ("tickets infinite", |o| o.extras[0].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
+        ("budget infinite", |o| o.extras[1].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
+        ("tickets good and as old as may be", |o| o.extras[0].answer = answer(0.0, 90), [PASS, PASS]),
+        ("tickets good and too old", |o| o.extras[0].answer = answer(0.0, 91), [OPEN, OPEN]),
+        ("tickets bad and as old as may be", |o| o.extras[0].answer = answer(21.0, 90), [FAIL, FAIL]),
+        ("tickets bad and too old", |o| o.extras[0].answer = answer(21.0, 91), [OPEN, OPEN]),
+        (
+            "one extra gate bad, one missing",
+            |o| (o.extras[0].answer, o.extras[1].answer) = (answer(21.0, 0), missing()),
+            [FAIL, FAIL],
+        ),
         ("nothing is known", |o| *o = Observed::default(), [OPEN, OPEN]),
         (
             "nothing but a stale zone",
@@ -113,6 +153,7 @@ fn reasons_are_said_in_words_that_can_be_acted_on() {
         canary_p99: reading(0.212),
         control_p99: reading(0.2),
         stale: stale(),
+        extras: vec![extra("tickets", Bound::AtMost(20.0), 31.5), extra("budget", Bound::AtLeast(0.1), -2.0)],
     };
     let said =
         |judgement: &Judgement| judgement.reasons().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -123,6 +164,20 @@ fn reasons_are_said_in_words_that_can_be_acted_on() {
             "zone eu-1a has not been heard for 61 s",
             "refused / offered in the canary cohort is 1.200 %, at most 0.1 % may be",
             "p99 of the canary cohort is 12.0 ms above the control cohort's, at most 5 ms may be",
+            "tickets is 31.5, at most 20 may be",
+            "budget is -2, at least 0.1 must be",
+        ]
+    );
+    let unknown = [Answer::Awaited, missing(), answer(f64::NAN, 0), answer(1e300, 95)];
+    let extras = unknown.map(|answer| Extra { answer, ..extra("tickets", Bound::AtMost(1e20), 0.0) });
+    let shadow = leave_shadow(&policy.shadow, SAMPLES, &Observed { extras: extras.into(), ..good() });
+    assert_eq!(
+        said(&shadow),
+        [
+            "tickets has not been answered yet",
+            "tickets is not known: the query yields no series",
+            "tickets is not a number: NaN",
+            "tickets was answered 95 s ago, and that counts for 90 s",
         ]
     );
     let nothing = leave_canary(&policy.canary, SAMPLES, &Observed::default());
@@ -153,7 +208,7 @@ proptest! {
     #[test]
     fn knowing_less_never_helps(
         ratio in any_reading(), canary in any_reading(), control in any_reading(),
-        days in 0_u32..10, is_stale: bool, lost in 0..4_usize,
+        days in 0_u32..10, is_stale: bool, tickets in 0.0..40.0_f64, lost in 0..7_usize,
     ) {
         let all = Observed {
             with_data: DAY * days,
@@ -161,12 +216,16 @@ proptest! {
             canary_p99: canary,
             control_p99: control,
             stale: if is_stale { stale() } else { None },
+            extras: vec![extra("tickets", Bound::AtMost(20.0), tickets)],
         };
         let mut less = all.clone();
         match lost {
             0 => less.drop_ratio.value = None,
             1 => less.canary_p99.samples = 0,
             2 => less.control_p99.value = Some(f64::NAN),
+            3 => less.extras[0].answer = missing(),
+            4 => less.extras[0].answer = answer(tickets, 91),
+            5 => less.extras[0].answer = answer(f64::NAN, 0),
             _ => less.with_data /= 2,
         }
         for (known, unknown) in judged(&all).into_iter().zip(judged(&less)) {

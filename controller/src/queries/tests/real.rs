@@ -1,0 +1,74 @@
+//! A real Prometheus server that tests run, stop and start again: what it says is what others will be asked for.
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+/// A server of its own folder and port, that scrapes itself and one more page; it ends with this.
+pub(crate) struct RealPrometheus {
+    child: Child,
+    port: u16,
+    folder: TempDir,
+}
+
+impl RealPrometheus {
+    /// `None` where the tool is not there; whoever runs the tests is told which `test` could not run.
+    pub(crate) fn start(test: &str, page: Option<SocketAddr>) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let itself = SocketAddr::from(([127, 0, 0, 1], port));
+        let targets: Vec<String> =
+            [Some(itself), page].into_iter().flatten().map(|target| format!("'{target}'")).collect();
+        let scrape = format!(
+            "global: {{ scrape_interval: 500ms, scrape_timeout: 500ms }}\nscrape_configs: [ {{ job_name: tests, \
+             static_configs: [ {{ targets: [ {} ] }} ] }} ]\n",
+            targets.join(", ")
+        );
+        fs::write(folder.path().join("prometheus.yml"), scrape).unwrap();
+        match spawn(&folder, port) {
+            Ok(child) => Some(Self { child, port, folder }),
+            Err(error) => {
+                if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
+                    let mut file = fs::File::options().append(true).create(true).open(skipped).unwrap();
+                    writeln!(file, "{test}: prometheus is not here: {error}").unwrap();
+                }
+                None
+            }
+        }
+    }
+
+    /// Where it answers.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it as a power cut would.
+    pub(crate) fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// It is there again, with what it knew.
+    pub(crate) fn start_again(&mut self) {
+        self.child = spawn(&self.folder, self.port).unwrap();
+    }
+}
+
+impl Drop for RealPrometheus {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(folder: &TempDir, port: u16) -> std::io::Result<Child> {
+    Command::new("prometheus")
+        .arg(format!("--config.file={}", folder.path().join("prometheus.yml").display()))
+        .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
