@@ -8,9 +8,8 @@ use plimsoll_core::rollout::Mode;
 /// What a controller says that holds this generation of the fleet, and has covered so many reports: it enforces, as it
 /// decided when it knew of generation `known`.
 fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
-    let mut message = Said::ratio(7).message(epoch, seq);
+    let mut message = Said { epoch, ..Said::ratio(7) }.message(seq, covered);
     message.kill = KillGeneration(generation);
-    message.echo = Echo { covered, confirmed: covered };
     for bucket in &mut message.buckets {
         bucket.terms.mode = Mode::Enforce;
         bucket.terms.kill = Kill { fleet: KillGeneration(known), ..Kill::default() };
