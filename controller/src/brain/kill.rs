@@ -64,9 +64,16 @@ impl Brain {
 
     /// A child tells what it holds.
     pub(super) fn learn_kills(&mut self, report: &Report) {
+        let before: Vec<_> = report.ended.iter().map(|scope| self.durable.generation(scope)).collect();
         let mut changed = self.durable.on_learned(report.kill, &report.kills, self.unix_s, &self.policy);
         for scope in &report.ordered {
             changed |= self.durable.on_ordered_below(scope, self.unix_s, &self.policy);
+        }
+        for (scope, before) in report.ended.iter().zip(before) {
+            // One whose number was new has just been learned with its end.
+            if self.durable.generation(scope) == before {
+                changed |= self.durable.on_ended_below(scope, &self.policy);
+            }
         }
         self.on_switched(changed);
     }
