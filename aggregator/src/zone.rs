@@ -296,6 +296,12 @@ impl Zone {
         &self.board
     }
 
+    /// Whether a client has asked for a bucket, or a controller has spoken of it.
+    #[must_use]
+    pub fn knows(&self, bucket: &Bucket) -> bool {
+        self.asked.contains(bucket) || self.board.get(bucket).is_some()
+    }
+
     /// The highest epoch applied.
     #[must_use]
     pub const fn epoch(&self) -> Option<Epoch> {

@@ -42,6 +42,12 @@ impl Brain {
         &self.kills
     }
 
+    /// Whether the policy has an entry for a bucket, or somebody has asked for it.
+    #[must_use]
+    pub fn knows(&self, bucket: &Bucket) -> bool {
+        self.by_name.contains_key(bucket) || self.policy.entry(bucket).is_some()
+    }
+
     /// Begins a drill.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
         let drill = self.kills.drill().next();
