@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use plimsoll_core::bucket::Bucket;
 use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_proto::local::{Asked, local, refuse};
 use plimsoll_proto::shared::Shared;
@@ -85,15 +86,17 @@ async fn run_drill(zone: &Shared<Zone>, order: DrillOrder) -> Response {
 
 fn switches(zone: &Zone) -> Switches {
     let kills = zone.kills();
-    let switch = |generation: KillGeneration| Switch {
+    let switch = |generation: KillGeneration, known| Switch {
         generation,
         killed: generation.is_killed(),
+        known,
         ..Switch::default()
     };
+    let of = |bucket: &Bucket, generation| (bucket.clone(), switch(generation, zone.knows(bucket)));
     Switches {
         tier: Tier::Aggregator,
-        fleet: switch(kills.fleet()),
-        buckets: kills.buckets().map(|(bucket, generation)| (bucket.clone(), switch(generation))).collect(),
+        fleet: switch(kills.fleet(), true),
+        buckets: kills.buckets().map(|(bucket, generation)| of(bucket, generation)).collect(),
         saved: true,
     }
 }

@@ -75,6 +75,15 @@ pub struct Figures {
     pub stale: u64,
 }
 
+/// An order to kill that the controller may not know of.
+#[derive(Clone, Copy, Debug)]
+struct Ordered {
+    /// It holds; else it has ended since, and whoever knows nothing of it has not decided what comes after it.
+    killed: bool,
+    /// The first report of the present stream that told of it.
+    told: Option<u64>,
+}
+
 /// One aggregator's state.
 #[derive(Debug)]
 pub struct Zone {
@@ -104,9 +113,8 @@ pub struct Zone {
     kills: Kills,
     /// The version of them that was told on the present stream.
     kills_told: u64,
-    /// What was ordered killed here and is not known to have reached the controller, each with the first report of the
-    /// present stream that told of it.
-    ordered: BTreeMap<Scope, Option<u64>>,
+    /// What was ordered killed here and is not known to have reached the controller.
+    ordered: BTreeMap<Scope, Ordered>,
     /// How the clients hear of the latest drill, what of it was told on the present stream, and the drill that was told.
     timing: Timing,
     timing_told: u64,
@@ -225,7 +233,7 @@ impl Zone {
         }
         for (bucket, posted) in self.board.iter() {
             let mut directive = self.flows.directive(bucket, posted, moment);
-            directive.terms.mode = self.kills.mode(bucket, posted.terms());
+            directive.terms.mode = self.mode(bucket, posted.terms());
             self.told.apply(&directive);
         }
     }
@@ -286,6 +294,12 @@ impl Zone {
     #[must_use]
     pub const fn board(&self) -> &Board {
         &self.board
+    }
+
+    /// Whether a client has asked for a bucket, or a controller has spoken of it.
+    #[must_use]
+    pub fn knows(&self, bucket: &Bucket) -> bool {
+        self.asked.contains(bucket) || self.board.get(bucket).is_some()
     }
 
     /// The highest epoch applied.

@@ -16,7 +16,7 @@ use plimsoll_proto::switch::{
 use tokio::time::{Instant, sleep};
 
 use crate::brain::Brain;
-use crate::durable::{Command, Durable};
+use crate::durable::Command;
 use crate::in_effect::in_effect;
 
 /// How often it is looked at whether a drill is over.
@@ -88,15 +88,16 @@ fn switches(brain: &Brain) -> Switches {
     let buckets = durable.bucket_kills.keys();
     Switches {
         tier: Tier::Controller,
-        fleet: switch(durable, &Scope::Fleet),
+        fleet: switch(brain, &Scope::Fleet),
         buckets: buckets
-            .map(|bucket| (bucket.clone(), switch(durable, &Scope::Bucket(bucket.clone()))))
+            .map(|bucket| (bucket.clone(), switch(brain, &Scope::Bucket(bucket.clone()))))
             .collect(),
         saved: brain.is_saved(),
     }
 }
 
-fn switch(durable: &Durable, scope: &Scope) -> Switch {
+fn switch(brain: &Brain, scope: &Scope) -> Switch {
+    let durable = brain.durable();
     let generation = durable.generation(scope);
     let of_bucket = scope.bucket().and_then(|bucket| durable.bucket_kills.get(bucket));
     let order = |command: &Command| Order {
@@ -111,6 +112,7 @@ fn switch(durable: &Durable, scope: &Scope) -> Switch {
         by_file: *scope == Scope::Fleet && durable.killed_by_file,
         command: durable.command(scope).map(order),
         held_in_shadow: of_bucket.is_some_and(|of| of.held.is_some()),
+        known: scope.bucket().is_none_or(|bucket| brain.knows(bucket)),
     }
 }
 

@@ -26,11 +26,15 @@ pub(crate) fn kills_of(kills: &[wire::BucketKill]) -> Result<BTreeMap<Bucket, Ki
     Ok(all)
 }
 
-pub(crate) fn ordered_of(report: &wire::Report) -> Result<BTreeSet<Scope>, Invalid> {
-    bound("ordered_buckets", report.ordered_buckets.len(), KILLED_BUCKETS_MAX)?;
-    let buckets = report.ordered_buckets.iter();
-    let scopes = buckets.map(|bucket| Ok(Scope::Bucket(name("ordered_buckets", bucket, Bucket::new)?)));
-    report.ordered_fleet.then_some(Ok(Scope::Fleet)).into_iter().chain(scopes).collect()
+/// The fleet, where it is named, and these buckets.
+pub(crate) fn scopes_of(
+    field: &'static str,
+    fleet: bool,
+    buckets: &[String],
+) -> Result<BTreeSet<Scope>, Invalid> {
+    bound(field, buckets.len(), KILLED_BUCKETS_MAX)?;
+    let scopes = buckets.iter().map(|bucket| Ok(Scope::Bucket(name(field, bucket, Bucket::new)?)));
+    fleet.then_some(Ok(Scope::Fleet)).into_iter().chain(scopes).collect()
 }
 
 pub(crate) fn spread(zone: &Zone, spread: &Spread) -> wire::Spread {

@@ -12,7 +12,7 @@ use plimsoll_core::time::MonoTime;
 
 use self::evidence::{evidence_of, wire_evidence};
 use self::told::Told;
-use crate::kill::{SPREAD_BYTES_MAX, kill_of, kills_of, ordered_of, spread, spreads_of};
+use crate::kill::{SPREAD_BYTES_MAX, kill_of, kills_of, scopes_of, spread, spreads_of};
 use crate::rates::{milli, rate};
 use crate::{Invalid, KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
@@ -69,6 +69,10 @@ impl ReportEncoder {
         for bucket in report.ordered.iter().filter_map(Scope::bucket) {
             let part = parts.with_room(ASKED_BYTES_MAX + 1, |last| last.ordered_buckets.len());
             part.ordered_buckets.push(bucket.to_string());
+        }
+        for bucket in report.ended.iter().filter_map(Scope::bucket) {
+            let part = parts.with_room(ASKED_BYTES_MAX + 1, |last| last.ended_buckets.len());
+            part.ended_buckets.push(bucket.to_string());
         }
         for (zone, of_zone) in &report.spreads {
             let part = parts.with_room(SPREAD_BYTES_MAX, |last| last.spreads.len());
@@ -145,6 +149,7 @@ fn head(report: &Report) -> wire::Report {
         kill_generation: report.kill.0,
         drill: report.drill.0,
         ordered_fleet: report.ordered.contains(&Scope::Fleet),
+        ended_fleet: report.ended.contains(&Scope::Fleet),
         leaving: report.leaving,
         children: report.children,
         path: report.path.ids().iter().copied().map(instance).collect(),
@@ -241,6 +246,7 @@ impl ReportDecoder {
         bound("evidence", report.evidence.len(), evidence::STANDS_MAX)?;
         bound("kills", report.kills.len(), KILLED_BUCKETS_MAX)?;
         bound("ordered_buckets", report.ordered.len(), KILLED_BUCKETS_MAX + 1)?;
+        bound("ended_buckets", report.ended.len(), KILLED_BUCKETS_MAX + 1)?;
         bound("spreads", report.spreads.len(), SPREAD_ZONES_MAX)?;
         // What a report leaves out is what its predecessor said, so none may be missing.
         if report.seq != self.seq + 1 {
@@ -280,7 +286,8 @@ impl ReportDecoder {
             }
         }
         let tallies = self.told.add_up(&part)?;
-        let ordered = ordered_of(&part)?;
+        let ordered = scopes_of("ordered_buckets", part.ordered_fleet, &part.ordered_buckets)?;
+        let ended = scopes_of("ended_buckets", part.ended_fleet, &part.ended_buckets)?;
         Ok(Report {
             seq: part.seq,
             identity: part.identity.map(identity_of).transpose()?,
@@ -289,6 +296,7 @@ impl ReportDecoder {
             kill: KillGeneration(part.kill_generation),
             kills: kills_of(&part.kills)?,
             ordered,
+            ended,
             drill: Drill(part.drill),
             spreads: spreads_of(&part.spreads)?,
             children: part.children,

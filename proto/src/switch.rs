@@ -89,6 +89,8 @@ pub struct Switch {
     pub command: Option<Order>,
     /// Whether it is kept in shadow for having been killed, until somebody raises its entry.
     pub held_in_shadow: bool,
+    /// Whether whoever answers has heard of a bucket of this name apart from the kill: one that nobody knows was misspelt.
+    pub known: bool,
 }
 
 /// An order to kill that was given by command.

@@ -61,7 +61,7 @@ impl Zone {
         for (bucket, posted) in self.board.iter() {
             let directives = self.flows.directives_below(bucket, posted, moment, quiet, &self.below);
             let mut changed = false;
-            let mode = self.kills.mode(bucket, posted.terms());
+            let mode = self.mode(bucket, posted.terms());
             for (branch, mut directive) in self.below.iter_mut().zip(directives) {
                 directive.terms.mode = mode;
                 changed |= branch.board.apply(&directive);

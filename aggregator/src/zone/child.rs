@@ -14,7 +14,7 @@ impl Child for Zone {
         // What nobody above listened to may be of a stage that is over.
         self.evidence.clear();
         (self.kills_told, self.timing_told, self.drill_told) = (0, 0, Drill::default());
-        self.ordered.values_mut().for_each(|told| *told = None);
+        self.ordered.values_mut().for_each(|ordered| ordered.told = None);
         self.unasked = self.asked.iter().cloned().collect();
     }
 
@@ -26,7 +26,8 @@ impl Child for Zone {
             epoch: self.order.epoch().max(self.epoch_below),
             kill: self.kills.fleet(),
             kills: self.kills.since(self.kills_told),
-            ordered: self.orders_to_tell(),
+            ordered: self.orders_to_tell(true),
+            ended: self.orders_to_tell(false),
             drill: self.kills.drill(),
             spreads: self.spreads_to_tell(),
             children: self.children(),
@@ -40,7 +41,7 @@ impl Child for Zone {
         let keys = if counting { self.accounts.keys() } else { &[] };
         self.outbox.fill(&mut report, keys, |id| self.accounts.tally(id));
         self.upstream.on_report(now, report.seq);
-        self.ordered.values_mut().filter(|told| told.is_none()).for_each(|told| *told = Some(report.seq));
+        self.ordered.values_mut().for_each(|ordered| ordered.told = ordered.told.or(Some(report.seq)));
         if report.time.is_some() {
             report.evidence = Batches::one(report.seq, std::mem::take(&mut self.evidence));
             self.rollups.sent(report.seq, &self.roster);

@@ -2,8 +2,10 @@
 //! drill takes to reach its clients.
 
 use plimsoll_core::bucket::Zone as ZoneName;
+use plimsoll_core::directive::Terms;
 use plimsoll_core::drill::{Due, Spread};
 use plimsoll_core::kill::KILLED_BUCKETS_MAX;
+use plimsoll_core::rollout::Mode;
 
 use super::*;
 use crate::below::Branch;
@@ -24,14 +26,14 @@ impl Zone {
     /// When there is no room for another bucket.
     pub fn turn(&mut self, now: MonoTime, scope: &Scope, killed: bool) -> Result<bool, NoRoom> {
         let held = self.kills.generation(scope);
-        if scope.bucket().is_some_and(|bucket| !self.kills.has_room(bucket)) {
+        if !self.kills.has_room_for(scope) {
             return Err(NoRoom);
         }
         let turned = self.kills.raise(scope, held.turned(killed));
         if killed {
-            self.ordered.insert(scope.clone(), None);
-        } else {
-            self.ordered.remove(scope);
+            self.ordered.insert(scope.clone(), Ordered { killed, told: None });
+        } else if let Some(ordered) = self.ordered.get_mut(scope) {
+            *ordered = Ordered { killed, told: None };
         }
         if turned {
             self.on_turn(now);
@@ -42,33 +44,47 @@ impl Zone {
     /// The controller has covered the reports up to this one: it knows of the orders in them, and whatever it says from now
     /// on was said in that knowledge.
     pub(super) fn on_confirmed_orders(&mut self, confirmed: u64) {
-        self.ordered.retain(|_, told| told.is_none_or(|told| told > confirmed));
+        self.ordered.retain(|_, ordered| ordered.told.is_none_or(|told| told > confirmed));
     }
 
     /// A later generation came from elsewhere. Whoever ended a kill there could not mean one that was ordered here and had
     /// not reached the controller: two who count apart come to the same numbers. Such an order stands.
     pub(super) fn stand_by_orders(&mut self) -> bool {
         let mut turned = false;
-        for scope in self.ordered.keys() {
+        for (scope, _) in self.ordered.iter().filter(|(_, ordered)| ordered.killed) {
             turned |= self.kills.raise(scope, self.kills.generation(scope).turned(true));
         }
         turned
     }
 
-    /// Orders that were given at an aggregator below are passed on as if they had been given here.
-    pub(super) fn take_orders(&mut self, ordered: BTreeSet<Scope>) -> bool {
+    /// Orders that were given at an aggregator below are passed on as if they had been given here. The end of one does not
+    /// end another that is passed on as well.
+    pub(super) fn take_orders(&mut self, ordered: BTreeSet<Scope>, ended: BTreeSet<Scope>) -> bool {
         let mut is_new = false;
-        for scope in ordered {
-            if scope.bucket().is_none_or(|bucket| self.kills.has_room(bucket)) {
-                is_new |= self.ordered.insert(scope, None).is_none();
+        for scope in ordered.into_iter().filter(|scope| self.kills.has_room_for(scope)) {
+            let before = self.ordered.insert(scope, Ordered { killed: true, told: None });
+            is_new |= before.is_none_or(|before| !before.killed);
+        }
+        for scope in ended.into_iter().filter(|scope| self.kills.has_room_for(scope)) {
+            if !self.ordered.contains_key(&scope) {
+                self.ordered.insert(scope, Ordered { killed: false, told: None });
+                is_new = true;
             }
         }
         is_new
     }
 
-    /// The orders that the parent has not been told of on the present stream.
-    pub(super) fn orders_to_tell(&self) -> BTreeSet<Scope> {
-        self.ordered.iter().filter(|(_, told)| told.is_none()).map(|(scope, _)| scope.clone()).collect()
+    /// The orders that the parent has not been told of on the present stream: those that hold, or those that have ended.
+    pub(super) fn orders_to_tell(&self, killed: bool) -> BTreeSet<Scope> {
+        let untold = |ordered: &Ordered| ordered.killed == killed && ordered.told.is_none();
+        self.ordered.iter().filter(|(_, each)| untold(each)).map(|(scope, _)| scope.clone()).collect()
+    }
+
+    /// What is left of a mode that was told from above: nothing while it may have been decided without knowing what was
+    /// ordered here.
+    pub(super) fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
+        let concerns = |scope: &Scope| scope.bucket().is_none_or(|alone| alone == bucket);
+        if self.ordered.keys().any(concerns) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
 
     /// Begins a drill among those below.

@@ -55,7 +55,7 @@ impl Parent for Zone {
         self.timing.on_report(now, instance, role, &report);
         let drills = self.hear_drill(now, report.drill);
         let turned = self.kills.merge(report.kill, &report.kills);
-        let ordered = role == Role::Aggregator && self.take_orders(report.ordered);
+        let ordered = role == Role::Aggregator && self.take_orders(report.ordered, report.ended);
         let turned = self.stand_by_orders() || turned || ordered;
         if turned {
             self.on_turn(now);

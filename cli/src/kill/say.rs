@@ -55,14 +55,37 @@ pub(super) fn turned(
             }
         }
         (false, false, _) if switch.generation.0 == 0 => writeln!(text, "not killed, and never was: {what}")?,
-        (false, false, _) => {
+        (false, false, Tier::Controller) => {
             writeln!(
                 text,
                 "no longer killed: {what}, generation {}; it stays in shadow",
                 switch.generation.0
             )?;
-            writeln!(text, "to refuse again, raise its mode: {RESUME}")?;
+            let (each, name) = bucket.map_or(("for each bucket, ", "BUCKET"), |bucket| ("", bucket.as_str()));
+            writeln!(
+                text,
+                "to refuse again: {each}`plimsoll rollout promote {name} --force --reason TEXT`, to canary and once more to \
+                 enforce"
+            )?;
         }
+        (false, false, Tier::Aggregator) => {
+            writeln!(
+                text,
+                "no longer killed: {what}, generation {}, for whoever is below {}; it stays in shadow",
+                switch.generation.0, asked.of
+            )?;
+            writeln!(
+                text,
+                "a kill that was ordered at the controller, or that an aggregator above has heard of, goes on and is ended \
+                 there; to refuse again, promote at the controller"
+            )?;
+        }
+    }
+    if on && bucket.is_some() && !switch.known {
+        writeln!(
+            text,
+            "warning: nobody has heard of a bucket of this name; `plimsoll rollout status` lists the policy's"
+        )?;
     }
     if on && switch.command.as_ref().is_some_and(|order| order.until_s.is_some()) {
         writeln!(text, "{}", switch.command.as_ref().map(order).unwrap_or_default())?;
@@ -80,8 +103,6 @@ pub(super) fn turned(
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
-
-const RESUME: &str = "change `mode` in the policy file to shadow, save, and then to what it shall be";
 
 fn others_killed(switches: &Switches, but: Option<&Bucket>) -> String {
     let fleet = (but.is_some() && switches.fleet.killed).then(|| "the whole fleet".to_owned());

@@ -124,6 +124,24 @@ fn one_bucket_is_killed_alone_and_a_kill_may_end_by_itself() {
     assert_eq!(status["buckets"][BUCKET]["generation"], 2, "{status}");
     assert_eq!(modes(), ["shadow", "enforce"]);
     fleet.until_rates("no refusals after its end", QUIET, only_observes);
+
+    // As the incident card says.
+    let promote = ["rollout", "promote", BUCKET, "--force", "--reason", "the limit is right", "--controller"];
+    for stage in ["canary", "enforce"] {
+        let ended = run(&[&promote[..], &[&controller]].concat());
+        let said = text(&ended.stdout);
+        assert!(
+            ended.status.success() && said.contains(&format!("-> {stage} (forced)")),
+            "{said}{}",
+            text(&ended.stderr)
+        );
+    }
+    fleet.until_rates("refusals again", SPAN, refuses);
+
+    let misspelt = ["on", "--reason", "x", "--bucket", "serach", "--controller", &controller];
+    assert!(kill(&misspelt).contains("nobody has heard of a bucket of this name"));
+    let known = ["on", "--reason", "x", "--bucket", "search", "--controller", &controller];
+    assert!(!kill(&known).contains("nobody has heard"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::Feed;
 use crate::keepsake::KeepError;
@@ -12,19 +12,29 @@ use crate::keepsake::KeepError;
 /// How often directives are written, if anything has changed: ratios move all the time, and after a restart what they
 /// were a few seconds before serves as well.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked at whether anything was killed, or is no longer: what was decided before that must not come back
+/// with the next process, so it is written at once.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long an orderly stop waits for the disk.
 const LAST: Duration = Duration::from_secs(2);
 
 impl Feed {
     /// Writes what holds whenever it has changed. Never ends.
     pub(super) async fn keep(&self) {
-        let mut ticks = interval(KEEP_EVERY);
+        if self.keepsake.is_none() {
+            return std::future::pending().await;
+        }
+        let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first tick comes at once, when there is nothing new.
-        ticks.tick().await;
+        let (mut kept_at, mut tried) = (Instant::now(), None);
         loop {
             ticks.tick().await;
-            self.keep_news().await;
+            let turned = self.subscription.with(|subscription, _| subscription.kills_to_keep());
+            // Where it cannot be written it is tried again with everything else.
+            if kept_at.elapsed() >= KEEP_EVERY || turned.is_some() && turned != tried {
+                (kept_at, tried) = (Instant::now(), turned);
+                self.keep_news().await;
+            }
         }
     }
 

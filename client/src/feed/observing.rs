@@ -27,6 +27,12 @@ pub(crate) struct LocalKill {
 impl LocalKill {
     /// What the environment says now, and a file that may come and go.
     pub(crate) fn new(variable: Option<&OsStr>, file: Option<PathBuf>) -> Self {
+        if let Some(value) = variable.filter(|value| !says_so(value) && !says_no(value)) {
+            tracing::warn!(
+                ?value,
+                "{VARIABLE} is neither 1, true or on, nor 0, false or off: it is taken as off"
+            );
+        }
         Self { by_environment: variable.is_some_and(says_so), file }
     }
 
@@ -53,6 +59,12 @@ impl LocalKill {
 fn says_so(value: &OsStr) -> bool {
     let yes = ["1", "true", "on"];
     value.to_str().is_some_and(|value| yes.iter().any(|yes| value.trim().eq_ignore_ascii_case(yes)))
+}
+
+/// Any of those for no, and nothing at all.
+fn says_no(value: &OsStr) -> bool {
+    let no = ["", "0", "false", "off"];
+    value.to_str().is_some_and(|value| no.iter().any(|no| value.trim().eq_ignore_ascii_case(no)))
 }
 
 /// Whether there is anything of this name, a link that leads nowhere among it.
@@ -132,6 +144,9 @@ mod tests {
             let kill = LocalKill::new(value.map(OsStr::new), None);
             assert_eq!(kill.by_environment, due, "{value:?}");
             assert!(!kill.can_change());
+            // Only of what is neither it is said that it does nothing.
+            let neither = value.is_some_and(|value| !due && !says_no(OsStr::new(value)));
+            assert_eq!(neither, value == Some("no"), "{value:?}");
         }
     }
 

@@ -10,6 +10,7 @@ mod several;
 
 use super::*;
 use crate::decision::Desk;
+use crate::kept::Kept;
 use crate::slab::Slab;
 use plimsoll_core::bucket::{Name, Tenant, Zone};
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};

@@ -30,6 +30,12 @@ impl Brain {
         &self.kills
     }
 
+    /// Whether the policy has an entry for a bucket, or somebody has asked for it.
+    #[must_use]
+    pub fn knows(&self, bucket: &Bucket) -> bool {
+        self.by_name.contains_key(bucket) || self.policy.entry(bucket).is_some()
+    }
+
     /// Begins a drill.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
         let drill = self.kills.drill().next();
@@ -52,9 +58,16 @@ impl Brain {
 
     /// A child tells what it holds.
     pub(super) fn learn_kills(&mut self, report: &Report) {
+        let before: Vec<_> = report.ended.iter().map(|scope| self.durable.generation(scope)).collect();
         let mut changed = self.durable.on_learned(report.kill, &report.kills, self.unix_s, &self.policy);
         for scope in &report.ordered {
             changed |= self.durable.on_ordered_below(scope, self.unix_s, &self.policy);
+        }
+        for (scope, before) in report.ended.iter().zip(before) {
+            // One whose number was new has just been learned with its end.
+            if self.durable.generation(scope) == before {
+                changed |= self.durable.on_ended_below(scope, &self.policy);
+            }
         }
         self.on_switched(changed);
     }

@@ -179,6 +179,18 @@ impl Durable {
             && self.set(scope, Some(Command::learned(unix_s)), policy).unwrap_or(false)
     }
 
+    /// Something was ordered killed and has ended at an aggregator, and nobody here knew of it: neither did whoever decided
+    /// the modes that hold. A kill and its end, unless it is killed anyway. True when that changed anything.
+    pub fn on_ended_below(&mut self, scope: &Scope, policy: &Policy) -> bool {
+        let Ok((generation, _)) = self.switch(scope) else { return false };
+        if generation.is_killed() {
+            return false;
+        }
+        *generation = generation.turned(true).turned(false);
+        self.lower(scope, policy);
+        true
+    }
+
     /// Notices what somebody has raised: it is no longer kept in shadow for having been killed. True when anything changed.
     /// Linear in the buckets that are.
     pub fn settle_held(&mut self, policy: &Policy) -> bool {
@@ -243,7 +255,10 @@ impl Durable {
     }
 
     fn lower(&mut self, scope: &Scope, policy: &Policy) {
-        let why = self.why(scope);
+        let mut why = self.why(scope);
+        if why.is_empty() {
+            why.push("killed at an aggregator, where it has ended since".to_owned());
+        }
         match scope {
             Scope::Fleet => self.put_in_shadow(None, Cause::Kill, &why),
             Scope::Bucket(bucket) => {

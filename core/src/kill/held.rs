@@ -139,6 +139,12 @@ impl Kills {
         self.buckets.len() < KILLED_BUCKETS_MAX || self.buckets.contains_key(bucket)
     }
 
+    /// The same of what is named; for the fleet there always is.
+    #[must_use]
+    pub fn has_room_for(&self, scope: &Scope) -> bool {
+        scope.bucket().is_none_or(|bucket| self.has_room(bucket))
+    }
+
     /// Takes over a later drill; true when it is one. One too far ahead to be true is none.
     pub fn hear_drill(&mut self, drill: Drill) -> bool {
         let is_new = drill > self.drill && self.drill.believes(drill);

@@ -205,6 +205,9 @@ pub struct Report {
     /// Of an aggregator: what was ordered killed there, or below it, without knowing that the controller has heard of it;
     /// once on a stream. Whatever generation it has come to, it is a new kill.
     pub ordered: BTreeSet<Scope>,
+    /// Likewise what was ordered killed and has ended again: everything it concerns has to be in shadow, whatever was decided
+    /// by those who knew nothing of it.
+    pub ended: BTreeSet<Scope>,
     /// The latest drill heard of.
     pub drill: Drill,
     /// Of an aggregator: how long that drill took to reach the clients below it, by zone, if that changed.
@@ -251,6 +254,7 @@ impl Report {
             first.kills.entry(bucket).or_default().merge(generation);
         }
         first.ordered.append(&mut later.ordered);
+        first.ended.append(&mut later.ended);
         first.drill = first.drill.max(later.drill);
         // What is said later of a zone stands; of two that were said at once each speaks of other zones.
         later.spreads.append(

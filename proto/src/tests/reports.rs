@@ -60,6 +60,7 @@ fn any_report() -> impl Strategy<Value = Report> {
             kill: KillGeneration(kill),
             kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
             ordered: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())].into(),
+            ended: [Scope::Fleet, Scope::Bucket(Bucket::new("over").unwrap())].into(),
             drill: Drill(kill / 2),
             spreads: [(Zone::new("a").unwrap(), Spread::of([(7, 1), (kill, 3)], kill))].into(),
             children,
@@ -169,6 +170,10 @@ fn largest_report(keys: usize) -> Report {
             .map(|number| (Bucket::new(&text(number)).unwrap(), KillGeneration(u64::MAX)))
             .collect(),
         ordered: (0..keys.min(KILLED_BUCKETS_MAX))
+            .map(|number| Scope::Bucket(Bucket::new(&text(number)).unwrap()))
+            .chain([Scope::Fleet])
+            .collect(),
+        ended: (0..keys.min(KILLED_BUCKETS_MAX))
             .map(|number| Scope::Bucket(Bucket::new(&text(number)).unwrap()))
             .chain([Scope::Fleet])
             .collect(),

@@ -6,6 +6,10 @@
 //! and to whoever takes up a message of somebody who knows. A person who raises a mode at the controller decides for all
 //! orders that are known there. So a client may refuse if such a decision, or the beginning, knew all orders that its
 //! aggregator has known for two seconds.
+//!
+//! Of some orders an aggregator has heard only that a number has moved: from a client, which does not say who gave them, or
+//! because whoever could say so has died. There another order may have come to the same number, or to a later one, and a
+//! decision that knew of that number is enough.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -34,6 +38,8 @@ const STEP: u64 = 50;
 const ALLOWED: u64 = 2_000;
 /// The longest that a message takes; what takes longer ends a stream.
 const DELAY: u64 = 1_800;
+/// The longest that an aggregator is cut off from whoever is above it.
+const CUT: u64 = 8_000;
 const BUCKETS: [&str; 2] = ["api", "web"];
 const ZONES: usize = 3;
 const CLIENTS: usize = 5;
@@ -44,12 +50,27 @@ const UPPER: usize = 1;
 /// All that one process knows of orders, by their numbers.
 type Knowledge = BTreeSet<u64>;
 
+/// How an aggregator knows of an order.
+#[derive(Clone, Copy)]
+struct Known {
+    since: u64,
+    /// The generation it came to here.
+    generation: u64,
+    /// It was told of the order itself, not of a number alone.
+    firmly: bool,
+}
+
+/// A decision to enforce a bucket: when, what it knew, and which generations, of the fleet and the bucket.
+type Raise = (u64, Knowledge, [u64; 2]);
+
 /// A message on its way, and what its sender knew.
 #[derive(Clone)]
 struct Sent<M> {
     due: u64,
     message: M,
     knows: Knowledge,
+    /// Those of them that it knows firmly.
+    firmly: Knowledge,
     kills: BTreeMap<Scope, u64>,
 }
 
@@ -66,7 +87,7 @@ struct Stream {
 struct ZoneLife {
     zone: Zone,
     instance: u128,
-    knows: BTreeMap<u64, u64>,
+    knows: BTreeMap<u64, Known>,
     stream: Option<Stream>,
 }
 
@@ -82,7 +103,6 @@ struct ClientLife {
 
 /// An order, and where it was given.
 struct Order {
-    at: u64,
     scope: Scope,
     /// It died with the aggregator where it was given before the controller knew: what is left of it is a number, which
     /// another order elsewhere may have come to as well.
@@ -92,6 +112,8 @@ struct Order {
 
 struct World {
     random: SmallRng,
+    /// How often people do something, as a multiple of the least.
+    haste: f64,
     now: u64,
     streams: u64,
     processes: u128,
@@ -101,10 +123,12 @@ struct World {
     controller_knows: Knowledge,
     saved_knows: Knowledge,
     zones: Vec<Option<ZoneLife>>,
+    /// Until when each aggregator is cut off from above, whatever process it is.
+    cut_until: [u64; ZONES],
     clients: Vec<ClientLife>,
     orders: Vec<Order>,
     /// What the decision to enforce each bucket knew, and when it was made: that of the beginning first.
-    raises: [Vec<(u64, Knowledge)>; 2],
+    raises: [Vec<Raise>; 2],
     /// Events after which a client was seen to refuse.
     refusing: u64,
 }
@@ -144,10 +168,32 @@ fn concerns(scope: &Scope, of: &str) -> bool {
     scope.bucket().is_none_or(|bucket| bucket.as_str() == of)
 }
 
+impl ZoneLife {
+    /// Notes the orders that a message has brought.
+    fn learn(&mut self, orders: &[Order], now: u64, taken: Vec<u64>, firmly: impl Fn(u64) -> bool) {
+        for id in taken {
+            let generation = self.zone.kills().generation(&orders[usize::try_from(id).unwrap()].scope).0;
+            let known = Known { since: now, generation, firmly: firmly(id) };
+            let held = self.knows.entry(id).or_insert(known);
+            if known.firmly && !held.firmly {
+                *held = known;
+            }
+        }
+    }
+
+    /// All that it knows, and what of it firmly.
+    fn knowledge(&self) -> (Knowledge, Knowledge) {
+        let firmly = self.knows.iter().filter(|(_, known)| known.firmly);
+        (self.knows.keys().copied().collect(), firmly.map(|(id, _)| *id).collect())
+    }
+}
+
 impl World {
     fn new(seed: u64) -> Self {
         let mut world = Self {
             random: SmallRng::seed_from_u64(seed),
+            // Where they hurry, two who know nothing of each other come to the same numbers.
+            haste: [1.0, 3.0, 10.0][usize::try_from(seed % 3).unwrap()],
             now: 0,
             streams: 0,
             processes: 0,
@@ -157,9 +203,10 @@ impl World {
             controller_knows: Knowledge::new(),
             saved_knows: Knowledge::new(),
             zones: Vec::new(),
+            cut_until: [0; ZONES],
             clients: Vec::new(),
             orders: Vec::new(),
-            raises: [vec![(0, Knowledge::new())], vec![(0, Knowledge::new())]],
+            raises: std::array::from_fn(|_| vec![(0, Knowledge::new(), [0, 0])]),
             refusing: 0,
         };
         world.start_controller();
@@ -266,6 +313,7 @@ impl World {
             }
             if self.chance(0.1) {
                 (self.durable, self.saved_knows) = (Durable::lost(), Knowledge::new());
+                self.orders.iter_mut().for_each(|order| order.faint = true);
             }
         }
         if self.brain.is_none() && self.chance(0.02) {
@@ -279,6 +327,9 @@ impl World {
             }
             if self.chance(0.003) {
                 self.break_uplink(number);
+                if self.chance(0.5) {
+                    self.cut_until[number] = self.now + self.below(CUT);
+                }
             }
         }
         for number in 0..CLIENTS {
@@ -334,13 +385,13 @@ impl World {
 
     /// People kill, end kills, and resume.
     fn people(&mut self) {
-        if self.chance(0.012) {
+        if self.chance(0.012 * self.haste) {
             let scope = scopes()[self.random.random_range(0..3)].clone();
             let ttl = self.chance(0.3).then(|| i64::try_from(self.now / 1_000).unwrap() + 2);
             let place = self.random.random_range(0..=ZONES);
             self.kill(&scope, place, ttl);
         }
-        if self.chance(0.012) {
+        if self.chance(0.012 * self.haste) {
             let scope = scopes()[self.random.random_range(0..3)].clone();
             let place = self.random.random_range(0..=ZONES);
             let now = at(self.now);
@@ -351,7 +402,7 @@ impl World {
                 self.save();
             }
         }
-        if self.chance(0.02) {
+        if self.chance(0.02 * self.haste) {
             let number = self.random.random_range(0..2);
             self.resume(number);
         }
@@ -362,7 +413,8 @@ impl World {
         let id = self.orders.len() as u64;
         let given_at = if let Some(Some(life)) = self.zones.get_mut(place) {
             life.zone.turn(now, scope, true).unwrap();
-            life.knows.insert(id, self.now);
+            let generation = life.zone.kills().generation(scope).0;
+            life.knows.insert(id, Known { since: self.now, generation, firmly: true });
             Some((place, life.instance))
         } else if let Some(brain) = &mut self.brain {
             let reason = Some(Text::new("a test").unwrap());
@@ -373,7 +425,7 @@ impl World {
         } else {
             return;
         };
-        self.orders.push(Order { at: self.now, scope: scope.clone(), faint: false, given_at });
+        self.orders.push(Order { scope: scope.clone(), faint: false, given_at });
     }
 
     /// Somebody lowers the mode of a bucket in the file, and raises it again.
@@ -383,11 +435,12 @@ impl World {
         brain.on_policy(policy(self.modes));
         self.modes[number] = true;
         brain.on_policy(policy(self.modes));
-        let is_killed = brain.durable().kill_of(&bucket(BUCKETS[number])).is_on();
+        let kill = brain.durable().kill_of(&bucket(BUCKETS[number]));
         self.save();
         // While killed it is no decision.
-        if !is_killed {
-            self.raises[number].push((self.now, self.controller_knows.clone()));
+        if !kill.is_on() {
+            let generations = [kill.fleet.0, kill.bucket.0];
+            self.raises[number].push((self.now, self.controller_knows.clone(), generations));
         }
     }
 
@@ -409,7 +462,8 @@ impl World {
         for number in 0..ZONES {
             let parent = (number == LOWER).then_some(UPPER);
             let is_there = parent.map_or(self.brain.is_some(), |upper| self.zones[upper].is_some());
-            let waits = self.zones[number].as_ref().is_some_and(|life| life.stream.is_none());
+            let waits = self.zones[number].as_ref().is_some_and(|life| life.stream.is_none())
+                && self.cut_until[number] <= self.now;
             if is_there && waits && self.chance(0.1) {
                 let stream = self.stream(parent);
                 if let Some(life) = &mut self.zones[number] {
@@ -452,10 +506,9 @@ impl World {
                 let taken = taken(&self.orders, &sent, &BTreeSet::new(), |scope| {
                     life.zone.kills().generation(scope).0
                 });
+                let firmly = sent.firmly;
                 let _ = life.zone.on_directives(now, sent.message);
-                taken.into_iter().for_each(|id| {
-                    life.knows.entry(id).or_insert(ms);
-                });
+                life.learn(&self.orders, ms, taken, |id| firmly.contains(&id));
                 self.check("a directive at an aggregator");
             }
         }
@@ -517,11 +570,11 @@ impl World {
     fn deliver_up(&mut self, sent: &Sent<Report>, id: StreamId, parent: Option<usize>) -> bool {
         let now = at(self.now);
         let report = sent.message.clone();
-        let ordered = report.ordered.clone();
+        let apart: BTreeSet<Scope> = report.ordered.union(&report.ended).cloned().collect();
         let entered = match parent {
             None => {
                 let Some(brain) = &mut self.brain else { return false };
-                let taken = taken(&self.orders, sent, &ordered, |scope| brain.durable().generation(scope).0);
+                let taken = taken(&self.orders, sent, &apart, |scope| brain.durable().generation(scope).0);
                 let entered = brain.on_report(now, id, report).is_ok();
                 self.controller_knows.extend(taken.into_iter().filter(|_| entered));
                 self.save();
@@ -530,12 +583,13 @@ impl World {
             Some(number) => {
                 let ms = self.now;
                 let Some(life) = &mut self.zones[number] else { return false };
-                let taken =
-                    taken(&self.orders, sent, &ordered, |scope| life.zone.kills().generation(scope).0);
+                let taken = taken(&self.orders, sent, &apart, |scope| life.zone.kills().generation(scope).0);
                 let entered = life.zone.on_report(now, id, report).is_ok();
-                taken.into_iter().filter(|_| entered).for_each(|id| {
-                    life.knows.entry(id).or_insert(ms);
-                });
+                if entered {
+                    let orders = &self.orders;
+                    let is_told = |id| apart.contains(&orders[usize::try_from(id).unwrap()].scope);
+                    life.learn(orders, ms, taken, |id| is_told(id) && sent.firmly.contains(&id));
+                }
                 entered
             }
         };
@@ -548,8 +602,9 @@ impl World {
         let now = at(self.now);
         for number in 0..ZONES {
             let delay = self.delay();
-            if let Some(life) = &mut self.zones[number]
-                && let Some(stream) = &mut life.stream
+            let Some(life) = &mut self.zones[number] else { continue };
+            let (knows, firmly) = life.knowledge();
+            if let Some(stream) = &mut life.stream
                 && stream.next_report <= self.now
             {
                 let message = life.zone.report(now);
@@ -557,9 +612,8 @@ impl World {
                 stream.next_report = self.now + wait;
                 let kills =
                     scopes().map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0)).into();
-                let knows = life.knows.keys().copied().collect();
                 let due = stream.up.back().map_or(0, |last| last.due).max(self.now + delay);
-                stream.up.push_back(Sent { due, message, knows, kills });
+                stream.up.push_back(Sent { due, message, knows, firmly, kills });
             }
         }
         for number in 0..CLIENTS {
@@ -572,7 +626,8 @@ impl World {
                 stream.next_report = self.now + 4 * STEP;
                 let kills = life.kills.clone();
                 let due = stream.up.back().map_or(0, |last| last.due).max(self.now + delay);
-                stream.up.push_back(Sent { due, message, knows: life.knows.clone(), kills });
+                let (knows, firmly) = (life.knows.clone(), Knowledge::new());
+                stream.up.push_back(Sent { due, message, knows, firmly, kills });
             }
         }
         for child in 0..ZONES + CLIENTS {
@@ -590,22 +645,22 @@ impl World {
                     let message = brain.directives(now, id)?;
                     let kills =
                         scopes().map(|scope| (scope.clone(), brain.kills().generation(&scope).0)).into();
-                    Some((message, kills, self.controller_knows.clone()))
+                    Some((message, kills, (self.controller_knows.clone(), self.controller_knows.clone())))
                 }),
                 Some(zone) => self.zones[zone].as_mut().and_then(|life| {
                     let message = life.zone.directives(now, id)?;
                     let kills =
                         scopes().map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0)).into();
-                    Some((message, kills, life.knows.keys().copied().collect()))
+                    Some((message, kills, life.knowledge()))
                 }),
             };
-            let Some((message, kills, knows)) = said else { continue };
+            let Some((message, kills, (knows, firmly))) = said else { continue };
             let stream = match child.checked_sub(ZONES) {
                 None => self.zones[child].as_mut().and_then(|life| life.stream.as_mut()),
                 Some(client) => self.clients[client].stream.as_mut(),
             };
             if let Some(stream) = stream {
-                stream.down.push_back(Sent { due: self.now + delay, message, knows, kills });
+                stream.down.push_back(Sent { due: self.now + delay, message, knows, firmly, kills });
             }
         }
     }
@@ -621,23 +676,27 @@ impl World {
                     continue;
                 }
                 self.refusing += 1;
-                let reached = life.knows.iter().filter(|(id, since)| {
-                    let order = &self.orders[usize::try_from(**id).unwrap()];
-                    concerns(&order.scope, BUCKETS[at]) && (**since).max(stream.began) + ALLOWED <= self.now
-                });
-                let reached: Vec<u64> = reached.map(|(id, _)| *id).collect();
-                let covers = |(when, knew): &(u64, Knowledge)| {
-                    reached.iter().all(|id| {
-                        let order = &self.orders[usize::try_from(*id).unwrap()];
-                        knew.contains(id) || order.faint && *when >= order.at
+                let order = |id: u64| &self.orders[usize::try_from(id).unwrap()];
+                let is_due = |known: &Known| known.since.max(stream.began) + ALLOWED <= self.now;
+                let reached = life.knows.iter().filter(|(_, known)| is_due(known));
+                let reached: Vec<(u64, Known)> = reached
+                    .map(|(id, known)| (*id, *known))
+                    .filter(|(id, _)| concerns(&order(*id).scope, BUCKETS[at]))
+                    .collect();
+                let covers = |(_, knew, generations): &Raise| {
+                    reached.iter().all(|(id, known)| {
+                        let generation = generations[usize::from(order(*id).scope.bucket().is_some())];
+                        let by_number = !known.firmly || order(*id).faint;
+                        knew.contains(id) || by_number && generation >= known.generation
                     })
                 };
                 assert!(
                     self.raises[at].iter().any(covers),
-                    "at {} ms, after {after}: client {number} refuses {} although orders {reached:?} have reached its \
+                    "at {} ms, after {after}: client {number} refuses {} although orders {:?} have reached its \
                      aggregator {:?} and none of the decisions {:?} knew of them; it holds {:?}",
                     self.now,
                     BUCKETS[at],
+                    reached.iter().map(|(id, _)| id).collect::<Vec<_>>(),
                     stream.parent,
                     self.raises[at],
                     life.zone.kills().of(&bucket(BUCKETS[at])),

@@ -8,9 +8,8 @@ use plimsoll_core::rollout::Mode;
 /// What a controller says that holds this generation of the fleet, and has covered so many reports: it enforces, as it
 /// decided when it knew of generation `known`.
 fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
-    let mut message = Said::ratio(7).message(epoch, seq);
+    let mut message = Said { epoch, ..Said::ratio(7) }.message(seq, covered);
     message.kill = KillGeneration(generation);
-    message.echo = Echo { covered, confirmed: covered };
     for bucket in &mut message.buckets {
         bucket.terms.mode = Mode::Enforce;
         bucket.terms.kill = Kill { fleet: KillGeneration(known), ..Kill::default() };
@@ -55,7 +54,14 @@ fn what_was_ordered_here_stays_in_shadow_until_a_controller_that_knows_says_othe
     zone.turn(at(260), &Scope::Fleet, false).unwrap();
     assert_eq!(told(&mut zone, &mut client, at(270)), (Mode::Shadow, 4), "and none beyond it");
     zone.on_directives(at(280), enforces(2, 4, 4, 4, report.seq)).unwrap();
-    assert_eq!(told(&mut zone, &mut client, at(290)), (Mode::Enforce, 4));
+    assert_eq!(
+        told(&mut zone, &mut client, at(290)),
+        (Mode::Shadow, 4),
+        "it has not heard of the second order"
+    );
+    let report = zone.report(at(300));
+    zone.on_directives(at(310), enforces(2, 5, 4, 4, report.seq)).unwrap();
+    assert_eq!(told(&mut zone, &mut client, at(320)), (Mode::Enforce, 4));
 }
 
 #[test]
@@ -93,6 +99,57 @@ fn an_order_from_an_aggregator_below_is_passed_on_and_one_from_a_client_is_none(
     let forged = Report { ordered: [Scope::Bucket(bucket())].into(), ..client.report(at(50)) };
     zone.on_report(at(50), client.stream, forged).unwrap();
     assert_eq!(zone.kills().bucket(&bucket()), KillGeneration(0));
+}
+
+#[test]
+fn what_was_ordered_and_ended_apart_is_not_taken_for_another_of_the_same_number() {
+    let (mut zone, mut client) = enforcing();
+    zone.turn(at(100), &Scope::Fleet, true).unwrap();
+    zone.turn(at(110), &Scope::Fleet, false).unwrap();
+    assert_eq!(told(&mut zone, &mut client, at(120)), (Mode::Shadow, 2));
+    // A controller that has killed, ended that and raised all by itself, and comes to the same number.
+    zone.on_open(at(130));
+    zone.on_directives(at(140), enforces(1, 1, 2, 2, 0)).unwrap();
+    assert_eq!(
+        told(&mut zone, &mut client, at(150)),
+        (Mode::Shadow, 2),
+        "it knows nothing of what was ordered here"
+    );
+    let report = zone.report(at(160));
+    assert_eq!((report.ended.clone(), report.ordered.len()), ([Scope::Fleet].into(), 0));
+    assert!(zone.report(at(170)).ended.is_empty(), "once on a stream");
+    // Even a later number says nothing as long as it has not heard.
+    zone.on_directives(at(180), enforces(1, 2, 4, 4, 0)).unwrap();
+    assert_eq!(told(&mut zone, &mut client, at(190)), (Mode::Shadow, 4));
+    zone.on_directives(at(200), enforces(1, 3, 6, 6, report.seq)).unwrap();
+    assert_eq!(told(&mut zone, &mut client, at(210)), (Mode::Enforce, 6));
+}
+
+#[test]
+fn what_was_ordered_and_ended_below_is_passed_on_and_ends_nothing_else() {
+    let mut zone = answered();
+    zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
+    let mut client = Client::new(1);
+    client.speak(&mut zone, at(20));
+    assert_eq!(told(&mut zone, &mut client, at(20)), (Mode::Enforce, 2));
+    let mut lower = aggregator(300);
+    lower.turn(at(30), &Scope::Fleet, true).unwrap();
+    lower.turn(at(40), &Scope::Fleet, false).unwrap();
+    let greeting = lower.report(at(50));
+    assert!(zone.on_report(at(50), StreamId(300), greeting).unwrap(), "everybody has to hear of it");
+    assert_eq!(told(&mut zone, &mut client, at(60)), (Mode::Shadow, 2));
+    let report = zone.report(at(70));
+    assert_eq!((report.ended.clone(), report.kill), ([Scope::Fleet].into(), KillGeneration(2)));
+
+    // One that holds here as well goes on, whoever has given it.
+    lower.turn(at(80), &Scope::Fleet, true).unwrap();
+    zone.on_report(at(80), StreamId(300), lower.report(at(80))).unwrap();
+    assert_eq!(zone.kills().fleet(), KillGeneration(3));
+    assert_eq!(zone.report(at(90)).ordered, [Scope::Fleet].into());
+    lower.turn(at(100), &Scope::Fleet, false).unwrap();
+    zone.on_report(at(100), StreamId(300), lower.report(at(100))).unwrap();
+    assert_eq!(zone.kills().fleet(), KillGeneration(5));
+    assert!(zone.report(at(110)).ended.is_empty());
 }
 
 #[test]

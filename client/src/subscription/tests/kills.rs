@@ -65,6 +65,26 @@ fn what_is_held_is_told_in_a_greeting_and_when_it_changed_and_a_drill_is_answere
 }
 
 #[test]
+fn a_turn_of_the_switch_is_to_be_kept_at_once_and_what_was_kept_before_it_is_void() {
+    let mut held = enforcing();
+    let (version, before) = held.subscription.news_to_keep().unwrap();
+    held.subscription.on_kept(version);
+    assert_eq!(held.subscription.kills_to_keep(), None);
+    says(&mut held, killed("api", 1));
+    assert!(held.subscription.kills_to_keep().is_some(), "by the file a next process would refuse");
+    let (version, after) = held.subscription.news_to_keep().unwrap();
+    held.subscription.on_kept(version);
+    assert_eq!(held.subscription.kills_to_keep(), None);
+    // The next process, from either file, with nobody to ask.
+    for (kept, share) in [(before, 1.0), (after, 0.0)] {
+        let mut next = Held::new();
+        next.subscription.restore(kept);
+        next.check(&[("acme", share)]);
+        assert_eq!(next.subscription.kills_to_keep(), None);
+    }
+}
+
+#[test]
 fn this_process_alone_only_observes_as_long_as_its_machine_says_so() {
     let mut held = enforcing();
     assert!(held.subscription.observe(true) && !held.subscription.observe(true));

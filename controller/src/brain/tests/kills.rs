@@ -89,6 +89,33 @@ fn what_a_child_tells_is_learned_and_an_order_below_is_a_kill_whatever_its_numbe
 }
 
 #[test]
+fn what_was_ordered_and_ended_below_is_learned_once_whatever_its_number() {
+    // Whether the number it came to is new here; what the generation is afterwards.
+    for (number, generation) in [(8, 8), (2, 4)] {
+        let mut fleet = fleet_of(policy(&enforced_with("")));
+        fleet.run(1.0);
+        fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
+        fleet.brain.on_kill_ends(&Scope::Fleet);
+        for _ in 0..2 {
+            fleet
+                .brain
+                .promote(fleet.now(), "api", Some(&Text::new("it was enforced before").unwrap()))
+                .unwrap();
+        }
+        fleet.run(1.0);
+        assert_eq!(modes(&fleet), [Mode::Enforce; 2]);
+        let now = fleet.now();
+        let report = fleet.zones[0].report(now);
+        let report = Report { kill: KillGeneration(number), ended: [Scope::Fleet].into(), ..report };
+        let stream = fleet.zones[0].stream;
+        assert!(fleet.brain.on_report(now, stream, report).unwrap(), "everybody has to hear of it");
+        assert_eq!(fleet.brain.kills().fleet(), KillGeneration(generation));
+        fleet.run(1.0);
+        assert_eq!(modes(&fleet), [Mode::Shadow; 2], "{number}");
+    }
+}
+
+#[test]
 fn a_drill_waits_for_every_aggregator_and_touches_nothing_else() {
     let mut fleet = settled(enforced());
     let (now, durable) = (fleet.now(), fleet.brain.durable().clone());

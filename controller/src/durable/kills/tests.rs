@@ -50,6 +50,7 @@ enum Act {
     Off,
     Time(i64),
     Learn(u64),
+    EndedBelow,
     Restart,
     OnApi,
     OffApi,
@@ -86,6 +87,7 @@ impl Held {
             Act::Learn(generation) => {
                 durable.on_learned(KillGeneration(generation), &BTreeMap::new(), None, policy);
             }
+            Act::EndedBelow => drop(durable.on_ended_below(fleet, policy)),
             Act::Restart => {
                 let text = serde_json::to_string(&durable).unwrap();
                 *durable = serde_json::from_str(&text).unwrap();
@@ -174,6 +176,13 @@ fn every_edge_has_one_meaning() {
         (&[File(true), Learn(2)], [3, 0, 0], NONE),
         (&[File(true), Learn(4), File(false)], [6, 0, 0], NONE),
         (&[OnFor(600), Learn(3), Time(600)], [4, 0, 0], NONE),
+        // Ordered and ended at an aggregator that counted apart: whoever raised the modes knew nothing of it.
+        (&[EndedBelow], [2, 0, 0], NONE),
+        (&[EndedBelow, Restart, up], [2, 0, 0], NONE),
+        (&[EndedBelow, down, up], [2, 0, 0], ALL),
+        (&[On, Off, down, up, EndedBelow], [4, 0, 0], NONE),
+        (&[On, EndedBelow], [1, 0, 0], NONE),
+        (&[On, EndedBelow, Off], [2, 0, 0], NONE),
         // One bucket alone.
         (&[OnApi], [0, 1, 0], [false, true, true]),
         (&[OnApi, Restart], [0, 1, 0], [false, true, true]),

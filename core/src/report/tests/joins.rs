@@ -50,6 +50,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                     .collect(),
                 drill: Drill(reached / 8),
                 ordered: keys.iter().map(|id| Scope::Bucket(key(&format!("t{id}")).bucket)).collect(),
+                ended: keys.iter().map(|id| Scope::Bucket(key(&format!("e{id}")).bucket)).collect(),
                 spreads: BTreeMap::new(),
                 asked: if asks { vec![key("x").bucket] } else { Vec::new() },
                 holds: keys.iter().map(hold).collect(),
