@@ -66,10 +66,10 @@ impl Zone {
             is_new |= before.is_none_or(|before| !before.killed);
         }
         for scope in ended.into_iter().filter(|scope| self.kills.has_room_for(scope)) {
-            if !self.ordered.contains_key(&scope) {
-                self.ordered.insert(scope, Ordered { killed: false, told: None });
+            self.ordered.entry(scope).or_insert_with(|| {
                 is_new = true;
-            }
+                Ordered { killed: false, told: None }
+            });
         }
         is_new
     }
