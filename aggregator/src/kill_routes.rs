@@ -1,25 +1,18 @@
 //! The kill switch at the admin port of an aggregator, for when no controller lives: it reaches the clients of its zone, and
 //! the controller learns of it when it comes back.
 
-use std::time::Duration;
-
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_core::bucket::Bucket;
 use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_proto::drill_route;
 use plimsoll_proto::local::{Asked, local, refuse};
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::switch::{
-    DRILL, DRILL_MAX_MS, DrillOrder, Drilled, OFF, ON, Off, On, STATUS, Switch, Switches, Tier,
-};
-use tokio::time::{Instant, sleep};
+use plimsoll_proto::switch::{DRILL, DrillOrder, OFF, ON, Off, On, STATUS, Switch, Switches, Tier};
 
 use crate::zone::Zone;
-
-/// How often it is looked at whether a drill is over.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The routes.
 pub(crate) fn routes(zone: &Shared<Zone>) -> Router {
@@ -28,7 +21,12 @@ pub(crate) fn routes(zone: &Shared<Zone>) -> Router {
         .route(STATUS, get(async move || Json(status.with(|zone, _| switches(zone)))))
         .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order)))
         .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order)))
-        .route(DRILL, post(async move |Asked(order): Asked<DrillOrder>| run_drill(&drill, order).await));
+        .route(
+            DRILL,
+            post(async move |Asked(order): Asked<DrillOrder>| {
+                drill_route::run(&drill, order, Zone::begin_drill, Zone::timing).await
+            }),
+        );
     local(routes)
 }
 
@@ -61,27 +59,6 @@ fn turn(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Opti
     }
     zone.ring();
     Json(zone.with(|zone, _| switches(zone))).into_response()
-}
-
-async fn run_drill(zone: &Shared<Zone>, order: DrillOrder) -> Response {
-    if order.timeout_ms > DRILL_MAX_MS {
-        return refuse(StatusCode::BAD_REQUEST, format_args!("timeout_ms: {DRILL_MAX_MS} are the most"));
-    }
-    let ends = Instant::now() + Duration::from_millis(order.timeout_ms);
-    let drill = zone.with(|zone, now| zone.begin_drill(now));
-    zone.ring();
-    loop {
-        let (drilled, is_over) = zone.with(|zone, _| {
-            let timing = zone.timing();
-            let complete = timing.is_complete();
-            let silent = timing.silent_aggregators();
-            (Drilled::of(drill.0, &timing.spreads(), complete, silent), complete || timing.drill() != drill)
-        });
-        if is_over || Instant::now() >= ends {
-            return Json(drilled).into_response();
-        }
-        sleep(LOOK_EVERY).await;
-    }
 }
 
 fn switches(zone: &Zone) -> Switches {

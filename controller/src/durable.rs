@@ -4,7 +4,7 @@
 mod kills;
 mod stages;
 
-pub use kills::{BucketSwitch, Command, Held, NoRoom};
+pub use kills::{BucketSwitch, Command, Held};
 pub use stages::{Cause, Change, Exhibit, HISTORY_MAX, QueryExhibit, Stage, Sums};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,26 +1,22 @@
 //! The kill switch at the admin port of a controller: what operators order and ask.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_core::kill::Scope;
+use plimsoll_proto::drill_route;
 use plimsoll_proto::local::{Asked, local, refuse};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::switch::{
-    DRILL, DRILL_MAX_MS, DrillOrder, Drilled, OFF, ON, Off, On, Order, STATUS, Switch, Switches, TTL_MAX_S,
-    Tier,
+    DRILL, DrillOrder, OFF, ON, Off, On, Order, STATUS, Switch, Switches, TTL_MAX_S, Tier,
 };
-use tokio::time::{Instant, sleep};
 
 use crate::brain::Brain;
 use crate::durable::Command;
 use crate::in_effect::in_effect;
-
-/// How often it is looked at whether a drill is over.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The routes.
 pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
@@ -29,7 +25,12 @@ pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
         .route(STATUS, get(async move || Json(status.with(|brain, _| switches(brain)))))
         .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order).await))
         .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order).await))
-        .route(DRILL, post(async move |Asked(order): Asked<DrillOrder>| run_drill(&drill, order).await));
+        .route(
+            DRILL,
+            post(async move |Asked(order): Asked<DrillOrder>| {
+                drill_route::run(&drill, order, Brain::begin_drill, Brain::timing).await
+            }),
+        );
     local(routes)
 }
 
@@ -59,27 +60,6 @@ async fn end(brain: &Shared<Brain>, order: Off) -> Response {
 async fn answer(brain: &Shared<Brain>) -> Response {
     in_effect(brain).await;
     Json(brain.with(|brain, _| switches(brain))).into_response()
-}
-
-async fn run_drill(brain: &Shared<Brain>, order: DrillOrder) -> Response {
-    if order.timeout_ms > DRILL_MAX_MS {
-        return refuse(StatusCode::BAD_REQUEST, format_args!("timeout_ms: {DRILL_MAX_MS} are the most"));
-    }
-    let ends = Instant::now() + Duration::from_millis(order.timeout_ms);
-    let drill = brain.with(|brain, now| brain.begin_drill(now));
-    brain.ring();
-    loop {
-        let (drilled, is_over) = brain.with(|brain, _| {
-            let timing = brain.timing();
-            let complete = timing.is_complete();
-            let drilled = Drilled::of(drill.0, &timing.spreads(), complete, timing.silent_aggregators());
-            (drilled, complete || timing.drill() != drill)
-        });
-        if is_over || Instant::now() >= ends {
-            return Json(drilled).into_response();
-        }
-        sleep(LOOK_EVERY).await;
-    }
 }
 
 /// What is killed, and who says so.

@@ -3,7 +3,7 @@
 mod held;
 mod order;
 
-pub use held::{KILLED_BUCKETS_MAX, Kills};
+pub use held::{KILLED_BUCKETS_MAX, Kills, NoRoom};
 pub use order::{InvalidText, Scope, Text};
 
 use serde::{Deserialize, Serialize};

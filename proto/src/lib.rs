@@ -12,6 +12,7 @@ pub mod child;
 mod codec;
 mod coherence;
 mod directives;
+pub mod drill_route;
 mod invalid;
 mod kill;
 pub mod local;

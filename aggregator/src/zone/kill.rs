@@ -4,18 +4,11 @@
 use plimsoll_core::bucket::Zone as ZoneName;
 use plimsoll_core::directive::Terms;
 use plimsoll_core::drill::{Due, Spread};
-use plimsoll_core::kill::KILLED_BUCKETS_MAX;
+use plimsoll_core::kill::NoRoom;
 use plimsoll_core::rollout::Mode;
 
 use super::*;
 use crate::below::Branch;
-
-/// There is no room for another bucket that is killed alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{KILLED_BUCKETS_MAX} buckets have been killed alone, which is the most; kill the whole fleet, without a bucket"
-)]
-pub struct NoRoom;
 
 impl Zone {
     /// Somebody kills here, or ends a kill: the generation moves to the next odd or even number, and everybody below and

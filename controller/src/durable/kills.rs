@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::bucket::Bucket;
-use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, Scope, Text};
+use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, NoRoom, Scope, Text};
 use plimsoll_core::policy::Policy;
 use plimsoll_core::rollout::Mode;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -43,13 +43,6 @@ pub struct Held {
     /// That entry's stage.
     pub at: Mode,
 }
-
-/// There is no room for another bucket that is killed alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{KILLED_BUCKETS_MAX} buckets have been killed alone, which is the most; kill the whole fleet, without a bucket"
-)]
-pub struct NoRoom;
 
 impl Command {
     /// One whose reason is not known, because it was given elsewhere.

@@ -12,6 +12,13 @@ use crate::rollout::Mode;
 /// The most buckets that have a generation of their own, because they were killed alone at some time.
 pub const KILLED_BUCKETS_MAX: usize = 1_024;
 
+/// There is no room for another bucket that is killed alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{KILLED_BUCKETS_MAX} buckets have been killed alone, which is the most; kill the whole fleet, without a bucket"
+)]
+pub struct NoRoom;
+
 /// The kill generations held. Numbers its changes, so that a reader can be told only what changed since it last looked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kills {
