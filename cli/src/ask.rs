@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use plimsoll_core::kill::Text;
+use plimsoll_core::text::Text;
 use plimsoll_proto::local::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -7,9 +7,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use plimsoll_controller::durable::{Change, Exhibit, QueryExhibit, Sums};
 use plimsoll_controller::rollout_routes::{Abort, Done, EntryStatus, Promote};
-use plimsoll_core::kill::Text;
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::rollout::extra::Figure;
+use plimsoll_core::text::Text;
 
 use crate::ask::{AskArgs, Output, words};
 

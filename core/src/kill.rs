@@ -1,10 +1,10 @@
 //! The kill switch as one growing number: whoever holds the larger number is right, odd means killed.
 
 mod held;
-mod order;
+mod scope;
 
 pub use held::{KILLED_BUCKETS_MAX, Kills, NoRoom};
-pub use order::{InvalidText, Scope, Text};
+pub use scope::Scope;
 
 use serde::{Deserialize, Serialize};
 

@@ -29,6 +29,7 @@ pub mod rollout;
 pub mod roster;
 pub mod stable;
 
+pub mod text;
 pub mod time;
 pub mod token_bucket;
 pub mod trace;

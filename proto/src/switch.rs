@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::bucket::{Bucket, Zone};
 use plimsoll_core::drill::Spread;
-use plimsoll_core::kill::{KillGeneration, Text};
+use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::text::Text;
 use serde::{Deserialize, Serialize};
 
 /// Answers what is killed, by GET.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 use plimsoll_core::bucket::Bucket;
-use plimsoll_core::kill::Text;
+use plimsoll_core::text::Text;
 use plimsoll_proto::switch::{self, DRILL_MAX_MS, DrillOrder, Drilled, Off, On, Switches, TTL_MAX_S};
 
 use crate::ask::{self, Admin, AskError, Asked, CONTROLLER, Output, Question, words};

@@ -1,10 +1,10 @@
 //! The brain and the rollout of its buckets: takes evidence, makes the changes that follow by themselves, and those that
 //! somebody asks for.
 
-use plimsoll_core::kill::Text;
 use plimsoll_core::policy::{BucketPolicy, RolloutPolicy};
 use plimsoll_core::rollout::Mode;
 use plimsoll_core::rollout::gates::{Judgement, Stale};
+use plimsoll_core::text::Text;
 
 use super::*;
 use crate::durable::{Cause, Change, Exhibit};

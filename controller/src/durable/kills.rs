@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::bucket::Bucket;
-use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, NoRoom, Scope, Text};
+use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, NoRoom, Scope};
 use plimsoll_core::policy::Policy;
 use plimsoll_core::rollout::Mode;
+use plimsoll_core::text::Text;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Cause, Durable};

@@ -3,8 +3,9 @@
 use super::*;
 use crate::durable::Command;
 use plimsoll_core::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, Scope, Text};
+use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::rollout::Mode;
+use plimsoll_core::text::Text;
 
 fn because(until_s: Option<i64>) -> Command {
     Command { reason: Some(Text::new("a test").unwrap()), until_s, ..Command::default() }

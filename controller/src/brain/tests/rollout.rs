@@ -1,8 +1,8 @@
 //! What somebody asks for, what follows by itself, and policies that are held back, as aggregators hear of it.
 
-use plimsoll_core::kill::Text;
 use plimsoll_core::report::{Batches, Evidence, Outcomes, Side, Stand};
 use plimsoll_core::rollout::Mode;
+use plimsoll_core::text::Text;
 
 use super::*;
 use crate::durable::Cause;

@@ -1,45 +1,8 @@
-//! What a person says when killing: of what, and why.
+//! A line of a person's own words, such as the reason of a kill: what may stand in a log, a table and a file.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use crate::bucket::Bucket;
-
-/// What is killed, or no longer.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// Every bucket.
-    Fleet,
-    /// One bucket alone.
-    Bucket(Bucket),
-}
-
-impl Scope {
-    /// The bucket, if it is one alone.
-    #[must_use]
-    pub const fn bucket(&self) -> Option<&Bucket> {
-        match self {
-            Self::Fleet => None,
-            Self::Bucket(bucket) => Some(bucket),
-        }
-    }
-}
-
-impl From<Option<Bucket>> for Scope {
-    fn from(bucket: Option<Bucket>) -> Self {
-        bucket.map_or(Self::Fleet, Self::Bucket)
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fleet => f.pad("fleet"),
-            Self::Bucket(bucket) => f.pad(bucket.as_str()),
-        }
-    }
-}
 
 /// A line of a person's own words: 1 to [`Text::BYTES_MAX`] bytes, not all blank, no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
