@@ -28,11 +28,14 @@ enum Act {
         #[command(flatten)]
         ask: AskArgs,
     },
-    /// Take an entry one stage further: from shadow to canary, or from canary to enforce
+    /// Take an entry one stage further, from shadow to canary or from canary to enforce, if its gate is passed
     Promote {
         /// A bucket, or a pattern, as it stands in the policy
         #[arg(env = "PLIMSOLL_BUCKET")]
         bucket: String,
+        /// The stage it shall come to, canary or enforce; the next one unless given. To leave canary out takes --force
+        #[arg(long, env = "PLIMSOLL_TO", value_name = "STAGE", value_parser = later)]
+        to: Option<Mode>,
         /// Go past a gate that is not passed
         #[arg(long, env = "PLIMSOLL_FORCE", requires = "reason")]
         force: bool,
@@ -63,6 +66,14 @@ enum Act {
     },
 }
 
+fn later(stage: &str) -> Result<Mode, String> {
+    match stage {
+        "canary" => Ok(Mode::Canary),
+        "enforce" => Ok(Mode::Enforce),
+        _ => Err("canary or enforce; `plimsoll rollout abort` returns to shadow".to_owned()),
+    }
+}
+
 /// Does what is asked for.
 ///
 /// # Errors
@@ -74,9 +85,9 @@ pub(crate) fn run(args: &RolloutArgs) -> anyhow::Result<ExitCode> {
             let all: Vec<EntryStatus> = ask.get("/rollout")?;
             say(ask, &mut out, &all, |out| all.iter().try_for_each(|entry| status(out, entry)))?;
         }
-        Act::Promote { bucket, reason, ask, .. } => {
-            let done: Done =
-                ask.post("/rollout/promote", &Promote { entry: bucket.clone(), force: reason.clone() })?;
+        Act::Promote { bucket, to, reason, ask, .. } => {
+            let promote = Promote { entry: bucket.clone(), to: *to, force: reason.clone() };
+            let done: Done = ask.post("/rollout/promote", &promote)?;
             say(ask, &mut out, &done, |out| write_done(out, bucket, &done))?;
         }
         Act::Abort { bucket, reason, ask } => {

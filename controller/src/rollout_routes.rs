@@ -45,12 +45,15 @@ pub struct EntryStatus {
     pub since: Option<Change>,
 }
 
-/// Asks for the next stage.
+/// Asks for a later stage.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promote {
     /// The entry.
     pub entry: String,
+    /// The stage it shall come to; the next one, if absent.
+    #[serde(default)]
+    pub to: Option<Mode>,
     /// Why, if it shall go past a gate that is not passed.
     #[serde(default)]
     pub force: Option<Text>,
@@ -155,8 +158,8 @@ fn policies(brain: &Brain) -> Policies {
 }
 
 async fn promote(brain: &Shared<Brain>, asked: Promote) -> Response {
-    let Promote { entry, force } = asked;
-    match brain.with(|brain, now| brain.promote(now, &entry, force.as_ref())) {
+    let Promote { entry, to, force } = asked;
+    match brain.with(|brain, now| brain.promote(now, &entry, to, force.as_ref())) {
         Ok(change) => done(brain, Some(change)).await,
         Err(error) => refused(&error),
     }
@@ -197,7 +200,9 @@ async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
 fn refused(error: &RolloutError) -> Response {
     let status = match error {
         RolloutError::Unknown { .. } => StatusCode::BAD_REQUEST,
-        RolloutError::Killed | RolloutError::Furthest(_) | RolloutError::Gate { .. } => StatusCode::CONFLICT,
+        RolloutError::Killed | RolloutError::Reached { .. } | RolloutError::Gate { .. } => {
+            StatusCode::CONFLICT
+        }
     };
     refuse(status, error)
 }

@@ -64,8 +64,7 @@ pub(super) fn turned(
             let (each, name) = bucket.map_or(("for each bucket, ", "BUCKET"), |bucket| ("", bucket.as_str()));
             writeln!(
                 text,
-                "to refuse again: {each}`plimsoll rollout promote {name} --force --reason TEXT`, to canary and once more to \
-                 enforce"
+                "to refuse again: {each}`plimsoll rollout promote {name} --to enforce --force --reason TEXT`"
             )?;
         }
         (false, false, Tier::Aggregator) => {

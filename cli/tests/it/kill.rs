@@ -126,16 +126,10 @@ fn one_bucket_is_killed_alone_and_a_kill_may_end_by_itself() {
     fleet.until_rates("no refusals after its end", QUIET, only_observes);
 
     // As the incident card says.
-    let promote = ["rollout", "promote", BUCKET, "--force", "--reason", "the limit is right", "--controller"];
-    for stage in ["canary", "enforce"] {
-        let ended = run(&[&promote[..], &[&controller]].concat());
-        let said = text(&ended.stdout);
-        assert!(
-            ended.status.success() && said.contains(&format!("-> {stage} (forced)")),
-            "{said}{}",
-            text(&ended.stderr)
-        );
-    }
+    let why = ["--force", "--reason", "the limit is right", "--controller", &controller];
+    let ended = run(&[&["rollout", "promote", BUCKET, "--to", "enforce"], &why[..]].concat());
+    let said = [text(&ended.stdout), text(&ended.stderr)].concat();
+    assert!(ended.status.success() && said.contains("shadow -> enforce (forced)"), "{said}");
     fleet.until_rates("refusals again", SPAN, refuses);
 
     let misspelt = ["on", "--reason", "x", "--bucket", "serach", "--controller", &controller];

@@ -187,6 +187,10 @@ fn good_traffic_goes_up_and_what_is_bad_comes_down_by_itself() {
     let (code, said) = scene.command(&["rollout", "promote", "god"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("no entry `god`; it has `good`"), "{said}");
+    let (code, said) = scene.command(&["rollout", "promote", "good", "--to", "shadow"]);
+    assert!(code == Some(2) && said.contains("plimsoll rollout abort"), "{said}");
+    let (code, said) = scene.command(&["rollout", "promote", "good", "--to", "enforce"]);
+    assert!(code == Some(1) && said.contains("canary is left out"), "{said}");
 
     // Good traffic: shadow, canary, enforce, with the evidence of each.
     scene.promote("good", "canary");

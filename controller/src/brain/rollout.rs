@@ -24,9 +24,14 @@ pub enum RolloutError {
     /// Nothing is raised while the kill switch is on.
     #[error("it is killed; end that first (`plimsoll kill status` says who keeps it), and then promote")]
     Killed,
-    /// It is enforced already.
-    #[error("`{0}` is in enforce: there is nothing further")]
-    Furthest(String),
+    /// It has come that far already.
+    #[error("`{entry}` is in {stage} already; `plimsoll rollout abort` returns it to shadow")]
+    Reached {
+        /// What was asked for.
+        entry: String,
+        /// What is in force.
+        stage: Mode,
+    },
     /// The gate is not passed.
     #[error("the gate from {from} to {to} is not passed: {}; promote past it with --force --reason TEXT", why.join("; "))]
     Gate {
@@ -68,14 +73,16 @@ impl Brain {
         self.rollout.find(&self.policy, url, query, finding);
     }
 
-    /// Takes an entry one stage further because somebody asks for it. With a reason also past a gate that is not passed.
+    /// Takes an entry one stage further, or `to` a later one, because somebody asks for it. With a reason also past a gate
+    /// that is not passed; whoever skips canary, whose gate nothing can have shown to be passed, needs one.
     ///
     /// # Errors
-    /// When there is no such entry, nothing further, the kill switch is on, or the gate is not passed.
+    /// When there is no such entry, it is there already or killed, or the gate is not passed.
     pub fn promote(
         &mut self,
         now: MonoTime,
         entry: &str,
+        to: Option<Mode>,
         force: Option<&Text>,
     ) -> Result<Change, RolloutError> {
         let rollout = self.rollout_of(entry)?.clone();
@@ -83,10 +90,16 @@ impl Brain {
             return Err(RolloutError::Killed);
         }
         let from = self.durable.stages.get(entry).map_or(Mode::Shadow, |stage| stage.stage);
-        let to = next(from).ok_or_else(|| RolloutError::Furthest(entry.to_owned()))?;
+        let reached = || RolloutError::Reached { entry: entry.to_owned(), stage: from };
+        let next = next(from).ok_or_else(reached)?;
+        let to = to.unwrap_or(next);
+        if to <= from {
+            return Err(reached());
+        }
         let judgement = self.judgement(now, entry, &rollout);
-        let passed = judgement.as_ref().is_none_or(Judgement::is_pass);
-        let against = judgement.as_ref().map(words).unwrap_or_default();
+        let passed = to == next && judgement.as_ref().is_none_or(Judgement::is_pass);
+        let mut against = judgement.as_ref().map(words).unwrap_or_default();
+        against.extend((to > next).then(|| format!("{next} is left out")));
         let (cause, mut why) = match force {
             _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
             None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),

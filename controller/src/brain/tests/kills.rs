@@ -100,7 +100,7 @@ fn what_was_ordered_and_ended_below_is_learned_once_whatever_its_number() {
         for _ in 0..2 {
             fleet
                 .brain
-                .promote(fleet.now(), "api", Some(&Text::new("it was enforced before").unwrap()))
+                .promote(fleet.now(), "api", None, Some(&Text::new("it was enforced before").unwrap()))
                 .unwrap();
         }
         fleet.run(1.0);

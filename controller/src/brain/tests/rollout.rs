@@ -40,20 +40,23 @@ fn somebody_promotes_and_aborts_and_is_refused_with_reasons() {
     let mut fleet = Fleet::new(of("shadow", ""), two_zones());
     fleet.run(5.0);
     let now = fleet.now();
-    let refused = |brain: &mut Brain, entry: &str, force| brain.promote(now, entry, force).unwrap_err();
+    let refused = |brain: &mut Brain, entry: &str, force| brain.promote(now, entry, None, force).unwrap_err();
     assert!(matches!(refused(&mut fleet.brain, "api", None), RolloutError::Gate { to: Mode::Canary, .. }));
     assert!(refused(&mut fleet.brain, "apo", None).to_string().contains("it has `api`, `x/*`"));
     assert!(refused(&mut fleet.brain, "x/1", None).to_string().contains("falls under `x/*`"));
 
-    let change = fleet.brain.promote(now, "api", Some(&words("a trial"))).unwrap();
+    let change = fleet.brain.promote(now, "api", None, Some(&words("a trial"))).unwrap();
     assert_eq!((change.cause, change.to, change.why[0].as_str()), (Cause::Forced, Mode::Canary, "a trial"));
     assert!(change.why.len() > 1, "what spoke against it is kept: {:?}", change.why);
     assert_eq!(fleet.zones[0].hear(&mut fleet.brain, now), None, "it is written down before it takes effect");
     save(&mut fleet.brain);
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Canary);
-    fleet.brain.promote(now, "api", Some(&words("further"))).unwrap();
-    assert_eq!(refused(&mut fleet.brain, "api", None), RolloutError::Furthest("api".to_owned()));
+    fleet.brain.promote(now, "api", None, Some(&words("further"))).unwrap();
+    assert_eq!(
+        refused(&mut fleet.brain, "api", None),
+        RolloutError::Reached { entry: "api".to_owned(), stage: Mode::Enforce }
+    );
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Enforce);
 
@@ -63,14 +66,37 @@ fn somebody_promotes_and_aborts_and_is_refused_with_reasons() {
     assert!(fleet.brain.durable().history.iter().all(|change| change.at_s.is_some()), "ticks tell the time");
 
     fleet.brain.on_policy(of("shadow", "kill_switch: true\n"));
-    assert_eq!(fleet.brain.promote(now, "api", Some(&words("now"))), Err(RolloutError::Killed));
+    assert_eq!(fleet.brain.promote(now, "api", None, Some(&words("now"))), Err(RolloutError::Killed));
+}
+
+#[test]
+fn what_was_enforced_before_goes_back_there_in_one_step_if_somebody_says_why() {
+    let mut fleet = Fleet::new(of("shadow", ""), two_zones());
+    fleet.run(5.0);
+    let now = fleet.now();
+    let enforce = Some(Mode::Enforce);
+    let refused = fleet.brain.promote(now, "api", enforce, None).unwrap_err().to_string();
+    assert!(
+        refused.contains("from shadow to enforce") && refused.contains("canary is left out"),
+        "{refused}"
+    );
+    let change = fleet.brain.promote(now, "api", enforce, Some(&words("it was before"))).unwrap();
+    assert_eq!((change.from, change.to, change.cause), (Some(Mode::Shadow), Mode::Enforce, Cause::Forced));
+    assert_eq!(change.why.last().unwrap(), "canary is left out");
+    fleet.tick();
+    assert_eq!(mode(&fleet), Mode::Enforce);
+    for to in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
+        let refused = fleet.brain.promote(now, "api", Some(to), Some(&words("again"))).unwrap_err();
+        assert_eq!(refused, RolloutError::Reached { entry: "api".to_owned(), stage: Mode::Enforce });
+    }
+    assert_eq!(fleet.brain.abort("api", None).unwrap().unwrap().from, Some(Mode::Enforce));
 }
 
 #[test]
 fn where_no_gate_is_required_nobody_has_to_insist() {
     let text = "buckets: { api: { limit: 1000 } }\nrollout: { require_gates: false }\n";
     let mut fleet = Fleet::new(policy(text), two_zones());
-    assert_eq!(fleet.brain.promote(at(0), "api", None).unwrap().cause, Cause::Promote);
+    assert_eq!(fleet.brain.promote(at(0), "api", None, None).unwrap().cause, Cause::Promote);
 }
 
 #[test]
@@ -187,7 +213,7 @@ fn an_extra_gate_is_a_gate_like_any_other() {
     };
     let mut fleet = Fleet::new(of("shadow", queries), two_zones());
     fleet.run(5.0);
-    let promote = |fleet: &mut Fleet| fleet.brain.promote(fleet.now(), "api", None);
+    let promote = |fleet: &mut Fleet| fleet.brain.promote(fleet.now(), "api", None, None);
     let shows = |fleet: &mut Fleet| {
         let now = fleet.now();
         for zone in &mut fleet.zones {
