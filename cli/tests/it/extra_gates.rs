@@ -48,10 +48,10 @@ impl HelpDesk {
     }
 }
 
-/// The gates of the scene are wide open, but for the one that asks the server.
+/// The gates of the scene are wide open, but for the one that asks the server: nothing is refused, however busy the machine.
 fn policy(url: &str) -> String {
     format!(
-        "buckets:\n  good: {{ limit: 10000, mode: shadow }}\n  tight: {{ limit: unlimited }}\n  \
+        "buckets:\n  good: {{ limit: unlimited, mode: shadow }}\n  tight: {{ limit: unlimited }}\n  \
          idle: {{ limit: 1000 }}\nrollout:\n  canary_percent: 50\n  shadow: {{ min_days: 0.00002, window_h: 0.002 }}\n  \
          canary: {{ min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 20000 }}\n  min_samples: 40\n  \
          queries: [ {{ name: tickets, url: '{url}', query: 'sum(tickets_open)', max: 20 }} ]\n"

@@ -16,6 +16,8 @@ use crate::processes::alone;
 /// The buckets: with room, with far too little, and one that nobody asks.
 const BUCKETS: [&str; 3] = ["good", "tight", "idle"];
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
+/// A zone is missed soon.
+const QUICK: [&str; 2] = ["--feed-stale", "4s"];
 
 /// Half of the instances enforce in canary; a stage takes two seconds with data.
 fn policy() -> &'static str {
@@ -48,7 +50,7 @@ fn name(in_cohort: bool, nth: usize) -> String {
 
 impl Scene {
     fn start() -> Self {
-        Self::start_with(policy(), &[])
+        Self::start_with(policy(), &QUICK)
     }
 
     /// With another policy, of the same buckets, and these flags of the controller.
@@ -146,8 +148,14 @@ impl Scene {
 
     /// Promotes as soon as the gate lets it.
     pub(crate) fn promote(&self, entry: &str, to: &str) {
+        let mut before = String::new();
         until(&format!("{entry} to be promoted to {to}"), || {
             let (code, said) = self.command(&["rollout", "promote", entry]);
+            if said != before {
+                // Seen only where it is waited for in vain.
+                eprint!("{said}");
+                before.clone_from(&said);
+            }
             assert!(code == Some(0) || (code == Some(1) && said.contains("--force --reason")), "{said}");
             (code == Some(0)).then_some(())
         });
@@ -164,14 +172,14 @@ impl Scene {
 }
 
 fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
-    controller_with(directory, [listen, admin], &[])
+    controller_with(directory, [listen, admin], &QUICK)
 }
 
 fn controller_with(directory: &TempDir, [listen, admin]: [&str; 2], flags: &[&str]) -> Process {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (policy, state) = (path("policy.yaml"), path("state"));
     let files = ["controller", "--policy", &policy, "--state-dir", &state];
-    let ports = ["--listen", listen, "--admin", admin, "--feed-stale", "4s"];
+    let ports = ["--listen", listen, "--admin", admin];
     Process::start(&[&files[..], &ports, flags].concat())
 }
 
