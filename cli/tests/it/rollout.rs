@@ -13,7 +13,8 @@ use tempfile::TempDir;
 use crate::process::{Process, http_get, run, until};
 use crate::processes::alone;
 
-/// The buckets: with room, with far too little, and one that nobody asks.
+/// The buckets: with so much room that callers who stall and catch up are no surge, with far too little, and one that
+/// nobody asks.
 const BUCKETS: [&str; 3] = ["good", "tight", "idle"];
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 /// A zone is missed soon.
@@ -21,7 +22,7 @@ const QUICK: [&str; 2] = ["--feed-stale", "4s"];
 
 /// Half of the instances enforce in canary; a stage takes two seconds with data.
 fn policy() -> &'static str {
-    "buckets:\n  good: { limit: 10000, mode: shadow }\n  tight: { limit: 5, mode: shadow }\n  \
+    "buckets:\n  good: { limit: 1000000, mode: shadow }\n  tight: { limit: 5, mode: shadow }\n  \
          idle: { limit: 1000, mode: shadow }\nrollout:\n  canary_percent: 50\n  \
          shadow: { min_days: 0.00002, window_h: 0.002 }\n  \
          canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 40 }\n  min_samples: 40\n"
