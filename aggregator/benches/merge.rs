@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_core::bucket::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::law::Parameters;
-use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::report::{Counts, Echo, Identity, InstanceId, Outbox, Report, Role, Tally};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::{ReportDecoder, ReportEncoder, wire};
 use prost::Message;
 

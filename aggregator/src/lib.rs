@@ -5,27 +5,22 @@
 //! parent.
 #![forbid(unsafe_code)]
 
-mod accounts;
-mod below;
-pub mod cadence;
-mod flows;
-mod kill_routes;
-mod lanes;
-mod meter;
-mod metrics;
-mod pushes;
-mod quiet;
+pub mod admin;
+mod downstream;
+mod fast_loop;
+mod key_counts;
 mod rollups;
-pub mod status;
+pub mod schedule;
 mod uplink;
 mod upstream;
+mod warmup;
 pub mod zone;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::routing::get;
 use axum::{Json, Router};
-use plimsoll_core::bucket::{InvalidName, Name, Zone as ZoneName};
+use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::admin;
@@ -38,10 +33,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
-use meter::Meter;
-use metrics::Events;
-use status::Status;
-use zone::{Bounds, Zone};
+use crate::admin::metrics::Events;
+use crate::schedule::load_meter::LoadMeter;
+use crate::zone::{Bounds, Zone};
 
 /// The gRPC port clients connect to.
 pub const PORT: u16 = 7410;
@@ -224,7 +218,7 @@ fn host_and_port(listen: SocketAddr) -> String {
 async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
     let mut ticks = interval(Parameters::default().fast_period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut meter = Meter::start();
+    let mut meter = LoadMeter::start();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,

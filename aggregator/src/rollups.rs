@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use plimsoll_core::exchange::StreamId;
 use plimsoll_core::report::InstanceId;
-use plimsoll_core::roster::Roster;
+use plimsoll_core::exchange::sessions::Sessions;
 
 /// How many unconfirmed roll-ups are told apart; more are taken together, which delays a confirmation but never
 /// invents one. At two a second these are 16 s, and at ten a second, as below another aggregator, 3 s.
@@ -30,7 +30,7 @@ impl Rollups {
     }
 
     /// Roll-up `seq` contains everything entered so far.
-    pub(crate) fn sent(&mut self, seq: u64, roster: &Roster) {
+    pub(crate) fn sent(&mut self, seq: u64, roster: &Sessions) {
         if self.pending.len() >= ROLLUPS_MAX {
             self.pending.pop_back();
         }
@@ -41,7 +41,7 @@ impl Rollups {
     }
 
     /// The controller has covered every roll-up up to `confirmed`.
-    pub(crate) fn on_confirmed(&mut self, confirmed: u64, roster: &mut Roster) {
+    pub(crate) fn on_confirmed(&mut self, confirmed: u64, roster: &mut Sessions) {
         while self.pending.front().is_some_and(|rollup| rollup.seq <= confirmed) {
             let Some(rollup) = self.pending.pop_front() else { return };
             for (instance, stream, seq) in rollup.contained {

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use plimsoll_proto::child::{Broken, Observer};
 
-use crate::metrics::Events;
+use crate::admin::metrics::Events;
 
 /// Logs the first failure, each other reason, and the return, not every attempt in between.
 #[derive(Debug)]

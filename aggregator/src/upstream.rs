@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::Directives;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 
 /// How many unconfirmed reports are told apart; at ten a second, as below another aggregator, these are 6 s.
 const SENT_MAX: usize = 64;

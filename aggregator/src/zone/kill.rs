@@ -1,14 +1,14 @@
 //! The zone and the kill switch: what it holds, what is ordered at its admin port while no controller lives, and how long a
 //! drill takes to reach its clients.
 
-use plimsoll_core::bucket::Zone as ZoneName;
+use plimsoll_core::names::Zone as ZoneName;
 use plimsoll_core::directive::Terms;
-use plimsoll_core::drill::{Due, Spread};
+use plimsoll_core::kill::drill::{Due, Spread};
 use plimsoll_core::kill::NoRoom;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 
 use super::*;
-use crate::below::Branch;
+use crate::downstream::Branch;
 
 impl Zone {
     /// Somebody kills here, or ends a kill: the generation moves to the next odd or even number, and everybody below and

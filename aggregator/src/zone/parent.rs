@@ -1,6 +1,6 @@
 //! The zone as the parent of its children: takes their reports, answers with directives.
 
-use super::entering::Entering;
+use super::ingest::Entering;
 use super::*;
 
 impl Parent for Zone {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::scripted::CONTROLLER;
 use super::*;
-use plimsoll_core::bucket::KeyId;
+use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Books, InstanceId};
 
 /// A zone with room for few, its clients, and a controller that enters what it is told and confirms it when asked to.

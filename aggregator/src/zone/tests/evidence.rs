@@ -1,13 +1,13 @@
 //! What gates judge by passes through a zone added up, once, and only upwards to who listens.
 
 use plimsoll_core::directive::Values;
-use plimsoll_core::report::{Outcomes, Side, Stand};
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::report::{CohortKey, Outcomes, Side};
+use plimsoll_core::decision::Mode;
 
 use super::*;
 
 fn saw(seq: u64, name: &str, offered: u64) -> Batches {
-    let stand = Stand { bucket: Bucket::new(name).unwrap(), mode: Mode::Canary, side: Side::Canary };
+    let stand = CohortKey { bucket: Bucket::new(name).unwrap(), mode: Mode::Canary, side: Side::Canary };
     let mut evidence = Evidence::default();
     evidence.add(&stand, &Outcomes { offered, ..Outcomes::default() }, 1);
     Batches::one(seq, evidence)

@@ -1,9 +1,9 @@
 //! The fast loop: what clients are told every tenth of a second, from what the controller gave the zone.
 
 use super::*;
-use plimsoll_core::coherence::{Coherence, CoinKey};
-use plimsoll_core::policy::Coin;
-use plimsoll_core::rate::Limit;
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::quantity::Limit;
 
 fn led(rate: f64, client: Client) -> Scene {
     let mut scene = Scene::new(Said::rates(&[("acme", rate), ("default", rate)]), vec![client]);

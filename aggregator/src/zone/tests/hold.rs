@@ -2,8 +2,8 @@
 
 use super::*;
 use plimsoll_core::directive::{KeyDirective, Values};
-use plimsoll_core::policy::OnSilence;
-use plimsoll_core::presence::Presences;
+use plimsoll_core::directive::OnSilence;
+use plimsoll_core::law::presence::Presences;
 
 /// What passes of what a tenant offers.
 fn passing(scene: &Scene, name: &str, rps: f64) -> f64 {

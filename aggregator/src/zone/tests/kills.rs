@@ -1,9 +1,9 @@
 //! What a zone makes of kills that are ordered at it, told from above or known below, and of drills.
 
 use super::*;
-use plimsoll_core::drill::Drill;
+use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration, Scope};
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 
 /// What a controller says that holds this generation of the fleet, and has covered so many reports: it enforces, as it
 /// decided when it knew of generation `known`.

@@ -3,7 +3,7 @@
 use super::*;
 use plimsoll_core::directive::Values;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 
 /// A zone that has begun anew, and its first client back.
 fn restarted(said: Said) -> Scene {

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::super::*;
 use super::{at, bucket, tenant};
-use plimsoll_core::bucket::{KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_core::names::{KeyId, Name, Tenant, Zone as ZoneName};
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Posted, Terms, Values};
-use plimsoll_core::policy::Weight;
-use plimsoll_core::presence::Presences;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::law::Weight;
+use plimsoll_core::law::presence::Presences;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Counts, InstanceId, Tally};
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 
 pub(super) const CONTROLLER: InstanceId = InstanceId(200);
 const STEP: u64 = 100;

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::tree::Tree;
 use super::*;
-use plimsoll_core::presence::Presences;
-use plimsoll_core::report::Path;
+use plimsoll_core::law::presence::Presences;
+use plimsoll_core::exchange::Path;
 
 fn path(ids: &[u128]) -> Path {
     Path::new(ids.iter().copied().map(InstanceId).collect())
@@ -179,15 +179,15 @@ fn ratios_do_not_pulse_whatever_those_below_report() {
 fn a_limit_of_zero_denies_and_none_at_all_clears() {
     let mut tree = Tree::new(said(), vec![offering(1, 500.0)], Vec::new());
     tree.run(3.0);
-    let with = |limit: plimsoll_core::rate::Limit| {
+    let with = |limit: plimsoll_core::quantity::Limit| {
         let mut said = said();
         said.terms.limit = limit;
         Some(said)
     };
-    tree.controller = with(plimsoll_core::rate::Limit::PerSecond(Rate::ZERO));
+    tree.controller = with(plimsoll_core::quantity::Limit::PerSecond(Rate::ZERO));
     tree.run(1.0);
     assert_eq!(tree.lowers[0].clients[0].ratio("acme"), 1.0);
-    tree.controller = with(plimsoll_core::rate::Limit::Unlimited);
+    tree.controller = with(plimsoll_core::quantity::Limit::Unlimited);
     tree.run(1.0);
     let values = tree.values(0, "acme");
     assert_eq!((values.ratio, values.rate, values.cap), (None, None, None));

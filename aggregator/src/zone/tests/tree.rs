@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use plimsoll_core::bucket::KeyId;
+use plimsoll_core::names::KeyId;
 use plimsoll_core::directive::Values;
 use plimsoll_core::report::Books;
 

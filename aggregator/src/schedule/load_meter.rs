@@ -3,14 +3,14 @@
 use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::time::{Duration, Instant};
 
-use crate::cadence::Load;
+use crate::schedule::report_interval::Load;
 
 /// How often the load is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Gathers what the runtime's threads and the ticks have to say.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct LoadMeter {
     runtime: RuntimeMetrics,
     began: Instant,
     /// How long the threads had been busy in all when this period began.
@@ -18,7 +18,7 @@ pub(crate) struct Meter {
     late: Duration,
 }
 
-impl Meter {
+impl LoadMeter {
     /// Measures the present runtime from now on.
     pub(crate) fn start() -> Self {
         let runtime = Handle::current().metrics();

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::page::{Page, Row, flag, plain};
 use plimsoll_proto::refusals::Refusals;
 
-use crate::status::{self, BucketStatus};
+use crate::admin::status::{self, BucketStatus};
 use crate::zone::Zone;
 
 /// What happened outside the zone's state since the start.
@@ -171,11 +171,11 @@ fn losses(page: &mut Page, zone: &Zone) {
 mod tests {
     use super::*;
     use crate::zone::Bounds;
-    use plimsoll_core::bucket::{Bucket, Name, Zone as ZoneName};
+    use plimsoll_core::names::{Bucket, Name, Zone as ZoneName};
     use plimsoll_core::directive::{BucketDirective, Directives, Epoch, Terms};
     use plimsoll_core::exchange::Child;
     use plimsoll_core::law::Parameters;
-    use plimsoll_core::rate::{Limit, Rate};
+    use plimsoll_core::quantity::{Limit, Rate};
     use plimsoll_core::report::{Identity, InstanceId, Role};
 
     #[test]

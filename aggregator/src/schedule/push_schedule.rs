@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::Epoch;
-use plimsoll_core::roster::Head;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::exchange::sessions::Head;
+use plimsoll_core::quantity::MonoTime;
 
 /// For so long after a decision everything that comes from above passes at once: the controller needs a tick or two to
 /// divide by it.
@@ -14,7 +14,7 @@ const CROWD: f64 = 1.02;
 
 /// What was last worked out and told.
 #[derive(Debug, Default)]
-pub(crate) struct Pushes {
+pub(crate) struct PushSchedule {
     directed: Option<MonoTime>,
     /// The clients that it was worked out for.
     clients: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Pushes {
     rung: Option<(Head, u64)>,
 }
 
-impl Pushes {
+impl PushSchedule {
     /// Everything is worked out now, for so many clients.
     pub(crate) fn on_direct(&mut self, now: MonoTime, clients: usize) {
         self.directed = Some(now);
@@ -85,7 +85,7 @@ mod tests {
             (1_000, 1_900, false),
             (1_000, 1_950, true),
         ] {
-            let mut pushes = Pushes::default();
+            let mut pushes = PushSchedule::default();
             pushes.on_direct(at(1_000), 1);
             assert_eq!(pushes.is_due(at(now), ms(interval), ms(100)), due, "{interval} {now}");
             assert!(!pushes.is_in_wake(at(now)));
@@ -94,12 +94,12 @@ mod tests {
             assert!(pushes.is_in_wake(at(now)) && pushes.is_in_wake(at(now + 1_100)));
             assert!(!pushes.is_in_wake(at(now + 1_101)));
         }
-        assert!(Pushes::default().is_due(at(0), ms(1_000), ms(100)), "the first time");
+        assert!(PushSchedule::default().is_due(at(0), ms(1_000), ms(100)), "the first time");
     }
 
     #[test]
     fn a_newcomer_counts_at_once_among_few_and_with_others_among_many() {
-        let mut pushes = Pushes::default();
+        let mut pushes = PushSchedule::default();
         for (told, clients, fewer) in [
             (0, 1, true),
             (1, 2, true),
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn nobody_is_woken_twice_for_the_same() {
-        let mut pushes = Pushes::default();
+        let mut pushes = PushSchedule::default();
         let head = Head::of(&plimsoll_core::kill::Kills::default());
         assert!(pushes.has_news(head, 1));
         assert!(!pushes.has_news(head, 1));

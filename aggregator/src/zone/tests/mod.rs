@@ -14,10 +14,10 @@ mod tree;
 use std::time::Duration;
 
 use super::*;
-use plimsoll_core::bucket::Tenant;
+use plimsoll_core::names::Tenant;
 use plimsoll_core::directive::Entitlement;
-use plimsoll_core::rate::Rate;
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::quantity::Rate;
+use plimsoll_core::quantity::DropRatio;
 use scripted::{Client, Said, Scene, aggregator, answered, entitled, identity, per_second, ratio_of, zone};
 
 fn at(ms: u64) -> MonoTime {

@@ -1,17 +1,21 @@
 //! The fast loop: what flows through the zone by key, and the directives for its clients that follow from that and from
 //! what the controller gave the zone. Pure.
 
+mod aggregator_directives;
+mod client_directives;
+pub(crate) mod key_rates;
+
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::directive::{Board, BucketDirective, Posted};
 use plimsoll_core::law::{Division, Parameters, SLACK_PERIOD};
 use plimsoll_core::report::Counts;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 
-use crate::below::{Parts, Traffic};
-use crate::lanes::{Arriving, Lane};
+use crate::downstream::{Parts, Traffic};
+use crate::fast_loop::key_rates::{Arriving, KeyRates};
 
 /// Bins of time end this much before the loop looks at them, so that a tick that comes a little late does not put
 /// every later one before the end of its bin, and all rates a whole bin behind.
@@ -25,11 +29,11 @@ const NONE: u32 = u32::MAX;
 
 /// The traffic of all keys.
 #[derive(Debug)]
-pub(crate) struct Flows {
+pub(crate) struct FastLoop {
     parameters: Parameters,
     /// By key id.
     ways: Vec<Way>,
-    lanes: Vec<Lane>,
+    lanes: Vec<KeyRates>,
     free: Vec<u32>,
     /// Lanes of keys without a directive of their own.
     spare: usize,
@@ -75,7 +79,7 @@ pub(crate) struct Moment {
     pub(crate) clients: u32,
 }
 
-impl Flows {
+impl FastLoop {
     pub(crate) fn new(parameters: Parameters) -> Self {
         Self {
             parameters,
@@ -129,7 +133,7 @@ impl Flows {
     }
 
     fn open_lane(&mut self, young_until: Option<MonoTime>) -> u32 {
-        let lane = Lane::new(young_until, &self.parameters);
+        let lane = KeyRates::new(young_until, &self.parameters);
         match self.free.pop() {
             Some(at) => {
                 if let Some(held) = self.lanes.get_mut(at as usize) {
@@ -276,6 +280,3 @@ impl Flows {
         !(led && self.buckets.get(bucket).is_some_and(|members| members.led))
     }
 }
-
-mod below;
-mod directing;

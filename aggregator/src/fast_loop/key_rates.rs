@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_core::law::{Parameters, Slack, Spread, Window};
 use plimsoll_core::report::Counts;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 
 /// What is the same for all entries of the report that is being entered.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Arriving {
 
 /// The traffic of one key, as the fast loop sees it.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct KeyRates {
     pub(crate) window: Window,
     /// Requests/s offered, smoothed as clients smooth theirs: what a client's share is a share of. As of `ticked`.
     pub(crate) offered: f64,
@@ -41,7 +41,7 @@ pub(crate) struct Lane {
     pub(crate) young_until: Option<MonoTime>,
 }
 
-impl Lane {
+impl KeyRates {
     pub(crate) fn new(young_until: Option<MonoTime>, parameters: &Parameters) -> Self {
         Self {
             window: Window::default(),

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use plimsoll_core::bucket::Bucket;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_proto::drill_route;
 use plimsoll_proto::local::{Asked, local, refuse};

@@ -1,16 +1,16 @@
 //! What clients are told: the ratio and the guard of each key, by what the controller gave the zone and what was just
 //! offered.
 
-use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT};
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::{Claimant, Class, divide_hold, fast_ratio};
-use plimsoll_core::policy::OnSilence;
-use plimsoll_core::presence::Presences;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::directive::OnSilence;
+use plimsoll_core::law::presence::Presences;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::quantity::MonoTime;
 
-use super::{Flows, Moment};
+use super::{FastLoop, Moment};
 
 /// What may pass of each key, clients and aggregators below together.
 pub(super) struct Given {
@@ -22,7 +22,7 @@ pub(super) struct Given {
     pub(super) each: Vec<(Option<f64>, Option<f64>)>,
 }
 
-impl Flows {
+impl FastLoop {
     /// What the zone's clients are to be told of a bucket. O(K log K) for K keys with directives.
     pub(crate) fn directive(&mut self, bucket: &Bucket, posted: &Posted, moment: Moment) -> BucketDirective {
         let terms = Terms { presences: None, hold: None, clients: Some(moment.clients), ..*posted.terms() };

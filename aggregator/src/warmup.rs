@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 
 /// Nobody new for this long: everybody is back, unless it is known that they are not.
 const NOBODY_JOINED_FOR: Duration = Duration::from_secs(2);
@@ -15,7 +15,7 @@ const MOST: f64 = 0.9;
 
 /// Whether this aggregator takes part in control yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Quiet {
+pub(crate) struct Warmup {
     state: State,
     /// Whether the controller has said how many clients there were before, and how many, if it remembers.
     told: Option<Option<u32>>,
@@ -39,7 +39,7 @@ enum State {
     Over,
 }
 
-impl Quiet {
+impl Warmup {
     /// A client greets; `holds` says whether it already had a directive.
     pub(crate) fn on_greeting(&mut self, now: MonoTime, holds: bool) {
         self.state = match self.state {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_fresh_start_is_never_quiet() {
-        let mut quiet = Quiet::default();
+        let mut quiet = Warmup::default();
         quiet.on_greeting(at(1), false);
         quiet.on_greeting(at(2), true);
         assert!(!quiet.holds_back());
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_restart_is_quiet_until_nobody_joins_any_more() {
-        let mut quiet = Quiet::default();
+        let mut quiet = Warmup::default();
         quiet.on_greeting(at(1), true);
         quiet.on_tick(at(2), 1, true);
         quiet.on_greeting(at(2), true);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_comes_through_aggregators_below_must_have_been_seen() {
-        let mut quiet = Quiet::default();
+        let mut quiet = Warmup::default();
         quiet.on_told(Some(2));
         quiet.on_greeting(at(1), true);
         quiet.on_greeting(at(1), true);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn joining_cannot_keep_it_quiet_for_ever() {
-        let mut quiet = Quiet::default();
+        let mut quiet = Warmup::default();
         let counts_from = (0..60).find(|s| {
             quiet.on_greeting(at(*s), true);
             quiet.on_tick(at(*s), 1, true);
@@ -155,7 +155,7 @@ mod tests {
             (10, 8, 30, true),
             (0, 1, 0, true),
         ] {
-            let mut quiet = Quiet::default();
+            let mut quiet = Warmup::default();
             quiet.on_told(Some(expected));
             quiet.on_greeting(at(100), true);
             quiet.on_tick(at(100 + pause), connected, true);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn nothing_is_counted_before_it_is_known_whether_clients_are_due() {
-        let mut quiet = Quiet::default();
+        let mut quiet = Warmup::default();
         assert!(quiet.holds_back(), "nobody has said anything yet");
         quiet.on_told(None);
         assert!(!quiet.holds_back(), "a first start");

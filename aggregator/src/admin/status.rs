@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::bucket::Bucket;
-use plimsoll_core::rate::Rate;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Role;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 use serde::Serialize;
 
 use crate::zone::Zone;

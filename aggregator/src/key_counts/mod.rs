@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId, KeyTable, Tenant};
-use plimsoll_core::hot_keys::HotKeys;
+use plimsoll_core::names::{Bucket, Key, KeyId, KeyTable, Tenant};
+use plimsoll_core::stats::FrequencySketch;
 use plimsoll_core::report::{Counts, Outbox, Place, Tally};
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 
 use crate::zone::Bounds;
 
@@ -27,7 +27,7 @@ const HALVED_EVERY: Duration = Duration::from_secs(1);
 
 /// What was counted of all keys, by id.
 #[derive(Debug)]
-pub(crate) struct Accounts {
+pub(crate) struct KeyCounts {
     keys: KeyTable,
     accounts: Vec<Account>,
     /// Which use of its id each is: dense, because every entry of a report is held against it.
@@ -39,7 +39,7 @@ pub(crate) struct Accounts {
     /// Keys that count no more and leave once the controller has everything.
     closing: Vec<KeyId>,
     /// Tenants without a key.
-    hot: HotKeys,
+    hot: FrequencySketch,
     /// Keeps others from choosing names that look alike.
     seed: u128,
     per_bucket_max: u32,
@@ -82,7 +82,7 @@ pub(crate) struct Found {
     pub(crate) is_new: bool,
 }
 
-impl Accounts {
+impl KeyCounts {
     pub(crate) fn new(seed: u128, bounds: &Bounds) -> Self {
         Self {
             keys: KeyTable::new(bounds.keys_max),
@@ -92,7 +92,7 @@ impl Accounts {
             crowds: Vec::new(),
             by_bucket: HashMap::new(),
             closing: Vec::new(),
-            hot: HotKeys::new(HOT_SLOTS.min(bounds.keys_max.saturating_mul(4))),
+            hot: FrequencySketch::new(HOT_SLOTS.min(bounds.keys_max.saturating_mul(4))),
             seed,
             per_bucket_max: u32::try_from(bounds.tenants_per_bucket_max).unwrap_or(u32::MAX).max(1),
             second: 0,

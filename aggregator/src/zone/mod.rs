@@ -4,29 +4,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key};
-use plimsoll_core::directive::{Board, Directives, Epoch, Message, Order, Stale};
-use plimsoll_core::drill::{Drill, Timing};
-use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
+use plimsoll_core::names::{Bucket, Key};
+use plimsoll_core::directive::{Board, Directives, Epoch, Message, Sequence, StaleDirective};
+use plimsoll_core::kill::drill::{Drill, Timing};
+use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};
 use plimsoll_core::kill::{Kills, Scope};
 use plimsoll_core::law::Parameters;
-use plimsoll_core::rate::Rate;
-use plimsoll_core::report::{
-    Batches, Counts, Echo, Evidence, Identity, InstanceId, Outbox, Path, Report, Role, STANDS_MAX,
-};
-use plimsoll_core::roster::{Head, Roster};
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::Rate;
+use plimsoll_core::exchange::Path;
+use plimsoll_core::report::{Batches, Counts, Echo, Evidence, Identity, InstanceId, Outbox, Report, Role, STANDS_MAX};
+use plimsoll_core::exchange::sessions::{Head, Sessions};
+use plimsoll_core::quantity::MonoTime;
 
-use crate::accounts::Accounts;
-use crate::below::Below;
-use crate::cadence::{Cadence, Load};
-use crate::flows::{Flows, Moment};
-use crate::pushes::Pushes;
-use crate::quiet::Quiet;
+use crate::key_counts::KeyCounts;
+use crate::downstream::Below;
+use crate::schedule::report_interval::{ReportInterval, Load};
+use crate::fast_loop::{FastLoop, Moment};
+use crate::schedule::push_schedule::PushSchedule;
+use crate::warmup::Warmup;
 use crate::rollups::Rollups;
 use crate::upstream::Upstream;
 
-use entering::Arrived;
+use ingest::Arrived;
 
 /// A report that covers at least this much says how many requests there were, not how fast they come.
 const LATE: Duration = Duration::from_millis(1_500);
@@ -90,24 +89,24 @@ pub struct Zone {
     identity: Identity,
     bounds: Bounds,
     parameters: Parameters,
-    accounts: Accounts,
-    roster: Roster,
-    flows: Flows,
+    accounts: KeyCounts,
+    roster: Sessions,
+    flows: FastLoop,
     /// Empty but while a report is entered.
     arrived: Arrived,
     /// What clients are told.
     told: Board,
-    pushes: Pushes,
-    cadence: Cadence,
+    pushes: PushSchedule,
+    cadence: ReportInterval,
     load: Load,
-    quiet: Quiet,
+    quiet: Warmup,
     /// The aggregators among the children, and when what may pass was last divided between them and the clients.
     below: Below,
     shared: Option<(MonoTime, bool)>,
     figures: Figures,
     // What the controller said, and what was said to it.
     board: Board,
-    order: Order,
+    order: Sequence,
     /// The highest epoch a client claims to have heard: a controller that lost its state must learn of it.
     epoch_below: Option<Epoch>,
     kills: Kills,
@@ -135,24 +134,24 @@ impl Zone {
     #[must_use]
     pub fn new(identity: Identity, bounds: Bounds, parameters: Parameters) -> Self {
         Self {
-            flows: Flows::new(parameters),
+            flows: FastLoop::new(parameters),
             arrived: Arrived::default(),
             told: Board::default(),
-            pushes: Pushes::default(),
-            cadence: Cadence::default(),
+            pushes: PushSchedule::default(),
+            cadence: ReportInterval::default(),
             load: Load::default(),
             parameters,
-            roster: Roster::new(identity.instance, bounds.children_max, bounds.keys_per_child_max)
+            roster: Sessions::new(identity.instance, bounds.children_max, bounds.keys_per_child_max)
                 .with_keys_of_aggregators(bounds.keys_max),
-            accounts: Accounts::new(identity.instance.0, &bounds),
+            accounts: KeyCounts::new(identity.instance.0, &bounds),
             identity,
             bounds,
-            quiet: Quiet::default(),
+            quiet: Warmup::default(),
             below: Below::default(),
             shared: None,
             figures: Figures::default(),
             board: Board::default(),
-            order: Order::default(),
+            order: Sequence::default(),
             epoch_below: None,
             kills: Kills::default(),
             kills_told: 0,
@@ -179,7 +178,7 @@ impl Zone {
         let have_shown = self.below.have_shown(now, &self.parameters);
         let quiet_ends = self.quiet.on_tick(now, self.children(), have_shown);
         if quiet_ends {
-            self.roster.iter_mut().for_each(plimsoll_core::roster::Child::forget_told);
+            self.roster.iter_mut().for_each(plimsoll_core::exchange::sessions::Child::forget_told);
             self.shared = None;
         }
         for gone in self.accounts.on_tick(now, self.parameters.fast_period, &mut self.outbox) {
@@ -257,13 +256,13 @@ impl Zone {
 
     /// The zone's name.
     #[must_use]
-    pub const fn name(&self) -> &plimsoll_core::bucket::Zone {
+    pub const fn name(&self) -> &plimsoll_core::names::Zone {
         &self.identity.zone
     }
 
     /// Who is connected, and who is remembered.
     #[must_use]
-    pub const fn roster(&self) -> &Roster {
+    pub const fn roster(&self) -> &Sessions {
         &self.roster
     }
 
@@ -333,9 +332,9 @@ impl Zone {
     }
 }
 
-mod below;
+mod downstream;
 mod child;
-mod entering;
+mod ingest;
 mod kill;
 mod parent;
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Key, KeyId};
+use plimsoll_core::names::{Key, KeyId};
 use plimsoll_core::directive::Board;
-use plimsoll_core::report::{Counts, Ledger, New, Outbox, Pedigree, Place};
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::report::{Counts, Ledger, New, Origin, Outbox, Place};
+use plimsoll_core::quantity::MonoTime;
 
-use crate::accounts::Accounts;
-use crate::below::Traffic;
-use crate::flows::Flows;
+use crate::key_counts::KeyCounts;
+use crate::downstream::Traffic;
+use crate::fast_loop::FastLoop;
 
 /// The entries of a report before they go into the tables, which is when all have been checked and found their places:
 /// what is done for each then is so little that the memory of many is waited for at a time.
@@ -24,8 +24,8 @@ pub(super) struct Arrived {
 pub(super) struct Entering<'a> {
     pub(super) arrived: &'a mut Arrived,
     pub(super) now: MonoTime,
-    pub(super) accounts: &'a mut Accounts,
-    pub(super) flows: &'a mut Flows,
+    pub(super) accounts: &'a mut KeyCounts,
+    pub(super) flows: &'a mut FastLoop,
     pub(super) board: &'a Board,
     pub(super) outbox: &'a mut Outbox,
     /// A report that covers this much says nothing about the present rate.
@@ -92,7 +92,7 @@ impl Ledger for Entering<'_> {
             Some(place) if self.accounts.is_current(place) => place,
             _ => self.find(key, new.delta.counts.offered)?,
         };
-        let late = if self.all_late || new.pedigree == Pedigree::TakenOver {
+        let late = if self.all_late || new.pedigree == Origin::TakenOver {
             new.delta.counts
         } else {
             new.delta.late

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Name, Zone};
+use plimsoll_core::names::{Bucket, Name, Zone};
 use plimsoll_core::directive::Board;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::presence::presence;
-use plimsoll_core::report::{Identity, InstanceId, Path, Report};
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::law::presence::presence;
+use plimsoll_core::exchange::Path;
+use plimsoll_core::report::{Identity, InstanceId, Report};
+use plimsoll_core::quantity::MonoTime;
 
 /// The place of an aggregator, which outlives its processes.
 type Place = (Zone, Name);

@@ -33,13 +33,13 @@ pub struct Load {
 /// Chooses the interval. Pure; hysteresis lies in looking ahead: what costs `b` at an interval will cost about `b` times
 /// as much at a shorter one, so that a step that would have to be taken back is not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cadence {
+pub struct ReportInterval {
     step: usize,
     too_busy: u32,
     calm: u32,
 }
 
-impl Cadence {
+impl ReportInterval {
     /// The interval in force.
     #[must_use]
     pub fn interval(&self) -> Duration {
@@ -75,13 +75,13 @@ mod tests {
     const ON_TIME: Duration = Duration::ZERO;
 
     /// The intervals in ms after each of so many looks at the same load.
-    fn after(cadence: &mut Cadence, looks: usize, busy: f64, late: Duration) -> Vec<u128> {
+    fn after(cadence: &mut ReportInterval, looks: usize, busy: f64, late: Duration) -> Vec<u128> {
         (0..looks).map(|_| cadence.on_load(Load { busy, late }).as_millis()).collect()
     }
 
     #[test]
     fn the_interval_follows_the_load_step_by_step_and_comes_back_slowly() {
-        let mut cadence = Cadence::default();
+        let mut cadence = ReportInterval::default();
         let table: [(usize, f64, &[u128]); 8] = [
             (3, 0.69, &[100, 100, 100]),
             (5, 0.9, &[100, 250, 250, 500, 500]),
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn one_bad_second_changes_nothing_and_neither_does_one_good_one() {
-        let mut cadence = Cadence::default();
+        let mut cadence = ReportInterval::default();
         for busy in [0.9, 0.1, 0.9, 0.1, 0.9, 0.1] {
             assert_eq!(after(&mut cadence, 1, busy, ON_TIME), [100], "{busy}");
         }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_aggregator_that_is_swamped_asks_for_the_least_at_once() {
-        let mut cadence = Cadence::default();
+        let mut cadence = ReportInterval::default();
         assert_eq!(after(&mut cadence, 2, 0.93, ON_TIME), [1_000, 1_000]);
         assert_eq!(after(&mut cadence, 5, 0.2, ON_TIME).pop(), Some(500));
     }
@@ -127,7 +127,7 @@ mod tests {
             (0.35, late, 250),
             (0.35, late - Duration::from_millis(1), 100),
         ] {
-            let mut cadence = Cadence::default();
+            let mut cadence = ReportInterval::default();
             assert_eq!(after(&mut cadence, 2, busy, late).pop(), Some(due), "{busy} {late:?}");
         }
     }
@@ -136,7 +136,7 @@ mod tests {
         /// Under work that costs the same for each report, it settles: after a while it never changes again.
         #[test]
         fn a_steady_load_meets_a_steady_interval(work in 0.0..3.0_f64) {
-            let mut cadence = Cadence::default();
+            let mut cadence = ReportInterval::default();
             let mut seen = Vec::new();
             for _ in 0..60 {
                 let busy = (work * 0.1 / cadence.interval().as_secs_f64()).min(1.0);

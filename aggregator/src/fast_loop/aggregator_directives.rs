@@ -1,17 +1,17 @@
 //! What aggregators below are told: to each the part of what may pass here that follows from its traffic, as a controller
 //! would tell it.
 
-use plimsoll_core::bucket::Bucket;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
-use plimsoll_core::law::{Sharer, Sharers};
-use plimsoll_core::presence::Presences;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::law::{Share, Sharing};
+use plimsoll_core::law::presence::Presences;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::quantity::MonoTime;
 
-use super::directing::told;
-use super::{Flows, Moment};
-use crate::below::{Below, Branch, Parts};
+use super::client_directives::told;
+use super::{FastLoop, Moment};
+use crate::downstream::{Below, Branch, Parts};
 
 /// What is worked out once of a key, for all branches.
 struct Shared {
@@ -22,7 +22,7 @@ struct Shared {
     cap: Option<f64>,
 }
 
-impl Flows {
+impl FastLoop {
     /// Divides what may pass here anew, between the clients, if there are any, and the aggregators below. The parts hold
     /// until the next time, for both, so that together they never make more than the whole. O(K B) for K lanes and B
     /// branches.
@@ -38,23 +38,23 @@ impl Flows {
         let presences: Vec<f64> = below.iter().map(|(_, branch)| branch.presence(now)).collect();
         let at_lane = |at: usize| {
             let branches = below.iter().zip(&presences);
-            let branches = branches.map(move |((_, branch), presence)| Sharer {
+            let branches = branches.map(move |((_, branch), presence)| Share {
                 presence: *presence,
                 offered: branch.traffic.rate(at),
             });
-            (Sharers::of(branches.clone()), branches)
+            (Sharing::of(branches.clone()), branches)
         };
-        let all: Vec<(Sharer, Sharers)> = (self.lanes.iter().enumerate())
+        let all: Vec<(Share, Sharing)> = (self.lanes.iter().enumerate())
             .map(|(at, lane)| {
-                let own = Sharer { presence: clients, offered: lane.offered };
+                let own = Share { presence: clients, offered: lane.offered };
                 let (beyond, branches) = at_lane(at);
                 self.beyond.push(beyond.offered());
-                (own, Sharers::of(branches.chain([own])))
+                (own, Sharing::of(branches.chain([own])))
             })
             .collect();
         // Of what no traffic is known everyone gets as much.
-        let unknown = |presence: f64| Sharer { presence, offered: 0.0 };
-        let nothing = Sharers::of(presences.iter().copied().chain([clients]).map(unknown));
+        let unknown = |presence: f64| Share { presence, offered: 0.0 };
+        let nothing = Sharing::of(presences.iter().copied().chain([clients]).map(unknown));
         self.sharing = nothing.presences().max(1.0);
         let own = all.iter().map(|(own, all)| all.part(*own, &parameters));
         self.own.fill(own, nothing.part(unknown(clients), &parameters));
@@ -63,7 +63,7 @@ impl Flows {
             let parts = rates
                 .iter()
                 .zip(&all)
-                .map(|(offered, (_, all))| all.part(Sharer { presence, offered: *offered }, &parameters));
+                .map(|(offered, (_, all))| all.part(Share { presence, offered: *offered }, &parameters));
             branch.traffic.parts.fill(parts, nothing.part(unknown(presence), &parameters));
         }
     }
