@@ -4,31 +4,15 @@
 //! people edit, and streams to the aggregators.
 #![forbid(unsafe_code)]
 
-pub mod answer;
+pub mod admin;
+pub mod aggregators;
 pub mod brain;
-pub mod durable;
-pub mod feeds;
+pub mod bucket;
 pub mod history;
-pub mod history_csv;
-mod history_routes;
-pub mod history_store;
-mod in_effect;
-mod keys;
-mod kill_log;
-mod kill_routes;
-mod learning;
-mod members;
-mod metrics;
 pub mod policy_file;
-pub mod protected;
-mod queries;
-pub mod reign;
+pub mod prometheus;
 pub mod rollout;
-mod rollout_log;
-pub mod rollout_routes;
-pub mod sources;
-pub mod status;
-pub mod store;
+pub mod state;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -37,12 +21,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::routing::get;
 use axum::{Json, Router};
-use plimsoll_core::coherence::CoinKey;
+use plimsoll_core::decision::coherent::CoinKey;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::policy::{PolicyHash, Warning};
+use plimsoll_policy::{PolicyHash, Warning};
 use plimsoll_core::report::InstanceId;
-use plimsoll_core::time::MonoTime;
-use plimsoll_proto::admin;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_proto::admin as admin_server;
 use plimsoll_proto::parent::ParentService;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
@@ -51,13 +35,15 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use brain::{Brain, Offer};
-use kill_log::Said;
-use learning::Learner;
-use metrics::Events;
-use policy_file::{PolicyFiles, ReadError, Reload};
-use status::Status;
-use store::{Store, StoreError};
+use crate::admin::kill_log::Said;
+use crate::admin::metrics::Events;
+use crate::admin::{history_routes, kill_routes, metrics, rollout_log, rollout_routes};
+use crate::brain::{Brain, Offer};
+use crate::history::learning::Learner;
+use crate::policy_file::{PolicyFiles, ReadError, Reload};
+use crate::prometheus::queries;
+use crate::admin::status::Status;
+use crate::state::store::{Store, StoreError};
 
 /// The gRPC port aggregators connect to.
 pub const PORT: u16 = 7400;
@@ -239,7 +225,7 @@ impl Controller {
         let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
         let history = history_routes::routes(self.brain.clone(), self.learner);
         let routes = routes(self.brain, self.events).merge(history);
-        let admin = admin::serve(listeners.admin, routes, stop.clone().cancelled_owned());
+        let admin = admin_server::serve(listeners.admin, routes, stop.clone().cancelled_owned());
         tokio::select! {
             served = grpc => served?,
             served = admin => served?,
@@ -262,7 +248,7 @@ fn routes(brain: Shared<Brain>, events: Events) -> Router {
     };
     let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
     let (rollout, kill) = (rollout_routes::routes(&brain), kill_routes::routes(&brain));
-    admin::routes(metrics, || true).route("/status", get(status)).merge(rollout).merge(kill)
+    admin_server::routes(metrics, || true).route("/status", get(status)).merge(rollout).merge(kill)
 }
 
 /// Applies the law every half second.

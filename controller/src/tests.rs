@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::durable::Durable;
+use crate::state::Durable;
 
 fn args(directory: &Path) -> Args {
     let policy = directory.join("policy.yaml");

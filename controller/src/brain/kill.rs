@@ -1,10 +1,10 @@
 //! The brain and the kill switch: orders that people give, kills that children tell of, and how long a drill takes.
 
-use plimsoll_core::drill::{Drill, Due};
+use plimsoll_core::kill::drill::{Drill, Due};
 use plimsoll_core::kill::{NoRoom, Scope};
 
 use super::*;
-use crate::durable::Command;
+use crate::state::Command;
 
 impl Brain {
     /// Somebody orders a kill by command; another order for the same takes its place.

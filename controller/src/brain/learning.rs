@@ -1,9 +1,9 @@
 //! Limits that are not written in the policy: what the brain learns minute by minute, and what others answer for it.
 
-use plimsoll_core::baseline::{Closed, Day, DaySamples, Minute};
-use plimsoll_core::policy::{LimitSource, Prometheus};
-use plimsoll_core::rate::Limit;
-use plimsoll_core::report::Pedigree;
+use plimsoll_policy::learning::{Closed, Day, DaySamples, Minute};
+use plimsoll_policy::{LimitSource, Prometheus};
+use plimsoll_core::quantity::Limit;
+use plimsoll_core::report::Origin;
 
 use super::*;
 use crate::history::{FiledDays, MinuteSamples, ToKeep};
@@ -44,7 +44,7 @@ impl Brain {
     /// controller began.
     pub(super) fn note_late(&mut self, entered: &Entered) {
         let all = entered.span.is_none_or(|span| span > REPORT_SPAN_MAX);
-        for entry in entered.entries.iter().filter(|entry| all || entry.pedigree == Pedigree::TakenOver) {
+        for entry in entered.entries.iter().filter(|entry| all || entry.pedigree == Origin::TakenOver) {
             if let Some(own) = entry.own {
                 self.keys.note_late(own, entry.delta);
             }

@@ -1,13 +1,13 @@
 //! The brain and the rollout of its buckets: takes evidence, makes the changes that follow by themselves, and those that
 //! somebody asks for.
 
-use plimsoll_core::policy::{BucketPolicy, RolloutPolicy};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::rollout::gates::{Judgement, Stale};
-use plimsoll_core::text::Text;
+use plimsoll_policy::{BucketPolicy, RolloutPolicy};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::rollout::gates::{Judgement, StaleZone};
+use plimsoll_core::names::Text;
 
 use super::*;
-use crate::durable::{Cause, Change, Exhibit};
+use crate::state::{Cause, Change, Exhibit};
 use crate::rollout::{Finding, next, words};
 
 /// Why a stage stays as it is.
@@ -160,7 +160,7 @@ impl Brain {
 
     /// The zone that has not been heard for the longest time, if that is too long.
     #[must_use]
-    pub fn stalest_feed(&self, now: MonoTime) -> Option<Stale> {
+    pub fn stalest_feed(&self, now: MonoTime) -> Option<StaleZone> {
         self.feeds.stalest(now)
     }
 

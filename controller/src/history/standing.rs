@@ -1,7 +1,7 @@
 //! What people are told of a limit that is being learned.
 
-use plimsoll_core::baseline::{CLEAN_MINUTES_MIN, DAYS_MIN, window};
-use plimsoll_core::policy::UnixSeconds;
+use plimsoll_policy::learning::{CLEAN_MINUTES_MIN, DAYS_MIN, window};
+use plimsoll_policy::UnixSeconds;
 
 use super::*;
 

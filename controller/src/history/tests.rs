@@ -1,10 +1,10 @@
 //! What is sampled of which minute, what a restart changes, and who finds room.
 
 use super::*;
-use plimsoll_core::baseline::MINUTES_PER_DAY;
+use plimsoll_policy::learning::MINUTES_PER_DAY;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
-use plimsoll_core::rate::Rate;
+use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Counts;
 
 fn policy(text: &str) -> Policy {

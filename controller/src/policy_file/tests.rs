@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use plimsoll_core::bucket::Bucket;
-use plimsoll_core::rate::Limit;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::Limit;
 use tempfile::TempDir;
 use tokio::time::timeout;
 

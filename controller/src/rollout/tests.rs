@@ -1,8 +1,8 @@
 //! Good traffic goes up, bad comes down, and what is missing waits.
 
-use plimsoll_core::bucket::Bucket;
-use plimsoll_core::latency::{Bin, Histogram};
-use plimsoll_core::policy::{ONE_CLASS_TENANTS, Source};
+use plimsoll_core::names::Bucket;
+use plimsoll_core::stats::{Bin, Histogram};
+use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 use plimsoll_core::report::Side;
 
 use super::*;

@@ -1,14 +1,14 @@
 //! A second limit beside the first: what it would refuse of the same requests, and that it refuses none.
 
 use super::*;
-use crate::status::Status;
+use crate::admin::status::Status;
 
 /// What is enforced, and a fleet that has settled under it.
 fn with_candidate(candidate: &str) -> Fleet {
     settled(policy(&enforced_with(&format!(", candidate: {candidate}"))))
 }
 
-fn figures(fleet: &Fleet) -> crate::status::CandidateStatus {
+fn figures(fleet: &Fleet) -> crate::admin::status::CandidateStatus {
     Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].candidate.unwrap()
 }
 

@@ -1,7 +1,7 @@
 //! What coherent coins draw by: one key for the whole fleet, told to those who need it.
 
 use super::*;
-use plimsoll_core::coherence::{Coherence, CoinKey};
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 
 const KEY: CoinKey = CoinKey::from_bytes([7; 16]);
 

@@ -1,11 +1,11 @@
 //! Kills by command, from children and for a while: what aggregators are told, and when.
 
 use super::*;
-use crate::durable::Command;
-use plimsoll_core::drill::Drill;
+use crate::state::Command;
+use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{KillGeneration, Scope};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::text::Text;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Text;
 
 fn because(until_s: Option<i64>) -> Command {
     Command { reason: Some(Text::new("a test").unwrap()), until_s, ..Command::default() }

@@ -1,8 +1,9 @@
 //! What passes between the brain and its aggregators besides the law: epochs, kills, names, and who may speak.
 
 use super::*;
-use plimsoll_core::report::{Counts, Path, Tally};
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::exchange::Path;
+use plimsoll_core::report::{Counts, Tally};
+use plimsoll_core::decision::Mode;
 
 fn brain() -> Brain {
     Fleet::new(enforced(), Vec::new()).brain

@@ -1,11 +1,11 @@
 //! What somebody asks for, what follows by itself, and policies that are held back, as aggregators hear of it.
 
-use plimsoll_core::report::{Batches, Evidence, Outcomes, Side, Stand};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::text::Text;
+use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Text;
 
 use super::*;
-use crate::durable::Cause;
+use crate::state::Cause;
 use crate::rollout::Finding;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {
@@ -28,7 +28,7 @@ fn testify(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
     for zone in &mut fleet.zones {
         let mut report = zone.report(now);
         let mut evidence = Evidence::default();
-        let stand = Stand { bucket: bucket(), mode, side: Side::Canary };
+        let stand = CohortKey { bucket: bucket(), mode, side: Side::Canary };
         evidence.add(&stand, &Outcomes { offered, refused, ..Outcomes::default() }, 1);
         report.evidence = Batches::one(report.seq, evidence);
         fleet.brain.on_report(now, zone.stream, report).unwrap();
@@ -219,7 +219,7 @@ fn an_extra_gate_is_a_gate_like_any_other() {
         for zone in &mut fleet.zones {
             let mut report = zone.report(now);
             let mut evidence = Evidence::default();
-            let stand = Stand { bucket: bucket(), mode: Mode::Shadow, side: Side::Control };
+            let stand = CohortKey { bucket: bucket(), mode: Mode::Shadow, side: Side::Control };
             evidence.add(&stand, &Outcomes { offered: 1_000, ..Outcomes::default() }, 1);
             report.evidence = Batches::one(report.seq, evidence);
             fleet.brain.on_report(now, zone.stream, report).unwrap();
@@ -268,6 +268,6 @@ fn an_extra_gate_is_a_gate_like_any_other() {
     assert_eq!(found[0].unknown.as_deref(), Some("has not been answered yet"));
 }
 
-fn rollout_of(fleet: &Fleet) -> plimsoll_core::policy::RolloutPolicy {
+fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {
     fleet.brain.policy().bucket(&bucket()).unwrap().rollout().clone()
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::super::*;
 use super::{bucket, tenant};
-use plimsoll_core::bucket::{KeyId, Name, Zone};
+use plimsoll_core::names::{KeyId, Name, Zone};
 use plimsoll_core::directive::{Directives, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::report::{Counts, Identity, Outbox};
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 
 const STEP: Duration = Duration::from_millis(500);
 

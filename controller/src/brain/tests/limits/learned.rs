@@ -1,0 +1,207 @@
+//! Limits that the brain learns from what aggregators report, over weeks, and those that others answer for it.
+
+use std::time::Duration;
+
+use super::*;
+use plimsoll_policy::LimitSource;
+use plimsoll_core::quantity::Limit;
+
+const STEP: Duration = Duration::from_secs(10);
+const DAY_STEPS: u64 = 8_640;
+
+/// A fleet of one zone whose brain decides every 10 s, so that weeks pass in seconds.
+struct Weeks {
+    brain: Brain,
+    zone: Scripted,
+    step: u64,
+    /// Minutes are written.
+    writes: bool,
+}
+
+impl Weeks {
+    fn new(policy: Arc<Policy>) -> Self {
+        let parameters = Parameters { tick: STEP, report_interval: STEP / 2, ..Parameters::default() };
+        let mut brain =
+            Brain::new(MonoTime::ZERO, InstanceId(9_999), Durable::first_start(), policy, parameters);
+        save(&mut brain);
+        Self { brain, zone: Scripted::new("a", 1), step: 0, writes: true }
+    }
+
+    /// A day of a shop, 200 to 1,000 requests/s, times a factor.
+    fn day(&mut self, factor: f64) -> Option<f64> {
+        for _ in 0..DAY_STEPS {
+            let of_day = (self.step % DAY_STEPS) as f64 / DAY_STEPS as f64;
+            let shop = 600.0 - 400.0 * (of_day * std::f64::consts::TAU).cos();
+            self.zone.offers("acme", shop * factor);
+            self.step();
+        }
+        self.limit()
+    }
+
+    fn step(&mut self) {
+        self.step += 1;
+        let now = MonoTime::from_elapsed(STEP * self.step as u32);
+        self.zone.passes(STEP);
+        if !self.zone.cut {
+            self.zone.exchange(&mut self.brain, now);
+        }
+        self.brain.on_tick(now, 86_400 * 20_000 + STEP.as_secs() as i64 * self.step as i64);
+        save(&mut self.brain);
+        if !self.zone.cut {
+            self.zone.hear(&mut self.brain, now);
+        }
+        for minute in self.brain.take_unwritten().0 {
+            if self.writes {
+                self.brain.on_minute_written(&minute);
+            } else {
+                self.brain.on_minute_lost();
+            }
+        }
+    }
+
+    fn limit(&self) -> Option<f64> {
+        self.brain.buckets()[0].limit().per_second().map(Rate::per_second)
+    }
+
+    fn rate_told(&self) -> Option<f64> {
+        self.zone.board.get(&bucket())?.terms().limit.per_second().map(Rate::per_second)
+    }
+}
+
+fn learned(mode: &str, more: &str) -> Arc<Policy> {
+    policy(&format!(
+        "buckets: {{ api: {{ limit: {{ learned: {{ {more} }} }}, mode: {mode} }} }}\nrollout: {{ require_gates: false }}\n"
+    ))
+}
+
+/// The 95th percentile of the shop's minutes, and the limit that follows.
+const PEAK: f64 = 995.0;
+const LEARNED: f64 = 1.2 * PEAK;
+
+#[test]
+fn thirty_days_end_where_the_formula_says() {
+    for (mode, in_shadow) in [("enforce", false), ("shadow", true)] {
+        let mut weeks = Weeks::new(learned(mode, "min: 200, max: 5000, until_history: 3000"));
+        weeks.zone.in_shadow = in_shadow;
+        // Three days of the policy's own limit, then what was learned.
+        for _ in 0..2 {
+            check_near(weeks.day(1.0).unwrap(), 3000.0, 0.0);
+        }
+        weeks.day(1.0);
+        for _ in 3..6 {
+            check_near(weeks.day(1.0).unwrap(), LEARNED, 5.0);
+        }
+        check_near(weeks.rate_told().unwrap(), LEARNED, 5.0);
+        // Twenty days of ten times as much: nothing that is refused, or would be, is learned from.
+        for _ in 6..26 {
+            check_near(weeks.day(10.0).unwrap(), LEARNED, 5.0);
+        }
+        // Traffic that grows within its headroom is followed.
+        let mut last = 0.0;
+        for _ in 26..31 {
+            last = weeks.day(1.1).unwrap();
+        }
+        check_near(last, 1.1 * LEARNED, 10.0);
+        let standing = &weeks.brain.history().standing(&bucket(), &learned_terms(&weeks.brain));
+        assert!(standing.days >= 9, "{standing:?}");
+    }
+}
+
+fn learned_terms(brain: &Brain) -> plimsoll_policy::Learned {
+    let LimitSource::Learned(learned) = brain.policy().bucket(&bucket()).unwrap().source() else { panic!() };
+    learned.clone()
+}
+
+#[test]
+fn without_history_there_is_no_limit_and_nothing_is_refused() {
+    let mut weeks = Weeks::new(learned("enforce", ""));
+    weeks.day(50.0);
+    assert_eq!(weeks.brain.buckets()[0].limit(), Limit::Unknown);
+    assert_eq!(weeks.zone.counts("acme").refused(), 0);
+}
+
+#[test]
+fn what_cannot_be_written_is_not_learned_from() {
+    let mut weeks = Weeks::new(learned("enforce", "until_history: 3000"));
+    for _ in 0..4 {
+        weeks.day(1.0);
+    }
+    check_near(weeks.limit().unwrap(), LEARNED, 5.0);
+    let before = weeks.limit();
+    weeks.writes = false;
+    for _ in 0..4 {
+        assert_eq!(weeks.day(1.1), before);
+    }
+    weeks.writes = true;
+    for _ in 0..4 {
+        weeks.day(1.1);
+    }
+    check_near(weeks.limit().unwrap(), 1.1 * LEARNED, 10.0);
+    assert_eq!(weeks.brain.history().figures().minutes_lost, 4 * 1_440);
+}
+
+#[test]
+fn counts_that_come_late_are_no_surge() {
+    let mut weeks = Weeks::new(learned("shadow", "until_history: 3000"));
+    weeks.zone.offers("acme", 100.0);
+    let highest = |weeks: &mut Weeks, steps: u64| {
+        let mut highest = 0.0_f64;
+        for _ in 0..steps {
+            weeks.step += 1;
+            let now = MonoTime::from_elapsed(STEP * weeks.step as u32);
+            weeks.zone.passes(STEP);
+            if !weeks.zone.cut {
+                weeks.zone.exchange(&mut weeks.brain, now);
+            }
+            weeks.brain.on_tick(now, STEP.as_secs() as i64 * weeks.step as i64);
+            save(&mut weeks.brain);
+            for minute in weeks.brain.take_unwritten().0 {
+                let rates = minute.samples.values().map(|sample| sample.offered.per_second());
+                highest = rates.fold(highest, f64::max);
+            }
+        }
+        highest
+    };
+    check_near(highest(&mut weeks, 60), 100.0, 1.0);
+    // Cut off for half an hour, it comes back with all it counted meanwhile.
+    weeks.zone.cut = true;
+    assert!(highest(&mut weeks, 180) <= 101.0);
+    weeks.zone.cut = false;
+    weeks.zone.reconnects();
+    assert!(highest(&mut weeks, 30) <= 101.0);
+    check_near(highest(&mut weeks, 30), 100.0, 1.0);
+}
+
+#[test]
+fn an_answer_is_held_between_bounds_and_none_is_no_limit() {
+    let text = |bounds: &str| {
+        policy(&format!(
+            "buckets: {{ api: {{ limit: {{ prometheus: {{ url: http://p, query: q{bounds} }} }}, mode: shadow }} }}"
+        ))
+    };
+    let mut weeks = Weeks::new(text(", min: 200, max: 5000"));
+    weeks.zone.offers("acme", 100.0);
+    (0..10).for_each(|_| weeks.step());
+    assert_eq!(weeks.brain.buckets()[0].limit(), Limit::Unknown);
+    let source = |brain: &Brain| {
+        let LimitSource::Prometheus(source) = brain.policy().bucket(&bucket()).unwrap().source().clone()
+        else {
+            panic!()
+        };
+        source
+    };
+    for (answer, limit) in [(700.0, 700.0), (9_000.0, 5_000.0), (0.0, 200.0)] {
+        let answer = Answer { rate: Rate::new(answer).unwrap(), at: MonoTime::ZERO };
+        let asked = source(&weeks.brain);
+        assert_eq!(weeks.brain.on_answer(&asked, answer).len(), 1);
+        weeks.step();
+        assert_eq!((weeks.limit(), weeks.rate_told()), (Some(limit), Some(limit)));
+    }
+    // Other bounds hold for the answer that is known; another question has none yet.
+    weeks.brain.on_policy(text(", min: 300"));
+    assert_eq!(weeks.limit(), Some(300.0));
+    weeks.brain.on_policy(enforced());
+    assert_eq!((weeks.limit(), weeks.brain.answers().len()), (Some(LIMIT), 0));
+    weeks.brain.on_policy(text(""));
+    assert_eq!(weeks.brain.buckets()[0].limit(), Limit::Unknown);
+}

@@ -1,0 +1,67 @@
+//! The brain against scripted aggregators: what it must get right, and the textbook mistakes it must not make.
+
+mod boosts;
+mod candidate;
+mod coherent;
+mod kills;
+mod limits;
+mod peers;
+mod rollout;
+mod scripted;
+mod silence;
+mod start;
+mod tenants;
+
+use std::sync::Arc;
+
+use super::*;
+use plimsoll_core::names::Tenant;
+use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
+use scripted::{Fleet, Scripted, at, save};
+
+const LIMIT: f64 = 1000.0;
+
+fn policy_of(policy: &str, tenants: &str) -> Arc<Policy> {
+    let policy = Source { name: "policy.yaml", text: policy };
+    Arc::new(Policy::read(policy, Source { name: "tenants.yaml", text: tenants }).unwrap().0)
+}
+
+fn policy(text: &str) -> Arc<Policy> {
+    policy_of(text, ONE_CLASS_TENANTS)
+}
+
+/// One bucket with a limit of 1,000 requests/s that is enforced, and what else `more` says of it.
+fn enforced_with(more: &str) -> String {
+    format!(
+        "buckets: {{ api: {{ limit: 1000, mode: enforce{more} }} }}\nrollout: {{ require_gates: false }}\n"
+    )
+}
+
+fn enforced() -> Arc<Policy> {
+    policy(&enforced_with(""))
+}
+
+fn bucket() -> Bucket {
+    Bucket::new("api").unwrap()
+}
+
+fn tenant(name: &str) -> Tenant {
+    Tenant::new(name).unwrap()
+}
+
+/// Two zones in which `acme` offers 2,000 requests/s each.
+fn two_zones() -> Vec<Scripted> {
+    vec![Scripted::new("a", 1).offering("acme", 2000.0), Scripted::new("b", 2).offering("acme", 2000.0)]
+}
+
+/// Two such zones after all that the start did has been settled.
+fn settled(policy: Arc<Policy>) -> Fleet {
+    let mut fleet = Fleet::new(policy, two_zones());
+    fleet.run(20.0);
+    fleet
+}
+
+#[track_caller]
+fn check_near(got: f64, expected: f64, tolerance: f64) {
+    assert!((got - expected).abs() <= tolerance, "{got} is not {expected} +- {tolerance}");
+}

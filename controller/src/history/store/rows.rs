@@ -1,0 +1,86 @@
+//! How a minute and a bucket's days look on disk.
+
+use std::collections::BTreeMap;
+
+use plimsoll_policy::learning::{Closed, Minute, Sample};
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::Rate;
+
+use super::Fault;
+use crate::history::MinuteSamples;
+
+/// The first byte of each row.
+const VERSION: u8 = 1;
+
+/// The key of a minute: in the order of time.
+pub(super) fn key(minute: Minute) -> [u8; 8] {
+    (minute.0 ^ i64::MIN).to_be_bytes()
+}
+
+/// A minute: the version, and for each bucket the length of its name, the name, its rate as 8 bytes, and 1 if it was
+/// clean.
+pub(super) fn encode(minute: &MinuteSamples) -> Vec<u8> {
+    let mut row = vec![VERSION];
+    for (bucket, sample) in &minute.samples {
+        let name = bucket.as_str().as_bytes();
+        // A name has 128 bytes at most.
+        row.push(name.len() as u8);
+        row.extend_from_slice(name);
+        row.extend_from_slice(&sample.offered.per_second().to_be_bytes());
+        row.push(u8::from(sample.clean));
+    }
+    row
+}
+
+pub(super) fn minute(key: &[u8], row: &[u8]) -> Result<MinuteSamples, Fault> {
+    let wrong = || Fault::Unreadable("a row of a minute is not what was written".to_owned());
+    let key: [u8; 8] = key.try_into().map_err(|_| wrong())?;
+    let samples = samples(row).ok_or_else(wrong)?;
+    Ok(MinuteSamples { minute: Minute(i64::from_be_bytes(key) ^ i64::MIN), samples })
+}
+
+fn samples(row: &[u8]) -> Option<BTreeMap<Bucket, Sample>> {
+    let (version, mut rest) = row.split_first()?;
+    if *version != VERSION {
+        return None;
+    }
+    let mut samples = BTreeMap::new();
+    while let Some((length, after)) = rest.split_first() {
+        let (name, after) = after.split_at_checked(usize::from(*length))?;
+        let (rate, after) = after.split_first_chunk::<8>()?;
+        let (clean, after) = after.split_first()?;
+        let bucket = Bucket::new(std::str::from_utf8(name).ok()?).ok()?;
+        let offered = Rate::new(f64::from_be_bytes(*rate)).ok()?;
+        if *clean > 1 {
+            return None;
+        }
+        samples.insert(bucket, Sample { offered, clean: *clean == 1 });
+        rest = after;
+    }
+    Some(samples)
+}
+
+/// What a bucket's days came to: JSON under its name.
+pub(super) fn closed(name: &[u8], row: &[u8]) -> Result<(Bucket, Closed), Fault> {
+    let read = || {
+        let bucket = Bucket::new(std::str::from_utf8(name).ok()?).ok()?;
+        Some((bucket, serde_json::from_slice(row).ok()?))
+    };
+    read().ok_or_else(|| Fault::Unreadable("what the days of a bucket came to cannot be read".to_owned()))
+}
+
+/// The key of an answer: URL and query, with a line's end between, which no URL has. `None` where it is longer than a key
+/// may be.
+pub(super) fn answer_key(url: &str, query: &str) -> Option<Vec<u8>> {
+    let key = format!("{url}\n{query}").into_bytes();
+    (key.len() <= usize::from(u16::MAX) && !url.contains('\n')).then_some(key)
+}
+
+pub(super) fn answer(key: &[u8], row: &[u8]) -> Result<((String, String), Rate), Fault> {
+    let read = || {
+        let (url, query) = std::str::from_utf8(key).ok()?.split_once('\n')?;
+        let rate = Rate::new(f64::from_be_bytes(row.try_into().ok()?)).ok()?;
+        Some(((url.to_owned(), query.to_owned()), rate))
+    };
+    read().ok_or_else(|| Fault::Unreadable("the answer to a query cannot be read".to_owned()))
+}

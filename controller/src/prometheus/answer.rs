@@ -1,0 +1,158 @@
+//! What a Prometheus server answered, read as one number: a limit in requests/s, what an extra gate holds against its
+//! bound, or a reason why there is none. Pure.
+
+use plimsoll_core::quantity::Rate;
+use serde::Deserialize;
+
+/// Why an answer is no number that counts. It is never taken for zero.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// It is not what a Prometheus server says.
+    #[error("not an answer of a Prometheus server: {0}")]
+    Garbled(String),
+    /// The server refused the query.
+    #[error("the server refused the query: {0}")]
+    Refused(String),
+    /// There is no series.
+    #[error("the query yields no series; check that the metric exists and is scraped")]
+    Empty,
+    /// There are several.
+    #[error("the query yields {0} series, and it takes one number; wrap it in sum() or max()")]
+    Several(usize),
+    /// It is neither a vector nor a scalar.
+    #[error(
+        "the query yields a {0}, not a number; a range needs a function such as rate() or max_over_time()"
+    )]
+    Kind(String),
+    /// The number is none that can be a limit.
+    #[error("the query yields {0}, and a limit is a finite number of requests/s, zero or more")]
+    Limit(String),
+    /// It is no number at all.
+    #[error("the query yields {0}, which is no number")]
+    Number(String),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+enum Answer {
+    Success { data: Data },
+    Error { error: String },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data {
+    result_type: String,
+    result: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    value: Point,
+}
+
+/// When, and the value as text.
+type Point = (f64, String);
+
+/// The one number in the answer to an instant query, as it is written there: it need not be finite.
+///
+/// # Errors
+/// When it holds none, or several.
+pub fn single(body: &[u8]) -> Result<String, NoAnswer> {
+    let garbled = |error: serde_json::Error| NoAnswer::Garbled(error.to_string());
+    let data = match serde_json::from_slice(body).map_err(garbled)? {
+        Answer::Success { data } => data,
+        Answer::Error { error } => return Err(NoAnswer::Refused(error)),
+    };
+    let (_, text) = match data.result_type.as_str() {
+        "vector" => {
+            let mut series: Vec<Series> = serde_json::from_value(data.result).map_err(garbled)?;
+            match (series.pop(), series.len()) {
+                (Some(one), 0) => one.value,
+                (None, _) => return Err(NoAnswer::Empty),
+                (Some(_), others) => return Err(NoAnswer::Several(others + 1)),
+            }
+        }
+        "scalar" => serde_json::from_value::<Point>(data.result).map_err(garbled)?,
+        _ => return Err(NoAnswer::Kind(data.result_type)),
+    };
+    Ok(text)
+}
+
+/// A number as a limit.
+///
+/// # Errors
+/// When it is no finite number, or less than zero.
+pub fn rate(text: &str) -> Result<Rate, NoAnswer> {
+    let number: Option<f64> = text.parse().ok();
+    number.and_then(|number| Rate::new(number).ok()).ok_or_else(|| NoAnswer::Limit(text.to_owned()))
+}
+
+/// A number as a gate takes it: any, and infinities and what is no number as floating point has them.
+///
+/// # Errors
+/// When it does not read as one.
+pub fn number(text: &str) -> Result<f64, NoAnswer> {
+    text.parse().map_err(|_| NoAnswer::Number(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(values: &[&str]) -> String {
+        let series: Vec<String> =
+            values.iter().map(|value| format!(r#"{{"metric":{{}},"value":[1.5,"{value}"]}}"#)).collect();
+        format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[{}]}},"warnings":[]}}"#,
+            series.join(",")
+        )
+    }
+
+    #[test]
+    fn one_number_is_a_limit() {
+        let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1716,"12.5"]}}"#;
+        for (body, expected) in [(vector(&["700"]), 700.0), (vector(&["0"]), 0.0), (scalar.to_owned(), 12.5)]
+        {
+            let text = single(body.as_bytes()).unwrap();
+            assert_eq!((rate(&text).unwrap().per_second(), number(&text)), (expected, Ok(expected)));
+        }
+    }
+
+    #[test]
+    fn a_gate_takes_any_number_and_leaves_it_to_others_which_count() {
+        let of = |text: &str| number(&single(vector(&[text]).as_bytes()).unwrap());
+        assert_eq!(
+            (of("-1.5e-3"), of("+Inf"), of("-Inf")),
+            (Ok(-0.0015), Ok(f64::INFINITY), Ok(f64::NEG_INFINITY))
+        );
+        assert!(of("NaN").unwrap().is_nan());
+        assert_eq!(of("many"), Err(NoAnswer::Number("many".to_owned())));
+    }
+
+    #[test]
+    fn anything_else_is_none_and_never_zero() {
+        let success = |data: &str| format!(r#"{{"status":"success","data":{data}}}"#);
+        for (body, why) in [
+            (String::new(), "not an answer"),
+            ("<html>".to_owned(), "not an answer"),
+            ("{}".to_owned(), "not an answer"),
+            (r#"{"status":"success"}"#.to_owned(), "not an answer"),
+            (success(r#"{"resultType":"vector","result":{}}"#), "not an answer"),
+            (success(r#"{"resultType":"vector","result":[{"metric":{},"value":[1,5]}]}"#), "not an answer"),
+            (r#"{"status":"error","errorType":"bad_data","error":"parse error"}"#.to_owned(), "parse error"),
+            (vector(&[]), "no series"),
+            (vector(&["1", "2", "3"]), "3 series"),
+            (success(r#"{"resultType":"matrix","result":[]}"#), "a matrix"),
+            (success(r#"{"resultType":"string","result":[1,"many"]}"#), "a string"),
+            (vector(&["NaN"]), "NaN"),
+            (vector(&["+Inf"]), "+Inf"),
+            (vector(&["-Inf"]), "-Inf"),
+            (vector(&["-1"]), "-1"),
+            (vector(&["many"]), "many"),
+        ] {
+            let error = single(body.as_bytes()).and_then(|text| rate(&text)).unwrap_err().to_string();
+            assert!(error.contains(why), "{body}: {error}");
+        }
+    }
+}

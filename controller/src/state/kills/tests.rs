@@ -1,0 +1,271 @@
+//! Every edge between the causes of a kill, what a child holds, the files and a restart: what becomes of the generation and
+//! of the mode.
+
+use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
+
+use super::*;
+
+fn policy_of(text: &str) -> Policy {
+    let policy = Source { name: "policy.yaml", text };
+    Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+}
+
+/// One bucket of its own name, and one that falls under a pattern.
+fn policy(kill: bool, api: &str, pattern: &str) -> Policy {
+    policy_of(&format!(
+        "kill_switch: {kill}\nbuckets:\n  api: {{ limit: 1, mode: {api} }}\n  \"p/*\": {{ limit: 1, mode: {pattern} }}\n\
+         rollout: {{ require_gates: false }}\n"
+    ))
+}
+
+fn bucket(name: &str) -> Bucket {
+    Bucket::new(name).unwrap()
+}
+
+fn alone(name: &str) -> Scope {
+    Scope::Bucket(bucket(name))
+}
+
+fn ordered(until_s: Option<i64>) -> Command {
+    Command {
+        reason: Some(Text::new("it refuses paying callers").unwrap()),
+        by: None,
+        since_s: Some(0),
+        until_s,
+    }
+}
+
+/// A controller in full enforcement, and the policy it read last.
+struct Held {
+    durable: Durable,
+    policy: Policy,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    File(bool),
+    Modes(&'static str, &'static str),
+    On,
+    OnFor(i64),
+    Off,
+    Time(i64),
+    Learn(u64),
+    EndedBelow,
+    Restart,
+    OnApi,
+    OffApi,
+    LearnApi(u64),
+    OnP1,
+    OffP1,
+}
+
+impl Held {
+    fn new() -> Self {
+        let policy = policy(false, "enforce", "enforce");
+        let mut durable = Durable::first_start();
+        durable.on_policy(&policy);
+        Self { durable, policy }
+    }
+
+    fn act(&mut self, act: Act) {
+        let (durable, policy) = (&mut self.durable, &self.policy);
+        let fleet = &Scope::Fleet;
+        match act {
+            Act::File(kill) => {
+                let [api, pattern] = ["api", "p/*"].map(|entry| durable.stages[entry].file.as_str());
+                self.policy = super::tests::policy(kill, api, pattern);
+                durable.on_policy(&self.policy);
+            }
+            Act::Modes(api, pattern) => {
+                self.policy = super::tests::policy(durable.killed_by_file, api, pattern);
+                durable.on_policy(&self.policy);
+            }
+            Act::On => drop(durable.on_command(fleet, ordered(None), policy).unwrap()),
+            Act::OnFor(until) => drop(durable.on_command(fleet, ordered(Some(until)), policy).unwrap()),
+            Act::Off => drop(durable.on_command_ends(fleet, policy)),
+            Act::Time(unix_s) => drop(durable.on_time(unix_s, policy)),
+            Act::Learn(generation) => {
+                durable.on_learned(KillGeneration(generation), &BTreeMap::new(), None, policy);
+            }
+            Act::EndedBelow => drop(durable.on_ended_below(fleet, policy)),
+            Act::Restart => {
+                let text = serde_json::to_string(&durable).unwrap();
+                *durable = serde_json::from_str(&text).unwrap();
+                durable.on_policy(policy);
+            }
+            Act::OnApi => drop(durable.on_command(&alone("api"), ordered(None), policy).unwrap()),
+            Act::OffApi => drop(durable.on_command_ends(&alone("api"), policy)),
+            Act::LearnApi(generation) => {
+                let learned = [(bucket("api"), KillGeneration(generation))].into();
+                durable.on_learned(KillGeneration(0), &learned, None, policy);
+            }
+            Act::OnP1 => drop(durable.on_command(&alone("p/1"), ordered(None), policy).unwrap()),
+            Act::OffP1 => drop(durable.on_command_ends(&alone("p/1"), policy)),
+        }
+        // As the brain does whenever it tells aggregators anything.
+        self.durable.settle_held(&self.policy);
+    }
+
+    /// The generations of the fleet, `api` and `p/1`, and whether `api`, `p/1` and `p/2` enforce.
+    fn seen(&self) -> ([u64; 3], [bool; 3]) {
+        let generation = |scope: &Scope| self.durable.generation(scope).0;
+        let enforces = |(entry, name): (&str, &str)| {
+            self.durable.mode_of(&bucket(name), self.durable.stages[entry].stage) == Mode::Enforce
+        };
+        (
+            [generation(&Scope::Fleet), generation(&alone("api")), generation(&alone("p/1"))],
+            [("api", "api"), ("p/*", "p/1"), ("p/*", "p/2")].map(enforces),
+        )
+    }
+}
+
+#[test]
+fn every_edge_has_one_meaning() {
+    use Act::*;
+    const NONE: [bool; 3] = [false; 3];
+    const ALL: [bool; 3] = [true; 3];
+    let up = Modes("enforce", "enforce");
+    let down = Modes("shadow", "shadow");
+    let table: &[(&[Act], [u64; 3], [bool; 3])] = &[
+        (&[], [0, 0, 0], ALL),
+        // Either cause alone; a restart forgets none.
+        (&[On], [1, 0, 0], NONE),
+        (&[On, Restart], [1, 0, 0], NONE),
+        (&[File(true)], [1, 0, 0], NONE),
+        (&[File(true), Restart], [1, 0, 0], NONE),
+        // Off means shadow first, until somebody raises the modes.
+        (&[On, Off], [2, 0, 0], NONE),
+        (&[On, Off, Restart], [2, 0, 0], NONE),
+        (&[On, Off, up], [2, 0, 0], NONE),
+        (&[On, Off, down, up], [2, 0, 0], ALL),
+        (&[File(true), File(false)], [2, 0, 0], NONE),
+        (&[File(true), File(false), down, up], [2, 0, 0], ALL),
+        (&[On, down, up, Off], [2, 0, 0], NONE),
+        (&[On, down, Off, up], [2, 0, 0], ALL),
+        // Both: an edge that does not change whether either says so changes nothing.
+        (&[File(true), On], [1, 0, 0], NONE),
+        (&[On, On], [1, 0, 0], NONE),
+        (&[File(true), On, Off], [1, 0, 0], NONE),
+        (&[On, File(true), File(false)], [1, 0, 0], NONE),
+        (&[File(true), On, File(false), Off], [2, 0, 0], NONE),
+        (&[Off, File(false)], [0, 0, 0], ALL),
+        (&[On, Off, On], [3, 0, 0], NONE),
+        // For a while: as off by hand, and once.
+        (&[OnFor(600), Time(599)], [1, 0, 0], NONE),
+        (&[OnFor(600), Time(600)], [2, 0, 0], NONE),
+        (&[OnFor(600), Time(600), Restart, Time(0)], [2, 0, 0], NONE),
+        (&[OnFor(600), Restart, Time(600)], [2, 0, 0], NONE),
+        (&[OnFor(600), Time(-600), Time(599)], [1, 0, 0], NONE),
+        (&[OnFor(600), File(true), Time(600)], [1, 0, 0], NONE),
+        (&[OnFor(600), On, Time(600)], [1, 0, 0], NONE),
+        (&[On, OnFor(600), Time(600)], [2, 0, 0], NONE),
+        (&[OnFor(600), Time(600), down, up, Time(0), Time(700)], [2, 0, 0], ALL),
+        // What a child holds: an older number is nothing, an odd one an order, an even one somebody's kill and its end.
+        (&[Learn(0)], [0, 0, 0], ALL),
+        (&[Learn(7)], [7, 0, 0], NONE),
+        (&[Learn(7), Learn(6), Learn(5)], [7, 0, 0], NONE),
+        (&[Learn(7), Restart, File(false)], [7, 0, 0], NONE),
+        (&[Learn(7), File(true), File(false)], [7, 0, 0], NONE),
+        (&[Learn(7), Off], [8, 0, 0], NONE),
+        (&[Learn(7), Learn(8)], [8, 0, 0], NONE),
+        (&[Learn(7), Learn(8), down, up], [8, 0, 0], ALL),
+        (&[Learn(2)], [2, 0, 0], NONE),
+        (&[Learn(2), down, up, Learn(2), Learn(1)], [2, 0, 0], ALL),
+        (&[On, Off, down, up, Learn(1)], [2, 0, 0], ALL),
+        (&[On, Learn(2)], [3, 0, 0], NONE),
+        (&[File(true), Learn(2)], [3, 0, 0], NONE),
+        (&[File(true), Learn(4), File(false)], [6, 0, 0], NONE),
+        (&[OnFor(600), Learn(3), Time(600)], [4, 0, 0], NONE),
+        // Ordered and ended at an aggregator that counted apart: whoever raised the modes knew nothing of it.
+        (&[EndedBelow], [2, 0, 0], NONE),
+        (&[EndedBelow, Restart, up], [2, 0, 0], NONE),
+        (&[EndedBelow, down, up], [2, 0, 0], ALL),
+        (&[On, Off, down, up, EndedBelow], [4, 0, 0], NONE),
+        (&[On, EndedBelow], [1, 0, 0], NONE),
+        (&[On, EndedBelow, Off], [2, 0, 0], NONE),
+        // One bucket alone.
+        (&[OnApi], [0, 1, 0], [false, true, true]),
+        (&[OnApi, Restart], [0, 1, 0], [false, true, true]),
+        (&[OnApi, OffApi], [0, 2, 0], [false, true, true]),
+        (&[OnApi, OffApi, Restart, up], [0, 2, 0], [false, true, true]),
+        (&[OnApi, OffApi, Modes("shadow", "enforce"), up], [0, 2, 0], ALL),
+        (&[OnApi, Modes("shadow", "enforce"), up], [0, 1, 0], [false, true, true]),
+        (&[OnApi, Modes("shadow", "enforce"), up, OffApi], [0, 2, 0], [false, true, true]),
+        (&[OnApi, On, Off, down, up], [2, 1, 0], [false, true, true]),
+        (&[OnApi, On, OffApi, Off, down, up], [2, 2, 0], ALL),
+        (&[LearnApi(3)], [0, 3, 0], [false, true, true]),
+        (&[LearnApi(3), LearnApi(4), Restart], [0, 4, 0], [false, true, true]),
+        // One that shares its entry: the others go on, and it comes back when somebody raises the entry.
+        (&[OnP1], [0, 0, 1], [true, false, true]),
+        (&[OnP1, OffP1], [0, 0, 2], [true, false, true]),
+        (&[OnP1, OffP1, Restart, up], [0, 0, 2], [true, false, true]),
+        (&[OnP1, OffP1, Modes("enforce", "canary"), up], [0, 0, 2], ALL),
+        (&[OnP1, Modes("enforce", "canary"), up, OffP1], [0, 0, 2], [true, false, true]),
+        (&[OnP1, Modes("enforce", "canary"), OffP1, up], [0, 0, 2], ALL),
+        (&[OnP1, OffP1, On, Off, down, up], [2, 0, 2], ALL),
+    ];
+    for (acts, generations, enforces) in table {
+        let mut held = Held::new();
+        acts.iter().for_each(|act| held.act(*act));
+        assert_eq!(held.seen(), (*generations, *enforces), "{acts:?}");
+    }
+}
+
+#[test]
+fn a_bucket_that_was_killed_stays_in_shadow_whatever_entry_it_falls_under() {
+    let mut held = Held::new();
+    held.act(Act::OnApi);
+    held.act(Act::OffApi);
+    // Its own entry goes, and a pattern that enforces takes it over.
+    let pattern = "buckets: { \"a*\": { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
+    let under = |text: &str, durable: &mut Durable| {
+        let policy = policy_of(text);
+        durable.on_policy(&policy);
+        let stage = durable.stages[&policy.entry(&bucket("api")).unwrap()].stage;
+        durable.mode_of(&bucket("api"), stage)
+    };
+    let durable = &mut held.durable;
+    assert_eq!(under(pattern, durable), Mode::Shadow);
+    assert_eq!(under(pattern, durable), Mode::Shadow);
+    assert_eq!(under(&format!("{pattern}# the same\n"), durable), Mode::Shadow);
+    assert_eq!(under(&pattern.replace("enforce", "canary"), durable), Mode::Shadow);
+    assert_eq!(under(pattern, durable), Mode::Enforce, "somebody has raised it");
+}
+
+#[test]
+fn the_causes_are_kept_with_who_and_why_and_a_file_from_before_is_read() {
+    let mut held = Held::new();
+    held.act(Act::OnFor(600));
+    held.act(Act::OnP1);
+    let text = serde_json::to_string(&held.durable).unwrap();
+    let back: Durable = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, held.durable);
+    assert_eq!(back.command(&Scope::Fleet), Some(&ordered(Some(600))));
+
+    let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let fields = older.as_object_mut().unwrap();
+    fields.remove("bucket_kills").unwrap();
+    for (flag, command) in [(true, Some(Command::learned(None))), (false, None)] {
+        fields_with(&mut older, flag);
+        let read: Durable = serde_json::from_value(older.clone()).unwrap();
+        assert_eq!((read.command(&Scope::Fleet), read.kill), (command.as_ref(), KillGeneration(1)));
+        assert!(read.bucket_kills.is_empty());
+    }
+}
+
+fn fields_with(older: &mut serde_json::Value, flag: bool) {
+    older.as_object_mut().unwrap().insert("killed_by_command".to_owned(), flag.into());
+}
+
+#[test]
+fn there_is_a_bound_on_buckets_killed_alone_and_the_fleet_can_always_be() {
+    let mut held = Held::new();
+    for number in 0..KILLED_BUCKETS_MAX {
+        held.durable.on_command(&alone(&format!("b{number}")), ordered(None), &held.policy).unwrap();
+    }
+    assert_eq!(held.durable.on_command(&alone("one-more"), ordered(None), &held.policy), Err(NoRoom));
+    let learned = [(bucket("one-more"), KillGeneration(1))].into();
+    assert!(!held.durable.on_learned(KillGeneration(0), &learned, None, &held.policy));
+    held.act(Act::On);
+    assert_eq!(held.durable.kill, KillGeneration(1));
+}

@@ -1,0 +1,229 @@
+//! The meaning of every edge between `mode` in the file, promotions, aborts, breaches, kills and restarts, as far as the
+//! durable state alone decides it. What gates and commands do on top is in the brain's tests.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::names::Bucket;
+use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+
+use super::*;
+use crate::state::Command;
+use Mode::{Canary, Enforce, Shadow};
+
+fn policy(mode: Mode, gates: bool, kill: bool) -> Policy {
+    let text = format!(
+        "kill_switch: {kill}\nbuckets: {{ b: {{ limit: 1, mode: {mode} }} }}\nrollout: {{ require_gates: {gates} }}\n"
+    );
+    let source = Source { name: "policy.yaml", text: &text };
+    Policy::read(source, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+}
+
+/// A state in which the file says one thing and another is in force, for which the file does not ask.
+fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> Durable {
+    let mut durable = Durable::first_start();
+    durable.on_policy(&policy(file, false, false));
+    let held = durable.stages.get_mut("b").unwrap();
+    (held.stage, held.pending) = (stage, pending);
+    durable
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// The file is saved with this mode, gates being required or not.
+    File(Mode, bool),
+    /// The same in a file that is held back.
+    Held(Mode),
+    /// The stage changes by gate, command or breach.
+    Enter(Mode, Cause),
+    /// A kill through the file, and its end.
+    Kill,
+    Resume,
+    /// A kill of this bucket alone, by command.
+    KillAlone,
+    /// A kill learned from a child.
+    Learn,
+    /// The controller starts again with the state it wrote.
+    Restart,
+    /// It starts again, and cannot read it.
+    Loss,
+}
+
+fn act(durable: &mut Durable, act: Act) {
+    let file = durable.stages["b"].file;
+    match act {
+        Act::File(mode, gates) => durable.on_policy(&policy(mode, gates, false)),
+        Act::Held(mode) => durable.on_held(&policy(mode, true, false), &policy(file, true, false)),
+        Act::Enter(to, cause) => durable.enter_stage("b", to, cause, Vec::new()),
+        Act::Kill => durable.on_policy(&policy(file, true, true)),
+        Act::Resume => durable.on_policy(&policy(file, true, false)),
+        Act::KillAlone => {
+            let alone = Scope::Bucket(Bucket::new("b").unwrap());
+            durable.on_command(&alone, Command::default(), &policy(file, true, false)).unwrap();
+        }
+        Act::Learn => {
+            let learned = KillGeneration(durable.kill.0 + 1).turned(true);
+            durable.on_learned(learned, &BTreeMap::new(), None, &policy(file, true, false));
+        }
+        Act::Restart => {
+            let text = serde_json::to_string(&*durable).unwrap();
+            *durable = serde_json::from_str(&text).unwrap();
+            durable.on_policy(&policy(file, true, false));
+        }
+        Act::Loss => {
+            *durable = Durable::lost();
+            durable.on_policy(&policy(file, true, false));
+        }
+    }
+}
+
+#[test]
+fn every_edge_has_its_meaning() {
+    type State = (Mode, Mode, Option<Mode>);
+    let table: [(State, Act, State, Option<Cause>); 41] = [
+        // Raising in the file waits for gates, unless none are required.
+        ((Shadow, Shadow, None), Act::File(Canary, true), (Shadow, Canary, Some(Canary)), None),
+        ((Shadow, Shadow, None), Act::File(Enforce, true), (Shadow, Enforce, Some(Enforce)), None),
+        ((Canary, Canary, None), Act::File(Enforce, true), (Canary, Enforce, Some(Enforce)), None),
+        ((Shadow, Shadow, None), Act::File(Enforce, false), (Enforce, Enforce, None), Some(Cause::File)),
+        ((Shadow, Canary, Some(Canary)), Act::File(Enforce, true), (Shadow, Enforce, Some(Enforce)), None),
+        ((Shadow, Enforce, Some(Enforce)), Act::File(Canary, true), (Shadow, Canary, Some(Canary)), None),
+        // Taking the demand for gates out of the file is a person's act as well.
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::File(Enforce, false),
+            (Enforce, Enforce, None),
+            Some(Cause::File),
+        ),
+        // Lowering takes effect at once, and withdraws what waits.
+        ((Enforce, Enforce, None), Act::File(Canary, true), (Canary, Canary, None), Some(Cause::File)),
+        ((Enforce, Enforce, None), Act::File(Shadow, true), (Shadow, Shadow, None), Some(Cause::File)),
+        ((Canary, Enforce, Some(Enforce)), Act::File(Canary, true), (Canary, Canary, None), None),
+        ((Shadow, Enforce, Some(Enforce)), Act::File(Shadow, true), (Shadow, Shadow, None), None),
+        // What was promoted further than the file says follows the file once that changes.
+        ((Enforce, Shadow, None), Act::File(Canary, true), (Canary, Canary, None), Some(Cause::File)),
+        ((Enforce, Shadow, None), Act::File(Enforce, true), (Enforce, Enforce, None), None),
+        // The same file again is nobody's act.
+        ((Shadow, Enforce, None), Act::File(Enforce, true), (Shadow, Enforce, None), None),
+        ((Shadow, Enforce, None), Act::File(Enforce, false), (Shadow, Enforce, None), None),
+        ((Enforce, Shadow, None), Act::File(Shadow, false), (Enforce, Shadow, None), None),
+        // A file that is held back lowers, and raises nothing.
+        ((Enforce, Enforce, None), Act::Held(Shadow), (Shadow, Shadow, None), Some(Cause::File)),
+        ((Enforce, Enforce, None), Act::Held(Canary), (Canary, Canary, None), Some(Cause::File)),
+        ((Shadow, Shadow, None), Act::Held(Enforce), (Shadow, Shadow, None), None),
+        ((Shadow, Enforce, Some(Enforce)), Act::Held(Shadow), (Shadow, Shadow, None), None),
+        ((Shadow, Enforce, Some(Enforce)), Act::Held(Enforce), (Shadow, Enforce, Some(Enforce)), None),
+        // On the way up what waits for more goes on waiting, and is settled when it is reached.
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::Enter(Canary, Cause::Gate),
+            (Canary, Enforce, Some(Enforce)),
+            Some(Cause::Gate),
+        ),
+        (
+            (Shadow, Canary, Some(Canary)),
+            Act::Enter(Canary, Cause::Gate),
+            (Canary, Canary, None),
+            Some(Cause::Gate),
+        ),
+        (
+            (Canary, Enforce, Some(Enforce)),
+            Act::Enter(Enforce, Cause::Promote),
+            (Enforce, Enforce, None),
+            Some(Cause::Promote),
+        ),
+        (
+            (Canary, Shadow, None),
+            Act::Enter(Enforce, Cause::Forced),
+            (Enforce, Shadow, None),
+            Some(Cause::Forced),
+        ),
+        // On the way down nothing waits any longer: it takes somebody to begin anew.
+        (
+            (Canary, Enforce, Some(Enforce)),
+            Act::Enter(Shadow, Cause::Breach),
+            (Shadow, Enforce, None),
+            Some(Cause::Breach),
+        ),
+        (
+            (Canary, Enforce, Some(Enforce)),
+            Act::Enter(Shadow, Cause::Stale),
+            (Shadow, Enforce, None),
+            Some(Cause::Stale),
+        ),
+        (
+            (Enforce, Enforce, None),
+            Act::Enter(Shadow, Cause::Abort),
+            (Shadow, Enforce, None),
+            Some(Cause::Abort),
+        ),
+        (
+            (Shadow, Enforce, Some(Enforce)),
+            Act::Enter(Shadow, Cause::Abort),
+            (Shadow, Enforce, None),
+            Some(Cause::Abort),
+        ),
+        // A kill leaves shadow behind, by whichever way it comes.
+        ((Enforce, Enforce, None), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
+        ((Canary, Enforce, Some(Enforce)), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
+        ((Shadow, Enforce, Some(Enforce)), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
+        ((Shadow, Shadow, None), Act::Kill, (Shadow, Shadow, None), None),
+        ((Enforce, Shadow, None), Act::Learn, (Shadow, Shadow, None), Some(Cause::Kill)),
+        ((Enforce, Enforce, None), Act::KillAlone, (Shadow, Enforce, None), Some(Cause::Kill)),
+        ((Shadow, Enforce, Some(Enforce)), Act::KillAlone, (Shadow, Enforce, None), Some(Cause::Kill)),
+        ((Shadow, Enforce, None), Act::Resume, (Shadow, Enforce, None), None),
+        // A restart changes nothing, and a loss means shadow.
+        ((Enforce, Shadow, None), Act::Restart, (Enforce, Shadow, None), None),
+        ((Canary, Enforce, Some(Enforce)), Act::Restart, (Canary, Enforce, Some(Enforce)), None),
+        ((Shadow, Enforce, None), Act::Restart, (Shadow, Enforce, None), None),
+        ((Enforce, Enforce, None), Act::Loss, (Shadow, Enforce, None), Some(Cause::Lost)),
+    ];
+    for ((stage, file, pending), edge, due, cause) in table {
+        let mut durable = at(stage, file, pending);
+        let before = durable.changes;
+        act(&mut durable, edge);
+        let held = durable.stages["b"];
+        let case = format!("{stage} ({file} in the file, {pending:?} waits), {edge:?}");
+        assert_eq!((held.stage, held.file, held.pending), due, "{case}");
+        let last = durable.history.back().filter(|last| cause == Some(Cause::Lost) || last.number > before);
+        assert_eq!(last.map(|last| last.cause), cause, "{case}");
+        if let Some(last) = last {
+            assert_eq!((last.to, held.change), (held.stage, last.number), "{case}");
+        }
+    }
+}
+
+#[test]
+fn raising_during_a_kill_is_forgotten_with_it() {
+    let mut durable = at(Shadow, Shadow, None);
+    durable.on_policy(&policy(Shadow, false, true));
+    durable.on_policy(&policy(Enforce, false, true));
+    durable.on_policy(&policy(Enforce, false, false));
+    assert_eq!((durable.stages["b"].stage, durable.stages["b"].pending), (Shadow, None));
+}
+
+#[test]
+fn going_back_from_a_file_that_was_held_raises_nothing() {
+    let mut durable = at(Enforce, Enforce, None);
+    durable.on_held(&policy(Shadow, false, false), &policy(Enforce, false, false));
+    durable.on_recall(&policy(Enforce, false, false));
+    assert_eq!((durable.stages["b"].stage, durable.stages["b"].file), (Shadow, Enforce));
+    durable.on_policy(&policy(Enforce, false, false));
+    assert_eq!(durable.stages["b"].stage, Shadow);
+}
+
+#[test]
+fn history_is_bounded_numbered_and_told_the_time_once() {
+    let mut durable = at(Shadow, Shadow, None);
+    assert!(durable.stamp(1_000) && !durable.stamp(2_000));
+    for _ in 0..HISTORY_MAX {
+        durable.enter_stage("b", Canary, Cause::Gate, Vec::new());
+        durable.enter_stage("b", Shadow, Cause::Breach, Vec::new());
+    }
+    assert_eq!(durable.history.len(), HISTORY_MAX);
+    let numbers: Vec<u64> = durable.history.iter().map(|change| change.number).collect();
+    assert!(numbers.is_sorted_by(|a, b| a + 1 == *b));
+    assert_eq!(numbers.last(), Some(&(2 * HISTORY_MAX as u64 + 1)));
+    assert!(durable.stamp(3_000));
+    assert!(durable.history.iter().all(|change| change.at_s == Some(3_000)));
+}
