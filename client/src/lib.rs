@@ -26,49 +26,28 @@
 //! # Ok(()) }
 //! ```
 
-mod decision;
-mod draws;
-mod endpoints;
+mod assignment;
+mod builder;
+mod cache;
 mod feed;
-mod guards;
-mod idle;
-mod keepsake;
-mod kept;
+mod hot;
+mod interner;
 mod limiter;
-#[cfg(test)]
-#[cfg(feature = "loom")]
-mod loom_models;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
-mod names;
-mod pin;
-mod pool;
-mod rendezvous;
 #[cfg_attr(not(feature = "middleware"), allow(dead_code))]
 mod responses;
-mod roll;
-mod seats;
-mod settings;
-mod shard;
-mod shared_key;
-mod sketch;
-mod slab;
-mod slabs;
-mod spread;
 mod subscription;
-mod sync;
-mod table;
-mod word;
 
-pub use endpoints::ENDPOINTS_MAX;
+pub use assignment::endpoints::ENDPOINTS_MAX;
 pub use feed::Feed;
 pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Outlook};
 pub use metrics::Metrics;
-pub use plimsoll_core::ratio::DropRatio;
-pub use plimsoll_core::trace::TraceId;
-pub use plimsoll_core::verdict::{Reason, Refusal, Verdict};
-pub use settings::{Settings, SettingsError};
-pub use shard::Shard;
-pub use spread::GRACE;
+pub use plimsoll_core::quantity::DropRatio;
+pub use plimsoll_core::decision::trace::TraceId;
+pub use plimsoll_core::decision::{Reason, Refusal, Verdict};
+pub use builder::{Settings, SettingsError};
+pub use limiter::shard::Shard;
+pub use assignment::GRACE;
 pub use subscription::Subscription;

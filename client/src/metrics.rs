@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::bucket::Bucket;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Counts;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 use plimsoll_proto::page::{Buckets, Page, Row, flag, plain};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
-use crate::endpoints::Aggregators;
+use crate::assignment::endpoints::Aggregators;
 use crate::feed::Feed;
-use crate::keepsake::Found;
+use crate::cache::file::Found;
 use crate::limiter::Limiter;
 use crate::responses::Durations;
 use crate::subscription::Watched;

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_core::latency::{BINS, Bin, Histogram};
+use plimsoll_core::stats::{BINS, Bin, Histogram};
 use plimsoll_core::report::Side;
 
 /// Statuses that are told apart: 100 to 599.

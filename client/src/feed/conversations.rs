@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_core::directive::{Directives, Stale};
+use plimsoll_core::directive::{Directives, StaleDirective};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::report::Report;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::child::{self, Broken, Observer};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport;
@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Feed, Log};
-use crate::endpoints::{Addresses, Aggregators};
-use crate::spread::EndpointId;
+use crate::assignment::endpoints::{Addresses, Aggregators};
+use crate::assignment::EndpointId;
 use crate::subscription::Subscription;
 
 /// How often a name is resolved again, give or take a fifth, so that a fleet does not ask as one.
@@ -162,7 +162,7 @@ impl Child for OneOf {
         self.subscription.with(|subscription, now| subscription.report_to(self.id, now))
     }
 
-    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), Stale> {
+    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
         self.subscription.with(|subscription, now| subscription.take(self.id, now, directives))
     }
 

@@ -1,10 +1,10 @@
 //! What the ways to ask have in common, and where they differ.
 
 use super::*;
-use crate::word::Word;
-use plimsoll_core::bucket::{Name, Zone};
+use crate::hot::directive_word::Word;
+use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::report::{InstanceId, Role};
-use plimsoll_core::token_bucket::Tokens;
+use plimsoll_core::decision::token_bucket::Tokens;
 
 /// A limiter whose directives are published by hand.
 fn limiter() -> Limiter {

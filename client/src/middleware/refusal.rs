@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use plimsoll_core::verdict::{Reason, Refusal};
+use plimsoll_core::decision::{Reason, Refusal};
 use serde::Serialize;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};

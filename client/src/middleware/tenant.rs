@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 use http::request::Parts;
-use plimsoll_core::bucket::{DEFAULT_TENANT, InvalidName, check_name};
+use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
 
 /// Where a request carries its tenant. A request that says nothing usable counts as the class `default`; so does
 /// every request of `Tenant::default()`.

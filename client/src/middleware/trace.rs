@@ -2,7 +2,7 @@
 
 use http::HeaderName;
 use http::request::Parts;
-use plimsoll_core::trace::TraceId;
+use plimsoll_core::decision::trace::TraceId;
 
 use super::tenant::only;
 

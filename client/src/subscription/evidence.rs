@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use plimsoll_core::bucket::Bucket;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::directive::Posted;
-use plimsoll_core::report::{Batches, Counts, Evidence, Outcomes, Report, STANDS_MAX, Side, Stand};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::report::{Batches, CohortKey, Counts, Evidence, Outcomes, Report, STANDS_MAX, Side};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::MonoTime;
 
 use super::Subscription;
 use crate::responses::Told;
-use crate::spread::EndpointId;
-use crate::table::KeyPlace;
+use crate::assignment::EndpointId;
+use crate::hot::table::KeyPlace;
 
 /// How often evidence is told: once in each of the controller's cycles is enough.
 const TESTIFY_EVERY: Duration = Duration::from_millis(500);
@@ -98,7 +98,7 @@ impl Subscription {
                 outcomes.would_dropped = counts.would_dropped;
             }
             if side == own && !outcomes.is_empty() {
-                let stand = Stand { bucket: name.clone(), mode, side };
+                let stand = CohortKey { bucket: name.clone(), mode, side };
                 evidence.add(&stand, &outcomes, STANDS_MAX);
             }
         }

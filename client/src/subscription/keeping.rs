@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_core::bucket::Bucket;
+use plimsoll_core::names::Bucket;
 
-use super::strand::Strand;
+use super::session::Strand;
 use super::{Subscription, Version};
-use crate::kept::Kept;
+use crate::cache::directive_cache::Kept;
 
 impl Subscription {
     /// Whether decisions still rest on what an earlier process kept.

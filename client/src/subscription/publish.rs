@@ -1,18 +1,18 @@
 //! From what is directed to what the request path reads: one word for each key, and its guard.
 
-use plimsoll_core::bucket::{Bucket, DEFAULT_TENANT};
-use plimsoll_core::coherence::Coherence;
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT};
+use plimsoll_core::decision::coherent::Coherence;
 use plimsoll_core::directive::{Terms, Values};
 use plimsoll_core::law::ZoneGuard;
-use plimsoll_core::policy::Coin;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Coin;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::decision::Mode;
 
 use super::Subscription;
-use crate::guards::Guards;
-use crate::table::Table;
-use crate::word::Word;
+use crate::hot::guards::Guards;
+use crate::hot::table::Table;
+use crate::hot::directive_word::Word;
 
 impl Subscription {
     /// What is left of the mode that a bucket's terms tell.

@@ -1,8 +1,8 @@
 //! Coherent coins: what of a request is decided by its trace, and by which key.
 
 use super::*;
-use plimsoll_core::coherence::{Coherence, CoinKey};
-use plimsoll_core::trace::TraceId;
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
+use plimsoll_core::decision::trace::TraceId;
 
 fn salted(salt: u64) -> Coherence {
     Coherence { key: CoinKey::from_bytes(*b"the fleet's own."), salt }
@@ -20,7 +20,7 @@ fn coherent(coherence: Option<Coherence>) -> Terms {
 fn due(coherence: Coherence, share: f64) -> Vec<bool> {
     let key = coherence.draw_key();
     let ratio = ratio(share).ratio.unwrap();
-    (1..=400).map(|id| plimsoll_core::coin::refuses(ratio, key.draw(trace(id)))).collect()
+    (1..=400).map(|id| plimsoll_core::decision::coin::refuses(ratio, key.draw(trace(id)))).collect()
 }
 
 impl Held {
@@ -175,7 +175,7 @@ fn the_fleets_key_is_not_kept_and_a_limiter_that_starts_from_what_was_draws_by_i
     let mut held = Held::new();
     held.direct(coherent(Some(salted(1))), &[("default", ratio(0.5))]);
     let kept = held.subscription.to_keep();
-    let owner = crate::kept::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
+    let owner = crate::cache::directive_cache::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
     let text = kept.to_text(&owner, Duration::ZERO).unwrap();
     let (restored, _) = Kept::of_text(&text, &owner).unwrap();
     assert_eq!((restored.buckets[0].terms.coin, restored.buckets[0].terms.coherence), (Coin::Coherent, None));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::responses::Ending;
-use plimsoll_core::report::{Outcomes, Side, Stand};
+use plimsoll_core::report::{CohortKey, Outcomes, Side};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -11,7 +11,7 @@ fn pass(held: &mut Held, ms: u64) {
 }
 
 /// Everything that the next report tells.
-fn told(held: &mut Held) -> Vec<(Stand, Outcomes)> {
+fn told(held: &mut Held) -> Vec<(CohortKey, Outcomes)> {
     pass(held, 500);
     let report = held.subscription.report(held.now);
     report.evidence.after(0).map(|(stand, outcomes)| (stand.clone(), outcomes.clone())).collect()

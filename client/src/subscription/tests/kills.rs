@@ -1,7 +1,7 @@
 //! What is left of a mode where single buckets were killed, what is reported of it, and this process's own switch.
 
 use super::*;
-use plimsoll_core::drill::Drill;
+use plimsoll_core::kill::drill::Drill;
 
 fn api() -> Bucket {
     Bucket::new("api").unwrap()

@@ -1,0 +1,15 @@
+//! Everything a decision touches: written once at the start, then atomics alone, with no lock and no allocation.
+
+pub(crate) mod decision;
+pub(crate) mod directive_word;
+pub(crate) mod guard_pool;
+pub(crate) mod guards;
+#[cfg(test)]
+#[cfg(feature = "loom")]
+mod loom;
+pub(crate) mod rng;
+pub(crate) mod shared_key;
+pub(crate) mod sync;
+pub(crate) mod table;
+pub(crate) mod thread_counters;
+pub(crate) mod thread_slots;

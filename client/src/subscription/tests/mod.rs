@@ -1,0 +1,314 @@
+//! What a limiter holds after which messages, seen through the decisions it makes.
+
+mod coherent;
+mod cold;
+mod evidence;
+mod guards;
+mod kills;
+mod model;
+mod multi;
+
+use super::*;
+use crate::hot::decision::Desk;
+use crate::cache::directive_cache::Kept;
+use crate::hot::thread_counters::Slab;
+use plimsoll_core::names::{Name, Tenant, Zone};
+use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
+use plimsoll_core::kill::{Kill, KillGeneration};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::rollout::Percent;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::report::{InstanceId, Role};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::rollout::Cohort;
+use plimsoll_core::decision::Verdict;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+/// A limiter without its feed.
+struct Held {
+    table: Arc<Table>,
+    subscription: Subscription,
+    slab: Arc<Slab>,
+    draws: SmallRng,
+    seq: u64,
+    now: MonoTime,
+}
+
+fn now() -> MonoTime {
+    MonoTime::from_elapsed(Duration::from_secs(1))
+}
+
+fn rate(per_second: f64) -> Rate {
+    Rate::new(per_second).unwrap()
+}
+
+fn limited(mode: Mode) -> Terms {
+    Terms { limit: Limit::PerSecond(rate(100.0)), mode, ..Terms::default() }
+}
+
+fn ratio(share: impl Into<Option<f64>>) -> Values {
+    let units = |share| DropRatio::new((share * f64::from(DropRatio::ONE)) as u32).unwrap();
+    Values { ratio: share.into().map(units), ..Values::default() }
+}
+
+impl Held {
+    /// A limiter that has declared the bucket `api`.
+    fn new() -> Self {
+        Self::named("host:1")
+    }
+
+    fn named(name: &str) -> Self {
+        let mut held = Self::unheard(name);
+        held.table.declare("api").unwrap();
+        held.subscription.on_open(now());
+        held.subscription.report(now());
+        held.subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
+        held
+    }
+
+    /// A limiter that knows no names and has spoken to nobody.
+    fn unheard(name: &str) -> Self {
+        let table = Arc::new(Table::new(100, 0, 7));
+        let identity = Identity {
+            instance: InstanceId(1),
+            name: Name::new(name).unwrap(),
+            service: Name::new("shop").unwrap(),
+            zone: Zone::new("a").unwrap(),
+            role: Role::Client,
+        };
+        let subscription = Subscription::new(identity, Arc::clone(&table));
+        let slab = table.slabs.of_shard();
+        Self { table, subscription, slab, draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
+    }
+
+    fn message(&mut self, terms: Terms, keys: &[(&str, Values)]) -> Directives {
+        self.seq += 1;
+        let key = |(tenant, values): &(&str, Values)| KeyDirective {
+            tenant: Tenant::new(tenant).unwrap(),
+            values: *values,
+        };
+        let bucket = Bucket::new("api").unwrap();
+        let directive = BucketDirective { bucket, whole: true, terms, keys: keys.iter().map(key).collect() };
+        Directives { epoch: Some(Epoch(5)), seq: self.seq, buckets: vec![directive], ..Directives::default() }
+    }
+
+    fn direct(&mut self, terms: Terms, keys: &[(&str, Values)]) {
+        let message = self.message(terms, keys);
+        self.subscription.on_directives(self.now, message).unwrap();
+    }
+
+    fn admit(&mut self, tenant: &str) -> Verdict {
+        self.ask("api", tenant)
+    }
+
+    fn ask(&mut self, bucket: &str, tenant: &str) -> Verdict {
+        let place = self.table.place(bucket, tenant).unwrap();
+        self.table.decide(place, &mut Desk { slab: &self.slab, draws: &mut self.draws })
+    }
+
+    /// The share of requests of a tenant that is refused.
+    fn refused(&mut self, tenant: &str) -> f64 {
+        let refused = (0..10_000).filter(|_| self.admit(tenant) != Verdict::Admit).count();
+        refused as f64 / 10_000.0
+    }
+
+    #[track_caller]
+    fn check(&mut self, expected: &[(&str, f64)]) {
+        for (tenant, share) in expected {
+            let got = self.refused(tenant);
+            assert!((got - share).abs() < 0.02, "{tenant}: {got} refused, not {share}");
+        }
+    }
+
+    /// What was decided in all.
+    fn counts(&mut self) -> Counts {
+        self.subscription.counts().into_values().fold(Counts::ZERO, Counts::plus)
+    }
+}
+
+#[test]
+fn nothing_held_admits_and_counts() {
+    let mut held = Held::new();
+    held.check(&[("acme", 0.0)]);
+    assert_eq!(held.counts(), Counts { offered: 10_000, ..Counts::ZERO });
+}
+
+#[test]
+fn a_tenant_without_a_directive_follows_the_default_class() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    held.check(&[("acme", 0.9), ("stranger", 0.3), ("default", 0.3), ("not a name", 0.3)]);
+    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.0)), ("default", ratio(1.0))]);
+    held.check(&[("acme", 0.0), ("stranger", 1.0)]);
+}
+
+#[test]
+fn an_absent_ratio_keeps_what_is_held_and_is_never_zero() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    held.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
+    held.check(&[("acme", 0.9), ("stranger", 0.3)]);
+}
+
+#[test]
+fn a_tenant_that_is_no_longer_listed_falls_back_to_the_default_class() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    held.direct(limited(Mode::Enforce), &[("default", ratio(0.3))]);
+    held.check(&[("acme", 0.3)]);
+}
+
+#[test]
+fn a_limit_without_a_number_clears_every_ratio() {
+    for cleared in [Limit::Unknown, Limit::Unlimited] {
+        let mut held = Held::new();
+        held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(1.0))]);
+        held.direct(
+            Terms { limit: cleared, ..limited(Mode::Enforce) },
+            &[("acme", ratio(None)), ("default", ratio(None))],
+        );
+        held.check(&[("acme", 0.0), ("stranger", 0.0)]);
+    }
+}
+
+#[test]
+fn only_enforce_refuses_and_the_others_count_what_would_have_been() {
+    for mode in [Mode::Shadow, Mode::Canary] {
+        let mut held = Held::new();
+        held.direct(limited(mode), &[("default", ratio(0.5))]);
+        held.check(&[("stranger", 0.0)]);
+        let counts = held.counts();
+        assert!((4_500..5_500).contains(&counts.would_dropped), "{counts:?}");
+        assert_eq!(counts.refused() + counts.would_guard_dropped, 0);
+    }
+}
+
+#[test]
+fn in_canary_the_instances_of_the_cohort_refuse_and_no_others() {
+    let cohort = Cohort { percent: Percent::new(30.0).unwrap(), salt: 9 };
+    let mut enforcing = 0;
+    for instance in 0..60 {
+        let name = format!("shop-{instance}:8080");
+        let mut held = Held::named(&name);
+        held.direct(Terms { cohort, ..limited(Mode::Canary) }, &[("default", ratio(1.0))]);
+        let refuses = !held.admit("acme").is_admit();
+        assert_eq!(refuses, cohort.contains(&Name::new(&name).unwrap()), "{name}");
+        let counts = held.counts();
+        assert_eq!((counts.dropped, counts.would_dropped), (u64::from(refuses), u64::from(!refuses)));
+        enforcing += usize::from(refuses);
+        held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+        assert!(!held.admit("acme").is_admit(), "{name}");
+    }
+    assert!((8..30).contains(&enforcing), "{enforcing} of 60");
+}
+
+#[test]
+fn the_coin_is_the_one_that_is_directed() {
+    // Of 1,000 requests at one half, an evenly spread coin is at most 2 off; an independent one is 16 off at one
+    // standard deviation.
+    let strays = |coin| {
+        let mut held = Held::new();
+        held.direct(Terms { coin, ..limited(Mode::Enforce) }, &[("default", ratio(0.5))]);
+        let runs: Vec<u64> = (0..20)
+            .map(|_| (0..1_000).map(|_| u64::from(held.admit("acme").is_admit())).sum::<u64>().abs_diff(500))
+            .collect();
+        runs.into_iter().max().unwrap()
+    };
+    assert!(strays(Coin::Dithered) <= 2);
+    assert!(strays(Coin::Independent) > 10);
+    assert!(strays(Coin::Coherent) > 10, "a request without a trace has nothing to go by: independent");
+}
+
+#[test]
+fn tenants_that_come_and_go_share_the_coin_of_their_class() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("default", ratio(0.99))]);
+    let admitted = (0..90).filter(|n| held.admit(&format!("once-{n}")).is_admit()).count();
+    assert!(admitted <= 2, "{admitted} of 90 tenants, with one request each, at 1 %");
+}
+
+#[test]
+fn a_kill_is_heard_from_any_message_and_undone_only_by_a_later_generation() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("acme", ratio(1.0)), ("default", ratio(1.0))]);
+    let with_kill = |held: &mut Held, epoch: u64, generation: u64, known: u64| {
+        let kill = Kill { fleet: KillGeneration(known), bucket: KillGeneration(0) };
+        let terms = Terms { kill, ..limited(Mode::Enforce) };
+        let message = held.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
+        let message = Directives { epoch: Some(Epoch(epoch)), kill: KillGeneration(generation), ..message };
+        held.subscription.on_directives(now(), message)
+    };
+    // From an older reign: its values are refused, its kill is not.
+    with_kill(&mut held, 1, 3, 0).unwrap_err();
+    held.check(&[("acme", 0.0), ("stranger", 0.0)]);
+    assert_eq!(held.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Shadow));
+    with_kill(&mut held, 5, 2, 2).unwrap();
+    held.check(&[("acme", 0.0)]);
+    // Its end is none for a mode that was decided before it.
+    with_kill(&mut held, 5, 4, 2).unwrap();
+    held.check(&[("acme", 0.0)]);
+    with_kill(&mut held, 5, 4, 4).unwrap();
+    held.check(&[("acme", 1.0), ("stranger", 1.0)]);
+}
+
+#[test]
+fn older_messages_change_nothing_and_are_counted() {
+    let mut held = Held::new();
+    held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    let older = held.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
+    let from_older_reign = Directives { epoch: Some(Epoch(4)), ..older.clone() };
+    held.subscription.on_directives(now(), from_older_reign.clone()).unwrap_err();
+    held.subscription.on_directives(now(), Directives { seq: 1, ..older }).unwrap_err();
+    let poisoned = Directives { seq: 9, ..held.message(limited(Mode::Enforce), &[("default", ratio(0.0))]) };
+    let too_high = Directives { epoch: Some(Epoch(u64::MAX)), ..poisoned.clone() };
+    held.subscription.on_directives(now(), too_high).unwrap_err();
+    let too_killed = Directives { kill: KillGeneration(u64::MAX), ..poisoned };
+    held.subscription.on_directives(now(), too_killed).unwrap_err();
+    // A new stream makes neither of them newer.
+    held.subscription.on_open(now());
+    held.subscription.on_directives(now(), Directives { seq: 1, ..from_older_reign }).unwrap_err();
+    assert_eq!(held.subscription.refused(), 5);
+    held.check(&[("stranger", 1.0)]);
+}
+
+#[test]
+fn what_was_never_asked_for_takes_no_room() {
+    let mut held = Held::new();
+    let mut message = held.message(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    message.buckets[0].bucket = Bucket::new("other").unwrap();
+    held.subscription.on_directives(now(), message).unwrap();
+    assert!(held.subscription.board.is_empty());
+}
+
+#[test]
+fn buckets_are_asked_for_once_a_stream_and_counts_go_on_across_streams() {
+    let mut held = Held::new();
+    held.check(&[("acme", 0.0)]);
+    let report = held.subscription.report(now());
+    assert_eq!((report.asked.len(), report.identity), (0, None));
+    held.subscription.on_open(now());
+    held.check(&[("acme", 0.0)]);
+    let greeting = held.subscription.report(now());
+    assert_eq!((greeting.seq, greeting.asked.len(), greeting.identity.is_some()), (1, 1, true));
+    assert_eq!((greeting.definitions.len(), greeting.tallies.len()), (0, 0));
+    held.subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
+    let report = held.subscription.report(now());
+    let offered: u64 = report.tallies.values().map(|tally| tally.counts.offered).sum();
+    let sent: u64 = report.definitions.values().map(|definition| definition.sent.offered).sum();
+    assert_eq!((offered, sent), (20_000, 10_000), "nothing starts over, and what was sent is said");
+    let counted = report.definitions.values().filter(|definition| definition.sent.offered > 0);
+    assert!(counted.clone().count() > 0 && counted.clone().all(|definition| definition.continues));
+}
+
+#[test]
+fn the_stamp_ages_by_this_processs_own_clock() {
+    let mut held = Held::new();
+    assert_eq!(held.subscription.upstream_age(now()), None);
+    let message = held.message(limited(Mode::Enforce), &[]);
+    let message = Directives { upstream_age: Some(Duration::from_secs(7)), ..message };
+    held.subscription.on_directives(now(), message).unwrap();
+    let age = held.subscription.upstream_age(now() + Duration::from_secs(5));
+    assert_eq!(age, Some(Duration::from_secs(12)));
+}
