@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use plimsoll_core::fairness::{Claim, Waterfill};
+use plimsoll_core::law::fairness::{Claim, Waterfill};
 
 const BUCKETS: usize = 10_000;
 const TENANTS: usize = 100;

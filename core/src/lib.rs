@@ -1,36 +1,19 @@
-//! The law of Plimsoll, pure: what is protected, what is counted, what is decided, and in which words.
+//! The domain of Plimsoll, pure: validated types, messages between the tiers, and the control law.
 //!
-//! Nothing here reads a clock, draws randomness or opens anything: time and draws are arguments. That is what lets
-//! the very same code run in a service, in an aggregator, in a controller and under a simulator.
+//! No module here reads a clock, draws randomness or opens a file or socket: time and random draws are arguments. The
+//! same code therefore runs in a service, in an aggregator, in a controller and in the simulator.
 //!
-//! A reader may begin with [`report`] (what a child tells its parent), [`directive`] (what a parent tells a child),
-//! [`law`] (how the one becomes the other) and [`policy`] (what operators write).
+//! Start with [`report`] (counts that a child sends to its parent), [`directive`] (drop ratios and rates that a parent
+//! sends to its child) and [`law`] (how the controller computes the second from the first).
 #![forbid(unsafe_code)]
 
-pub mod backoff;
-pub mod baseline;
-pub mod bucket;
-pub mod coherence;
-pub mod coin;
+pub mod decision;
 pub mod directive;
-pub mod drill;
 pub mod exchange;
-pub mod fairness;
-pub mod hot_keys;
 pub mod kill;
-pub mod latency;
 pub mod law;
-pub mod policy;
-pub mod presence;
-pub mod rate;
-pub mod ratio;
+pub mod names;
+pub mod quantity;
 pub mod report;
 pub mod rollout;
-pub mod roster;
-pub mod stable;
-
-pub mod text;
-pub mod time;
-pub mod token_bucket;
-pub mod trace;
-pub mod verdict;
+pub mod stats;

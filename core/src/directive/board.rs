@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::news::{Audiences, Readings, Seen};
-use super::{Audience, BucketDirective, Edition, KeyDirective, News, Terms, Values};
-use crate::bucket::{Bucket, DEFAULT_TENANT, Tenant};
-use crate::rate::Limit;
+use super::fanout::{Audiences, Readings, Seen};
+use super::{Audience, BucketDirective, Edition, Fanout, KeyDirective, Terms, Values};
+use crate::names::{Bucket, DEFAULT_TENANT, Tenant};
+use crate::quantity::Limit;
 
 /// Holds the whole state of every bucket and numbers its changes, so that any reader can be told only what changed
 /// since it last looked, however long ago that was: slow readers are conflated here, before anything is encoded. What
@@ -110,7 +110,7 @@ impl Board {
 
     /// The same, shared by all who have seen as much: those who saw the change before the latest hear of the latest
     /// alone, and of those who saw less all but a few hear the whole. Without `values` they are left out.
-    pub fn news(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<News>> {
+    pub fn news(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<Fanout>> {
         let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
             return None;
@@ -132,7 +132,7 @@ impl Board {
         if let Some(edition) = self.readings.edition(audience, key) {
             return edition;
         }
-        let news: Vec<Arc<News>> =
+        let news: Vec<Arc<Fanout>> =
             audience.iter().filter_map(|bucket| self.news(bucket, seen, values)).collect();
         let edition = (!news.is_empty()).then(|| news.into());
         self.readings.keep(audience, key, &edition);

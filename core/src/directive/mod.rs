@@ -1,28 +1,32 @@
 //! What a parent tells a child about its keys, and in which order it may be believed.
 
 mod board;
-mod news;
-mod order;
+mod fanout;
+mod sequence;
+#[cfg(test)]
+mod tests;
 
 pub use board::{Board, Posted};
-pub use news::{Audience, Chunk, Edition, Message, News};
-pub use order::{Order, Stale};
+pub use fanout::{Audience, Chunk, Edition, Fanout, Message};
+pub use sequence::{Sequence, StaleDirective};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::{Bucket, Tenant};
-use crate::coherence::Coherence;
-use crate::drill::Drill;
+use crate::decision::Coin;
+use crate::decision::Mode;
+use crate::decision::coherent::Coherence;
+use crate::kill::drill::Drill;
 use crate::kill::{Kill, KillGeneration};
-use crate::policy::{Coin, OnSilence, Weight};
-use crate::presence::Presences;
-use crate::rate::{Limit, Rate};
-use crate::ratio::DropRatio;
+use crate::law::Weight;
+use crate::law::presence::Presences;
+use crate::names::{Bucket, Tenant};
+use crate::quantity::DropRatio;
+use crate::quantity::{Limit, Rate};
 use crate::report::{Echo, InstanceId};
-use crate::rollout::{Cohort, Mode};
+use crate::rollout::Cohort;
 
 /// One reign of a controller: grows with every start, so that an older controller is never believed again. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -103,6 +107,17 @@ pub struct Terms {
     pub clients: Option<u32>,
 }
 
+/// What a zone keeps to while the controller is silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnSilence {
+    /// The rate it was given last, so the limit holds whatever traffic does. The default.
+    #[default]
+    Allocation,
+    /// The drop ratio it was given last, so no traffic is refused only because it moved between zones.
+    Ratio,
+}
+
 /// What holds for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDirective {
@@ -163,6 +178,3 @@ impl Values {
         Self { entitlement: self.entitlement, ..Self::default() }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::{Kill, KillGeneration, Scope};
-use crate::bucket::Bucket;
+use crate::decision::Mode;
 use crate::directive::Terms;
-use crate::drill::Drill;
-use crate::rollout::Mode;
+use crate::kill::drill::Drill;
+use crate::names::Bucket;
 
 /// The most buckets that have a generation of their own, because they were killed alone at some time.
 pub const KILLED_BUCKETS_MAX: usize = 1_024;

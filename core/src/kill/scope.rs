@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::bucket::Bucket;
+use crate::names::Bucket;
 
 /// What is killed, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::ledger::Noted;
+use super::ingest::Noted;
 use super::{
-    BrokenReport, Counts, Entered, InstanceId, KeyDefinition, Ledger, New, Pedigree, Place, Report, Tally,
+    Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Place, Report, Tally,
 };
-use crate::bucket::{Key, KeyId};
-use crate::time::{MonoTime, Pace};
+use crate::names::{Key, KeyId};
+use crate::quantity::{MonoTime, Pace};
 
 /// What a parent remembers of one instance, across its streams.
 ///
@@ -150,7 +150,7 @@ impl Books {
         now: MonoTime,
         report: &Report,
         intern: impl FnMut(&Key) -> Option<KeyId>,
-    ) -> Result<Entered, BrokenReport> {
+    ) -> Result<Entered, InvalidReport> {
         let mut noted = Noted { intern, entries: Vec::new() };
         let entered = self.enter_into(now, report, &mut noted)?;
         Ok(Entered { entries: noted.entries, ..entered })
@@ -165,7 +165,7 @@ impl Books {
         now: MonoTime,
         report: &Report,
         ledger: &mut impl Ledger,
-    ) -> Result<Entered, BrokenReport> {
+    ) -> Result<Entered, InvalidReport> {
         self.check(report)?;
         let mut entered = Entered::default();
         self.seq = report.seq;
@@ -193,12 +193,12 @@ impl Books {
             if let Some(late) = self.late.get(id.index()) {
                 from.late = *late;
             }
-            let mut pedigree = Pedigree::Observed;
+            let mut pedigree = Origin::Observed;
             if !self.taken_over.is_empty()
                 && let Some((base, sent)) = self.taken_over.remove(&id)
             {
                 entered.unconfirmed += sent.since(base).offered;
-                (from, pedigree) = (Tally { counts: sent, late: tally.late }, Pedigree::TakenOver);
+                (from, pedigree) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
             }
             // A greeting that a later one overtook says less than is known; the difference was counted before.
             line.counts = tally.counts.merge(from.counts);
@@ -257,33 +257,33 @@ impl Books {
     }
 
     /// Everything that could be wrong with a report, before anything of it is entered.
-    fn check(&self, report: &Report) -> Result<(), BrokenReport> {
+    fn check(&self, report: &Report) -> Result<(), InvalidReport> {
         if report.seq <= self.seq {
-            return Err(BrokenReport::Late { held: self.seq, got: report.seq });
+            return Err(InvalidReport::Late { held: self.seq, got: report.seq });
         }
         if report.time.is_none() && !report.tallies.is_empty() {
-            return Err(BrokenReport::Timeless);
+            return Err(InvalidReport::Timeless);
         }
         let mut defined = self.lines.len();
         for (id, definition) in &report.definitions {
             if id.index() > defined {
-                return Err(BrokenReport::Definition(id.0));
+                return Err(InvalidReport::Definition(id.0));
             }
             defined = defined.max(id.index() + 1);
             if defined > self.keys_max {
-                return Err(BrokenReport::TooManyKeys(self.keys_max));
+                return Err(InvalidReport::TooManyKeys(self.keys_max));
             }
             if !definition.sent.covers(definition.base) {
-                return Err(BrokenReport::WentBack(definition.key.clone()));
+                return Err(InvalidReport::WentBack(definition.key.clone()));
             }
         }
         for (id, tally) in report.tallies.iter() {
-            let (key, floor) = self.floor(report, id).ok_or(BrokenReport::Undefined(id.0))?;
+            let (key, floor) = self.floor(report, id).ok_or(InvalidReport::Undefined(id.0))?;
             if !tally.counts.is_consistent() || !tally.counts.covers(tally.late) {
-                return Err(BrokenReport::Inconsistent(key.clone()));
+                return Err(InvalidReport::Inconsistent(key.clone()));
             }
             if !tally.covers(floor) {
-                return Err(BrokenReport::WentBack(key.clone()));
+                return Err(InvalidReport::WentBack(key.clone()));
             }
         }
         Ok(())

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::bucket::Bucket;
-use crate::latency::Histogram;
-use crate::rollout::Mode;
+use crate::decision::Mode;
+use crate::names::Bucket;
+use crate::stats::Histogram;
 
 /// Places in one report, and those that are gathered for one, at most; what is beyond is left out.
 pub const STANDS_MAX: usize = 4_096;
@@ -20,7 +20,7 @@ pub enum Side {
 
 /// Where something was observed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stand {
+pub struct CohortKey {
     /// The bucket that was asked.
     pub bucket: Bucket,
     /// The mode that the instance held.
@@ -48,7 +48,7 @@ pub struct Outcomes {
 /// Outcomes by where they were observed. Bounded by whoever fills it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    cells: BTreeMap<Stand, Outcomes>,
+    cells: BTreeMap<CohortKey, Outcomes>,
 }
 
 /// Evidence on its way up: what came since the batch before, by the number of the report that first carried it.
@@ -91,7 +91,7 @@ impl Outcomes {
 
 impl Evidence {
     /// Adds what was observed at one place, unless that would be the `most`-and-first place. True if it was taken.
-    pub fn add(&mut self, stand: &Stand, outcomes: &Outcomes, most: usize) -> bool {
+    pub fn add(&mut self, stand: &CohortKey, outcomes: &Outcomes, most: usize) -> bool {
         if let Some(held) = self.cells.get_mut(stand) {
             held.add(outcomes);
             return true;
@@ -104,7 +104,7 @@ impl Evidence {
     }
 
     /// Takes the outcomes of one place; of two for the same the larger stands.
-    pub fn put(&mut self, stand: Stand, outcomes: Outcomes) {
+    pub fn put(&mut self, stand: CohortKey, outcomes: Outcomes) {
         let held = self.cells.entry(stand).or_default();
         if outcomes > *held {
             *held = outcomes;
@@ -112,7 +112,7 @@ impl Evidence {
     }
 
     /// Every place and what was observed there.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Stand, &Outcomes)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&CohortKey, &Outcomes)> {
         self.cells.iter()
     }
 
@@ -142,7 +142,7 @@ impl Batches {
     }
 
     /// Everything first told after report `seq`.
-    pub fn after(&self, seq: u64) -> impl Iterator<Item = (&Stand, &Outcomes)> {
+    pub fn after(&self, seq: u64) -> impl Iterator<Item = (&CohortKey, &Outcomes)> {
         let later = (std::ops::Bound::Excluded(seq), std::ops::Bound::Unbounded);
         self.by_report.range(later).flat_map(|(_, evidence)| evidence.iter())
     }
@@ -176,8 +176,8 @@ impl Batches {
 mod tests {
     use super::*;
 
-    fn stand(bucket: &str, side: Side) -> Stand {
-        Stand { bucket: Bucket::new(bucket).unwrap(), mode: Mode::Canary, side }
+    fn stand(bucket: &str, side: Side) -> CohortKey {
+        CohortKey { bucket: Bucket::new(bucket).unwrap(), mode: Mode::Canary, side }
     }
 
     fn asked(offered: u64) -> Outcomes {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::bucket::{Name, Zone};
+use crate::names::{Name, Zone};
 
 /// One start of one process: 128 random bits drawn when it begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,31 +1,32 @@
 //! What a child tells its parent: cumulative counts, so that loss, repetition and reordering are harmless.
 
 mod books;
-mod broken;
 mod evidence;
 mod identity;
-mod ledger;
+mod ingest;
 mod outbox;
-mod path;
+mod rejected;
 mod tallies;
+#[cfg(test)]
+mod tests;
 
 pub use books::Books;
-pub use broken::BrokenReport;
-pub use evidence::{Batches, Evidence, Outcomes, STANDS_MAX, Side, Stand};
+pub use evidence::{Batches, CohortKey, Evidence, Outcomes, STANDS_MAX, Side};
 pub use identity::{Identity, InstanceId, Role};
-pub use ledger::{Entered, Entry, Ledger, New, Pedigree, Place};
+pub use ingest::{Entered, Entry, Ledger, New, Origin, Place};
 pub use outbox::{Handover, Outbox};
-pub use path::Path;
+pub use rejected::InvalidReport;
 pub use tallies::Tallies;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::bucket::{Bucket, Key, KeyId, Zone};
 use crate::directive::Epoch;
-use crate::drill::{Drill, Spread};
+use crate::exchange::Path;
+use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillGeneration, Scope};
-use crate::rate::Rate;
-use crate::time::MonoTime;
+use crate::names::{Bucket, Key, KeyId, Zone};
+use crate::quantity::MonoTime;
+use crate::quantity::Rate;
 
 /// Requests of one key since the counting process began. Only ever grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -284,6 +285,3 @@ pub struct Echo {
     /// The highest report contained in a roll-up that the controller has covered; 0 when none is.
     pub confirmed: u64,
 }
-
-#[cfg(test)]
-mod tests;

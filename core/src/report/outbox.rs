@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{Counts, Echo, InstanceId, KeyDefinition, Report, Tallies, Tally};
-use crate::bucket::{Key, KeyId};
+use crate::names::{Key, KeyId};
 
 /// How many unconfirmed reports are remembered one by one; older ones are told apart no longer, which delays a
 /// confirmation but never invents one. At 10 reports a second these are 6.4 s, ten times what a healthy

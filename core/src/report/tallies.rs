@@ -1,7 +1,7 @@
 //! The counts of many keys side by side: what a report carries, in the order of ids.
 
 use super::{Counts, Tally};
-use crate::bucket::KeyId;
+use crate::names::KeyId;
 
 /// Cumulative tallies by the child's ids, ascending, each id once.
 ///

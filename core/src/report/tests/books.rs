@@ -30,13 +30,13 @@ fn books() -> Books {
 }
 
 /// Enters a report with every key in place `own = its number in order of appearance`.
-pub(super) fn enter(books: &mut Books, report: &Report) -> Result<Entered, BrokenReport> {
+pub(super) fn enter(books: &mut Books, report: &Report) -> Result<Entered, InvalidReport> {
     books.enter(MonoTime::ZERO, report, |key| Some(KeyId(u32::from(key.tenant.as_str().as_bytes()[0]))))
 }
 
 /// A broken report is refused for the reason given, asks for no room, and leaves no trace: the good report that
 /// comes in its place counts as if nothing had happened.
-fn check_refused(broken: &Report, why: &BrokenReport) {
+fn check_refused(broken: &Report, why: &InvalidReport) {
     let mut books = books();
     let refused = books.enter(MonoTime::ZERO, broken, |key| panic!("{key:?} asked for room"));
     assert_eq!(refused.as_ref(), Err(why));
@@ -54,11 +54,8 @@ fn check_refused(broken: &Report, why: &BrokenReport) {
         ..Report::default()
     };
     let entered = enter(&mut books, &good).unwrap();
-    let observed = |tenant: u8, delta| Entry {
-        own: Some(KeyId(u32::from(tenant))),
-        delta,
-        pedigree: Pedigree::Observed,
-    };
+    let observed =
+        |tenant: u8, delta| Entry { own: Some(KeyId(u32::from(tenant))), delta, pedigree: Origin::Observed };
     let new = Tally {
         counts: Counts { offered: 5, dropped: 1, would_dropped: 0, ..Counts::ZERO },
         late: Counts::ZERO,
@@ -95,20 +92,20 @@ fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
     };
     let none = Counts::ZERO;
 
-    let late = |got| (Report { seq: got, ..good.clone() }, BrokenReport::Late { held: 2, got });
-    let inconsistent = |tenant: &str| BrokenReport::Inconsistent(key(tenant));
-    let went_back = |tenant: &str| BrokenReport::WentBack(key(tenant));
+    let late = |got| (Report { seq: got, ..good.clone() }, InvalidReport::Late { held: 2, got });
+    let inconsistent = |tenant: &str| InvalidReport::Inconsistent(key(tenant));
+    let went_back = |tenant: &str| InvalidReport::WentBack(key(tenant));
     let table = [
         late(0),
         late(1),
         late(2),
-        (defines(3, 0, 0), BrokenReport::Definition(3)),
-        (defines(u32::MAX, 0, 0), BrokenReport::Definition(u32::MAX)),
+        (defines(3, 0, 0), InvalidReport::Definition(3)),
+        (defines(u32::MAX, 0, 0), InvalidReport::Definition(u32::MAX)),
         (defines(2, 6, 5), went_back("c")),
         (defines(1, 6, 5), went_back("c")),
         (Report { tallies: counts(1, of(4, 0, 0), none).tallies, ..defines(1, 0, 5) }, went_back("c")),
-        (counts(2, of(1, 0, 0), none), BrokenReport::Undefined(2)),
-        (counts(u32::MAX, of(1, 0, 0), none), BrokenReport::Undefined(u32::MAX)),
+        (counts(2, of(1, 0, 0), none), InvalidReport::Undefined(2)),
+        (counts(u32::MAX, of(1, 0, 0), none), InvalidReport::Undefined(u32::MAX)),
         (counts(0, of(12, 13, 0), offered(2)), inconsistent("a")),
         (counts(0, of(12, 7, 6), offered(2)), inconsistent("a")),
         (counts(0, of(u64::MAX, u64::MAX, 1), offered(2)), inconsistent("a")),
@@ -123,7 +120,7 @@ fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
         (counts(0, of(12, 0, 0), offered(2)), went_back("a")),
         (counts(0, of(12, 1, 0), offered(1)), went_back("a")),
         (Report { tallies: counts(2, of(4, 0, 0), none).tallies, ..defines(2, 0, 5) }, went_back("c")),
-        (Report { time: None, ..counts(0, of(12, 1, 0), offered(2)) }, BrokenReport::Timeless),
+        (Report { time: None, ..counts(0, of(12, 1, 0), offered(2)) }, InvalidReport::Timeless),
     ];
     for (broken, why) in &table {
         check_refused(broken, why);
@@ -152,7 +149,7 @@ fn one_broken_entry_spoils_the_whole_report() {
         .into(),
         ..Report::default()
     };
-    check_refused(&report, &BrokenReport::Undefined(3));
+    check_refused(&report, &InvalidReport::Undefined(3));
 }
 
 #[test]
@@ -178,7 +175,7 @@ fn a_key_without_room_is_counted_as_homeless_once_and_its_figures_are_kept_apart
     };
     let first = Report { definitions: [(KeyId(2), definition)].into(), ..report(3, 5) };
     let entered = books.enter(MonoTime::ZERO, &first, |_| None).unwrap();
-    let homeless = |delta| Entry { own: None, delta, pedigree: Pedigree::Observed };
+    let homeless = |delta| Entry { own: None, delta, pedigree: Origin::Observed };
     assert_eq!((entered.homeless, entered.entries), (1, vec![homeless(tally(5))]));
     let entered = books.enter(MonoTime::ZERO, &report(4, 7), |_| None).unwrap();
     assert_eq!((entered.homeless, entered.entries), (0, vec![homeless(tally(2))]));
@@ -194,12 +191,12 @@ struct Return {
     value: u64,
     counted: u64,
     unconfirmed: u64,
-    pedigree: Pedigree,
+    pedigree: Origin,
 }
 
 #[test]
 fn where_counting_goes_on_from() {
-    use Pedigree::{Observed, TakenOver};
+    use Origin::{Observed, TakenOver};
     let row = |remembered, (base, sent, value), counted, unconfirmed, pedigree| Return {
         continues: true,
         remembered,
@@ -266,7 +263,7 @@ fn check_return(case: &Return) {
         ..Report::default()
     };
     let entered = enter(&mut books, &next).unwrap();
-    let two = Entry { own: entry.own, delta: tally(2), pedigree: Pedigree::Observed };
+    let two = Entry { own: entry.own, delta: tally(2), pedigree: Origin::Observed };
     assert_eq!((entered.unconfirmed, entered.entries), (0, vec![two]), "{label}: what comes next is plain");
 }
 
@@ -309,7 +306,7 @@ fn a_report_is_entered_whatever_was_lost_before_it_and_none_before_it_any_more()
     assert_eq!(books.seq(), 9);
     for (late, offered) in [(9, 30), (9, 31), (8, 29), (4, 5), (0, 30)] {
         let refused = enter(&mut books, &report(late, offered));
-        assert_eq!(refused, Err(BrokenReport::Late { held: 9, got: late }));
+        assert_eq!(refused, Err(InvalidReport::Late { held: 9, got: late }));
     }
     assert_eq!(enter(&mut books, &report(u64::MAX, 31)).map(new), Ok(1));
 }
@@ -320,7 +317,7 @@ fn a_definition_that_was_lost_is_missed() {
     let definition =
         |tenant| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let later = Report { seq: 5, definitions: [(KeyId(3), definition("d"))].into(), ..Report::default() };
-    assert_eq!(enter(&mut books(), &later), Err(BrokenReport::Definition(3)));
+    assert_eq!(enter(&mut books(), &later), Err(InvalidReport::Definition(3)));
     let joined = Report { seq: 4, definitions: [(KeyId(2), definition("c"))].into(), ..Report::default() }
         .merge(later);
     assert_eq!(enter(&mut books(), &joined), Ok(Entered::default()));
@@ -352,7 +349,7 @@ fn an_id_that_is_defined_again_has_another_key_and_nothing_is_remembered_of_the_
         let entered = enter(&mut books, &report(seq, defines, offered)).unwrap();
         assert_eq!((entered.unconfirmed, entered.entries.len()), (0, 1));
         let Entry { own, delta, pedigree } = entered.entries[0];
-        assert_eq!(pedigree, Pedigree::Observed);
+        assert_eq!(pedigree, Origin::Observed);
         (own.unwrap().0 as u8, delta.counts.offered)
     };
     assert_eq!(counted(3, None, 40), (b'b', 40));

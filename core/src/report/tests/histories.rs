@@ -8,11 +8,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{identity, key};
-use crate::bucket::{Key, KeyId};
-use crate::exchange::{Refused, StreamId};
+use crate::exchange::sessions::Sessions;
+use crate::exchange::{StreamId, StreamRejected};
+use crate::names::{Key, KeyId};
+use crate::quantity::MonoTime;
 use crate::report::{Counts, Echo, InstanceId, Outbox, Report, Tally};
-use crate::roster::Roster;
-use crate::time::MonoTime;
 
 const KEYS: usize = 2;
 const INSTANCE: InstanceId = InstanceId(7);
@@ -111,7 +111,7 @@ struct Sent {
 struct ParentSide {
     /// This life of it.
     id: InstanceId,
-    roster: Roster,
+    roster: Sessions,
     arriving: Vec<(StreamId, VecDeque<Sent>)>,
     /// Entered, not yet rolled up, by key.
     pending: BTreeMap<usize, Counts>,
@@ -125,7 +125,7 @@ impl Default for ParentSide {
         let id = InstanceId(LIVES.fetch_add(1, Ordering::Relaxed).into());
         Self {
             id,
-            roster: Roster::new(id, 1, 100),
+            roster: Sessions::new(id, 1, 100),
             arriving: Vec::new(),
             pending: BTreeMap::new(),
             rollups: VecDeque::new(),
@@ -249,14 +249,14 @@ impl World {
     }
 
     /// What every tier's parent does with a report.
-    fn enter(&mut self, parent: usize, stream: StreamId, sent: &Sent) -> Result<(), Refused> {
+    fn enter(&mut self, parent: usize, stream: StreamId, sent: &Sent) -> Result<(), StreamRejected> {
         let Sent { report, lives } = sent;
         let ParentSide { roster, pending, .. } = &mut self.parents[parent];
         if roster.by_stream(stream).is_none() {
-            let identity = report.identity.clone().ok_or(Refused::Greeting)?;
+            let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
             roster.open(self.now, stream, identity)?;
         }
-        let child = roster.by_stream(stream).ok_or(Refused::Unknown)?;
+        let child = roster.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         let keys = &mut self.keys;
         let own_id = |key: &Key| {
             let at = lives.values().find(|at| keys[**at].name.to_string() == key.tenant.as_str());

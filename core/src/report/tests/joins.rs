@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 
 use super::*;
-use crate::rollout::Mode;
+use crate::decision::Mode;
 
 /// Reports cut out of one growing history: what one stream may carry, in any order and any number of times.
 fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
@@ -69,7 +69,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
 fn observed(seq: u64, canary: Option<u64>, control: u64) -> Batches {
     let mut evidence = Evidence::default();
     for (side, offered) in [(Side::Canary, canary), (Side::Control, Some(control))] {
-        let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: Mode::Canary, side };
+        let stand = CohortKey { bucket: Bucket::new("b").unwrap(), mode: Mode::Canary, side };
         let outcomes = Outcomes { offered: offered.unwrap_or_default(), ..Outcomes::default() };
         evidence.add(&stand, &outcomes, 2);
     }

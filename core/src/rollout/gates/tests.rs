@@ -1,8 +1,8 @@
 //! The truth table of the gates: each input below, at, above, absent, not a number, stale and with too few samples.
 
 use super::*;
-use crate::policy::{Bound, RolloutPolicy};
-use crate::rollout::extra::Answer;
+use crate::rollout::Bound;
+use crate::rollout::query_gate::Answer;
 use proptest::option;
 use proptest::prelude::*;
 
@@ -39,14 +39,13 @@ fn missing() -> Answer {
     Answer::Missing { why: "the query yields no series".to_owned() }
 }
 
-fn stale() -> Option<Stale> {
-    Some(Stale { zone: "eu-1a".to_owned(), age: Duration::from_secs(61) })
+fn stale() -> Option<StaleZone> {
+    Some(StaleZone { zone: "eu-1a".to_owned(), age: Duration::from_secs(61) })
 }
 
 fn judged(observed: &Observed) -> [&'static str; 2] {
-    let policy = RolloutPolicy::default();
-    let shadow = leave_shadow(&policy.shadow, policy.min_samples, observed);
-    let canary = leave_canary(&policy.canary, policy.min_samples, observed);
+    let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, observed);
+    let canary = leave_canary(&CanaryGate::default(), SAMPLES, observed);
     [shadow.as_str(), canary.as_str()]
 }
 
@@ -146,7 +145,6 @@ fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
 
 #[test]
 fn reasons_are_said_in_words_that_can_be_acted_on() {
-    let policy = RolloutPolicy::default();
     let observed = Observed {
         with_data: HOUR * 36,
         drop_ratio: Reading::share(12, 1_000),
@@ -157,7 +155,7 @@ fn reasons_are_said_in_words_that_can_be_acted_on() {
     };
     let said =
         |judgement: &Judgement| judgement.reasons().iter().map(ToString::to_string).collect::<Vec<_>>();
-    let canary = leave_canary(&policy.canary, SAMPLES, &observed);
+    let canary = leave_canary(&CanaryGate::default(), SAMPLES, &observed);
     assert_eq!(
         said(&canary),
         [
@@ -170,7 +168,7 @@ fn reasons_are_said_in_words_that_can_be_acted_on() {
     );
     let unknown = [Answer::Awaited, missing(), answer(f64::NAN, 0), answer(1e300, 95)];
     let extras = unknown.map(|answer| Extra { answer, ..extra("tickets", Bound::AtMost(1e20), 0.0) });
-    let shadow = leave_shadow(&policy.shadow, SAMPLES, &Observed { extras: extras.into(), ..good() });
+    let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { extras: extras.into(), ..good() });
     assert_eq!(
         said(&shadow),
         [
@@ -180,7 +178,7 @@ fn reasons_are_said_in_words_that_can_be_acted_on() {
             "tickets was answered 95 s ago, and that counts for 90 s",
         ]
     );
-    let nothing = leave_canary(&policy.canary, SAMPLES, &Observed::default());
+    let nothing = leave_canary(&CanaryGate::default(), SAMPLES, &Observed::default());
     assert_eq!(
         said(&nothing),
         [
@@ -191,7 +189,7 @@ fn reasons_are_said_in_words_that_can_be_acted_on() {
         ]
     );
     let few = Observed { drop_ratio: Reading::share(0, 12), ..good() };
-    let shadow = leave_shadow(&policy.shadow, SAMPLES, &Observed { with_data: HOUR * 36, ..few });
+    let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { with_data: HOUR * 36, ..few });
     assert_eq!(
         said(&shadow),
         ["would-dropped / offered rests on 12 samples of 1000", "1.5 d of 7 d with data"]

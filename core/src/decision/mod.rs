@@ -1,0 +1,13 @@
+//! One decision about one request: the coin, the trace-id it may follow, the guard's token bucket, the verdict and the mode
+//! that decides whether a refusal is carried out.
+
+pub mod coherent;
+pub mod coin;
+mod mode;
+pub mod token_bucket;
+pub mod trace;
+mod verdict;
+
+pub use coin::Coin;
+pub use mode::Mode;
+pub use verdict::{Reason, Refusal, Verdict};

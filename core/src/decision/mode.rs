@@ -1,0 +1,34 @@
+//! The rollout mode of a bucket: decides whether a refusal is carried out or only counted.
+
+use serde::{Deserialize, Serialize};
+
+/// What becomes of a refusal that was decided. Ordered from the most careful to the most effective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Counted as would-dropped, never carried out. The default: nothing enforces by omission.
+    #[default]
+    Shadow,
+    /// Carried out by a share of the instances only.
+    Canary,
+    /// Carried out everywhere.
+    Enforce,
+}
+
+impl Mode {
+    /// The word used in YAML, metrics and tables.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shadow => "shadow",
+            Self::Canary => "canary",
+            Self::Enforce => "enforce",
+        }
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,147 @@
+//! A token bucket without a clock: what a guard may still let pass, as one word.
+
+use std::time::Duration;
+
+use crate::quantity::Rate;
+
+/// Tokens, one for each request that may still pass: in units of 2^-32, so that the fractions which many small refills
+/// bring are not lost, and at most 2^32 of them.
+///
+/// Eight bytes, so that it lives in one atomic word. A bucket's rate and depth are not kept here: they are the same for
+/// every refill and change with directives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tokens(u64);
+
+impl Tokens {
+    /// None: nothing may pass.
+    pub const NONE: Self = Self(0);
+    /// The units in one token.
+    const ONE: u64 = 1 << 32;
+
+    /// That many tokens, a fraction included. Below zero, and what is not a number, is none; above 2^32 is 2^32.
+    #[must_use]
+    pub fn new(requests: f64) -> Self {
+        // A cast from a float saturates, and takes what is not a number for zero.
+        Self((requests * Self::ONE as f64) as u64)
+    }
+
+    /// The tokens as a number.
+    #[must_use]
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / Self::ONE as f64
+    }
+
+    /// The tokens as one word; 0 for none.
+    #[inline]
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The tokens that [`to_bits`](Self::to_bits) gave; every word is some number of them.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// What is left after one is taken; `None` when there is no whole one.
+    #[inline]
+    #[must_use]
+    pub const fn take(self) -> Option<Self> {
+        match self.0.checked_sub(Self::ONE) {
+            Some(left) => Some(Self(left)),
+            None => None,
+        }
+    }
+
+    /// How many whole tokens there are.
+    #[must_use]
+    pub const fn whole(self) -> u64 {
+        self.0 / Self::ONE
+    }
+
+    /// What is left after as much of `debt`, in requests, is paid as there are whole tokens for.
+    #[must_use]
+    pub fn pay(self, debt: &mut u64) -> Self {
+        let paid = self.whole().min(*debt);
+        *debt -= paid;
+        Self(self.0 - paid * Self::ONE)
+    }
+
+    /// What there is after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts down to a depth that
+    /// has become smaller.
+    #[must_use]
+    pub fn refilled(self, rate: Rate, elapsed: Duration, depth: Self) -> Self {
+        let fresh = Self::new(rate.per_second() * elapsed.as_secs_f64());
+        Self(self.0.saturating_add(fresh.0)).min(depth)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TICK: Duration = Duration::from_millis(10);
+
+    fn rate(per_second: f64) -> Rate {
+        Rate::new(per_second).unwrap()
+    }
+
+    #[test]
+    fn one_is_taken_where_there_is_a_whole_one() {
+        assert_eq!(Tokens::NONE.take(), None);
+        assert_eq!(Tokens::new(0.999).take(), None);
+        assert_eq!(Tokens::new(1.0).take(), Some(Tokens::NONE));
+        assert_eq!(Tokens::new(3.25).take(), Some(Tokens::new(2.25)));
+    }
+
+    #[test]
+    fn odd_numbers_are_some_number_of_tokens() {
+        for (requests, expected) in [(f64::NAN, 0.0), (-1.0, 0.0), (f64::INFINITY, 2_f64.powi(32))] {
+            assert_eq!(Tokens::new(requests).as_f64(), expected, "{requests}");
+        }
+        let full = Tokens::new(f64::MAX).refilled(rate(f64::MAX), Duration::MAX, Tokens::new(f64::MAX));
+        assert_eq!(full, Tokens::new(f64::INFINITY));
+    }
+
+    #[test]
+    fn a_depth_that_became_smaller_cuts_and_one_that_grew_fills_nothing() {
+        let full = Tokens::new(10.0);
+        assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(4.0)), Tokens::new(4.0));
+        assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(40.0)), full);
+        assert_eq!(full.refilled(rate(5.0), TICK, Tokens::NONE), Tokens::NONE);
+    }
+
+    proptest! {
+        #[test]
+        fn small_refills_add_up_to_what_one_large_one_brings(per_second in 0.001..1e6_f64, ticks in 1..2_000u32) {
+            let depth = Tokens::new(1e9);
+            let small = (0..ticks).fold(Tokens::NONE, |held, _| held.refilled(rate(per_second), TICK, depth));
+            let large = Tokens::NONE.refilled(rate(per_second), TICK * ticks, depth);
+            // Each refill is cut to a whole unit, never rounded up.
+            prop_assert!((small.as_f64() - large.as_f64()).abs() <= f64::from(ticks) * 2e-9 * (1.0 + large.as_f64() * 1e-6));
+        }
+
+        #[test]
+        fn no_more_passes_than_the_depth_and_what_came_since(
+            per_second in 0.0..1e4_f64, depth in 0.0..100.0_f64, asked in prop::collection::vec(0..200_usize, 1..100),
+        ) {
+            let depth = Tokens::new(depth);
+            let (mut tokens, mut passed) = (depth, 0.0);
+            for (ticks, asked) in (1..).zip(asked) {
+                for _ in 0..asked {
+                    if let Some(left) = tokens.take() {
+                        tokens = left;
+                        passed += 1.0;
+                    }
+                }
+                tokens = tokens.refilled(rate(per_second), TICK, depth);
+                prop_assert!(tokens <= depth);
+                let bound = depth.as_f64() + per_second * TICK.as_secs_f64() * f64::from(ticks);
+                prop_assert!(passed <= bound + 1e-6, "{passed} passed, {bound} allowed");
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Which directive may follow which, and what a reader of the board ends up with, whenever it looks.
+
+mod board;
+mod readers;
+mod sequence;
+
+use super::*;
+use crate::decision::coherent::CoinKey;
+use crate::rollout::Percent;
+
+fn bucket(name: &str) -> Bucket {
+    Bucket::new(name).unwrap()
+}
+
+fn tenant(name: &str) -> Tenant {
+    Tenant::new(name).unwrap()
+}
+
+fn ratio(tenths: u32) -> DropRatio {
+    DropRatio::new(DropRatio::ONE / 10 * tenths).unwrap()
+}
+
+fn rate(per_second: u32) -> Rate {
+    Rate::new(f64::from(per_second)).unwrap()
+}
+
+fn per_second(per_second: u32) -> Limit {
+    Limit::PerSecond(rate(per_second))
+}
+
+/// Nothing but a ratio, in tenths, where there is one.
+fn drops(tenths: Option<u32>) -> Values {
+    Values { ratio: tenths.map(ratio), ..Values::default() }
+}
+
+/// Every value there is, each another number.
+fn everything(number: u32) -> Values {
+    Values {
+        ratio: Some(ratio(number)),
+        rate: Some(rate(number + 10)),
+        cap: Some(rate(number + 20)),
+        entitlement: Some(entitlement(number)),
+        guard: Some(rate(number + 30)),
+        offered: Some(rate(number + 40)),
+    }
+}
+
+fn entitlement(number: u32) -> Entitlement {
+    Entitlement {
+        weight: Weight::new(f64::from(number + 1)).unwrap(),
+        floor: rate(number),
+        tenant_limit: (number % 2 == 1).then(|| rate(number + 50)),
+        declared: number % 3 == 1,
+    }
+}
+
+/// What a coherent coin draws by, with this salt.
+fn salted(salt: u64) -> Coherence {
+    Coherence { key: CoinKey::from_bytes([7; 16]), salt }
+}
+
+fn terms(limit: Limit) -> Terms {
+    Terms { limit, ..Terms::default() }
+}
+
+fn directive_of(whole: bool, terms: Terms, keys: &[(&str, Values)]) -> BucketDirective {
+    let keys =
+        keys.iter().map(|(name, values)| KeyDirective { tenant: tenant(name), values: *values }).collect();
+    BucketDirective { bucket: bucket("b"), whole, terms, keys }
+}
+
+/// A directive for `b` with nothing but ratios, in tenths.
+fn directive(whole: bool, limit: Limit, keys: &[(&str, Option<u32>)]) -> BucketDirective {
+    let keys: Vec<(&str, Values)> = keys.iter().map(|(name, tenths)| (*name, drops(*tenths))).collect();
+    directive_of(whole, terms(limit), &keys)
+}

@@ -1,0 +1,76 @@
+//! Which message may follow which.
+
+use super::*;
+use crate::kill::JUMP_MAX;
+
+/// A message as (epoch, seq).
+type Message = (Option<u64>, u64);
+
+/// Messages, `None` in between for a new stream, and whether each is taken.
+fn check_order(messages: &[(Option<Message>, Result<(), StaleDirective>)]) {
+    let mut order = Sequence::default();
+    for (at, (message, expected)) in messages.iter().enumerate() {
+        let Some((epoch, seq)) = message else {
+            order.open();
+            continue;
+        };
+        let before = order;
+        assert_eq!(order.accept(epoch.map(Epoch), *seq), *expected, "message {at}");
+        assert!(expected.is_ok() || order == before, "message {at} was refused but remembered");
+        assert!(order.epoch() >= before.epoch(), "message {at} took the epoch back");
+    }
+}
+
+#[test]
+fn directives_only_move_forward() {
+    let take = |epoch, seq| (Some((epoch, seq)), Ok(()));
+    let seq = |epoch, got, held| (Some((epoch, got)), Err(StaleDirective::Seq { held, got }));
+    let older = |got, seq, held| {
+        (Some((Some(got), seq)), Err(StaleDirective::Epoch { held: Epoch(held), got: Epoch(got) }))
+    };
+    let new_stream = (None, Ok(()));
+
+    // Within one stream numbers grow; a gap is no harm, since a message holds the whole state of what it names.
+    check_order(&[
+        take(Some(5), 1),
+        take(Some(5), 2),
+        seq(Some(5), 2, 2),
+        seq(Some(5), 1, 2),
+        take(Some(5), 9),
+    ]);
+    // A number is used up whatever epoch it comes with, and zero is none.
+    check_order(&[seq(Some(5), 0, 0), take(Some(5), 1), seq(Some(6), 1, 1), take(Some(6), 2)]);
+    // An older reign is refused on the stream on which the newer one was heard and on any other, and takes no
+    // number with it.
+    check_order(&[
+        take(Some(5), 1),
+        older(4, 2, 5),
+        take(Some(5), 2),
+        new_stream,
+        older(4, 1, 5),
+        older(4, 2, 5),
+        take(Some(5), 1),
+        take(Some(5 + JUMP_MAX), 2),
+        new_stream,
+        older(5, 1, 5 + JUMP_MAX),
+    ]);
+    // What cannot be true is not believed, whatever is held.
+    for held in [None, Some(5)] {
+        let got = held.unwrap_or(0) + JUMP_MAX + 1;
+        let refused = Err(StaleDirective::EpochJump { held: held.map(Epoch), got: Epoch(got) });
+        check_order(&[take(held, 1), (Some((Some(got), 2)), refused), take(held, 2)]);
+    }
+    // Numbers start over on a new stream.
+    check_order(&[take(Some(5), 7), new_stream, take(Some(5), 1), seq(Some(5), 1, 1)]);
+    // A parent that heard no controller is listened to, and does not make what is held forgotten.
+    check_order(&[
+        take(None, 1),
+        seq(None, 1, 1),
+        take(Some(5), 2),
+        take(None, 3),
+        older(4, 4, 5),
+        new_stream,
+        take(None, 1),
+        older(4, 2, 5),
+    ]);
+}

@@ -1,0 +1,131 @@
+//! Who stands below whom: the chain of aggregators below a child, by which a parent finds a loop, and a chain too long.
+
+use std::fmt;
+
+use crate::exchange::StreamRejected;
+use crate::report::InstanceId;
+
+/// The instance ids of the aggregators below one that speaks, along its longest chain, the nearest first. Empty where
+/// none is connected.
+///
+/// With a loop somewhere, what each of its members says grows with every report, until one finds itself named or the
+/// chain is too long. So a loop is found also by those who greeted each other before either knew.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(Vec<InstanceId>);
+
+impl Path {
+    /// The most ids that a path may have. A parent refuses the child of a longer one, so there are at most one more
+    /// aggregators than this between a client and its controller.
+    pub const IDS_MAX: usize = 4;
+
+    /// A path as a child says it.
+    #[must_use]
+    pub const fn new(ids: Vec<InstanceId>) -> Self {
+        Self(ids)
+    }
+
+    /// The path of one that has this child as the longest of its chains, `below` being the child's own path.
+    #[must_use]
+    pub fn through(child: InstanceId, below: &Self) -> Self {
+        Self(std::iter::once(child).chain(below.0.iter().copied()).collect())
+    }
+
+    /// The ids, the nearest first.
+    #[must_use]
+    pub fn ids(&self) -> &[InstanceId] {
+        &self.0
+    }
+
+    /// How many aggregators stand below.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether none does.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Judges the path of `child` at the parent `own`. On the way to the controller there are `further` aggregators, the
+    /// parent among them, as far as it knows; a controller says 0. Each of them adds an id to the path that is told, so a
+    /// chain that will be too long is refused where it is lowest, and nobody else loses the controller over it.
+    ///
+    /// # Errors
+    /// A loop, or a chain too long.
+    pub fn check(&self, own: InstanceId, child: InstanceId, further: u32) -> Result<(), StreamRejected> {
+        if child == own || self.0.contains(&own) {
+            return Err(StreamRejected::Loop);
+        }
+        let told = self.0.len().saturating_add(further as usize);
+        if told > Self::IDS_MAX { Err(StreamRejected::TooDeep { aggregators: told + 1 }) } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.0).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(ids: &[u128]) -> Path {
+        Path::new(ids.iter().copied().map(InstanceId).collect())
+    }
+
+    #[test]
+    fn loops_and_long_chains_are_found() {
+        let too_deep = |aggregators| Err(StreamRejected::TooDeep { aggregators });
+        // (the parent, the child, the child's path, aggregators from the parent up) and what becomes of it
+        for (own, child, ids, further, judged) in [
+            (1, 2, &[][..], 0, Ok(())),
+            (1, 2, &[3, 4, 5, 6], 0, Ok(())),
+            (1, 2, &[3, 4, 5, 6, 7], 0, too_deep(6)),
+            (1, 1, &[], 0, Err(StreamRejected::Loop)),
+            (1, 2, &[1], 0, Err(StreamRejected::Loop)),
+            (1, 2, &[3, 4, 5, 1], 0, Err(StreamRejected::Loop)),
+            (1, 2, &[3, 4, 5, 6, 7, 1], 0, Err(StreamRejected::Loop)), // the nearer cause is named
+            (1, 2, &[3, 4, 5], 1, Ok(())),
+            (1, 2, &[3, 4, 5, 6], 1, too_deep(6)),
+            (1, 2, &[], 4, Ok(())),
+            (1, 2, &[], 5, too_deep(6)),
+            (1, 2, &[3], u32::MAX, too_deep(u32::MAX as usize + 2)),
+        ] {
+            assert_eq!(
+                path(ids).check(InstanceId(own), InstanceId(child), further),
+                judged,
+                "{ids:?} at {own}"
+            );
+        }
+    }
+
+    /// Every member of a ring tells the next what it was told: however long the ring, somebody finds it.
+    #[test]
+    fn a_ring_of_any_size_is_found_before_a_path_is_longer_than_one_may_be() {
+        for members in 1..=12_u128 {
+            let mut paths = vec![Path::default(); members as usize];
+            let refused = (0..=Path::IDS_MAX + 1).find_map(|_| {
+                let before = paths.clone();
+                (0..members).find_map(|own| {
+                    let child = (own + 1) % members;
+                    let below = &before[child as usize];
+                    paths[own as usize] = Path::through(InstanceId(child), below);
+                    below.check(InstanceId(own), InstanceId(child), 0).err()
+                })
+            });
+            let found = matches!(refused, Some(StreamRejected::Loop));
+            assert_eq!(found, members <= Path::IDS_MAX as u128 + 2, "{members}: {refused:?}");
+            assert!(refused.is_some(), "{members}");
+        }
+    }
+
+    #[test]
+    fn the_child_comes_before_those_below_it() {
+        assert_eq!(Path::through(InstanceId(2), &path(&[3, 4])), path(&[2, 3, 4]));
+        assert!(Path::default().is_empty());
+    }
+}

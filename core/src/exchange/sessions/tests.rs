@@ -1,0 +1,259 @@
+//! Who finds a place in a roster, who loses it, and what each child is told when.
+
+use super::*;
+use crate::decision::Mode;
+use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
+use crate::names::{Name, Tenant, Zone};
+use crate::quantity::DropRatio;
+use crate::quantity::{Limit, Rate};
+use crate::report::Role;
+
+const HEAD: Head = Head {
+    epoch: Some(Epoch(3)),
+    kill: KillGeneration(0),
+    kills: 0,
+    drill: Drill(0),
+    policy_hash: Some(9),
+    report_interval: None,
+};
+
+fn at(ms: u64) -> MonoTime {
+    MonoTime::from_elapsed(Duration::from_millis(ms))
+}
+
+fn identity(instance: u128) -> Identity {
+    Identity {
+        instance: InstanceId(instance),
+        name: Name::new(&format!("host-{instance}")).unwrap(),
+        service: Name::new("checkout-api").unwrap(),
+        zone: Zone::new("eu-west-1a").unwrap(),
+        role: Role::Client,
+    }
+}
+
+fn bucket() -> Bucket {
+    Bucket::new("checkout").unwrap()
+}
+
+fn directive(tenths: Option<u32>, whole: bool) -> BucketDirective {
+    let ratio = tenths.map(|tenths| DropRatio::new(DropRatio::ONE / 10 * tenths).unwrap());
+    BucketDirective {
+        bucket: bucket(),
+        whole,
+        terms: Terms {
+            limit: Limit::PerSecond(Rate::new(100.0).unwrap()),
+            mode: Mode::Enforce,
+            ..Terms::default()
+        },
+        keys: vec![KeyDirective {
+            tenant: Tenant::default_class(),
+            values: Values { ratio, guard: tenths.map(|_| Rate::ZERO), ..Values::default() },
+        }],
+    }
+}
+
+/// A board that directs half of everything to be refused.
+fn board() -> Board {
+    let mut board = Board::default();
+    board.apply(&directive(Some(5), true));
+    board
+}
+
+/// A child on stream 1 that wants to hear about the bucket.
+fn listener(roster: &mut Sessions) -> &mut Child {
+    let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
+    child.wants(&bucket());
+    child
+}
+
+impl Child {
+    /// The next message as the child will read it.
+    fn next(
+        &mut self,
+        now: MonoTime,
+        head: Head,
+        board: &mut Board,
+        values: bool,
+        echo: Echo,
+    ) -> Option<Directives> {
+        self.next_message(now, head, board, values, echo, &Kills::default()).map(Directives::from)
+    }
+}
+
+impl Sessions {
+    fn instances(&self) -> Vec<u128> {
+        self.iter().map(|child| child.identity.instance.0).collect()
+    }
+}
+
+#[test]
+fn the_longest_away_makes_room_and_nobody_who_is_connected() {
+    let mut roster = Sessions::new(InstanceId(99), 3, 100);
+    for instance in [1, 2, 3] {
+        roster.open(at(0), StreamId(instance), identity(instance.into())).unwrap();
+    }
+    assert_eq!(roster.open(at(1), StreamId(4), identity(4)).unwrap_err(), StreamRejected::Full(3));
+    assert!(roster.by_stream(StreamId(4)).is_none(), "one who found no place has no stream either");
+    roster.open(at(2), StreamId(5), identity(1)).expect("a place of one's own is always there");
+
+    roster.close(at(10), StreamId(3));
+    roster.close(at(20), StreamId(2));
+    roster.open(at(30), StreamId(6), identity(4)).unwrap();
+    assert_eq!(roster.instances(), [1, 2, 4], "3 was away longest");
+    roster.open(at(31), StreamId(7), identity(5)).unwrap();
+    assert_eq!(roster.instances(), [1, 4, 5]);
+    assert_eq!(roster.open(at(32), StreamId(8), identity(2)).unwrap_err(), StreamRejected::Full(3));
+}
+
+#[test]
+fn a_child_that_went_away_is_remembered_for_its_time_and_no_longer() {
+    let mut roster = Sessions::new(InstanceId(99), 9, 100);
+    roster.open(at(0), StreamId(1), identity(1)).unwrap();
+    roster.open(at(0), StreamId(2), identity(2)).unwrap();
+    assert_eq!(roster.close(at(1_000), StreamId(1)), Some(InstanceId(1)));
+    assert_eq!(roster.prune(at(1_000) + REMEMBERED), []);
+    assert_eq!(roster.connected().map(|child| child.identity.instance.0).collect::<Vec<_>>(), [2]);
+    assert_eq!(roster.prune(at(1_001) + REMEMBERED), [InstanceId(1)]);
+    assert_eq!(roster.instances(), [2], "one who is connected is never forgotten, however quiet");
+}
+
+#[test]
+fn a_new_stream_replaces_the_old_one_and_keeps_what_is_known() {
+    let mut roster = Sessions::new(InstanceId(99), 9, 100);
+    roster.open(at(0), StreamId(1), identity(1)).unwrap().confirmed = 8;
+    assert!(!roster.is_superseded(StreamId(1)));
+
+    let child = roster.open(at(70), StreamId(2), identity(1)).unwrap();
+    assert_eq!((child.since, child.heard), (at(0), at(70)));
+    assert_eq!(child.confirmed, 0, "numbers of another stream mean nothing");
+    assert!(roster.is_superseded(StreamId(1)));
+    assert!(!roster.is_superseded(StreamId(2)));
+    assert!(roster.by_stream(StreamId(1)).is_none());
+
+    // The end of the old stream is not the end of the child.
+    assert_eq!(roster.close(at(80), StreamId(1)), None);
+    assert_eq!(roster.by_stream(StreamId(2)).unwrap().stream, Some(StreamId(2)));
+    assert_eq!(roster.close(at(90), StreamId(2)), Some(InstanceId(1)));
+    assert_eq!(roster.close(at(90), StreamId(2)), None);
+    assert_eq!(roster.get(InstanceId(1)).unwrap().heard, at(90));
+}
+
+#[test]
+fn an_overtaken_stream_does_not_replace_the_one_that_overtook_it() {
+    let mut roster = Sessions::new(InstanceId(99), 9, 100);
+    roster.open(at(0), StreamId(2), identity(1)).unwrap();
+    assert_eq!(roster.open(at(1), StreamId(1), identity(1)).unwrap_err(), StreamRejected::Unknown);
+    assert!(roster.by_stream(StreamId(1)).is_none());
+    assert_eq!(roster.by_stream(StreamId(2)).unwrap().identity.instance, InstanceId(1));
+}
+
+#[test]
+fn a_child_that_is_removed_takes_its_streams_with_it() {
+    let mut roster = Sessions::new(InstanceId(99), 1, 100);
+    roster.open(at(0), StreamId(1), identity(1)).unwrap();
+    roster.open(at(0), StreamId(2), identity(1)).unwrap();
+    roster.remove(InstanceId(1));
+    for stream in [1, 2] {
+        assert!(roster.is_superseded(StreamId(stream)));
+        assert!(roster.by_stream(StreamId(stream)).is_none());
+        assert_eq!(roster.close(at(1), StreamId(stream)), None);
+    }
+    roster.open(at(2), StreamId(3), identity(2)).expect("its place is free at once");
+}
+
+#[test]
+fn the_first_message_is_whole_and_immediate() {
+    let mut roster = Sessions::new(InstanceId(99), 1, 100);
+    let child = listener(&mut roster);
+    let echo = Echo { covered: 1, confirmed: 0 };
+    let first = child.next(at(0), HEAD, &mut board(), true, echo).unwrap();
+    assert_eq!(
+        (first.seq, first.epoch, first.policy_hash, first.echo),
+        (1, HEAD.epoch, HEAD.policy_hash, echo)
+    );
+    assert_eq!(first.buckets, [directive(Some(5), true)]);
+}
+
+#[test]
+fn the_first_message_comes_also_where_there_is_nothing_to_say() {
+    let mut roster = Sessions::new(InstanceId(99), 1, 100);
+    let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
+    let nobody = Head::of(&Kills::default());
+    let first = child.next(at(0), nobody, &mut Board::default(), true, Echo::default()).unwrap();
+    assert_eq!((first.seq, first.epoch, first.buckets), (1, None, Vec::new()));
+}
+
+#[test]
+fn a_child_is_told_what_changed_or_else_that_its_parent_lives() {
+    let mut roster = Sessions::new(InstanceId(99), 1, 100);
+    let child = listener(&mut roster);
+    let mut board = board();
+    let mut news = |now, head, board: &mut Board| {
+        let message = child.next(at(now), head, board, true, Echo::default());
+        message.map(|message| (message.seq, message.kill.0, message.buckets))
+    };
+    assert_eq!(news(0, HEAD, &mut board), Some((1, 0, vec![directive(Some(5), true)])));
+    assert_eq!(news(1, HEAD, &mut board), None);
+    assert_eq!(news(499, HEAD, &mut board), None);
+    assert_eq!(news(500, HEAD, &mut board), Some((2, 0, vec![])), "the heartbeat");
+    assert_eq!(news(501, HEAD, &mut board), None);
+    let killed = Head { kill: KillGeneration(1), ..HEAD };
+    assert_eq!(news(502, killed, &mut board), Some((3, 1, vec![])), "a kill waits for no heartbeat");
+    board.apply(&directive(Some(6), false));
+    board.apply(&directive(Some(7), false));
+    assert_eq!(
+        news(503, killed, &mut board),
+        Some((4, 1, vec![directive(Some(7), false)])),
+        "two changes as one"
+    );
+    assert_eq!(news(1_002, killed, &mut board), None, "any message is a sign of life");
+    assert_eq!(news(1_003, killed, &mut board), Some((5, 1, vec![])));
+}
+
+#[test]
+fn only_what_a_child_wants_is_told_and_whole_from_when_it_wants_it() {
+    let mut roster = Sessions::new(InstanceId(99), 1, 100);
+    let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
+    let mut board = board();
+    let first = child.next(at(0), HEAD, &mut board, true, Echo::default()).unwrap();
+    assert_eq!(first.buckets, []);
+    assert!(!child.is_wanted(&bucket()));
+    for _ in 0..2 {
+        child.wants(&bucket());
+        assert_eq!((child.is_wanted(&bucket()), child.wanted()), (true, 1));
+    }
+    let second = child.next(at(1), HEAD, &mut board, true, Echo::default()).unwrap();
+    assert_eq!(second.buckets, [directive(Some(5), true)]);
+    child.wants(&bucket());
+    assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None, "it has heard all");
+}
+
+#[test]
+fn values_are_withheld_and_told_once_they_may() {
+    let mut roster = Sessions::new(InstanceId(99), 1, 100);
+    let child = listener(&mut roster);
+    let mut board = board();
+    let quiet = child.next(at(0), HEAD, &mut board, false, Echo::default()).unwrap();
+    assert_eq!(quiet.buckets, [directive(None, true)], "limit and mode pass, ratio and guard do not");
+    board.apply(&directive(Some(6), false));
+    let quiet = child.next(at(1), HEAD, &mut board, false, Echo::default()).unwrap();
+    assert_eq!(quiet.buckets, [directive(None, false)]);
+    assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None);
+
+    child.forget_told();
+    let told = child.next(at(3), HEAD, &mut board, true, Echo::default()).unwrap();
+    assert_eq!((told.seq, told.buckets), (3, vec![directive(Some(6), true)]));
+}
+
+#[test]
+fn a_new_stream_is_told_everything_again_from_number_one() {
+    let mut roster = Sessions::new(InstanceId(99), 1, 100);
+    let mut board = board();
+    for stream in [1, 2] {
+        let child = roster.open(at(stream), StreamId(stream), identity(1)).unwrap();
+        assert_eq!(child.wanted(), 0);
+        child.wants(&bucket());
+        let first = child.next(at(stream), HEAD, &mut board, true, Echo::default()).unwrap();
+        assert_eq!((first.seq, first.buckets), (1, vec![directive(Some(5), true)]));
+    }
+}

@@ -1,0 +1,215 @@
+//! Dividing a rate between the tenants of a bucket: fairly by weight, or alike for all.
+
+use super::{Claim, Waterfill};
+use crate::law::LawName;
+
+/// Which entry of the division a key belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Policy lists the tenant: it is an entry of its own.
+    Listed,
+    /// The key of the class `default`, which stands for everyone who is not told apart.
+    Default,
+    /// The tenant is told apart but not listed: with `default` it shares one entry, lest invented names collect a
+    /// share and a floor each.
+    Unlisted,
+}
+
+/// One key and what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claimant {
+    /// Requests/s offered.
+    pub offered: f64,
+    /// The share relative to others; of `Unlisted` keys it does not count.
+    pub weight: f64,
+    /// Requests/s below which nothing is refused; of `Unlisted` keys it does not count.
+    pub floor: f64,
+    /// Requests/s that the key never passes; infinite where there is no such limit.
+    pub tenant_limit: f64,
+    /// Its entry.
+    pub class: Class,
+}
+
+impl Claimant {
+    /// What it may ask for.
+    #[must_use]
+    pub fn demand(&self) -> f64 {
+        match self.class {
+            // `default` stands for many tenants, so no limit of one tenant applies.
+            Class::Default => self.offered,
+            Class::Listed | Class::Unlisted => self.offered.min(self.tenant_limit),
+        }
+    }
+
+    fn bounded(&self, rate: f64) -> f64 {
+        if self.class == Class::Default { rate } else { rate.min(self.tenant_limit) }
+    }
+}
+
+/// Divides, and keeps its scratch space so that a tick allocates nothing once warm.
+#[derive(Debug, Default)]
+pub struct Division {
+    waterfill: Waterfill,
+    entries: Vec<Claim>,
+    shared: Vec<Claim>,
+    entry_allocations: Vec<f64>,
+    entry_rooms: Vec<f64>,
+    shared_allocations: Vec<f64>,
+    shared_rooms: Vec<f64>,
+    allocations: Vec<f64>,
+    rooms: Vec<f64>,
+    overloaded: bool,
+}
+
+impl Division {
+    /// What each claimant gets, in requests/s, in their order.
+    #[must_use]
+    pub fn allocations(&self) -> &[f64] {
+        &self.allocations
+    }
+
+    /// How much each claimant could use before it took from others, in their order: never below its allocation.
+    #[must_use]
+    pub fn rooms(&self) -> &[f64] {
+        &self.rooms
+    }
+
+    /// Whether more was asked for than there was.
+    #[must_use]
+    pub const fn is_overloaded(&self) -> bool {
+        self.overloaded
+    }
+
+    /// Divides `capacity` requests/s. Listed tenants and the class `default` share it by weighted max-min with
+    /// floors; inside the class, all that are told apart share its part by max-min with equal weights. O(K log K).
+    pub fn divide(&mut self, law: LawName, capacity: f64, claimants: &[Claimant]) {
+        self.entries.clear();
+        self.shared.clear();
+        let mut class = Claim { demand: 0.0, weight: 1.0, floor: 0.0 };
+        for claimant in claimants {
+            let claim = Claim { demand: claimant.demand(), weight: claimant.weight, floor: claimant.floor };
+            match claimant.class {
+                Class::Listed => self.entries.push(claim),
+                Class::Default => (class.weight, class.floor) = (claim.weight, claim.floor),
+                Class::Unlisted => {}
+            }
+            if claimant.class != Class::Listed {
+                class.demand += claim.demand;
+                self.shared.push(Claim { weight: 1.0, floor: 0.0, ..claim });
+            }
+        }
+        self.entries.push(class);
+        let demand: f64 = self.entries.iter().map(|claim| claim.demand).sum();
+        self.overloaded = demand > capacity;
+        match law {
+            LawName::Balanced => self.waterfill.divide(capacity, &self.entries, &mut self.entry_allocations),
+            LawName::Proportional => {
+                let part = if self.overloaded { capacity / demand } else { 1.0 };
+                self.entry_allocations.clear();
+                self.entry_allocations.extend(self.entries.iter().map(|claim| claim.demand * part));
+            }
+        }
+        self.waterfill.rooms(capacity, &self.entries, &self.entry_allocations, &mut self.entry_rooms);
+        let allocation = self.entry_allocations.pop().unwrap_or_default();
+        let room = self.entry_rooms.pop().unwrap_or_default();
+        self.waterfill.divide(allocation, &self.shared, &mut self.shared_allocations);
+        self.waterfill.rooms(room, &self.shared, &self.shared_allocations, &mut self.shared_rooms);
+        self.put_together(claimants);
+    }
+
+    fn put_together(&mut self, claimants: &[Claimant]) {
+        self.allocations.clear();
+        self.rooms.clear();
+        let mut listed = self.entry_allocations.iter().zip(&self.entry_rooms);
+        let mut shared = self.shared_allocations.iter().zip(&self.shared_rooms);
+        for claimant in claimants {
+            let next = if claimant.class == Class::Listed { listed.next() } else { shared.next() };
+            let (allocation, room) = next.map_or((0.0, 0.0), |(allocation, room)| (*allocation, *room));
+            self.allocations.push(allocation);
+            self.rooms.push(claimant.bounded(room).max(allocation));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn claimant(offered: f64, weight: f64, class: Class) -> Claimant {
+        Claimant { offered, weight, floor: 0.0, tenant_limit: f64::INFINITY, class }
+    }
+
+    fn divided(law: LawName, capacity: f64, claimants: &[Claimant]) -> Vec<f64> {
+        let mut division = Division::default();
+        division.divide(law, capacity, claimants);
+        division.allocations().iter().map(|allocation| allocation.round()).collect()
+    }
+
+    #[test]
+    fn invented_names_share_one_entry() {
+        // Twenty names that nobody listed, against one that is: half and half, not one in twenty-one.
+        let mut claimants = vec![claimant(1_000.0, 1.0, Class::Listed), claimant(0.0, 1.0, Class::Default)];
+        claimants.extend((0..20).map(|_| claimant(1_000.0, 1.0, Class::Unlisted)));
+        let got = divided(LawName::Balanced, 1_000.0, &claimants);
+        assert_eq!((got[0], got[1]), (500.0, 0.0));
+        assert!(got[2..].iter().all(|allocation| *allocation == 25.0), "{got:?}");
+    }
+
+    #[test]
+    fn inside_the_class_the_small_get_what_they_ask_for() {
+        let claimants = [
+            claimant(30.0, 1.0, Class::Default),
+            claimant(20.0, 1.0, Class::Unlisted),
+            claimant(900.0, 1.0, Class::Unlisted),
+        ];
+        assert_eq!(divided(LawName::Balanced, 100.0, &claimants), [30.0, 20.0, 50.0]);
+        assert_eq!(divided(LawName::Proportional, 95.0, &claimants), [30.0, 20.0, 45.0]);
+    }
+
+    #[test]
+    fn no_tenant_passes_its_limit_and_the_class_of_many_has_none() {
+        let limited = |offered, class| Claimant { tenant_limit: 200.0, ..claimant(offered, 1.0, class) };
+        let claimants =
+            [limited(900.0, Class::Listed), limited(900.0, Class::Unlisted), limited(400.0, Class::Default)];
+        let mut division = Division::default();
+        division.divide(LawName::Balanced, 10_000.0, &claimants);
+        assert_eq!(division.allocations(), [200.0, 200.0, 400.0]);
+        assert!(!division.is_overloaded(), "there is room, they may only not use it");
+        assert_eq!(division.rooms()[..2], [200.0, 200.0]);
+        assert!(division.rooms()[2] > 2_000.0);
+    }
+
+    #[test]
+    fn the_proportional_law_treats_all_listed_alike() {
+        let claimants = [claimant(3_000.0, 4.0, Class::Listed), claimant(1_000.0, 0.25, Class::Default)];
+        assert_eq!(divided(LawName::Proportional, 1_000.0, &claimants), [750.0, 250.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_divided_is_what_is_there(
+            capacity in 0.0..1e6, offered in prop::collection::vec((0.0..1e6, 0.01..100.0, 0..3u8), 0..12),
+        ) {
+            let claimants: Vec<Claimant> = offered
+                .iter()
+                .map(|(offered, weight, class)| {
+                    let class = [Class::Listed, Class::Default, Class::Unlisted][usize::from(*class)];
+                    claimant(*offered, *weight, class)
+                })
+                .collect();
+            for law in [LawName::Balanced, LawName::Proportional] {
+                let mut division = Division::default();
+                division.divide(law, capacity, &claimants);
+                let given: f64 = division.allocations().iter().sum();
+                let asked: f64 = offered.iter().map(|(offered, ..)| offered).sum();
+                prop_assert!((given - asked.min(capacity)).abs() <= 1e-6 * capacity.max(1.0), "{given}");
+                for ((claimant, allocation), room) in
+                    claimants.iter().zip(division.allocations()).zip(division.rooms())
+                {
+                    prop_assert!(*allocation <= claimant.offered * (1.0 + 1e-9) && room >= allocation);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Weighted max-min fairness between the tenants of a bucket, for a led zone and for one on hold.
+
+mod division;
+mod hold;
+mod waterfill;
+
+pub use division::{Claimant, Class, Division};
+pub use hold::divide_hold;
+pub use waterfill::{Claim, Waterfill};

@@ -1,0 +1,81 @@
+//! The fast loop: a ratio from what a key may pass in a zone and what was just offered there.
+
+mod window;
+
+pub use window::{Spread, Window};
+
+use crate::law::Parameters;
+use crate::quantity::DropRatio;
+use crate::quantity::MonoTime;
+use crate::quantity::Rate;
+
+/// The ratio for a key that may pass `allowed` requests/s, by what its window saw last. Where the window holds too few
+/// counts to tell, chance would rule: a zone on hold then looks back further, and what is left is the ratio that was
+/// `directed`, or none.
+#[must_use]
+pub fn fast_ratio(
+    window: Option<&mut Window>,
+    now: MonoTime,
+    allowed: f64,
+    on_hold: bool,
+    directed: Option<DropRatio>,
+    parameters: &Parameters,
+) -> DropRatio {
+    let otherwise = directed.unwrap_or(DropRatio::NONE);
+    let Ok(allowance) = Rate::new(allowed) else { return otherwise };
+    let excess = |offered: f64| Rate::new(offered).map_or(otherwise, |o| DropRatio::of_excess(o, allowance));
+    let offered = window.map_or((0.0, 0.0), |window| {
+        (window.rate(now, parameters), window.over(parameters.window_few, parameters))
+    });
+    let tells = |offered: f64, span: std::time::Duration| {
+        offered.max(allowed) * span.as_secs_f64() >= parameters.counts_min
+    };
+    if tells(offered.0, parameters.window) {
+        excess(offered.0)
+    } else if on_hold && tells(offered.1, parameters.window_few) {
+        excess(offered.1)
+    } else {
+        otherwise
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// The ratio after `rps` came for four seconds.
+    fn ratio(rps: f64, allowed: f64, on_hold: bool, directed: Option<DropRatio>) -> f64 {
+        let parameters = Parameters::default();
+        let mut window = Window::default();
+        let at = |tick: u64| MonoTime::from_elapsed(Duration::from_millis(tick * 100));
+        (0..40).for_each(|tick| window.add(at(tick), rps / 10.0, Duration::from_millis(100), &parameters));
+        fast_ratio(Some(&mut window), at(40), allowed, on_hold, directed, &parameters).as_f64()
+    }
+
+    #[test]
+    fn the_ratio_is_what_exceeds_the_allowance() {
+        let half = DropRatio::new(DropRatio::ONE / 2).unwrap();
+        for (rps, allowed, on_hold, directed, expected) in [
+            (1_000.0, 250.0, false, None, 0.75),
+            (1_000.0, 2_000.0, false, Some(half), 0.0),
+            (20.0, 10.0, false, None, 0.0),       // 6 in the window: too few
+            (20.0, 10.0, false, Some(half), 0.5), // so the controller knows better
+            (40.0, 10.0, true, Some(half), 0.75), // but on hold a longer look tells
+            (1.0, 0.5, true, Some(half), 0.5),    // unless that tells nothing either
+            (1.0, 100.0, false, Some(half), 0.0), // few may come where many are allowed
+        ] {
+            let got = ratio(rps, allowed, on_hold, directed);
+            assert!((got - expected).abs() < 1e-3, "{rps} of {allowed}, {on_hold}, {directed:?}: {got}");
+        }
+    }
+
+    #[test]
+    fn nothing_seen_and_nothing_directed_refuses_nothing() {
+        let parameters = Parameters::default();
+        for allowed in [0.0, 1e6, f64::NAN] {
+            let got = fast_ratio(None, MonoTime::ZERO, allowed, true, None, &parameters);
+            assert_eq!(got, DropRatio::NONE, "{allowed}");
+        }
+    }
+}

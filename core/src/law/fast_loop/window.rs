@@ -1,0 +1,220 @@
+//! The fast loop's eye: what came for one key in the last moments, in bins of time, spread as evenly as it came.
+
+use std::time::Duration;
+
+use crate::law::Parameters;
+use crate::quantity::MonoTime;
+
+/// Bins kept: the longest window behind, and the longest spread of one report ahead.
+const BINS: usize = 48;
+
+/// Counts of one key in bins as long as the fast loop's period.
+///
+/// A report says how many requests came since the last one, not when: they are spread evenly over as long as they
+/// took to gather, from their arrival on. Counted all at once on arrival they alias with the loop that reads them,
+/// when one client carries a zone. No history per client is needed for that.
+#[derive(Clone, Debug)]
+pub struct Window {
+    bins: [f32; BINS],
+    /// The number of the bin that is filling; all later ones are in the future.
+    current: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { bins: [0.0; BINS], current: 0 }
+    }
+}
+
+/// How the requests of one report are spread over bins: the same for all its keys.
+#[derive(Clone, Debug, Default)]
+pub struct Spread {
+    now: MonoTime,
+    /// The bin that is filling.
+    current: u64,
+    /// Which bins, and what part of the requests goes into each.
+    parts: Vec<(u8, f64)>,
+}
+
+impl Spread {
+    /// Of requests that took `span` to gather and arrive `now`, see [`Window::add`].
+    #[must_use]
+    pub fn new(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
+        let bin = parameters.fast_period.as_nanos().max(1);
+        let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
+        let mut spread = Self { now, current, parts: Vec::with_capacity(BINS) };
+        spread.put(now.since(MonoTime::ZERO).as_secs_f64(), 1.0, span, parameters);
+        spread
+    }
+
+    /// Of the first requests of somebody, see [`Window::add_first`].
+    #[must_use]
+    pub fn first(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
+        let mut spread = Self::new(now, span, parameters);
+        let seen = span.min(parameters.window);
+        let began = now.since(MonoTime::ZERO).saturating_sub(seen);
+        let part = if span > seen { seen.as_secs_f64() / span.as_secs_f64() } else { 1.0 };
+        spread.put(began.as_secs_f64(), part, seen, parameters);
+        spread
+    }
+
+    fn put(&mut self, begin: f64, part: f64, span: Duration, parameters: &Parameters) {
+        let bin = parameters.fast_period.as_secs_f64();
+        let most = (BINS - (parameters.window_few.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
+        let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
+        let end = begin + span;
+        let mut at = (begin / bin) as u64;
+        let mut from = begin;
+        while from < end {
+            let to = ((at + 1) as f64 * bin).min(end);
+            self.parts.push(((at as usize % BINS) as u8, part * (to - from).max(0.0) / span));
+            // Rounding must not let the bin before this point stand still.
+            (at, from) = (at + 1, to.max((at + 1) as f64 * bin));
+        }
+    }
+}
+
+impl Window {
+    /// Adds `count` requests that took `span` to gather and arrive `now`. At most 1.5 s ahead are filled.
+    pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
+        self.add_spread(&Spread::new(now, span, parameters), count, parameters);
+    }
+
+    /// Adds the first `count` requests of somebody, which took `span` to gather and arrive `now`: as always from now on,
+    /// and before `now` as well, where they were. A newcomer would else be seen late by as long as it took to report.
+    pub fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
+        self.add_spread(&Spread::first(now, span, parameters), count, parameters);
+    }
+
+    /// Adds `count` requests of a report whose spread is known.
+    #[inline]
+    pub fn add_spread(&mut self, spread: &Spread, count: f64, parameters: &Parameters) {
+        if self.current != spread.current {
+            self.turn(spread.now, parameters);
+        }
+        for (bin, part) in &spread.parts {
+            if let Some(held) = self.bins.get_mut(usize::from(*bin)) {
+                *held += (count * part) as f32;
+            }
+        }
+    }
+
+    /// What came per second in the window: over `window`, or over the last bin if that exceeds it by more than
+    /// chance. In requests/s.
+    pub fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
+        self.turn(now, parameters);
+        let bin = parameters.fast_period.as_secs_f64();
+        let steady = self.over(parameters.window, parameters);
+        let latest = self.over(parameters.fast_period, parameters);
+        if latest > steady + parameters.surge_deviations * (steady / bin).sqrt() { latest } else { steady }
+    }
+
+    /// What came per second over the last `span` of whole bins.
+    pub fn over(&self, span: Duration, parameters: &Parameters) -> f64 {
+        let bin = parameters.fast_period.as_secs_f64();
+        let bins = ((span.as_secs_f64() / bin).round() as u64).max(1);
+        let counted: f64 = (1..=bins.min(BINS as u64 / 2 + 8))
+            .filter_map(|back| self.current.checked_sub(back))
+            .map(|at| f64::from(self.bins[at as usize % BINS]))
+            .sum();
+        counted / (bins as f64 * bin)
+    }
+
+    /// Time passes: bins that have left the longest window become the future.
+    pub fn turn(&mut self, now: MonoTime, parameters: &Parameters) {
+        let bin = parameters.fast_period.as_nanos().max(1);
+        let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
+        let behind = (parameters.window_few.as_nanos() / bin) as u64;
+        let turned = current.saturating_sub(self.current).min(BINS as u64);
+        // What was `behind` bins old before each step is forgotten, and stands for the furthest future from then on.
+        for step in 1..=turned {
+            let now = current - turned + step;
+            if let Some(old) = now.checked_sub(behind + 1) {
+                self.bins[old as usize % BINS] = 0.0;
+            }
+        }
+        if turned == BINS as u64 {
+            self.bins = [0.0; BINS];
+        }
+        self.current = self.current.max(current);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn at(millis: u64) -> MonoTime {
+        MonoTime::from_elapsed(ms(millis))
+    }
+
+    #[test]
+    fn a_steady_stream_is_seen_steady_whatever_its_phase_and_interval() {
+        let parameters = Parameters::default();
+        for (phase, interval) in [(0, 100), (3, 100), (50, 100), (99, 100), (20, 250), (7, 500), (0, 1_000)] {
+            let mut window = Window::default();
+            for now in 0..10_000_u64 {
+                if now >= phase && (now - phase) % interval == 0 {
+                    window.add(at(now), interval as f64, ms(interval), &parameters);
+                }
+                if now % 100 == 0 && now > 5_000 {
+                    let rate = window.rate(at(now), &parameters);
+                    assert!((rate - 1_000.0).abs() < 1.0, "{phase}/{interval} at {now}: {rate}");
+                    let long = window.over(parameters.window_few, &parameters);
+                    assert!((long - 1_000.0).abs() < 1.0, "{phase}/{interval} at {now}: {long} over 3 s");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn newcomers_are_seen_as_soon_as_they_have_reported() {
+        let parameters = Parameters::default();
+        for span in [20, 50, 100, 500, 1_000] {
+            let mut window = Window::default();
+            window.add_first(at(2_000), span as f64, ms(span), &parameters);
+            let seen = span.min(300) as f64 / 0.3;
+            let rate = window.over(parameters.window, &parameters);
+            assert!((rate - seen).abs() < 1.0, "after {span} ms: {rate} of {seen}");
+            // From then on they are told from those who were always there by nothing.
+            for now in (2_000 + span..8_000).step_by(span as usize) {
+                window.add(at(now), span as f64, ms(span), &parameters);
+            }
+            let rate = window.rate(at(8_000), &parameters);
+            assert!((rate - 1_000.0).abs() < 1.0, "reporting every {span} ms: {rate}");
+        }
+    }
+
+    #[test]
+    fn a_surge_is_seen_in_the_last_bin_and_chance_is_not() {
+        let parameters = Parameters::default();
+        let mut window = Window::default();
+        for tick in 0..20 {
+            window.add(at(tick * 100), 100.0, ms(100), &parameters);
+        }
+        window.add(at(2_000), 130.0, ms(100), &parameters);
+        let noisy = window.rate(at(2_100), &parameters);
+        assert!((noisy - 1_100.0).abs() < 1.0, "within three deviations: {noisy}");
+        window.add(at(2_100), 1_000.0, ms(100), &parameters);
+        let surged = window.rate(at(2_200), &parameters);
+        assert!((surged - 10_000.0).abs() < 1.0, "{surged}");
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten_also_after_a_long_pause() {
+        let parameters = Parameters::default();
+        for pause in [3_200, 4_700, 4_800, 5_000, 60_000] {
+            let mut window = Window::default();
+            for tick in 0..100 {
+                window.add(at(tick * 100), 100.0, ms(100), &parameters);
+            }
+            let now = at(10_000 + pause);
+            assert_eq!(window.rate(now, &parameters), 0.0, "{pause}");
+            assert_eq!(window.over(parameters.window_few, &parameters), 0.0, "{pause}");
+        }
+    }
+}

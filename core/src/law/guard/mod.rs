@@ -1,0 +1,140 @@
+//! A client's own part of a guard: what it may let pass before any parent has seen a surge.
+
+mod slack;
+
+pub use slack::{SLACK_PERIOD, Slack};
+
+use std::time::Duration;
+
+use crate::decision::token_bucket::Tokens;
+use crate::law::Parameters;
+use crate::quantity::{Limit, Rate};
+
+/// What a zone directs of one guard, the same to each of its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneGuard {
+    /// The limit of the bucket: where nothing may pass, neither may a burst.
+    pub limit: Limit,
+    /// What all guards of the zone together let pass.
+    pub rate: Rate,
+    /// What is offered in the zone; `None` when that is not known.
+    pub offered: Option<Rate>,
+    /// How many clients share the guard; none counts as one, who is asking.
+    pub clients: u32,
+}
+
+/// A guard as one client keeps it: a token bucket's rate and depth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Guard {
+    /// Tokens per second.
+    pub rate: Rate,
+    /// The most tokens that may be saved.
+    pub depth: Tokens,
+}
+
+impl Guard {
+    /// The part of a client that offers `own` itself, `None` before its first interval is over:
+    /// `g = G*((1-eta)*min(1, o/O) + eta/n)`, or `G*eta/n` while `o` is not known; `o/O` counts as `1/n` where nothing
+    /// is offered. The burst is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (see `depth_time`, `depth_noise` and
+    /// `depth_requests` of [`Parameters`]): some time's worth, what chance alone brings, and the first few of a client
+    /// that has hardly any part.
+    #[must_use]
+    pub fn part_of(zone: &ZoneGuard, own: Option<Rate>, parameters: &Parameters) -> Self {
+        let clients = f64::from(zone.clients.max(1));
+        let even = parameters.even_share;
+        let offered = zone.offered.unwrap_or(Rate::ZERO).per_second();
+        let of_traffic = match own {
+            None => 0.0,
+            Some(_) if offered <= 0.0 => 1.0 / clients,
+            Some(own) => (own.per_second() / offered).min(1.0),
+        };
+        let rate = zone.rate.times((1.0 - even) * of_traffic + even / clients);
+        let denied = zone.limit == Limit::PerSecond(Rate::ZERO);
+        let depth = if denied { Tokens::NONE } else { burst(rate.per_second(), parameters) };
+        Self { rate, depth }
+    }
+}
+
+fn burst(rate: f64, parameters: &Parameters) -> Tokens {
+    let noise = 2.0 * (parameters.depth_noise.as_secs_f64() * rate).sqrt();
+    Tokens::new(parameters.depth_time.as_secs_f64() * rate + noise + parameters.depth_requests)
+}
+
+/// A client's own offered rate after `measured` was found over `span`: a moving average with the time constant
+/// `share_time`; the first measurement is held as it is.
+#[must_use]
+pub fn client_rate(held: Option<Rate>, measured: Rate, span: Duration, parameters: &Parameters) -> Rate {
+    let Some(held) = held else { return measured };
+    let kept = (-span.as_secs_f64() / parameters.share_time.as_secs_f64()).exp();
+    held.times(kept) + measured.times(1.0 - kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rate(per_second: f64) -> Rate {
+        Rate::new(per_second).unwrap()
+    }
+
+    fn zone(guard: f64, offered: Option<f64>, clients: u32) -> ZoneGuard {
+        let limit = Limit::PerSecond(rate(1.0));
+        ZoneGuard { limit, rate: rate(guard), offered: offered.map(rate), clients }
+    }
+
+    #[test]
+    fn a_part_is_the_share_of_traffic_and_a_little_for_everyone() {
+        for (zone, own, expected) in [
+            (zone(1000.0, Some(800.0), 4), Some(200.0), 1000.0 * (0.9 * 0.25 + 0.1 / 4.0)),
+            (zone(1000.0, Some(800.0), 4), Some(0.0), 25.0),
+            (zone(1000.0, Some(800.0), 4), Some(9e9), 925.0), // never more than all of it
+            (zone(1000.0, Some(800.0), 4), None, 25.0),       // nothing measured yet
+            (zone(1000.0, Some(0.0), 4), Some(200.0), 250.0),
+            (zone(1000.0, None, 4), Some(200.0), 250.0),
+            (zone(1000.0, Some(0.0), 4), None, 25.0),
+            (zone(1000.0, Some(200.0), 1), Some(200.0), 1000.0),
+            (zone(1000.0, Some(200.0), 0), Some(200.0), 1000.0),
+            (zone(0.0, Some(200.0), 3), Some(200.0), 0.0),
+        ] {
+            let guard = Guard::part_of(&zone, own.map(rate), &Parameters::default());
+            assert!((guard.rate.per_second() - expected).abs() < 1e-9, "{zone:?} {own:?}: {guard:?}");
+        }
+    }
+
+    #[test]
+    fn the_burst_grows_with_the_part_and_a_limit_of_zero_has_none() {
+        for (guard, depth) in [(0.0, 3.0), (20.0, 1.0 + 4.0 + 3.0), (2000.0, 100.0 + 40.0 + 3.0)] {
+            let zone = zone(guard, None, 1);
+            let part = |zone| Guard::part_of(&zone, Some(Rate::ZERO), &Parameters::default());
+            assert!((part(zone).depth.as_f64() - depth).abs() < 1e-6, "{guard}");
+            let denied = ZoneGuard { limit: Limit::PerSecond(Rate::ZERO), ..zone };
+            assert_eq!(part(denied).depth, Tokens::NONE);
+        }
+    }
+
+    #[test]
+    fn the_first_rate_is_held_and_a_second_later_two_thirds_of_a_change_are() {
+        let parameters = Parameters::default();
+        let second = Duration::from_secs(1);
+        assert_eq!(client_rate(None, rate(70.0), second / 10, &parameters), rate(70.0));
+        let grown = client_rate(Some(Rate::ZERO), rate(100.0), second, &parameters);
+        assert!((grown.per_second() - 63.212).abs() < 1e-3, "{grown:?}");
+        let mut stepwise = Rate::ZERO;
+        for _ in 0..10 {
+            stepwise = client_rate(Some(stepwise), rate(100.0), second / 10, &parameters);
+        }
+        assert!((stepwise.per_second() - grown.per_second()).abs() < 1e-9);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_all_clients_make_up_the_guard(guard in 0.0..1e6_f64, own in prop::collection::vec(0.0..1e5_f64, 1..50)) {
+            let offered: f64 = own.iter().sum();
+            let zone = zone(guard, Some(offered), own.len() as u32);
+            let part = |own| Guard::part_of(&zone, Some(rate(own)), &Parameters::default()).rate;
+            let sum: Rate = own.into_iter().map(part).sum();
+            prop_assert!((sum.per_second() - guard).abs() <= 1e-9 * guard.max(1.0));
+        }
+    }
+}

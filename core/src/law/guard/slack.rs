@@ -1,0 +1,127 @@
+//! The slack of a guard: how far above its part a zone's guard lets pass, learned from whether it cuts into what the
+//! limit would have had room for.
+
+use std::time::Duration;
+
+use crate::law::Parameters;
+use crate::report::Counts;
+
+/// How often the slack is looked at.
+pub const SLACK_PERIOD: Duration = Duration::from_millis(500);
+/// Guard refusals above this share of what is offered are many.
+const GUARDED_MAX: f64 = 0.01;
+/// Less than this share of the room used is a sign that the guard and not the limit was in the way.
+const USED_MIN: f64 = 0.97;
+const BAD_MAX: f64 = 3.0;
+const BAD_FADES: f64 = 0.5;
+const GROWS: f64 = 1.25;
+const SHRINKS: f64 = 0.99;
+
+/// The factor phi on one key's guard in one zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Slack {
+    factor: f64,
+    bad: f64,
+    /// What came in the period before, and the room there was for it, in requests/s.
+    before: (Counts, f64),
+}
+
+impl Slack {
+    /// The slack of a start.
+    #[must_use]
+    pub fn new(parameters: &Parameters) -> Self {
+        Self { factor: parameters.slack_min, bad: 0.0, before: (Counts::ZERO, f64::INFINITY) }
+    }
+
+    /// The factor.
+    #[must_use]
+    pub const fn factor(&self) -> f64 {
+        self.factor
+    }
+
+    /// A period of [`SLACK_PERIOD`] is over in which `counts` came, while the key had room for `cap` requests/s. It is
+    /// judged over two periods, never one: half a second of on/off traffic is all on or all off. And only room that was
+    /// there in both counts as wasted: a zone that has just been given the room of the others, because its counts of a
+    /// surge were the first to be known, cannot have used it yet.
+    pub fn on_period(&mut self, counts: Counts, cap: f64, parameters: &Parameters) {
+        let (before, cap_before) = std::mem::replace(&mut self.before, (counts, cap));
+        let seen = counts.plus(before);
+        let room = cap.min(cap_before) * 2.0 * SLACK_PERIOD.as_secs_f64();
+        let guarded = seen.guarded() as f64 > GUARDED_MAX * seen.offered as f64;
+        if guarded && (seen.passed() as f64) < USED_MIN * room {
+            self.bad = (self.bad + 1.0).min(BAD_MAX);
+            if self.bad >= BAD_MAX {
+                self.factor = (self.factor * GROWS).min(parameters.slack_max);
+            }
+        } else {
+            self.bad = (self.bad - BAD_FADES).max(0.0);
+        }
+        if self.bad == 0.0 {
+            self.factor = (self.factor * SHRINKS).max(parameters.slack_min);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(offered: u64, guarded: u64, coined: u64) -> Counts {
+        Counts { offered, guard_dropped: guarded, dropped: coined, ..Counts::ZERO }
+    }
+
+    #[test]
+    fn a_guard_that_wastes_room_is_loosened_and_tightened_again() {
+        let parameters = Parameters::default();
+        let mut slack = Slack::new(&parameters);
+        // 1,000/s of room, half of it used although more was asked for.
+        let wasteful = period(500, 250, 0);
+        for _ in 0..2 {
+            slack.on_period(wasteful, 1_000.0, &parameters);
+            assert_eq!(slack.factor(), 1.5, "twice may be chance");
+        }
+        slack.on_period(wasteful, 1_000.0, &parameters);
+        assert_eq!(slack.factor(), 1.875);
+        (0..20).for_each(|_| slack.on_period(wasteful, 1_000.0, &parameters));
+        assert_eq!(slack.factor(), 6.0, "and no more");
+        // What the guard refused is not wasted when the room is used up.
+        let full = period(1_000, 500, 0);
+        (0..9).for_each(|_| slack.on_period(full, 1_000.0, &parameters));
+        assert!(slack.factor() < 6.0, "{}", slack.factor());
+        (0..500).for_each(|_| slack.on_period(full, 1_000.0, &parameters));
+        assert_eq!(slack.factor(), 1.5);
+    }
+
+    #[test]
+    fn room_that_was_just_given_is_not_wasted() {
+        let parameters = Parameters::default();
+        let mut slack = Slack::new(&parameters);
+        let wasteful = period(500, 250, 0);
+        for _ in 0..20 {
+            slack.on_period(wasteful, 1_000.0, &parameters);
+            slack.on_period(wasteful, 100.0, &parameters);
+        }
+        assert_eq!(slack.factor(), 1.5);
+    }
+
+    #[test]
+    fn in_shadow_the_guard_is_judged_as_if_it_acted() {
+        let parameters = Parameters::default();
+        let mut slack = Slack::new(&parameters);
+        let wasteful = Counts { offered: 500, would_dropped: 250, would_guard_dropped: 250, ..Counts::ZERO };
+        (0..3).for_each(|_| slack.on_period(wasteful, 1_000.0, &parameters));
+        assert_eq!(slack.factor(), 1.875);
+    }
+
+    #[test]
+    fn on_off_traffic_is_judged_over_both_halves() {
+        let parameters = Parameters::default();
+        let mut slack = Slack::new(&parameters);
+        // All of a second's room is used in one half of it, with the guard cutting the rest.
+        for _ in 0..20 {
+            slack.on_period(period(5_000, 4_000, 0), 1_000.0, &parameters);
+            slack.on_period(Counts::ZERO, 1_000.0, &parameters);
+        }
+        assert_eq!(slack.factor(), 1.5);
+    }
+}

@@ -1,0 +1,44 @@
+//! The weight of a tenant in weighted max-min fairness.
+
+/// A tenant's share relative to the others: in [`Weight::MIN`]..=[`Weight::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Weight(f64);
+
+// Never NaN.
+impl Eq for Weight {}
+
+/// A number that is no weight.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("a weight lies in 0.000001..=1000000, not {0}")]
+pub struct InvalidWeight(f64);
+
+// === impl Weight ===
+
+impl Weight {
+    /// The weight where the policy does not say.
+    pub const ONE: Self = Self(1.0);
+    /// The smallest weight.
+    pub const MIN: f64 = 1e-6;
+    /// The largest weight.
+    pub const MAX: f64 = 1e6;
+
+    /// Validates a weight.
+    ///
+    /// # Errors
+    /// Outside [`Weight::MIN`]..=[`Weight::MAX`], or not a number.
+    pub fn new(weight: f64) -> Result<Self, InvalidWeight> {
+        if (Self::MIN..=Self::MAX).contains(&weight) { Ok(Self(weight)) } else { Err(InvalidWeight(weight)) }
+    }
+
+    /// The weight as a number.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// This weight times a factor, within the bounds of weights; a factor that is no number changes nothing.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        if factor.is_nan() { self } else { Self((self.0 * factor).clamp(Self::MIN, Self::MAX)) }
+    }
+}

@@ -1,0 +1,101 @@
+//! Splitting what an aggregator was given between the aggregators below it and its own clients, who together count as
+//! one more of them.
+
+use super::split::mixed;
+use crate::law::Parameters;
+
+/// One of those who share, as far as one key goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// How much it counts: 0..=1.
+    pub presence: f64,
+    /// Requests/s offered through it.
+    pub offered: f64,
+}
+
+/// All who share, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sharing {
+    /// The sum of their presences.
+    presences: f64,
+    /// Requests/s offered, each by its presence.
+    offered: f64,
+}
+
+impl Sharing {
+    /// The sum of these.
+    #[must_use]
+    pub fn of(sharers: impl IntoIterator<Item = Share>) -> Self {
+        sharers.into_iter().fold(Self::default(), |sum, one| Self {
+            presences: sum.presences + one.presence,
+            offered: sum.offered + one.presence * one.offered,
+        })
+    }
+
+    /// The sum of their presences.
+    #[must_use]
+    pub const fn presences(&self) -> f64 {
+        self.presences
+    }
+
+    /// Requests/s offered in all.
+    #[must_use]
+    pub const fn offered(&self) -> f64 {
+        self.offered
+    }
+
+    /// The part of one of them in what is to be shared: `(1 - eta) * share + eta / n`, where its share is its part of what
+    /// is offered, and as large as everyone's where nothing is. The parts of all make up the whole, and no more than it:
+    /// rates, caps and holds are divided by the same parts.
+    #[must_use]
+    pub fn part(&self, one: Share, parameters: &Parameters) -> f64 {
+        let even = one.presence / self.presences.max(1.0);
+        let share = one.presence * one.offered / self.offered;
+        mixed(if share.is_finite() { share } else { even }, even, parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parts(sharers: &[(f64, f64)]) -> Vec<f64> {
+        let each = sharers.iter().map(|(presence, offered)| Share { presence: *presence, offered: *offered });
+        let all = Sharing::of(each.clone());
+        each.map(|one| all.part(one, &Parameters::default())).collect()
+    }
+
+    #[test]
+    fn a_part_is_the_share_of_traffic_and_a_little_for_everyone() {
+        // presence and offered of each, and the parts
+        for (sharers, due) in [
+            (&[(1.0, 500.0)][..], &[1.0][..]),
+            (&[(1.0, 900.0), (1.0, 100.0)], &[0.9 * 0.9 + 0.05, 0.9 * 0.1 + 0.05]),
+            (&[(1.0, 0.0), (1.0, 0.0)], &[0.5, 0.5]),
+            (&[(1.0, 0.0), (1.0, 10.0)], &[0.05, 0.95]),
+            (&[(1.0, 100.0), (0.5, 100.0)], &[0.9 / 1.5 + 0.1 / 1.5, (0.9 * 0.5 + 0.05) / 1.5]),
+            (&[(1.0, 100.0), (0.0, 100.0)], &[1.0, 0.0]),
+            (&[(0.5, 100.0)], &[0.9 + 0.05]), // what nobody else is there for is not given to one who fades
+        ] {
+            let got = parts(sharers);
+            let near = got.iter().zip(due).all(|(got, due)| (got - due).abs() < 1e-12);
+            assert!(near && got.len() == due.len(), "{sharers:?}: {got:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_all_make_up_the_whole_and_no_more(
+            sharers in prop::collection::vec((0.0..=1.0_f64, 0.0..1e6_f64), 1..9),
+        ) {
+            let parts = parts(&sharers);
+            let sum: f64 = parts.iter().sum();
+            let presences: f64 = sharers.iter().map(|(presence, _)| presence).sum();
+            prop_assert!(sum <= 1.0 + 1e-9, "{}", sum);
+            prop_assert!(presences < 1.0 || sum >= 1.0 - 1e-9, "{}", sum);
+            prop_assert!(parts.iter().all(|part| (0.0..=1.0 + 1e-9).contains(part)));
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Splitting what a key gets between zones: by where its traffic is, with an even part for where it may turn up.
+
+use crate::law::Parameters;
+
+/// One child among all that count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Child {
+    /// How much it counts: 0..=1.
+    pub presence: f64,
+    /// The sum of all presences: 1 or more.
+    pub presences: f64,
+}
+
+/// What one key gets in all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Whole {
+    /// Requests/s offered, each child by its presence.
+    pub offered: f64,
+    /// Its allocation in requests/s.
+    pub allocation: f64,
+    /// Its room in requests/s.
+    pub room: f64,
+}
+
+/// What one child gets of one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Part {
+    /// What may pass there, in requests/s.
+    pub rate: f64,
+    /// What its guards leave room for, in requests/s, before their slack.
+    pub cap: f64,
+}
+
+impl Whole {
+    /// Whether it gets less than it asks for.
+    #[must_use]
+    pub fn is_scarce(&self) -> bool {
+        self.offered > self.allocation
+    }
+
+    /// The part of a child in which `offered` requests/s of the key are offered. What is scarce follows the traffic,
+    /// and nobody gets less than a fraction of the even part, so that traffic that turns up finds something to live
+    /// on. What is not scarce has a margin on top, for chance.
+    #[must_use]
+    pub fn part(&self, child: Child, offered: f64, parameters: &Parameters) -> Part {
+        let (share, even) = self.shares(child, offered);
+        let cap = self.room * mixed(share, even, parameters);
+        let rate = if self.is_scarce() {
+            self.allocation * share.max(parameters.even_share * even)
+        } else {
+            cap + parameters.margin(cap)
+        };
+        Part { rate, cap }
+    }
+
+    /// What the key adds to the part of the limit that the child lives on while the controller is silent. `overloaded`
+    /// says whether the whole bucket is asked for more than it may admit.
+    #[must_use]
+    pub fn hold(&self, child: Child, offered: f64, overloaded: bool, parameters: &Parameters) -> f64 {
+        let (share, even) = self.shares(child, offered);
+        match (overloaded, self.is_scarce()) {
+            (true, true) => self.allocation * share.max(parameters.even_share * even),
+            (true, false) => self.allocation * mixed(share, even, parameters),
+            (false, _) => self.room * mixed(share, even, parameters),
+        }
+    }
+
+    fn shares(&self, child: Child, offered: f64) -> (f64, f64) {
+        let even = child.presence / child.presences;
+        let share = child.presence * offered / self.offered;
+        (if share.is_finite() { share } else { even }, even)
+    }
+}
+
+/// By traffic, but for what is divided evenly.
+pub(super) fn mixed(share: f64, even: f64, parameters: &Parameters) -> f64 {
+    (1.0 - parameters.even_share) * share + parameters.even_share * even
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn thirds(presence: f64) -> Child {
+        Child { presence, presences: 3.0 }
+    }
+
+    #[test]
+    fn what_is_scarce_follows_the_traffic() {
+        let parameters = Parameters::default();
+        let whole = Whole { offered: 3_000.0, allocation: 900.0, room: 900.0 };
+        for (offered, rate) in [(1_000.0, 300.0), (3_000.0, 900.0), (0.0, 30.0)] {
+            assert!((whole.part(thirds(1.0), offered, &parameters).rate - rate).abs() < 1e-9, "{offered}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_offers_is_divided_evenly() {
+        let parameters = Parameters::default();
+        let whole = Whole { offered: 0.0, allocation: 0.0, room: 900.0 };
+        let part = whole.part(thirds(1.0), 0.0, &parameters);
+        assert!((part.cap - 300.0).abs() < 1e-9 && part.rate > 300.0 + 70.0, "{part:?}");
+        assert_eq!(whole.part(thirds(0.0), 0.0, &parameters), Part { rate: 0.0, cap: 0.0 });
+    }
+
+    proptest! {
+        /// Caps and holds of all children together are the room and the allocation; rates exceed them by no more than
+        /// the even parts and margins.
+        #[test]
+        fn the_parts_make_up_the_whole(
+            offered in prop::collection::vec(0.0..1e5, 1..8), allocation in 0.0..1e5, extra in 0.0..1e5,
+        ) {
+            let parameters = Parameters::default();
+            let sum: f64 = offered.iter().sum();
+            let allocation: f64 = sum.min(allocation);
+            let whole = Whole { offered: sum, allocation, room: allocation + extra };
+            let child = Child { presence: 1.0, presences: offered.len() as f64 };
+            let parts: Vec<Part> = offered.iter().map(|o| whole.part(child, *o, &parameters)).collect();
+            let caps: f64 = parts.iter().map(|part| part.cap).sum();
+            prop_assert!((caps - whole.room).abs() < 1e-6 * whole.room.max(1.0));
+            let holds: f64 = offered.iter().map(|o| whole.hold(child, *o, true, &parameters)).sum();
+            prop_assert!(holds >= allocation * (1.0 - 1e-9) && holds <= allocation * (1.1 + 1e-9));
+            if whole.is_scarce() {
+                let rates: f64 = parts.iter().map(|part| part.rate).sum();
+                prop_assert!(rates >= allocation * (1.0 - 1e-9) && rates <= allocation * (1.1 + 1e-9));
+            }
+        }
+    }
+}

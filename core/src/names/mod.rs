@@ -1,0 +1,204 @@
+//! Names: what is protected (a bucket), on whose behalf a request comes (a tenant), the pair of them (a key), and
+//! who speaks (zones, services, instances).
+
+mod key_table;
+mod stable_hash;
+mod text;
+
+pub use key_table::KeyTable;
+pub use stable_hash::stable_hash;
+pub use text::{InvalidText, Text};
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// The tenant class shared by every tenant that policy does not name.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Why a text is not a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// A name has at least one byte.
+    #[error("a name must not be empty")]
+    Empty,
+    /// A name has at most [`NAME_BYTES_MAX`] bytes.
+    #[error("a name has at most {NAME_BYTES_MAX} bytes, this one has {0}")]
+    TooLong(usize),
+    /// A byte outside the alphabet of names, and where it stands.
+    #[error("a name consists of letters, digits and . _ : / @ - but has {byte:?} at byte {at}")]
+    Byte {
+        /// The offending byte as a character.
+        byte: char,
+        /// Its offset in the text.
+        at: usize,
+    },
+}
+
+/// Checks the rule of names: 1 to 128 bytes of `[A-Za-z0-9._:/@-]`. Linear in the length, which it bounds first.
+///
+/// # Errors
+/// The first rule that is broken.
+pub const fn check_name(text: &str) -> Result<(), InvalidName> {
+    let bytes = text.as_bytes();
+    if bytes.is_empty() {
+        return Err(InvalidName::Empty);
+    }
+    if bytes.len() > NAME_BYTES_MAX {
+        return Err(InvalidName::TooLong(bytes.len()));
+    }
+    let mut at = 0;
+    while at < bytes.len() {
+        if !matches!(bytes[at], b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b':' | b'/' | b'@' | b'-')
+        {
+            return Err(InvalidName::Byte { byte: bytes[at] as char, at });
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Validates `text` by [`check_name`]; a clone of the result costs one reference count.
+            ///
+            /// # Errors
+            /// When `text` is not a name.
+            pub fn new(text: &str) -> Result<Self, InvalidName> {
+                check_name(text).map(|()| Self(text.into()))
+            }
+
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidName;
+
+            fn try_from(text: String) -> Result<Self, InvalidName> {
+                Self::new(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = InvalidName;
+
+            fn from_str(text: &str) -> Result<Self, InvalidName> {
+                Self::new(text)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+    };
+}
+
+name! {
+    /// What is protected: a named resource such as `checkout`.
+    Bucket
+}
+name! {
+    /// On whose behalf a request comes. Tenants that policy does not name share the class [`DEFAULT_TENANT`].
+    Tenant
+}
+name! {
+    /// A failure domain with its own aggregators, such as `eu-west-1a`.
+    Zone
+}
+
+name! {
+    /// The name of a service or of one of its instances, such as `checkout-api` or `host-7:8080`.
+    Name
+}
+
+impl Tenant {
+    /// The class that tenants without an entry of their own share.
+    #[must_use]
+    pub fn default_class() -> Self {
+        Self(DEFAULT_TENANT.into())
+    }
+
+    /// Whether this is the shared class itself.
+    #[must_use]
+    pub fn is_default_class(&self) -> bool {
+        &*self.0 == DEFAULT_TENANT
+    }
+}
+
+/// One (bucket, tenant) pair: the unit of counting and of directives.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// What is asked for.
+    pub bucket: Bucket,
+    /// On whose behalf.
+    pub tenant: Tenant,
+}
+
+/// A key interned by one owner: dense, from 0 on, meaningless to anybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub u32);
+
+impl KeyId {
+    /// The id as an index into a dense table.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked_at_the_door() {
+        for good in ["a", "checkout", "api/users", "A.b_c:d@e-9", &"x".repeat(128)] {
+            assert_eq!(Bucket::new(good).unwrap().as_str(), good);
+        }
+        for (bad, why) in [
+            ("", InvalidName::Empty),
+            (&"x".repeat(129), InvalidName::TooLong(129)),
+            ("a b", InvalidName::Byte { byte: ' ', at: 1 }),
+            ("api/*", InvalidName::Byte { byte: '*', at: 4 }),
+            ("a\u{0}", InvalidName::Byte { byte: '\u{0}', at: 1 }),
+        ] {
+            assert_eq!(Tenant::new(bad).unwrap_err(), why, "{bad:?}");
+        }
+        assert!(Tenant::new("caf\u{e9}").is_err());
+    }
+}

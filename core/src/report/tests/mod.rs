@@ -1,0 +1,37 @@
+//! Reports and books by example and by law: joins, broken reports, and what a lossy link must not cost.
+
+mod books;
+mod counts;
+mod histories;
+mod joins;
+mod loss;
+mod outbox;
+mod tallies;
+
+use super::*;
+use crate::names::{Name, Tenant, Zone};
+
+/// Who keeps the books.
+const PARENT: InstanceId = InstanceId(99);
+
+fn key(tenant: &str) -> Key {
+    Key { bucket: Bucket::new("checkout").unwrap(), tenant: Tenant::new(tenant).unwrap() }
+}
+
+fn offered(offered: u64) -> Counts {
+    Counts { offered, ..Counts::ZERO }
+}
+
+fn tally(offered: u64) -> Tally {
+    Tally { counts: self::offered(offered), late: Counts::ZERO }
+}
+
+fn identity() -> Identity {
+    Identity {
+        instance: InstanceId(7),
+        name: Name::new("host-7:8080").unwrap(),
+        service: Name::new("checkout-api").unwrap(),
+        zone: Zone::new("eu-west-1a").unwrap(),
+        role: Role::Client,
+    }
+}

@@ -1,0 +1,111 @@
+//! How far enforcement has been rolled out: the mode a bucket's refusals are in.
+
+pub mod gates;
+pub mod query_gate;
+
+pub use gates::{CanaryGate, ShadowGate};
+pub use query_gate::Bound;
+
+use crate::names::Name;
+use crate::names::stable_hash;
+
+/// A share in percent, in 0..=100.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Percent(f64);
+
+// Never NaN.
+impl Eq for Percent {}
+
+/// Which instances carry refusals out in canary: a stable share of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cohort {
+    /// The share of instances.
+    pub percent: Percent,
+    /// Mixed into the choice, so that not every bucket tries its canary on the same instances.
+    pub salt: u64,
+}
+
+impl Cohort {
+    /// The salt of a bucket until a rollout draws its own: its name's hash.
+    #[must_use]
+    pub fn salt_of(bucket: &str) -> u64 {
+        stable_hash(bucket.bytes())
+    }
+
+    /// Whether the instance of this stable name belongs to the cohort: the same answer after every restart, on every
+    /// machine and in every version. An instance that belongs at one percentage belongs at every larger one.
+    #[must_use]
+    pub fn contains(self, instance: &Name) -> bool {
+        let hash = stable_hash(self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes()));
+        let position = (hash >> 11) as f64 / (1_u64 << 53) as f64;
+        position * 100.0 < self.percent.get()
+    }
+}
+
+// === impl Percent ===
+
+impl Percent {
+    /// The share of instances in a canary unless the policy sets one: 5 %.
+    pub const CANARY_DEFAULT: Self = Self(5.0);
+
+    /// Validates a share in percent; `None` outside 0..=100.
+    #[must_use]
+    pub fn new(percent: f64) -> Option<Self> {
+        (0.0..=100.0).contains(&percent).then_some(Self(percent + 0.0))
+    }
+
+    /// The share in percent.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(percent: f64, salt: u64) -> f64 {
+        let cohort = Cohort { percent: Percent::new(percent).unwrap(), salt };
+        let name = |i: u32| Name::new(&format!("shop-{}.eu-1a:8080", i)).unwrap();
+        (0..1_000).filter(|i| cohort.contains(&name(*i))).count() as f64 / 10.0
+    }
+
+    #[test]
+    fn the_cohort_is_the_share_asked_for() {
+        for salt in 0..20 {
+            for percent in [0.0, 1.0, 5.0, 25.0, 50.0, 99.0, 100.0] {
+                // The share of 1,000 random choices: within 4 standard deviations.
+                let slack = 4.0 * f64::sqrt(percent * (100.0 - percent) / 1_000.0);
+                let got = share(percent, salt);
+                assert!((got - percent).abs() <= slack, "{percent} % with salt {salt}: {got} %");
+            }
+        }
+    }
+
+    /// The choice is part of the protocol (`docs/wire.md`): these positions were worked out apart from this code.
+    #[test]
+    fn who_belongs_is_the_same_in_every_implementation() {
+        for (salt, name, position) in [
+            (0, "host-7:8080", 59.292_530),
+            (1, "host-7:8080", 78.616_618),
+            (u64::MAX, "host-7:8080", 34.730_456),
+            (0, "a", 5.164_836),
+            (0x0123_4567_89ab_cdef, "shop-0.eu-1a:8080", 41.708_653),
+        ] {
+            let contains = |percent| {
+                let percent = Percent::new(percent).unwrap();
+                Cohort { percent, salt }.contains(&Name::new(name).unwrap())
+            };
+            assert!(!contains(position) && contains(position + 2e-6), "{name} with salt {salt}");
+        }
+    }
+
+    #[test]
+    fn who_belongs_stays_while_the_share_grows_and_depends_on_the_salt() {
+        let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
+        let names: Vec<Name> = (0..300).map(|i| Name::new(&format!("i{i}")).unwrap()).collect();
+        assert!(names.iter().all(|name| !cohort(5.0, 1).contains(name) || cohort(20.0, 1).contains(name)));
+        assert!(names.iter().any(|name| cohort(50.0, 1).contains(name) != cohort(50.0, 2).contains(name)));
+    }
+}

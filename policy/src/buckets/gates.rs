@@ -1,0 +1,124 @@
+//! How enforcement is rolled out: the share that enforces in canary, and the gates between the stages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::rollout::{CanaryGate, Percent, ShadowGate};
+
+use super::queries::QueryGate;
+use crate::spec::{CanarySpec, RolloutSpec, ShadowSpec};
+use crate::yaml::Checked;
+use crate::yaml::Field;
+use crate::yaml::Number;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How far and under which conditions a bucket's enforcement is rolled out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RolloutPolicy {
+    /// The share of instances that enforce in canary.
+    pub canary_percent: Percent,
+    /// Whether a stage whose gate is passed is left without a person's word.
+    pub auto_promote: bool,
+    /// What must hold to leave shadow.
+    pub shadow: ShadowGate,
+    /// What must hold to leave canary.
+    pub canary: CanaryGate,
+    /// The fewest samples that a gate can judge by; with fewer it is inconclusive, which never passes.
+    pub min_samples: u64,
+    /// Whether a mode raised in the file waits for the gates; false lets it take effect at once.
+    pub require_gates: bool,
+    /// What else must hold to leave shadow, and to leave canary.
+    pub queries: Arc<[QueryGate]>,
+}
+
+impl Default for RolloutPolicy {
+    fn default() -> Self {
+        Self {
+            canary_percent: Percent::CANARY_DEFAULT,
+            auto_promote: false,
+            shadow: ShadowGate::default(),
+            canary: CanaryGate::default(),
+            min_samples: 1000,
+            require_gates: true,
+            queries: Arc::default(),
+        }
+    }
+}
+
+impl RolloutPolicy {
+    /// This policy with what `spec` says on top.
+    pub(crate) fn overridden(&self, spec: &RolloutSpec, field: &Field<'_>) -> Checked<Self> {
+        let canary_percent = match spec.canary_percent {
+            None => self.canary_percent,
+            Some(Number(percent)) => Percent::new(percent).ok_or_else(|| {
+                let why = format_args!("{percent} is not a percentage").to_string();
+                field.then("canary_percent").refuse(why, "write a number in 0..=100")
+            })?,
+        };
+        let min_samples = match spec.min_samples {
+            None => self.min_samples,
+            Some(Number(samples)) => whole(samples, &field.then("min_samples"))?,
+        };
+        let queries = match &spec.queries {
+            None => Arc::clone(&self.queries),
+            Some(queries) => QueryGate::list(queries, &field.then("queries"))?,
+        };
+        Ok(Self {
+            canary_percent,
+            auto_promote: spec.auto_promote.unwrap_or(self.auto_promote),
+            shadow: shadow_gate(&self.shadow, &spec.shadow, &field.then("shadow"))?,
+            canary: canary_gate(&self.canary, &spec.canary, &field.then("canary"))?,
+            min_samples,
+            require_gates: spec.require_gates.unwrap_or(self.require_gates),
+            queries,
+        })
+    }
+}
+
+/// Returns the inherited gate of shadow with the fields of `spec` replaced.
+fn shadow_gate(inherited: &ShadowGate, spec: &ShadowSpec, field: &Field<'_>) -> Checked<ShadowGate> {
+    let drop_ratio = &field.then("max_drop_ratio");
+    Ok(ShadowGate {
+        min: span(spec.min_days, DAY, inherited.min, &field.then("min_days"))?,
+        window: span(spec.window_h, HOUR, inherited.window, &field.then("window_h"))?,
+        max_drop_ratio: ratio(spec.max_drop_ratio, inherited.max_drop_ratio, drop_ratio)?,
+    })
+}
+
+/// Returns the inherited gate of canary with the fields of `spec` replaced.
+fn canary_gate(inherited: &CanaryGate, spec: &CanarySpec, field: &Field<'_>) -> Checked<CanaryGate> {
+    let drop_ratio = &field.then("max_drop_ratio");
+    let p99 = &field.then("max_p99_delta_ms");
+    Ok(CanaryGate {
+        min: span(spec.min_hours, HOUR, inherited.min, &field.then("min_hours"))?,
+        window: span(spec.window_min, MINUTE, inherited.window, &field.then("window_min"))?,
+        max_drop_ratio: ratio(spec.max_drop_ratio, inherited.max_drop_ratio, drop_ratio)?,
+        max_p99_delta: span(spec.max_p99_delta_ms, MILLISECOND, inherited.max_p99_delta, p99)?,
+    })
+}
+
+fn span(
+    written: Option<Number>,
+    unit: Duration,
+    inherited: Duration,
+    field: &Field<'_>,
+) -> Checked<Duration> {
+    written.map_or(Ok(inherited), |number| field.span(number.0, unit))
+}
+
+fn ratio(written: Option<Number>, inherited: f64, field: &Field<'_>) -> Checked<f64> {
+    written.map_or(Ok(inherited), |number| field.not_negative(number.0))
+}
+
+/// A count: beyond 2^53 a number as written can no longer be told from its neighbour.
+fn whole(number: f64, field: &Field<'_>) -> Checked<u64> {
+    let count = field.not_negative(number)?;
+    if count.fract() == 0.0 && count <= 9_007_199_254_740_992.0 {
+        return Ok(count as u64);
+    }
+    Err(field.refuse(format_args!("{number} is not a whole number"), "write a whole number of samples"))
+}

@@ -1,0 +1,165 @@
+//! Where a limit comes from: the policy itself, history, or a query.
+
+use crate::spec::{LearnedSpec, LimitSpec, PrometheusSpec, SourceSpec};
+use crate::yaml::Checked;
+use crate::yaml::Field;
+use crate::yaml::Number;
+use plimsoll_core::quantity::Rate;
+
+/// Where a bucket's limit comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LimitSource {
+    /// There is deliberately none.
+    Unlimited,
+    /// It is written in the policy; zero denies everything.
+    PerSecond(Rate),
+    /// It is learned from what was offered in the past.
+    Learned(Learned),
+    /// It is the answer to a query.
+    Prometheus(Prometheus),
+}
+
+/// A limit learned from history: a percentile of past rates, times some headroom, within bounds. [`crate::learning`] has the
+/// formula.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    /// Which percentile of the rates offered: above 0, at most 100. 95 unless written.
+    pub percentile: f64,
+    /// How many days of history it is taken over: at least 1, cut to whole days. 7 unless written.
+    pub days: f64,
+    /// The factor on the percentile: finite, 0 or more. 1.2 unless written.
+    pub headroom: f64,
+    /// What the limit stays between.
+    pub bounds: Bounds,
+    /// The limit until there is history; without it the limit is unknown until then.
+    pub until_history: Option<Rate>,
+}
+
+/// A limit that is the answer to a Prometheus query, within bounds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Prometheus {
+    /// The server, `http://` or `https://`.
+    pub url: String,
+    /// The query; not empty.
+    pub query: String,
+    /// What the limit stays between.
+    pub bounds: Bounds,
+}
+
+/// The bounds of a limit that is not written in the policy itself: `min` is never above `max`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    min: Option<Rate>,
+    max: Option<Rate>,
+}
+
+// === impl LimitSource ===
+
+impl LimitSource {
+    pub(crate) fn read(spec: LimitSpec, field: &Field<'_>) -> Checked<Self> {
+        match spec {
+            LimitSpec::Unlimited => Ok(Self::Unlimited),
+            LimitSpec::PerSecond(number) => field.rate(number.0).map(Self::PerSecond),
+            LimitSpec::Source(SourceSpec { learned: Some(spec), prometheus: None }) => {
+                Learned::read(&spec, &field.then("learned")).map(Self::Learned)
+            }
+            LimitSpec::Source(SourceSpec { learned: None, prometheus: Some(spec) }) => {
+                Prometheus::read(spec, &field.then("prometheus")).map(Self::Prometheus)
+            }
+            LimitSpec::Source(_) => {
+                Err(field.refuse("a limit has exactly one source", "write either `learned` or `prometheus`"))
+            }
+        }
+    }
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self { percentile: 95.0, days: 7.0, headroom: 1.2, bounds: Bounds::default(), until_history: None }
+    }
+}
+
+impl Learned {
+    fn read(spec: &LearnedSpec, field: &Field<'_>) -> Checked<Self> {
+        let default = Self::default();
+        let percentile = spec.percentile.map_or(default.percentile, |n| n.0);
+        if !(percentile > 0.0 && percentile <= 100.0) {
+            return Err(field.then("percentile").refuse(
+                format_args!("{percentile} is not a percentile"),
+                "write a number above 0, at most 100",
+            ));
+        }
+        let days = spec.days.map_or(default.days, |n| n.0);
+        if !(days.is_finite() && days >= 1.0) {
+            return Err(field.then("days").refuse(
+                format_args!("{days} is less than a day of history, or no number"),
+                "write 1 or more",
+            ));
+        }
+        let until_history = spec.until_history.map(|n| field.then("until_history").rate(n.0)).transpose()?;
+        Ok(Self {
+            percentile,
+            days,
+            headroom: field.then("headroom").not_negative(spec.headroom.map_or(default.headroom, |n| n.0))?,
+            bounds: Bounds::read(spec.min, spec.max, field)?,
+            until_history,
+        })
+    }
+}
+
+impl Prometheus {
+    fn read(spec: PrometheusSpec, field: &Field<'_>) -> Checked<Self> {
+        server_url(&spec.url, &field.then("url"))?;
+        query_text(&spec.query, &field.then("query"), "write a query that yields requests/s")?;
+        let bounds = Bounds::read(spec.min, spec.max, field)?;
+        Ok(Self { url: spec.url, query: spec.query, bounds })
+    }
+}
+
+/// Checks that a URL names a server.
+pub(crate) fn server_url(url: &str, field: &Field<'_>) -> Checked<()> {
+    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    if host.is_none_or(str::is_empty) {
+        let hint = "write http:// or https:// and the server, such as http://prometheus:9090";
+        return Err(field.refuse("not the URL of a server", hint));
+    }
+    Ok(())
+}
+
+/// Checks that there is a query.
+pub(crate) fn query_text(query: &str, field: &Field<'_>, hint: &str) -> Checked<()> {
+    if query.trim().is_empty() { Err(field.refuse("the query is empty", hint)) } else { Ok(()) }
+}
+
+impl Bounds {
+    fn read(min: Option<Number>, max: Option<Number>, field: &Field<'_>) -> Checked<Self> {
+        let min = min.map(|n| field.then("min").rate(n.0)).transpose()?;
+        let max = max.map(|n| field.then("max").rate(n.0)).transpose()?;
+        if let (Some(low), Some(high)) = (min, max)
+            && low > high
+        {
+            let why = format_args!("min {} is above max {}", low.per_second(), high.per_second());
+            return Err(field.then("min").refuse(why, "lower min or raise max"));
+        }
+        Ok(Self { min, max })
+    }
+
+    /// The lower bound, if there is one.
+    #[must_use]
+    pub const fn min(&self) -> Option<Rate> {
+        self.min
+    }
+
+    /// The upper bound, if there is one.
+    #[must_use]
+    pub const fn max(&self) -> Option<Rate> {
+        self.max
+    }
+
+    /// The nearest rate within the bounds.
+    #[must_use]
+    pub fn clamp(&self, rate: Rate) -> Rate {
+        let low = self.min.map_or(rate, |min| rate.max(min));
+        self.max.map_or(low, |max| low.min(max))
+    }
+}

@@ -1,0 +1,181 @@
+//! What protects one bucket: its limit and how the limit is kept.
+
+mod gates;
+mod limits;
+mod pattern;
+mod queries;
+
+pub use gates::RolloutPolicy;
+pub use limits::{Bounds, Learned, LimitSource, Prometheus};
+pub(crate) use pattern::{BucketKey, Pattern};
+pub use queries::{QUERIES_MAX, QueryGate};
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::spec::BucketSpec;
+use crate::yaml::Checked;
+use crate::yaml::Field;
+use crate::yaml::Number;
+use plimsoll_core::decision::{Coin, Mode};
+use plimsoll_core::directive::OnSilence;
+use plimsoll_core::law::LawName;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::{Limit, Rate};
+
+/// How much of a second's limit may be saved up where the policy does not say.
+pub const BURST_DEFAULT: Duration = Duration::from_millis(250);
+
+/// The policy of one bucket, or of every bucket that a pattern matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketPolicy {
+    source: LimitSource,
+    tenant_limit: Option<Rate>,
+    burst: Duration,
+    on_silence: OnSilence,
+    release: Release,
+    coin: Coin,
+    law: LawName,
+    candidate: Option<Rate>,
+    mode: Mode,
+    rollout: RolloutPolicy,
+}
+
+/// What happens to the share of a zone that went silent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Release {
+    /// It is held for a while and then given to the others. The default.
+    #[default]
+    Auto,
+    /// It is held until the zone is back or deregistered.
+    Never,
+}
+
+/// Every bucket that the policy names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Buckets {
+    pub(crate) exact: BTreeMap<Bucket, BucketPolicy>,
+    pub(crate) patterns: BTreeMap<Pattern, BucketPolicy>,
+}
+
+// === impl BucketPolicy ===
+
+impl BucketPolicy {
+    /// The limit as far as the policy alone tells it: unknown where it comes from a source.
+    #[must_use]
+    pub const fn limit(&self) -> Limit {
+        match self.source {
+            LimitSource::Unlimited => Limit::Unlimited,
+            LimitSource::PerSecond(rate) => Limit::PerSecond(rate),
+            LimitSource::Learned(_) | LimitSource::Prometheus(_) => Limit::Unknown,
+        }
+    }
+
+    /// Where the limit comes from.
+    #[must_use]
+    pub const fn source(&self) -> &LimitSource {
+        &self.source
+    }
+
+    /// What no single tenant may pass, whatever the bucket has to spare.
+    #[must_use]
+    pub const fn tenant_limit(&self) -> Option<Rate> {
+        self.tenant_limit
+    }
+
+    /// How much time's worth of the limit may be saved up.
+    #[must_use]
+    pub const fn burst(&self) -> Duration {
+        self.burst
+    }
+
+    /// What a zone keeps to while the controller is silent.
+    #[must_use]
+    pub const fn on_silence(&self) -> OnSilence {
+        self.on_silence
+    }
+
+    /// What happens to the share of a zone that went silent.
+    #[must_use]
+    pub const fn release(&self) -> Release {
+        self.release
+    }
+
+    /// How clients decide.
+    #[must_use]
+    pub const fn coin(&self) -> Coin {
+        self.coin
+    }
+
+    /// Which law sets the ratios.
+    #[must_use]
+    pub const fn law(&self) -> LawName {
+        self.law
+    }
+
+    /// A second limit that is only evaluated, side by side with the real one.
+    #[must_use]
+    pub const fn candidate(&self) -> Option<Rate> {
+        self.candidate
+    }
+
+    /// What becomes of refusals, as written in the file.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How enforcement is rolled out: the policy's rollout block with this bucket's own on top.
+    #[must_use]
+    pub const fn rollout(&self) -> &RolloutPolicy {
+        &self.rollout
+    }
+
+    pub(crate) fn read(spec: BucketSpec, field: &Field<'_>, rollout: &RolloutPolicy) -> Checked<Self> {
+        let rate =
+            |name: &str, number: Option<Number>| number.map(|n| field.then(name).rate(n.0)).transpose();
+        let second = Duration::from_secs(1);
+        Ok(Self {
+            source: LimitSource::read(spec.limit, &field.then("limit"))?,
+            tenant_limit: rate("tenant_limit", spec.tenant_limit)?,
+            burst: match spec.burst_s {
+                Some(seconds) => field.then("burst_s").span(seconds.0, second)?,
+                None => BURST_DEFAULT,
+            },
+            on_silence: spec.on_silence,
+            release: spec.release,
+            coin: spec.coin,
+            law: spec.law,
+            candidate: rate("candidate", spec.candidate)?,
+            mode: spec.mode,
+            rollout: rollout.overridden(&spec.rollout, &field.then("rollout"))?,
+        })
+    }
+}
+
+// === impl Buckets ===
+
+impl Buckets {
+    pub(crate) fn insert(&mut self, key: BucketKey, policy: BucketPolicy) {
+        match key {
+            BucketKey::Exact(name) => self.exact.insert(name, policy),
+            BucketKey::Pattern(pattern) => self.patterns.insert(pattern, policy),
+        };
+    }
+
+    /// The policy under the exact name, else under the longest pattern that matches.
+    pub(crate) fn get(&self, name: &Bucket) -> Option<&BucketPolicy> {
+        self.exact.get(name).or_else(|| Some(pattern::longest_match(&self.patterns, name)?.1))
+    }
+
+    /// The name or pattern under which [`get`](Self::get) finds a bucket.
+    pub(crate) fn entry(&self, name: &Bucket) -> Option<String> {
+        if self.exact.contains_key(name) {
+            return Some(name.to_string());
+        }
+        Some(pattern::longest_match(&self.patterns, name)?.0.to_string())
+    }
+}

@@ -1,0 +1,61 @@
+//! Patterns of bucket names: a name that ends in one `*` is a template for every name that begins like it.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::names::{Bucket, InvalidName, check_name};
+
+/// The beginning that a pattern's names share: everything before the `*`, possibly nothing. The pattern matches the
+/// bare beginning too, as `*` stands for any number of characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Pattern(String);
+
+/// Why a text is neither a name nor a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidPattern {
+    #[error("a pattern has one `*`, at its end")]
+    Star,
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+}
+
+/// What a key of `buckets` stands for.
+pub(crate) enum BucketKey {
+    Exact(Bucket),
+    Pattern(Pattern),
+}
+
+impl BucketKey {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidPattern> {
+        match text.split_once('*') {
+            None => Ok(Self::Exact(Bucket::new(text)?)),
+            Some((_, rest)) if !rest.is_empty() => Err(InvalidPattern::Star),
+            Some(("", _)) => Ok(Self::Pattern(Pattern(String::new()))),
+            Some((beginning, _)) => {
+                check_name(beginning)?;
+                Ok(Self::Pattern(Pattern(beginning.to_owned())))
+            }
+        }
+    }
+}
+
+impl std::borrow::Borrow<str> for Pattern {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}*", self.0)
+    }
+}
+
+/// The longest pattern that matches `name`, and what it stands for. At most 129 look-ups, whatever the number of
+/// patterns.
+pub(crate) fn longest_match<'a, T>(
+    patterns: &'a BTreeMap<Pattern, T>,
+    name: &Bucket,
+) -> Option<(&'a Pattern, &'a T)> {
+    let name = name.as_str();
+    (0..=name.len()).rev().find_map(|length| patterns.get_key_value(name.get(..length)?))
+}

@@ -1,0 +1,303 @@
+//! How far one policy is from another, and whether that is so far that somebody should look twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BucketPolicy, Policy};
+use plimsoll_core::names::{Bucket, Name};
+use plimsoll_core::quantity::Limit;
+
+/// The share of the listed tenants that may be removed at once.
+pub const TENANTS_REMOVED_MAX: f64 = 0.2;
+/// The factor by which a limit may move at once.
+pub const LIMIT_FACTOR_MAX: f64 = 2.0;
+
+/// One thing that differs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Where, such as `buckets.checkout.limit`.
+    pub path: String,
+    /// What was there; nothing where it is new.
+    pub from: Option<String>,
+    /// What is there; nothing where it was removed.
+    pub to: Option<String>,
+    /// Why somebody should look at it, if so.
+    pub drastic: Option<String>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.from, &self.to) {
+            (None, Some(to)) => write!(f, "+ {}: {to}", self.path)?,
+            (Some(from), None) => write!(f, "- {}: {from}", self.path)?,
+            (from, to) => {
+                let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+                write!(f, "~ {}: {} -> {}", self.path, or_none(from), or_none(to))?;
+            }
+        }
+        match &self.drastic {
+            Some(why) => write!(f, "   ! {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that matters in which `to` differs from `from`, what is drastic first. Linear in both but for the patterns
+/// that names are matched with.
+#[must_use]
+pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
+    let mut found = Differences::default();
+    found.note("kill_switch", Some(from.kill_switch()), Some(to.kill_switch()));
+    found.note("guardrails", Some(from.guardrails()), Some(to.guardrails()));
+    found.buckets(from, to);
+    found.tenants(from, to);
+    let mut all = found.all;
+    all.sort_by_key(|difference| difference.drastic.is_none());
+    all
+}
+
+#[derive(Default)]
+struct Differences {
+    all: Vec<Difference>,
+}
+
+impl Differences {
+    fn note<T: ToString + PartialEq>(&mut self, path: &str, from: Option<T>, to: Option<T>) {
+        if from != to {
+            self.all.push(Difference {
+                path: path.to_owned(),
+                from: from.map(|from| from.to_string()),
+                to: to.map(|to| to.to_string()),
+                drastic: None,
+            });
+        }
+    }
+
+    fn buckets(&mut self, from: &Policy, to: &Policy) {
+        let names = from.exact_buckets().chain(to.exact_buckets()).map(|(name, _)| name.clone());
+        let names: BTreeSet<Bucket> = names.collect();
+        for name in names {
+            // What holds for the name, be it by a pattern: an entry that goes may leave its limit to another.
+            self.bucket(name.as_str(), from.bucket(&name), to.bucket(&name));
+        }
+        let patterns = |policy: &Policy| policy.patterns().map(|(name, _)| name).collect::<Vec<_>>();
+        let of = |policy: &'_ Policy, wanted: &str| {
+            policy.patterns().find(|(name, _)| name == wanted).map(|(_, entry)| entry.clone())
+        };
+        let mut all = [patterns(from), patterns(to)].concat();
+        all.sort();
+        all.dedup();
+        for pattern in all {
+            self.bucket(&pattern, of(from, &pattern).as_ref(), of(to, &pattern).as_ref());
+        }
+    }
+
+    fn bucket(&mut self, name: &str, from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) {
+        let path = |field: &str| format!("buckets.{name}.{field}");
+        let limit = |entry: Option<&BucketPolicy>| entry.map(limit_text);
+        let before = self.all.len();
+        self.note(&path("limit"), limit(from), limit(to));
+        if let Some(difference) = self.all.get_mut(before) {
+            difference.drastic = moved(from, to);
+        }
+        let mode = |entry: Option<&BucketPolicy>| entry.map(|entry| entry.mode());
+        self.note(&path("mode"), mode(from), mode(to));
+        let rate = |entry: Option<&BucketPolicy>| entry.and_then(BucketPolicy::tenant_limit);
+        let rps =
+            |rate: Option<plimsoll_core::quantity::Rate>| rate.map(plimsoll_core::quantity::Rate::per_second);
+        let (one, other) = (rps(rate(from)), rps(rate(to)));
+        let before = self.all.len();
+        self.note(&path("tenant_limit"), one, other);
+        if let (Some(difference), Some((one, other))) = (self.all.get_mut(before), one.zip(other)) {
+            difference.drastic = factor(one, other);
+        }
+        let candidate = |entry: Option<&BucketPolicy>| rps(entry.and_then(BucketPolicy::candidate));
+        self.note(&path("candidate"), candidate(from), candidate(to));
+        let gates = |entry: Option<&BucketPolicy>| entry.map(|entry| entry.rollout().require_gates);
+        if from.is_some() && to.is_some() {
+            self.note(&path("rollout.require_gates"), gates(from), gates(to));
+            self.queries(&path("rollout.queries"), from, to);
+        }
+    }
+
+    fn queries(&mut self, path: &str, from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) {
+        let by_name = |entry: Option<&BucketPolicy>| -> BTreeMap<Name, String> {
+            let all = entry.into_iter().flat_map(|entry| entry.rollout().queries.iter());
+            all.map(|query| (query.name.clone(), query.to_string())).collect()
+        };
+        let (from, to) = (by_name(from), by_name(to));
+        for name in from.keys().chain(to.keys().filter(|name| !from.contains_key(*name))) {
+            self.note(&format!("{path}.{name}"), from.get(name), to.get(name));
+        }
+    }
+
+    fn tenants(&mut self, from: &Policy, to: &Policy) {
+        let mut removed = 0;
+        let first = self.all.len();
+        for (tenant, entry) in from.tenants() {
+            let path = format!("tenants.{tenant}.weight");
+            let weight = to.is_listed(tenant).then(|| to.tenant(tenant).weight().get());
+            removed += usize::from(weight.is_none());
+            self.note(&path, Some(entry.weight().get()), weight);
+        }
+        for (tenant, entry) in to.tenants().filter(|(tenant, _)| !from.is_listed(tenant)) {
+            self.note(&format!("tenants.{tenant}.weight"), None, Some(entry.weight().get()));
+        }
+        let listed = from.tenants().count();
+        if removed as f64 > TENANTS_REMOVED_MAX * listed as f64 {
+            let gone = self.all.iter_mut().skip(first).filter(|difference| difference.to.is_none());
+            for difference in gone {
+                let percent = TENANTS_REMOVED_MAX * 100.0;
+                difference.drastic =
+                    Some(format!("{removed} of {listed} tenants are removed, more than {percent} %"));
+            }
+        }
+    }
+}
+
+fn limit_text(entry: &BucketPolicy) -> String {
+    match entry.limit() {
+        Limit::PerSecond(rate) => rate.per_second().to_string(),
+        Limit::Unlimited => "unlimited".to_owned(),
+        Limit::Unknown => "from a source".to_owned(),
+    }
+}
+
+/// Why somebody should look at what became of a limit. A bucket that is new has none that could have moved.
+fn moved(from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) -> Option<String> {
+    match (from?.limit(), to.map(BucketPolicy::limit)) {
+        (Limit::PerSecond(one), Some(Limit::PerSecond(other))) => {
+            factor(one.per_second(), other.per_second())
+        }
+        (Limit::PerSecond(_), None) => Some("the limit is gone".to_owned()),
+        (Limit::PerSecond(_), Some(_)) => Some("the limit is no number any more".to_owned()),
+        (Limit::Unlimited, Some(Limit::PerSecond(_))) => Some("there was no limit before".to_owned()),
+        _ => None,
+    }
+}
+
+fn factor(one: f64, other: f64) -> Option<String> {
+    let factor = (one / other).max(other / one);
+    let how = if other > one { "up" } else { "down" };
+    let is_drastic = one != other && factor > LIMIT_FACTOR_MAX;
+    is_drastic.then(|| match factor.is_finite() {
+        true => format!("{:.1} times {how}, more than {LIMIT_FACTOR_MAX}", factor),
+        false => format!("{how} {} 0", if other > one { "from" } else { "to" }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Source;
+
+    fn policy(buckets: &str, tenants: &str) -> Policy {
+        let text = format!("buckets: {buckets}\n");
+        let tenants = format!("tenants: {tenants}\n");
+        let source = Source { name: "policy.yaml", text: &text };
+        Policy::read(source, Source { name: "tenants.yaml", text: &tenants }).unwrap().0
+    }
+
+    const ONE: &str = "{ default: {} }";
+
+    /// The paths that are drastic.
+    fn drastic(from: &str, to: &str) -> Vec<String> {
+        let all = differences(&policy(from, ONE), &policy(to, ONE));
+        all.into_iter().filter(|difference| difference.drastic.is_some()).map(|d| d.path).collect()
+    }
+
+    #[test]
+    fn a_limit_may_move_by_a_factor_of_two_and_no_further() {
+        for (from, to, is_drastic) in [
+            ("100", "200", false),
+            ("100", "200.1", true),
+            ("100", "50", false),
+            ("100", "49.9", true),
+            ("100", "0", true),
+            ("0", "1", true),
+            ("0", "0", false),
+            ("100", "unlimited", true),
+            ("unlimited", "100", true),
+            ("100", "{ learned: {} }", true),
+            ("{ learned: {} }", "100", false),
+        ] {
+            let bucket = |limit: &str| format!("{{ b: {{ limit: {limit} }} }}");
+            let due: &[&str] = if is_drastic { &["buckets.b.limit"] } else { &[] };
+            assert_eq!(drastic(&bucket(from), &bucket(to)), due, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn what_holds_for_a_name_counts_and_not_where_it_is_written() {
+        let exact = "{ api/a: { limit: 100 }, \"api/*\": { limit: 100 } }";
+        assert!(drastic(exact, "{ \"api/*\": { limit: 100 } }").is_empty());
+        assert_eq!(drastic(exact, "{ api/a: { limit: 100 } }"), ["buckets.api/*.limit"]);
+        assert_eq!(drastic(exact, "{ b: { limit: 1 } }"), ["buckets.api/a.limit", "buckets.api/*.limit"]);
+        assert!(
+            drastic("{ b: { limit: 1 } }", "{ b: { limit: 1 }, c: { limit: 9, mode: enforce } }").is_empty()
+        );
+        let tenants = |limit: &str| format!("{{ b: {{ limit: 9, tenant_limit: {limit} }} }}");
+        assert_eq!(drastic(&tenants("1"), &tenants("2.5")), ["buckets.b.tenant_limit"]);
+        assert!(drastic("{ b: { limit: 9 } }", &tenants("1")).is_empty());
+    }
+
+    #[test]
+    fn a_fifth_of_the_tenants_may_be_removed_and_no_more() {
+        let listed = |names: &[&str]| {
+            let all: Vec<String> = names.iter().map(|name| format!("{name}: {{}}")).collect();
+            format!("{{ default: {{}}, {} }}", all.join(", "))
+        };
+        let five = policy("{ b: { limit: 1 } }", &listed(&["a", "b", "c", "d"]));
+        for (left, is_drastic) in
+            [(vec!["a", "b", "c"], false), (vec!["a", "b", "c", "x", "y"], false), (vec!["a", "b"], true)]
+        {
+            let to = policy("{ b: { limit: 1 } }", &listed(&left));
+            let all = differences(&five, &to);
+            assert_eq!(all.iter().any(|d| d.drastic.is_some()), is_drastic, "{left:?}: {all:?}");
+        }
+    }
+
+    #[test]
+    fn an_extra_gate_differs_by_its_name() {
+        let bucket = |queries: &str| {
+            let text = format!("{{ b: {{ limit: 1, rollout: {{ queries: [ {queries} ] }} }} }}");
+            policy(&text, ONE)
+        };
+        let from = bucket(
+            "{ name: a, url: http://p, query: up, max: 1 }, { name: b, url: http://p, query: up, min: 2 }",
+        );
+        let to = bucket(
+            "{ name: b, url: http://p, query: up, min: 0.5 }, { name: c, url: http://p, query: 'x > 1', max: 3 }",
+        );
+        let said: Vec<String> = differences(&from, &to).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "- buckets.b.rollout.queries.a: up at http://p, at most 1",
+                "~ buckets.b.rollout.queries.b: up at http://p, at least 2 -> up at http://p, at least 0.5",
+                "+ buckets.b.rollout.queries.c: x > 1 at http://p, at most 3",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_difference_reads_as_what_was_and_what_is() {
+        let from = policy("{ b: { limit: 100, mode: shadow }, c: { limit: 1 } }", ONE);
+        let to = policy("{ b: { limit: 1000, mode: enforce }, d: { limit: unlimited } }", ONE);
+        let said: Vec<String> = differences(&from, &to).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "~ buckets.b.limit: 100 -> 1000   ! 10.0 times up, more than 2",
+                "- buckets.c.limit: 1   ! the limit is gone",
+                "~ buckets.b.mode: shadow -> enforce",
+                "- buckets.c.mode: shadow",
+                "+ buckets.d.limit: unlimited",
+                "+ buckets.d.mode: shadow",
+            ]
+        );
+        assert!(differences(&to, &to).is_empty());
+    }
+}

@@ -1,0 +1,214 @@
+//! From text to policy: structure first, then shape, then meaning; every fault with its place.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde_path_to_error::{Deserializer, Segment, Track};
+use serde_yaml::Error as YamlError;
+use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
+
+use crate::Policy;
+use crate::buckets::BucketKey;
+use crate::buckets::RolloutPolicy;
+use crate::buckets::{BucketPolicy, Buckets};
+use crate::hash::PolicyHash;
+use crate::spec::{PolicySpec, TenantsSpec};
+use crate::tenants::{Fairness, TenantPolicy, Tenants};
+use crate::warning::{self, Warning};
+use crate::yaml::NESTING_MAX;
+use crate::yaml::hint;
+use crate::yaml::{Checked, Fault, Place, PolicyError};
+use crate::yaml::{Document, FILE_BYTES_MAX, Field, Source};
+use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
+
+const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
+
+/// Everything that `policy.yaml` says.
+struct Protection {
+    kill_switch: bool,
+    guardrails: bool,
+    buckets: Buckets,
+    warnings: Vec<Warning>,
+}
+
+/// Everything that `tenants.yaml` says.
+struct Sharing {
+    tenants: Tenants,
+    fairness: Fairness,
+}
+
+pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, Vec<Warning>), PolicyError> {
+    match (protection(policy), sharing(tenants)) {
+        (Ok(protection), Ok(sharing)) => {
+            let policy = Policy {
+                kill_switch: protection.kill_switch,
+                guardrails: protection.guardrails,
+                buckets: protection.buckets,
+                tenants: sharing.tenants,
+                fairness: sharing.fairness,
+                hash: PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes()),
+            };
+            Ok((policy, protection.warnings))
+        }
+        (protection, sharing) => Err(PolicyError::of_either(protection.err(), sharing.err())),
+    }
+}
+
+fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
+    let document = Document::open(source)?;
+    let root = document.root();
+    let spec: PolicySpec = document.parse()?;
+    let mut faults = Vec::new();
+    let rollout = match RolloutPolicy::default().overridden(&spec.rollout, &root.then("rollout")) {
+        Ok(rollout) => rollout,
+        Err(fault) => {
+            faults.push(*fault);
+            RolloutPolicy::default()
+        }
+    };
+    let mut buckets = Buckets::default();
+    let mut warnings = Vec::new();
+    let field = root.then("buckets");
+    for (name, spec) in spec.buckets {
+        let field = field.then(&name);
+        let key = BucketKey::parse(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
+        match key.and_then(|key| Ok((key, BucketPolicy::read(spec, &field, &rollout)?))) {
+            Ok((key, bucket)) => {
+                warnings.extend(warning::of_bucket(&field, &bucket));
+                buckets.insert(key, bucket);
+            }
+            Err(fault) => faults.push(*fault),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(PolicyError::of(faults));
+    }
+    warnings.extend(warning::of_policy(&root, &rollout));
+    warnings.sort_by_key(|warning| warning.at);
+    Ok(Protection {
+        kill_switch: spec.kill_switch,
+        guardrails: spec.guardrails.is_none_or(|switch| switch.0),
+        buckets,
+        warnings,
+    })
+}
+
+fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
+    let document = Document::open(source)?;
+    let root = document.root();
+    let spec: TenantsSpec = document.parse()?;
+    let mut faults = Vec::new();
+    let mut listed = BTreeMap::new();
+    let field = root.then("tenants");
+    let has_default = spec.tenants.contains_key(DEFAULT_TENANT);
+    for (name, spec) in spec.tenants {
+        let field = field.then(&name);
+        let key = Tenant::new(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
+        match key.and_then(|key| Ok((key, TenantPolicy::read(spec, &field)?))) {
+            Ok((key, tenant)) => drop(listed.insert(key, tenant)),
+            Err(fault) => faults.push(*fault),
+        }
+    }
+    let fairness = match &spec.fairness {
+        None => Fairness::default(),
+        Some(spec) => Fairness::read(spec, &root.then("fairness")).unwrap_or_else(|fault| {
+            faults.push(*fault);
+            Fairness::default()
+        }),
+    };
+    if !has_default {
+        faults.push(*missing(
+            &field,
+            DEFAULT_TENANT,
+            "every tenant that is not listed belongs to it: add `default: {}`",
+        ));
+    }
+    let Some(tenants) = Tenants::new(listed).filter(|_| faults.is_empty()) else {
+        return Err(PolicyError::of(faults));
+    };
+    Ok(Sharing { tenants, fairness })
+}
+
+fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {
+    field.then(name).refuse_name(format_args!("`{name}` is missing"), hint)
+}
+
+impl Document<'_> {
+    /// Reads the document strictly as a `T`.
+    ///
+    /// # Errors
+    /// The first field that is unknown, missing or of another shape, with its place.
+    pub fn parse<T: DeserializeOwned>(&self) -> Checked<T> {
+        let mut track = Track::new();
+        let result = serde_yaml::with_deserializer_from_str_with_options(self.text(), options(), |yaml| {
+            T::deserialize(Deserializer::new(yaml, &mut track))
+        });
+        result.map_err(|error| {
+            let path = track.path();
+            let names = path.iter().filter_map(|segment| match segment {
+                Segment::Map { key } => Some(key.clone()),
+                Segment::Seq { index } => Some(index.to_string()),
+                Segment::Enum { .. } | Segment::Unknown => None,
+            });
+            let field = names.fold(self.root(), |field, name| field.then(&name));
+            shape_fault(&error, &field)
+        })
+    }
+}
+
+/// The reader's options. What the outline refuses already is switched off here as well.
+fn options() -> serde_yaml::Options {
+    serde_yaml::options! {
+        budget: serde_yaml::budget! {
+            // A file of the largest size cannot hold more than one node or event per byte, give or take its frame.
+            max_nodes: FILE_BYTES_MAX + 16,
+            max_events: 2 * FILE_BYTES_MAX + 16,
+            max_depth: NESTING_MAX + 1,
+            max_aliases: 0,
+            max_anchors: 0,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        emit_comments: false,
+        with_snippet: false,
+    }
+}
+
+/// Says in this policy's words what the YAML reader found wrong with the shape of `field`.
+fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
+    match error {
+        YamlError::SerdeUnknownField { field: name, expected, .. } => {
+            field.refuse_name(format_args!("unknown field `{name}`"), &hint(name, expected))
+        }
+        YamlError::SerdeUnknownVariant { variant, expected, .. } => {
+            field.refuse(format_args!("`{variant}` is not a value of this field"), &hint(variant, expected))
+        }
+        YamlError::SerdeMissingField { field: name, .. } => {
+            missing(field, name, "this field has no default: write it")
+        }
+        YamlError::InvalidBooleanStrict { .. } => {
+            field.refuse("not a truth value", "write `true` or `false`")
+        }
+        YamlError::SerdeInvalidType { unexpected, expected, .. }
+        | YamlError::SerdeInvalidValue { unexpected, expected, .. } => {
+            let hint = if unexpected.starts_with("string") && expected.contains("number") {
+                "a number is written without quotes, units and separators"
+            } else {
+                "see the documentation for the form of this field"
+            };
+            field.refuse(format_args!("expected {expected}, found {unexpected}"), hint)
+        }
+        other => {
+            let text = other.without_snippet().to_string();
+            let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+            let place = other.location().map_or(field.at(), |at| Place {
+                line: usize::try_from(at.line()).unwrap_or(1),
+                column: usize::try_from(at.column()).unwrap_or(1),
+            });
+            field.refuse_at(place, what, "see the documentation for the form of this field")
+        }
+    }
+}

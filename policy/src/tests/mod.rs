@@ -1,0 +1,358 @@
+//! Policy by example: what parses and to what, what is refused and where.
+
+mod damage;
+mod refusals;
+
+use std::time::Duration;
+
+use super::*;
+use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::directive::OnSilence;
+use plimsoll_core::law::LawName;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::rollout::Bound;
+
+/// The example of the documentation, with every field of the schema.
+const FULL_POLICY: &str = r#"
+kill_switch: false
+guardrails: on
+buckets:
+  checkout:
+    limit: 1000
+    tenant_limit: 200
+    burst_s: 0.25
+    on_silence: allocation
+    release: auto
+    coin: dithered
+    law: balanced
+    candidate: 900
+    mode: enforce
+  learned:
+    limit: { learned: { percentile: 95, days: 7, headroom: 1.2, min: 200, max: 5000, until_history: 800 } }
+  queried:
+    limit: { prometheus: { url: http://prometheus:9090, query: 'sum(rate(x[5m]))', min: 200, max: 5000 } }
+    on_silence: ratio
+    release: never
+    coin: coherent
+    law: proportional
+    rollout: { canary_percent: 50, shadow: { window_h: 1 }, queries: [ { name: own, url: http://p, query: up, min: 0 } ] }
+  free: { limit: unlimited }
+  "api/*": { limit: 50000, mode: shadow }
+rollout:
+  canary_percent: 10
+  auto_promote: false
+  shadow: { min_days: 7, window_h: 24, max_drop_ratio: 0.005 }
+  canary: { min_hours: 48, window_min: 15, max_drop_ratio: 0.001, max_p99_delta_ms: 5 }
+  min_samples: 1000
+  require_gates: true
+  queries:
+    - { name: support-tickets, url: http://prometheus:9090, query: 'sum(increase(tickets_total[1h]))', max: 20 }
+    - { name: error-budget, url: http://prometheus:9090, query: slo_budget_left, min: 0.1 }
+"#;
+const FULL_TENANTS: &str = r#"
+tenants:
+  default:         { weight: 1.0, burst_multiplier: 1.5 }
+  enterprise_acme: { weight: 4.0, burst_multiplier: 3.0, notes: "Q2 contract" }
+  free_tier:       { weight: 0.25, burst_multiplier: 1.0, boost: 2.0, boost_until: 2026-12-01T00:00:00Z }
+fairness:
+  algorithm: deficit_round_robin
+  reweight_interval_s: 5
+  min_floor_rps: 5
+"#;
+
+fn read(policy: &str, tenants: &str) -> Result<(Policy, Vec<Warning>), PolicyError> {
+    Policy::read(Source { name: "policy.yaml", text: policy }, Source { name: "tenants.yaml", text: tenants })
+}
+
+fn accepted(policy: &str, tenants: &str) -> (Policy, Vec<Warning>) {
+    read(policy, tenants).unwrap_or_else(|e| panic!("{policy}\n{tenants}\n{e}"))
+}
+
+fn rate(per_second: f64) -> Rate {
+    Rate::new(per_second).unwrap()
+}
+
+fn bucket<'a>(policy: &'a Policy, name: &str) -> &'a BucketPolicy {
+    policy.bucket(&Bucket::new(name).unwrap()).unwrap()
+}
+
+fn tenant<'a>(policy: &'a Policy, name: &str) -> &'a TenantPolicy {
+    policy.tenant(&Tenant::new(name).unwrap())
+}
+
+#[test]
+fn the_full_example_is_read_as_written() {
+    let (policy, _) = accepted(FULL_POLICY, FULL_TENANTS);
+    assert!(!policy.kill_switch());
+    assert!(policy.guardrails());
+
+    let checkout = bucket(&policy, "checkout");
+    assert_eq!(checkout.limit(), Limit::PerSecond(rate(1000.0)));
+    assert_eq!(checkout.tenant_limit(), Some(rate(200.0)));
+    assert_eq!(checkout.candidate(), Some(rate(900.0)));
+    assert_eq!(checkout.mode(), Mode::Enforce);
+    assert_eq!(checkout.rollout().canary_percent.get(), 10.0);
+    let [tickets, budget] = &checkout.rollout().queries[..] else { panic!("{checkout:?}") };
+    assert_eq!((tickets.name.as_str(), tickets.url.as_str()), ("support-tickets", "http://prometheus:9090"));
+    assert_eq!(tickets.query, "sum(increase(tickets_total[1h]))");
+    assert_eq!((tickets.bound, budget.bound), (Bound::AtMost(20.0), Bound::AtLeast(0.1)));
+
+    let learned = bucket(&policy, "learned");
+    assert_eq!(learned.limit(), Limit::Unknown);
+    let LimitSource::Learned(source) = learned.source() else { panic!("{learned:?}") };
+    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
+    assert_eq!((source.bounds.min(), source.bounds.max()), (Some(rate(200.0)), Some(rate(5000.0))));
+    assert_eq!(source.until_history, Some(rate(800.0)));
+
+    let queried = bucket(&policy, "queried");
+    assert_eq!(queried.limit(), Limit::Unknown);
+    let LimitSource::Prometheus(source) = queried.source() else { panic!("{queried:?}") };
+    assert_eq!((source.url.as_str(), source.query.as_str()), ("http://prometheus:9090", "sum(rate(x[5m]))"));
+    assert_eq!((queried.on_silence(), queried.release()), (OnSilence::Ratio, Release::Never));
+    assert_eq!((queried.coin(), queried.law()), (Coin::Coherent, LawName::Proportional));
+    // A bucket's own rollout block overrides field by field, also inside the gates.
+    assert_eq!(queried.rollout().canary_percent.get(), 50.0);
+    assert_eq!(queried.rollout().shadow.window, Duration::from_secs(3600));
+    assert_eq!(queried.rollout().shadow.min, Duration::from_secs(7 * 86_400));
+    let names: Vec<&str> = queried.rollout().queries.iter().map(|query| query.name.as_str()).collect();
+    assert_eq!(names, ["own"], "a list of its own takes the place of the one for all");
+
+    assert_eq!(bucket(&policy, "free").limit(), Limit::Unlimited);
+    assert_eq!(bucket(&policy, "api/users").limit(), Limit::PerSecond(rate(50_000.0)));
+    let names: Vec<&str> = policy.exact_buckets().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["checkout", "free", "learned", "queried"]);
+    assert_eq!(policy.patterns().map(|(pattern, _)| pattern).collect::<Vec<_>>(), ["api/*"]);
+
+    let names: Vec<&str> = policy.tenants().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["default", "enterprise_acme", "free_tier"]);
+    let acme = tenant(&policy, "enterprise_acme");
+    assert_eq!((acme.weight().get(), acme.burst_multiplier().get()), (4.0, 3.0));
+    assert_eq!(acme.notes(), Some("Q2 contract"));
+    assert!(policy.is_listed(&Tenant::new("free_tier").unwrap()));
+    assert!(!policy.is_listed(&Tenant::new("stranger").unwrap()));
+    assert_eq!(tenant(&policy, "stranger"), tenant(&policy, "default"));
+    assert_eq!(policy.fairness().algorithm(), Algorithm::DeficitRoundRobin);
+    assert_eq!(policy.fairness().min_floor(), rate(5.0));
+}
+
+#[test]
+fn a_boost_holds_until_its_end() {
+    let (policy, _) = accepted(FULL_POLICY, FULL_TENANTS);
+    let tenant = tenant(&policy, "free_tier");
+    let boost = tenant.boost().unwrap();
+    assert_eq!((boost.factor(), boost.until().as_secs()), (2.0, 1_796_083_200));
+    assert_eq!(tenant.weight_at(1_796_083_199).get(), 0.5);
+    assert_eq!(tenant.weight_at(1_796_083_200).get(), 0.25);
+    assert_eq!(tenant.weight().get(), 0.25);
+}
+
+#[test]
+fn what_is_not_written_has_its_default() {
+    let (policy, warnings) = accepted("buckets: { b: { limit: 7 } }", "tenants: { default: {} }");
+    assert_eq!(warnings, []);
+    assert!(!policy.kill_switch());
+    assert!(policy.guardrails());
+    let bucket = bucket(&policy, "b");
+    assert_eq!(bucket.mode(), Mode::Shadow);
+    assert_eq!((bucket.tenant_limit(), bucket.candidate()), (None, None));
+    assert_eq!(bucket.burst(), Duration::from_millis(250));
+    assert_eq!((bucket.on_silence(), bucket.release()), (OnSilence::Allocation, Release::Auto));
+    assert_eq!((bucket.coin(), bucket.law()), (Coin::Dithered, LawName::Balanced));
+    let rollout = bucket.rollout();
+    assert_eq!((rollout.canary_percent.get(), rollout.auto_promote), (5.0, false));
+    assert_eq!((rollout.min_samples, rollout.require_gates), (1000, true));
+    assert_eq!(rollout.queries[..], []);
+    assert_eq!(rollout.shadow.min, Duration::from_secs(7 * 86_400));
+    assert_eq!(rollout.shadow.window, Duration::from_secs(86_400));
+    assert_eq!(rollout.shadow.max_drop_ratio, 0.005);
+    assert_eq!(rollout.canary.min, Duration::from_secs(48 * 3600));
+    assert_eq!(rollout.canary.window, Duration::from_secs(15 * 60));
+    assert_eq!(rollout.canary.max_drop_ratio, 0.001);
+    assert_eq!(rollout.canary.max_p99_delta, Duration::from_millis(5));
+    let tenant = tenant(&policy, "anyone");
+    assert_eq!((tenant.weight().get(), tenant.burst_multiplier().get()), (1.0, 1.0));
+    assert_eq!((tenant.notes(), tenant.boost()), (None, None));
+    assert_eq!(policy.fairness().reweight_interval(), Duration::from_secs(5));
+    assert_eq!(policy.fairness().min_floor(), Rate::ZERO);
+
+    let (policy, _) = accepted("buckets: {}", "{ tenants: { default: {} }, fairness: {} }");
+    assert_eq!(policy.fairness().min_floor(), rate(5.0));
+    assert_eq!(policy.fairness().reweight_interval(), Duration::from_secs(5));
+    assert_eq!(policy.fairness().algorithm(), Algorithm::DeficitRoundRobin);
+
+    let (policy, _) = accepted("buckets: { b: { limit: { learned: {} } } }", "tenants: { default: {} }");
+    let LimitSource::Learned(source) = self::bucket(&policy, "b").source() else { panic!("{policy:?}") };
+    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
+    assert_eq!((source.bounds.min(), source.bounds.max(), source.until_history), (None, None, None));
+}
+
+#[test]
+fn a_limit_may_be_written_in_many_ways() {
+    for (text, limit) in [
+        ("0", Limit::PerSecond(Rate::ZERO)),
+        ("-0.0", Limit::PerSecond(Rate::ZERO)),
+        ("1000", Limit::PerSecond(rate(1000.0))),
+        ("1e3", Limit::PerSecond(rate(1000.0))),
+        ("0.5", Limit::PerSecond(rate(0.5))),
+        ("1.7976931348623157e308", Limit::PerSecond(rate(f64::MAX))),
+        ("unlimited", Limit::Unlimited),
+        ("\"unlimited\"", Limit::Unlimited),
+        ("{ learned: { until_history: 800 } }", Limit::Unknown),
+        ("{ prometheus: { url: https://p, query: up } }", Limit::Unknown),
+    ] {
+        let (policy, _) = accepted(&format!("buckets: {{ b: {{ limit: {text} }} }}"), ONE_CLASS_TENANTS);
+        assert_eq!(bucket(&policy, "b").limit(), limit, "{text}");
+    }
+}
+
+#[test]
+fn guardrails_are_a_switch_in_both_yamls() {
+    for (text, on) in [("on", true), ("off", false), ("true", true), ("false", false), ("\"off\"", false)] {
+        let (policy, _) = accepted(&format!("{{ guardrails: {text}, buckets: {{}} }}"), ONE_CLASS_TENANTS);
+        assert_eq!(policy.guardrails(), on, "{text}");
+    }
+}
+
+#[test]
+fn an_exact_name_wins_over_a_pattern_and_a_longer_pattern_over_a_shorter() {
+    let text = r#"
+buckets:
+  "*": { limit: 1 }
+  "api/*": { limit: 2 }
+  "api/users*": { limit: 3 }
+  api/users: { limit: 4 }
+"#;
+    let (policy, _) = accepted(text, ONE_CLASS_TENANTS);
+    for (name, limit) in [
+        ("checkout", 1.0),
+        ("api", 1.0),
+        ("api/", 2.0),
+        ("api/user", 2.0),
+        ("api/users", 4.0),
+        ("api/users2", 3.0),
+        ("api/users/7", 3.0),
+    ] {
+        assert_eq!(bucket(&policy, name).limit(), Limit::PerSecond(rate(limit)), "{name}");
+    }
+    let entry = |name: &str| policy.entry(&Bucket::new(name).unwrap());
+    assert_eq!(entry("api/users").as_deref(), Some("api/users"));
+    assert_eq!(entry("api/users2").as_deref(), Some("api/users*"));
+    let (policy, _) = accepted("buckets: { \"api/*\": { limit: 2 } }", ONE_CLASS_TENANTS);
+    assert_eq!(policy.bucket(&Bucket::new("ap").unwrap()), None);
+    assert_eq!(policy.entry(&Bucket::new("ap").unwrap()), None);
+    assert_eq!(policy.bucket(&Bucket::new("api").unwrap()), None);
+}
+
+#[test]
+fn a_bucket_may_do_without_the_extra_gates_of_all() {
+    let query = "{ name: a, url: http://p, query: up, max: 1 }";
+    let text = format!(
+        "{{ buckets: {{ b: {{ limit: 1, rollout: {{ queries: [] }} }}, c: {{ limit: 1 }} }}, rollout: {{ queries: [ {query} ] }} }}"
+    );
+    let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
+    assert_eq!(["b", "c"].map(|name| bucket(&policy, name).rollout().queries.len()), [0, 1]);
+    let most: Vec<String> =
+        (0..QUERIES_MAX).map(|at| query.replace("name: a", &format!("name: a{at}"))).collect();
+    let text =
+        format!("{{ buckets: {{ b: {{ limit: 1 }} }}, rollout: {{ queries: [ {} ] }} }}", most.join(", "));
+    let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
+    assert_eq!(bucket(&policy, "b").rollout().queries.len(), QUERIES_MAX);
+}
+
+#[test]
+fn a_hash_names_the_content() {
+    let hash = |policy: &str, tenants: &str| accepted(policy, tenants).0.hash();
+    let policy = "buckets: {}";
+    assert_eq!(hash(policy, ONE_CLASS_TENANTS), hash(policy, ONE_CLASS_TENANTS));
+    assert_ne!(hash(policy, ONE_CLASS_TENANTS), hash("buckets: {} ", ONE_CLASS_TENANTS));
+    assert_ne!(hash(policy, ONE_CLASS_TENANTS), hash(policy, "tenants: { default: {} }"));
+}
+
+#[test]
+fn what_may_surprise_is_said_and_nothing_else() {
+    let said = |policy: &str, tenants: &str| -> Vec<String> {
+        accepted(policy, tenants).1.iter().map(|warning| warning.path.clone()).collect()
+    };
+    assert!(said("buckets: { b: { limit: 1 } }", ONE_CLASS_TENANTS).is_empty());
+    assert!(said(FULL_POLICY, FULL_TENANTS).is_empty());
+    let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
+    for (buckets, rollout, paths) in [
+        ("{ b: { limit: 1, law: proportional, coin: independent, mode: enforce } }", "", &[][..]),
+        ("{ b: { limit: 1, tenant_limit: 1, mode: canary, coin: dithered } }", "", &[]),
+        ("{ b: { limit: 0, mode: enforce } }", "", &["buckets.b.limit"]),
+        ("{ b: { limit: 0, mode: shadow } }", "", &[]),
+        ("{ b: { limit: 1 } }", ", auto_promote: false", &[]),
+        ("{ b: { limit: 1 } }", ", auto_promote: true", &[]),
+        ("{ b: { limit: { learned: { days: 90 } } } }", "", &[]),
+        ("{ b: { limit: { learned: { days: 91 } } } }", "", &["buckets.b.limit.learned.days"]),
+        ("{ b: { limit: { prometheus: { url: http://p, query: up } } } }", "", &[]),
+        (
+            "{ b: { limit: { prometheus: { url: https://p, query: up } } } }",
+            "",
+            &["buckets.b.limit.prometheus.url"],
+        ),
+        ("{ b: { limit: 1 } }", ", queries: [ { name: a, url: http://p, query: up, max: 1 } ]", &[]),
+        (
+            "{ b: { limit: 1 }, c: { limit: 1 } }",
+            ", queries: [ { name: a, url: http://p, query: up, max: 1 }, { name: b, url: https://p, query: up, max: 1 } ]",
+            &["rollout.queries.1.url"],
+        ),
+        (
+            "{ b: { limit: 1, rollout: { queries: [ { name: a, url: https://p, query: up, max: 1 } ] } } }",
+            "",
+            &["buckets.b.rollout.queries.0.url"],
+        ),
+        ("{}", "", &["buckets"]),
+    ] {
+        let policy = format!("{{ buckets: {buckets}, rollout: {{ require_gates: false{rollout} }} }}");
+        assert_eq!(said(&policy, quiet), paths, "{policy}");
+    }
+    let zero = "buckets:\n  b:\n    limit: 0\n    mode: enforce\nrollout: { require_gates: false }\n";
+    let (_, warnings) = accepted(zero, quiet);
+    assert_eq!(
+        warnings[0].to_string(),
+        "policy.yaml:3:12: buckets.b.limit: a limit of 0 in mode enforce denies everything"
+    );
+}
+
+#[test]
+fn the_examples_that_are_shipped_are_valid() {
+    let policy = include_str!("../../../charts/plimsoll/files/policy.yaml");
+    let tenants = include_str!("../../../charts/plimsoll/files/tenants.yaml");
+    let (policy, warnings) = accepted(policy, tenants);
+    assert_eq!(warnings, [], "everything in them is built");
+    for (name, limit, mode) in [
+        ("checkout", Limit::PerSecond(rate(1000.0)), Mode::Enforce),
+        ("search", Limit::PerSecond(rate(800.0)), Mode::Enforce),
+        ("api/x", Limit::Unlimited, Mode::Shadow),
+    ] {
+        let bucket = bucket(&policy, name);
+        assert_eq!((bucket.limit(), bucket.mode()), (limit, mode), "{name}");
+    }
+    assert_eq!(policy.tenants().count(), 3);
+}
+
+#[test]
+fn a_large_policy_is_read_in_time_and_one_that_is_too_large_is_not() {
+    let mut text = "buckets:\n".to_owned();
+    let mut buckets = 0;
+    while text.len() < FILE_BYTES_MAX / 4 {
+        text.push_str(&format!("  b{buckets}: {{ limit: 1 }}\n"));
+        buckets += 1;
+    }
+    let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
+    assert_eq!(policy.exact_buckets().count(), buckets);
+    let mut text = "buckets: {}\n".to_owned();
+    text.push_str(&" ".repeat(FILE_BYTES_MAX - text.len()));
+    assert!(read(&text, ONE_CLASS_TENANTS).is_ok());
+    text.push(' ');
+    assert!(read(&text, ONE_CLASS_TENANTS).is_err());
+}
+
+#[test]
+fn a_policy_may_be_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Policy>();
+    shared::<PolicyError>();
+}

@@ -1,0 +1,93 @@
+//! What is legal and yet worth a word: what an operator may not expect.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::buckets::BucketPolicy;
+use crate::buckets::LimitSource;
+use crate::buckets::RolloutPolicy;
+use crate::learning::DAYS_MAX;
+use crate::yaml::Field;
+use crate::yaml::Place;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::{Limit, Rate};
+
+/// Something that an operator may not expect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// The file, by the name it was read under.
+    pub file: String,
+    /// Where in the file, if it concerns one place.
+    pub at: Option<Place>,
+    /// The field, such as `buckets.checkout.law`.
+    pub path: String,
+    /// What to expect instead.
+    pub message: String,
+}
+
+// === impl Warning ===
+
+impl Warning {
+    fn of(field: &Field<'_>, message: String) -> Self {
+        Self { file: field.file().to_owned(), at: Some(field.at()), path: field.path(), message }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) => write!(f, "{}:{at}: ", self.file)?,
+            None => write!(f, "{}: ", self.file)?,
+        }
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+// === what to say ===
+
+/// What of `policy.yaml` as a whole means something else than it may seem to.
+pub(crate) fn of_policy(root: &Field<'_>, rollout: &RolloutPolicy) -> Vec<Warning> {
+    let buckets = root.then("buckets");
+    let mut warnings = of_rollout(&root.then("rollout"), rollout);
+    if buckets.entries().next().is_none() {
+        let message = "no bucket is protected: everything is admitted and counted";
+        warnings.push(Warning::of(&buckets, message.to_owned()));
+    }
+    warnings
+}
+
+/// What of one bucket means something else than it may seem to.
+pub(crate) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if bucket.limit() == Limit::PerSecond(Rate::ZERO) && bucket.mode() == Mode::Enforce {
+        warnings.push(Warning::of(
+            &field.then("limit"),
+            "a limit of 0 in mode enforce denies everything".to_owned(),
+        ));
+    }
+    match bucket.source() {
+        LimitSource::Learned(learned) if learned.days > DAYS_MAX as f64 => {
+            let message = format!("more than {DAYS_MAX} days are not remembered: {DAYS_MAX} it is");
+            warnings.push(Warning::of(&field.then("limit").then("learned").then("days"), message));
+        }
+        LimitSource::Prometheus(source) if source.url.starts_with("https://") => {
+            let message = "not built yet: https, so the limit is unknown and everything is admitted and counted; write \
+                           http://, and let a proxy on the controller's machine speak https";
+            let url = field.then("limit").then("prometheus").then("url");
+            warnings.push(Warning::of(&url, message.to_owned()));
+        }
+        _ => {}
+    }
+    warnings.extend(of_rollout(&field.then("rollout"), bucket.rollout()));
+    warnings
+}
+
+/// What of a rollout block, as far as it is written here, means something else than it may seem to.
+fn of_rollout(field: &Field<'_>, rollout: &RolloutPolicy) -> Vec<Warning> {
+    let Some(field) = field.entry("queries") else { return Vec::new() };
+    let https = rollout.queries.iter().enumerate().filter(|(_, query)| query.url.starts_with("https://"));
+    let message = "not built yet: https, so this gate is inconclusive and never passed; write http://, and let a proxy on the \
+                   controller's machine speak https";
+    https.map(|(at, _)| Warning::of(&field.then(&at.to_string()).then("url"), message.to_owned())).collect()
+}

@@ -1,0 +1,176 @@
+//! Refusals that a person can act on: which file, which place, which field, what is wrong and what to do about it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The most faults reported for one reading; a file that is wrong throughout is not read to its end by anybody.
+pub const FAULTS_MAX: usize = 20;
+
+/// Room for one line of source around the caret, in characters.
+const SNIPPET_CHARS_MAX: usize = 100;
+/// Room for a message or a path, in characters: both may quote the file.
+const QUOTED_CHARS_MAX: usize = 400;
+
+/// A place in a text, as editors count: lines and columns from 1, a column being one character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+}
+
+/// One thing that is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fault {
+    /// The file, by the name it was read under.
+    pub file: String,
+    /// Where in the file.
+    pub place: Place,
+    /// The field, such as `buckets.checkout.limit`; empty for the file as a whole.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// The line of source at the place, with a caret below; absent where the place holds no text.
+    pub snippet: Option<String>,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// A policy that is refused, with every fault that was found: at least one and at most [`FAULTS_MAX`], in the order
+/// of the files and of the places in them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{}", self.rendered())]
+pub struct PolicyError {
+    faults: Vec<Fault>,
+}
+
+/// What a check of one value yields; boxed because faults are large and rare.
+pub(crate) type Checked<T> = Result<T, Box<Fault>>;
+
+impl PolicyError {
+    /// The refusal of one file for `faults`, of which there must be one at least.
+    pub(crate) fn of(mut faults: Vec<Fault>) -> Self {
+        faults.sort_by_key(|fault| fault.place);
+        faults.truncate(FAULTS_MAX);
+        Self { faults }
+    }
+
+    /// The refusal of two files, of which one at least is refused.
+    pub(crate) fn of_either(first: Option<Self>, second: Option<Self>) -> Self {
+        let mut faults: Vec<Fault> = first.into_iter().chain(second).flat_map(|error| error.faults).collect();
+        faults.truncate(FAULTS_MAX);
+        Self { faults }
+    }
+
+    /// What is wrong; never empty.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    fn rendered(&self) -> String {
+        self.faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+impl From<Box<Fault>> for PolicyError {
+    fn from(fault: Box<Fault>) -> Self {
+        Self::of(vec![*fault])
+    }
+}
+
+impl Fault {
+    /// A fault at `place` of the file `file` with the text `text`.
+    pub(crate) fn new(
+        (file, text): (&str, &str),
+        place: Place,
+        path: &str,
+        message: &str,
+        hint: &str,
+    ) -> Box<Self> {
+        Box::new(Self {
+            file: file.to_owned(),
+            place,
+            path: legible(path, QUOTED_CHARS_MAX),
+            message: legible(message, QUOTED_CHARS_MAX),
+            snippet: snippet(text, place),
+            hint: legible(hint, QUOTED_CHARS_MAX),
+        })
+    }
+
+    /// The fault on one line, without the snippet: for logs.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let at = if self.path.is_empty() { String::new() } else { format!("{}: ", self.path) };
+        format!("{}:{}: {at}{} ({})", self.file, self.place, self.message, self.hint)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.file, self.place)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        write!(f, "{}", self.message)?;
+        if let Some(snippet) = &self.snippet {
+            write!(f, "\n{snippet}")?;
+        }
+        write!(f, "\n  = hint: {}", self.hint)
+    }
+}
+
+/// The line at `place` with a caret under the column, cut to a window around it.
+fn snippet(text: &str, place: Place) -> Option<String> {
+    let line = lines(text).nth(place.line.checked_sub(1)?)?;
+    if line.trim().is_empty() {
+        return None;
+    }
+    let column = place.column.saturating_sub(1);
+    let from = if column < SNIPPET_CHARS_MAX { 0 } else { column - SNIPPET_CHARS_MAX / 2 };
+    let shown: String = line.chars().skip(from).take(SNIPPET_CHARS_MAX).map(printable).collect();
+    let number = place.line.to_string();
+    let margin = " ".repeat(number.len());
+    let caret = " ".repeat(column - from);
+    Some(format!("{margin} |\n{number} | {}\n{margin} | {caret}^", shown.trim_end()))
+}
+
+/// The lines of `text` by all three line breaks of YAML.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let whole = rest?;
+        let Some(end) = whole.find(['\r', '\n']) else {
+            rest = None;
+            return Some(whole);
+        };
+        let (line, tail) = whole.split_at(end);
+        rest = tail.strip_prefix("\r\n").or_else(|| tail.get(1..));
+        Some(line)
+    })
+}
+
+/// `text` cut to `chars_max` characters, without anything that could move a terminal's cursor.
+fn legible(text: &str, chars_max: usize) -> String {
+    let mut out: String = text.chars().take(chars_max).map(printable).collect();
+    if out.len() < text.len() && text.chars().nth(chars_max).is_some() {
+        out.push_str("...");
+    }
+    out
+}
+
+fn printable(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => '\u{fffd}',
+        c => c,
+    }
+}

@@ -1,0 +1,15 @@
+//! YAML as far as the policy allows it: structure with places, numbers as written, and errors that name file, line and
+//! field.
+
+mod error;
+mod nearest;
+mod number;
+mod outline;
+mod source;
+
+pub(crate) use error::Checked;
+pub use error::{FAULTS_MAX, Fault, Place, PolicyError};
+pub(crate) use nearest::hint;
+pub use number::Number;
+pub(crate) use outline::{NESTING_MAX, Node};
+pub use source::{Document, FILE_BYTES_MAX, Field, Source};
