@@ -1,8 +1,8 @@
-//! What a child sends when, and how far a confirmation reaches.
+//! The reports that an outbox fills, and how far an acknowledgement reaches.
 
 use super::*;
 
-/// An outbox on a stream whose parent has answered.
+/// An outbox with a stream to a parent that has answered.
 fn answered() -> Outbox {
     let mut outbox = Outbox::default();
     reopen(&mut outbox);
@@ -15,7 +15,7 @@ fn reopen(outbox: &mut Outbox) {
 }
 
 #[test]
-fn counts_go_only_to_a_parent_that_has_answered_and_the_next_one_is_told_whether_it_was_the_last() {
+fn counts_are_sent_after_the_parent_answers_and_definitions_say_if_it_was_the_last_parent() {
     let mut outbox = Outbox::default();
     let fill = |outbox: &mut Outbox| {
         let mut report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
@@ -33,20 +33,22 @@ fn counts_go_only_to_a_parent_that_has_answered_and_the_next_one_is_told_whether
     outbox.open();
     assert_eq!(fill(&mut outbox), nothing(1));
     assert_eq!(fill(&mut outbox), nothing(2));
-    assert!(!continues(&mut outbox, PARENT), "nobody was sent anything");
+    assert!(!continues(&mut outbox, PARENT), "no parent was sent counts on the first stream");
     outbox.open();
-    assert_eq!(fill(&mut outbox), nothing(1), "it has not answered");
+    assert_eq!(fill(&mut outbox), nothing(1), "the parent has not answered on this stream");
     assert!(continues(&mut outbox, PARENT));
     assert!(!continues(&mut outbox, InstanceId(98)));
-    assert!(!continues(&mut outbox, PARENT), "another one was in between");
-    assert!(!continues(&mut outbox, PARENT), "it may still remember what was before that one");
+    assert!(!continues(&mut outbox, PARENT), "another parent was sent counts in between");
+    assert!(
+        !continues(&mut outbox, PARENT),
+        "the parent has merged nothing yet, and may remember counts from before the other one"
+    );
     outbox.on_echo(Echo { covered: 1, confirmed: 0 });
-    assert!(continues(&mut outbox, PARENT), "it has merged counts since");
+    assert!(continues(&mut outbox, PARENT), "the parent has merged counts of this stream");
 }
 
-/// A key that had no counts yet was sent to nobody, whoever it was defined to.
 #[test]
-fn a_definition_alone_sends_nobody_counts() {
+fn definition_without_counts_does_not_make_the_parent_the_last_one() {
     let mut outbox = answered();
     let mut report = Report::default();
     outbox.fill(&mut report, &[key("a")], |_| Tally::ZERO);
@@ -58,7 +60,7 @@ fn a_definition_alone_sends_nobody_counts() {
 }
 
 #[test]
-fn an_id_goes_to_another_key_once_everything_sent_for_it_is_confirmed() {
+fn slot_goes_to_another_key_once_everything_sent_is_confirmed() {
     let mut outbox = answered();
     let fill = |outbox: &mut Outbox, first: &str, offered: u64| {
         let mut report = Report::default();
@@ -73,7 +75,7 @@ fn an_id_goes_to_another_key_once_everything_sent_for_it_is_confirmed() {
     confirm(&mut outbox, 2);
     assert!(outbox.is_settled(KeyId(0), tally(9)));
     assert!(!outbox.is_settled(KeyId(0), tally(10)), "one more was counted since");
-    // A greeting repeats what is confirmed; its receipt is not for the key that comes after.
+    // A new stream repeats confirmed counts. Their acknowledgement is not one for the next key in the slot.
     reopen(&mut outbox);
     assert_eq!(fill(&mut outbox, "a", 9).tallies.len(), 2);
     assert!(outbox.replace(KeyId(0)));
@@ -86,14 +88,14 @@ fn an_id_goes_to_another_key_once_everything_sent_for_it_is_confirmed() {
     reopen(&mut outbox);
     let definition = &fill(&mut outbox, "b", 4).definitions[&KeyId(0)];
     assert_eq!((definition.base, definition.sent), (Counts::ZERO, offered(3)));
-    assert!(!definition.continues, "what is remembered may be an earlier key of that name");
+    assert!(!definition.continues, "the parent may remember an earlier key of that name");
     outbox.on_echo(Echo { covered: 1, confirmed: 0 });
     reopen(&mut outbox);
     assert!(fill(&mut outbox, "b", 4).definitions[&KeyId(0)].continues);
 }
 
 #[test]
-fn a_key_that_was_released_is_filled_where_it_was_adopted_and_nowhere_else() {
+fn released_key_is_reported_by_the_outbox_that_adopts_it_and_by_no_other() {
     let keys = ["a", "b", "c"].map(key);
     let fill = |outbox: &mut Outbox, keys: &[Key], offered: u64| {
         let mut report = Report::default();
@@ -118,7 +120,8 @@ fn a_key_that_was_released_is_filled_where_it_was_adopted_and_nowhere_else() {
     assert_eq!(report.definitions, [(KeyId(0), definition)].into());
     assert_eq!(report.tallies, [(KeyId(0), tally(8))].into());
 
-    // On a new stream the ids are dense again, whatever was given away; a key that comes back takes the next one.
+    // On a new stream the wire ids are dense again, without the released key. Once it is back it takes the
+    // next one.
     reopen(&mut one);
     let report = fill(&mut one, &keys, 9);
     assert_eq!(report.definitions.keys().map(|id| id.0).collect::<Vec<_>>(), [0, 1]);
@@ -131,7 +134,7 @@ fn a_key_that_was_released_is_filled_where_it_was_adopted_and_nowhere_else() {
 }
 
 #[test]
-fn an_outbox_sends_what_changed_and_everything_on_a_new_stream() {
+fn report_carries_changed_keys_and_on_a_new_stream_all_keys() {
     let keys = [key("a"), key("b")];
     let mut outbox = answered();
     let send = |outbox: &mut Outbox, a, b| {
@@ -144,13 +147,14 @@ fn an_outbox_sends_what_changed_and_everything_on_a_new_stream() {
     assert_eq!(send(&mut outbox, 1, 0), (1, 2, vec![(0, 1)]));
     assert_eq!(send(&mut outbox, 1, 0), (2, 0, vec![]));
     assert_eq!(send(&mut outbox, 1, 5), (3, 0, vec![(1, 5)]));
-    // A torn read that goes back is not believed.
+    // A total that seems to go back, because it was read during a write, is ignored.
     assert_eq!(send(&mut outbox, 0, 6), (4, 0, vec![(1, 6)]));
     reopen(&mut outbox);
     assert_eq!(send(&mut outbox, 1, 6), (1, 2, vec![(0, 1), (1, 6)]));
 }
 
-/// The base a child gives out after `reports` reports, of which the parent has `confirmed` so many.
+/// Returns the base of a definition that follows `reports` reports, the first `confirmed` of which are
+/// confirmed.
 fn base_after(reports: u64, confirmed: u64) -> u64 {
     let mut outbox = answered();
     let fill = |outbox: &mut Outbox, offered| {
@@ -167,19 +171,19 @@ fn base_after(reports: u64, confirmed: u64) -> u64 {
 }
 
 #[test]
-fn a_confirmation_reaches_no_further_than_it_says_however_long_it_takes() {
+fn late_confirmation_confirms_no_report_beyond_its_number() {
     for reports in [1, 63, 64, 65, 200] {
         for confirmed in 0..=reports {
             let base = base_after(reports, confirmed);
-            let told_apart = confirmed < 64 || confirmed == reports;
-            let expected = if told_apart { confirmed } else { 63 };
+            let is_kept_apart = confirmed < 64 || confirmed == reports;
+            let expected = if is_kept_apart { confirmed } else { 63 };
             assert_eq!(base, expected, "{confirmed} of {reports}");
         }
     }
 }
 
 #[test]
-fn a_confirmation_forgets_no_key_however_long_it_takes() {
+fn late_confirmation_confirms_every_key_of_joined_reports() {
     for changed_at in [1, 63, 64, 65, 99] {
         let keys = [key("a"), key("b")];
         let mut outbox = answered();
@@ -198,7 +202,7 @@ fn a_confirmation_forgets_no_key_however_long_it_takes() {
 }
 
 #[test]
-fn what_an_earlier_stream_left_unconfirmed_no_echo_of_a_later_one_confirms() {
+fn acknowledgement_on_a_new_stream_confirms_nothing_of_the_former_one() {
     let mut outbox = answered();
     let fill = |outbox: &mut Outbox, offered| {
         let mut report = Report::default();
@@ -215,9 +219,9 @@ fn what_an_earlier_stream_left_unconfirmed_no_echo_of_a_later_one_confirms() {
     assert_eq!((definition.base, definition.sent), (offered(10), offered(30)));
 }
 
-/// An aggregator's keys come and go by the million on one stream.
+/// An aggregator sees millions of keys come and go on one stream; their wire ids must not add up.
 #[test]
-fn the_id_of_a_key_that_left_with_everything_confirmed_goes_to_the_next_one_in_its_place() {
+fn wire_id_of_a_confirmed_key_goes_to_the_next_key_in_its_slot() {
     let mut outbox = answered();
     for seq in 1..=50 {
         let name = key(&format!("passing-{seq}"));
@@ -231,7 +235,7 @@ fn the_id_of_a_key_that_left_with_everything_confirmed_goes_to_the_next_one_in_i
 }
 
 #[test]
-fn the_id_of_a_key_that_left_with_something_unconfirmed_goes_to_no_other() {
+fn wire_id_of_an_unconfirmed_key_is_not_reused() {
     let mut outbox = answered();
     let fill = |outbox: &mut Outbox, name: &str| {
         let mut report = Report::default();

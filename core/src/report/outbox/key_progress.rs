@@ -1,0 +1,337 @@
+//! The progress of one key in an outbox: its state on the present stream, the totals sent and confirmed so
+//! far, and the parent that received them last.
+
+use std::num::NonZeroU32;
+
+use crate::report::{Counts, InstanceId, Tally};
+
+/// A place for one key in an outbox. Small on purpose: an aggregator has 100,000 of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slot {
+    pub(super) progress: KeyProgress,
+    /// The number of keys that had the slot before, so that an acknowledgement for one never counts for the
+    /// next.
+    pub(super) generation: u32,
+}
+
+/// The state of one key on the present stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KeyProgress {
+    /// No key: it is finished, or another outbox has it. The next key in the slot takes over `free_id`.
+    Released { free_id: Option<WireId> },
+    /// The next report defines the key, under `id` or, without one, under the next free wire id.
+    Undefined { id: Option<WireId>, history: History },
+    /// The key is defined on the present stream, but none of its counts were sent on it.
+    Defined { id: WireId, history: History },
+    /// Counts of the key were sent on the present stream.
+    Reported { id: WireId, history: History },
+}
+
+/// The totals of one key that were sent and acknowledged, over all streams. `P` names a parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct History<P = ParentIndex> {
+    /// The totals in the last report on any stream.
+    pub(super) tally: Tally,
+    /// The part that the controller has confirmed.
+    pub(super) confirmed: Counts,
+    pub(super) last_parent: LastParent<P>,
+}
+
+/// The parent that received the counts of a key last, and whether its memory of the key is good.
+///
+/// A parent remembers keys by name. Its memory of a name misleads after another parent received counts in
+/// between, or after one key ended and another of the same name began. Merging a report of the key renews it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastParent<P = ParentIndex> {
+    /// No parent received counts under this name: none has a memory that could mislead.
+    NewName,
+    /// No parent received counts of this key, but an earlier key had its name.
+    ReusedName,
+    /// This parent. It may still remember older counts under the name.
+    MaybeStale(P),
+    /// This parent. All that it remembers under the name are counts of this key, and no other parent received
+    /// any since.
+    Current(P),
+}
+
+/// The index of a parent in the outbox's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ParentIndex(pub(super) u32);
+
+/// The number of a key on one stream, from 0. Stored plus one, so that `Option<WireId>` takes four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WireId(NonZeroU32);
+
+/// One key's part of a report.
+pub(super) struct Reported {
+    pub(super) id: WireId,
+    pub(super) tally: Tally,
+    /// The counts that no earlier report carried.
+    pub(super) increase: Counts,
+}
+
+/// The history of a key on its way from one outbox to another (see
+/// [`Outbox::release`](super::Outbox::release)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover(History<InstanceId>);
+
+// === impl Slot ===
+
+impl Slot {
+    /// Empties the slot. Returns the history of its key; `None` if there was no key.
+    pub(super) fn release(&mut self) -> Option<History> {
+        let history = *self.progress.history()?;
+        // A parent forgets the former key of a wire id that is defined anew. That must not happen while it
+        // still has to account for unconfirmed counts of that key, so only a confirmed key leaves its id to
+        // the next one.
+        let free_id = self.progress.id().filter(|_| history.confirmed == history.tally.counts);
+        *self =
+            Self { progress: KeyProgress::Released { free_id }, generation: self.generation.wrapping_add(1) };
+        Some(history)
+    }
+
+    /// Puts a key into the slot, in place of any that was there.
+    pub(super) fn adopt(&mut self, history: History) {
+        *self = Self {
+            progress: KeyProgress::Undefined { id: self.progress.id(), history },
+            generation: self.generation.wrapping_add(1),
+        };
+    }
+}
+
+// === impl KeyProgress ===
+
+impl Default for KeyProgress {
+    fn default() -> Self {
+        Self::Undefined { id: None, history: History::new(LastParent::NewName) }
+    }
+}
+
+impl KeyProgress {
+    /// Moves on to a new stream, on which no key has a wire id.
+    pub(super) fn reopen(&mut self) {
+        *self = match *self {
+            Self::Released { .. } => Self::Released { free_id: None },
+            Self::Undefined { history, .. }
+            | Self::Defined { history, .. }
+            | Self::Reported { history, .. } => Self::Undefined { id: None, history },
+        };
+    }
+
+    /// Defines the key if it is undefined. Takes `next_id` if no wire id was left to it.
+    pub(super) fn define(&mut self, next_id: &mut u32) -> Option<(WireId, &History)> {
+        let Self::Undefined { id, history } = *self else { return None };
+        let id = id.unwrap_or_else(|| {
+            *next_id += 1;
+            WireId::new(*next_id - 1)
+        });
+        *self = Self::Defined { id, history };
+        self.history().map(|history| (id, history))
+    }
+
+    /// Records that the next report carries the key to `parent`, and returns its part of that report. Returns
+    /// `None` if its total is unchanged since the last report, or there is no key. `read` returns the present
+    /// total.
+    #[inline]
+    pub(super) fn report(&mut self, parent: ParentIndex, read: impl FnOnce() -> Tally) -> Option<Reported> {
+        let (id, history, is_first) = match self {
+            Self::Reported { id, history } => (*id, history, false),
+            Self::Defined { id, history } => (*id, history, true),
+            Self::Released { .. } => return None,
+            Self::Undefined { .. } => {
+                debug_assert!(false, "a key is defined before it is reported");
+                return None;
+            }
+        };
+        // A total that is read while another thread writes it may seem to go back; the total already sent
+        // holds.
+        let tally = read().merge(history.tally);
+        let is_due = tally != history.tally || (is_first && tally != Tally::ZERO);
+        if !is_due {
+            return None;
+        }
+        let increase = tally.counts.since(history.tally.counts);
+        history.tally = tally;
+        history.last_parent.on_sent_to(parent);
+        if is_first {
+            *self = Self::Reported { id, history: *history };
+        }
+        Some(Reported { id, tally, increase })
+    }
+
+    #[inline]
+    pub(super) const fn history(&self) -> Option<&History> {
+        match self {
+            Self::Released { .. } => None,
+            Self::Undefined { history, .. }
+            | Self::Defined { history, .. }
+            | Self::Reported { history, .. } => Some(history),
+        }
+    }
+
+    #[inline]
+    pub(super) const fn history_mut(&mut self) -> Option<&mut History> {
+        match self {
+            Self::Released { .. } => None,
+            Self::Undefined { history, .. }
+            | Self::Defined { history, .. }
+            | Self::Reported { history, .. } => Some(history),
+        }
+    }
+
+    const fn id(&self) -> Option<WireId> {
+        match *self {
+            Self::Released { free_id: id } | Self::Undefined { id, .. } => id,
+            Self::Defined { id, .. } | Self::Reported { id, .. } => Some(id),
+        }
+    }
+}
+
+// === impl History, LastParent ===
+
+impl<P> History<P> {
+    /// The history of a key that counts from zero.
+    const fn new(last_parent: LastParent<P>) -> Self {
+        Self { tally: Tally::ZERO, confirmed: Counts::ZERO, last_parent }
+    }
+
+    /// Returns true if the controller has confirmed all that was sent.
+    pub(super) const fn is_confirmed(&self) -> bool {
+        self.confirmed.covers(self.tally.counts)
+    }
+
+    /// Names the parent in another way.
+    pub(super) fn map_parent<Q>(self, f: impl FnOnce(P) -> Q) -> History<Q> {
+        let last_parent = match self.last_parent {
+            LastParent::NewName => LastParent::NewName,
+            LastParent::ReusedName => LastParent::ReusedName,
+            LastParent::MaybeStale(parent) => LastParent::MaybeStale(f(parent)),
+            LastParent::Current(parent) => LastParent::Current(f(parent)),
+        };
+        History { tally: self.tally, confirmed: self.confirmed, last_parent }
+    }
+}
+
+impl LastParent {
+    pub(super) const fn parent(self) -> Option<ParentIndex> {
+        match self {
+            Self::NewName | Self::ReusedName => None,
+            Self::MaybeStale(parent) | Self::Current(parent) => Some(parent),
+        }
+    }
+
+    /// Counts are sent to `parent`.
+    #[inline]
+    fn on_sent_to(&mut self, parent: ParentIndex) {
+        *self = match *self {
+            Self::NewName => Self::Current(parent),
+            Self::MaybeStale(last) | Self::Current(last) if last == parent => return,
+            Self::ReusedName | Self::MaybeStale(_) | Self::Current(_) => Self::MaybeStale(parent),
+        };
+    }
+
+    /// The parent has merged counts that it was sent: from now on it remembers this key.
+    pub(super) fn on_merged(&mut self) {
+        debug_assert!(self.parent().is_some(), "counts are merged only after a parent was sent them");
+        if let Self::MaybeStale(parent) = *self {
+            *self = Self::Current(parent);
+        }
+    }
+}
+
+// === impl WireId, Handover ===
+
+impl WireId {
+    const fn new(id: u32) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(id))
+    }
+
+    #[inline]
+    pub(super) const fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+impl Handover {
+    /// A key that counts from zero, and the first one of its name.
+    pub const NEW_NAME: Self = Self(History::new(LastParent::NewName));
+    /// A key that counts from zero, after an earlier one of the same name, or possibly so.
+    pub const REUSED_NAME: Self = Self(History::new(LastParent::ReusedName));
+
+    pub(super) const fn new(history: History<InstanceId>) -> Self {
+        Self(history)
+    }
+
+    pub(super) const fn into_history(self) -> History<InstanceId> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: ParentIndex = ParentIndex(0);
+    const OTHER: ParentIndex = ParentIndex(1);
+
+    fn tally(offered: u64) -> Tally {
+        Tally { counts: Counts { offered, ..Counts::ZERO }, late: Counts::ZERO }
+    }
+
+    #[test]
+    fn slot_takes_no_more_than_144_bytes() {
+        // 80 for the totals sent, 40 for those confirmed; the aggregator's memory limit counts on the sum.
+        assert!(size_of::<Slot>() <= 144, "{}", size_of::<Slot>());
+        assert_eq!(size_of::<Option<WireId>>(), 4);
+    }
+
+    #[test]
+    fn key_is_defined_then_reported_and_starts_over_on_a_new_stream() {
+        let (mut progress, mut next) = (KeyProgress::default(), 7);
+        assert_eq!(progress.define(&mut next).map(|(id, _)| id.get()), Some(7));
+        assert!(progress.define(&mut next).is_none());
+        assert!(progress.report(ONE, || tally(0)).is_none());
+        let reported = progress.report(ONE, || tally(3)).unwrap();
+        assert_eq!((reported.id.get(), reported.tally, reported.increase.offered), (7, tally(3), 3));
+        assert!(progress.report(ONE, || tally(3)).is_none());
+        progress.reopen();
+        assert_eq!(progress.define(&mut next).map(|(id, _)| id.get()), Some(8));
+        assert_eq!(
+            progress.report(ONE, || tally(3)).unwrap().increase,
+            Counts::ZERO,
+            "sent once more, but not new"
+        );
+    }
+
+    #[test]
+    fn memory_of_a_parent_is_current_from_the_first_counts_of_a_new_name_or_once_it_merged_some() {
+        for (before, sent, merged) in [
+            (LastParent::NewName, LastParent::Current(ONE), LastParent::Current(ONE)),
+            (LastParent::ReusedName, LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
+            (LastParent::MaybeStale(ONE), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
+            (LastParent::MaybeStale(OTHER), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
+            (LastParent::Current(ONE), LastParent::Current(ONE), LastParent::Current(ONE)),
+            (LastParent::Current(OTHER), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
+        ] {
+            let mut last = before;
+            last.on_sent_to(ONE);
+            assert_eq!(last, sent, "after {before:?}");
+            last.on_merged();
+            assert_eq!(last, merged, "after {before:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_confirmed_key_leaves_its_wire_id_to_the_next_one() {
+        for (confirmed, expected) in [(3, 0), (2, 1)] {
+            let (mut slot, mut next) = (Slot::default(), 0);
+            slot.progress.define(&mut next);
+            slot.progress.report(ONE, || tally(3));
+            slot.progress.history_mut().unwrap().confirmed = tally(confirmed).counts;
+            assert_eq!(slot.release().unwrap().tally, tally(3));
+            assert!(slot.release().is_none() && slot.progress.report(ONE, || tally(4)).is_none());
+            slot.adopt(History::new(LastParent::ReusedName));
+            assert_eq!(slot.progress.define(&mut next).map(|(id, _)| id.get()), Some(expected));
+        }
+    }
+}

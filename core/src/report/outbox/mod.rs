@@ -1,0 +1,281 @@
+//! The outbox: a child's side of reporting. It turns the counts of each key into reports for the parent and
+//! tracks how far the parent and the controller have acknowledged them.
+//!
+//! A child is a client or an aggregator. Its parent is the aggregator or controller that it has a stream to.
+//!
+//! # Rules
+//! 1. Counts are totals since the key began and never go back. A report carries the totals of the keys that
+//!    changed since the previous report; on a new stream every key with counts is reported once more. A lost
+//!    report therefore costs nothing: the next one makes up for it.
+//! 2. A parent receives counts only after it has answered on the stream. Before that a report carries only
+//!    the sign of life, so that a stream on which no parent listened leaves no count in doubt.
+//! 3. A key is *defined* before its first counts on a stream. The definition gives it a small number, its
+//!    wire id, and says from which totals the parent may count on: what is confirmed, what was sent, and
+//!    whether the parent's own memory of the key is good (see [`KeyDefinition`] and [`Books`](super::Books)).
+//! 4. The parent acknowledges in two steps ([`Echo`]). *Merged* (`covered`): the parent has added the report
+//!    to its own counts, and will lose it if it crashes. *Confirmed*: the controller has the counts, so no
+//!    crash on the way can lose them.
+//! 5. A key that moves to another parent moves to another outbox: the first one [releases](Outbox::release)
+//!    it, the second one [adopts](Outbox::adopt) it with all that is known of it, a [`Handover`].
+//!
+//! # States of a key
+//! ```text
+//!               next report             its total grows
+//!  Undefined ----------------> Defined ----------------> Reported
+//!      ^                          |                          |
+//!      |        new stream        |                          |
+//!      +--------------------------+--------------------------+
+//!      |                          |  release                 |
+//!      |  adopt                   v                          |
+//!      +---------------------- Released <--------------------+
+//! ```
+//! `KeyProgress` is that state; with it goes a `History` of the totals sent and confirmed on all streams.
+//! `LastParent` says which parent received the key's counts last, and whether what that parent remembers can
+//! be relied on.
+
+mod in_flight;
+mod key_progress;
+
+pub use key_progress::Handover;
+
+use super::{Counts, Echo, InstanceId, KeyDefinition, Report, Tallies, Tally};
+use crate::names::{Key, KeyId};
+
+use in_flight::{InFlight, SentCounts};
+use key_progress::{History, LastParent, ParentIndex, Slot};
+
+/// Builds the reports of one uplink and tracks what of them is acknowledged.
+///
+/// The owner numbers its keys densely from 0; the outbox has a slot for each. Wire ids are dense as well and
+/// follow the same order, so both are equal as long as no key was [released](Self::release).
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// The number of the last report on the present stream.
+    seq: u64,
+    /// The parent, once it has answered on the present stream.
+    parent: Option<ParentIndex>,
+    /// The parents that keys refer to by index, which takes a quarter of the room of an [`InstanceId`].
+    parents: Vec<InstanceId>,
+    slots: Vec<Slot>,
+    /// The first wire id that is not given out on the present stream.
+    next_wire_id: u32,
+    /// True if a slot below `visited` may hold an undefined key.
+    has_undefined: bool,
+    /// The number of slots that the last report went through.
+    visited: usize,
+    in_flight: InFlight,
+}
+
+// === Reports ===
+
+impl Outbox {
+    /// Begins a new stream: report numbers and wire ids start over, every key has to be defined again, and
+    /// counts that the former stream left unconfirmed stay unconfirmed.
+    pub fn open(&mut self) {
+        self.seq = 0;
+        self.parent = None;
+        self.next_wire_id = 0;
+        self.has_undefined = true;
+        self.in_flight.clear();
+        for slot in &mut self.slots {
+            slot.progress.reopen();
+        }
+        self.forget_unused_parents();
+    }
+
+    /// Records which parent answered on the stream. From now on it is sent counts.
+    pub fn on_answer(&mut self, parent: InstanceId) {
+        self.parent = Some(self.parent_index(parent));
+    }
+
+    /// Fills `report` with its number, the definitions of keys new on this stream and the totals that
+    /// changed.
+    ///
+    /// `keys` are all keys of the owner, `tally_of` reads the total of one. Before the parent has answered,
+    /// the report carries only its number. Linear in the number of keys.
+    pub fn fill(&mut self, report: &mut Report, keys: &[Key], tally_of: impl FnMut(KeyId) -> Tally) {
+        self.fill_with(report, keys, tally_of, |_, _| {});
+    }
+
+    /// Fills `report` like [`fill`](Self::fill), and calls `on_increase` for each reported key with the
+    /// counts that no earlier report on any stream carried.
+    pub fn fill_with(
+        &mut self,
+        report: &mut Report,
+        keys: &[Key],
+        mut tally_of: impl FnMut(KeyId) -> Tally,
+        mut on_increase: impl FnMut(KeyId, Counts),
+    ) {
+        self.seq += 1;
+        report.seq = self.seq;
+        let Some(parent) = self.parent else {
+            report.time = None;
+            return;
+        };
+        self.slots.resize(keys.len().max(self.slots.len()), Slot::default());
+        self.define(report, keys, parent);
+        let mut sent = Vec::new();
+        let mut tallies = Tallies::default();
+        let mut unsorted = Vec::new();
+        for (index, slot) in (0..).zip(self.slots.iter_mut().take(keys.len())) {
+            let Some(reported) = slot.progress.report(parent, || tally_of(KeyId(index))) else { continue };
+            on_increase(KeyId(index), reported.increase);
+            let id = KeyId(reported.id.get());
+            if !tallies.push(id, reported.tally) {
+                unsorted.push((id, reported.tally));
+            }
+            let counts = reported.tally.counts;
+            sent.push(SentCounts { slot: index, generation: slot.generation, counts });
+        }
+        if !unsorted.is_empty() {
+            tallies = tallies.iter().chain(unsorted).collect();
+        }
+        report.tallies = tallies;
+        self.in_flight.push(self.seq, sent);
+    }
+
+    /// Adds the definition of every undefined key to `report`.
+    fn define(&mut self, report: &mut Report, keys: &[Key], parent: ParentIndex) {
+        let from = if self.has_undefined { 0 } else { self.visited };
+        self.has_undefined = false;
+        self.visited = keys.len();
+        for (key, slot) in keys.iter().zip(&mut self.slots).skip(from) {
+            let Some((id, history)) = slot.progress.define(&mut self.next_wire_id) else { continue };
+            let definition = KeyDefinition {
+                key: key.clone(),
+                base: history.confirmed,
+                sent: history.tally.counts,
+                continues: history.last_parent == LastParent::Current(parent),
+            };
+            report.definitions.insert(KeyId(id.get()), definition);
+        }
+    }
+
+    /// Applies a parent's acknowledgement.
+    pub fn on_echo(&mut self, echo: Echo) {
+        for sent in self.in_flight.merged_up_to(echo.covered) {
+            if let Some(history) = history_of(&mut self.slots, sent) {
+                history.last_parent.on_merged();
+            }
+        }
+        for sent in self.in_flight.confirmed_up_to(echo.confirmed) {
+            if let Some(history) = history_of(&mut self.slots, &sent) {
+                history.confirmed = history.confirmed.merge(sent.counts);
+            }
+        }
+    }
+
+    /// The number of the last report on this stream; 0 before the first.
+    #[must_use]
+    pub const fn seq(&self) -> u64 {
+        self.seq
+    }
+}
+
+/// Returns the history of the key that `sent` belongs to; `None` if another key has its slot now.
+fn history_of<'a>(slots: &'a mut [Slot], sent: &SentCounts) -> Option<&'a mut History> {
+    let slot = slots.get_mut(sent.slot as usize);
+    debug_assert!(slot.is_some(), "slots are never removed");
+    slot.filter(|slot| slot.generation == sent.generation)?.progress.history_mut()
+}
+
+// === Keys that finish or move ===
+
+impl Outbox {
+    /// Returns true if exactly `tally` was sent of a key and the controller has confirmed all of it, so that
+    /// another key may take the slot. O(1).
+    #[must_use]
+    pub fn is_settled(&self, id: KeyId, tally: Tally) -> bool {
+        match self.history(id) {
+            Some(history) => history.tally == tally && history.confirmed == tally.counts,
+            None => tally == Tally::ZERO,
+        }
+    }
+
+    /// Returns true if the controller has confirmed everything that was sent of a key, so that moving the key
+    /// to another parent loses no count. O(1).
+    #[must_use]
+    pub fn is_confirmed(&self, id: KeyId) -> bool {
+        self.history(id).is_none_or(History::is_confirmed)
+    }
+
+    /// Puts a new key, which counts from zero, into the slot of a finished one.
+    ///
+    /// Returns false and changes nothing while counts of the finished key are unconfirmed: a parent that has
+    /// forgotten the key could no longer account for them.
+    pub fn replace(&mut self, id: KeyId) -> bool {
+        let tally = self.history(id).map_or(Tally::ZERO, |history| history.tally);
+        let is_settled = self.is_settled(id, tally);
+        if is_settled {
+            self.adopt(id, Handover::REUSED_NAME);
+        }
+        is_settled
+    }
+
+    /// Releases a key: it is no longer reported here, and later acknowledgements on this stream do not touch
+    /// it. Returns `None` if the slot holds no key.
+    ///
+    /// The slot itself stays. To drop slots that stay empty, make a new outbox and let it adopt the other
+    /// keys.
+    pub fn release(&mut self, id: KeyId) -> Option<Handover> {
+        let history = self.slot(id).release()?;
+        Some(Handover::new(history.map_parent(|ParentIndex(index)| self.parents[index as usize])))
+    }
+
+    /// Adopts a key: one that another outbox released, or one that counts from zero. It takes a slot that was
+    /// released or that holds a finished key. The next report defines it.
+    pub fn adopt(&mut self, id: KeyId, handover: Handover) {
+        let history = handover.into_history().map_parent(|parent| self.parent_index(parent));
+        self.slot(id).adopt(history);
+        self.has_undefined = true;
+    }
+
+    /// Returns a slot, which is made if there is none yet.
+    fn slot(&mut self, id: KeyId) -> &mut Slot {
+        self.slots.resize((id.index() + 1).max(self.slots.len()), Slot::default());
+        &mut self.slots[id.index()]
+    }
+
+    fn history(&self, id: KeyId) -> Option<&History> {
+        self.slots.get(id.index())?.progress.history()
+    }
+}
+
+// === Parents ===
+
+impl Outbox {
+    /// Returns the index of a parent, which is added if it is new.
+    fn parent_index(&mut self, parent: InstanceId) -> ParentIndex {
+        let known = self.parents.iter().position(|known| *known == parent);
+        let index = known.unwrap_or_else(|| {
+            self.parents.push(parent);
+            self.parents.len() - 1
+        });
+        ParentIndex(index as u32)
+    }
+
+    /// Forgets the parents that no key refers to. Linear in the keys.
+    fn forget_unused_parents(&mut self) {
+        let mut is_used = vec![false; self.parents.len()];
+        for ParentIndex(index) in self.slots.iter().filter_map(last_parent) {
+            is_used[index as usize] = true;
+        }
+        if !is_used.contains(&false) {
+            return;
+        }
+        let mut moved_to = vec![ParentIndex(0); is_used.len()];
+        let mut kept = Vec::new();
+        for (index, parent) in self.parents.drain(..).enumerate().filter(|(index, _)| is_used[*index]) {
+            moved_to[index] = ParentIndex(kept.len() as u32);
+            kept.push(parent);
+        }
+        self.parents = kept;
+        for history in self.slots.iter_mut().filter_map(|slot| slot.progress.history_mut()) {
+            *history = history.map_parent(|ParentIndex(index)| moved_to[index as usize]);
+        }
+    }
+}
+
+fn last_parent(slot: &Slot) -> Option<ParentIndex> {
+    slot.progress.history()?.last_parent.parent()
+}
