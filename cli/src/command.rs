@@ -1,25 +1,28 @@
-//! The commands, and how each one ends.
+//! The command line, and the exit codes of the commands.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::AskError;
-use crate::logging::{self, Format};
-use crate::{apply, check, history, kill, load, rollout, service, shutdown, simulate, streams, up};
+use crate::admin_client::AdminError;
+use crate::cmd::{apply, check, history, kill, rollout, service, simulate};
+use crate::logging::{self, LogFormat};
+use crate::{load, shutdown, up};
 
-/// What a command that was asked for something impossible exits with.
-const USAGE: u8 = 2;
+/// The exit code for invalid arguments or input: the same command fails again.
+const EXIT_USAGE: u8 = 2;
+/// The exit code for a command that failed for another reason.
+const EXIT_FAILURE: u8 = 1;
 
-/// Overload protection for service fleets: refuses the excess at the edge, with no network call on the request path
+/// Distributed load shedding for service fleets: each instance drops the excess itself, without a network call per request
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Plimsoll {
-    /// What to log: error, warn, info, debug or trace, or a filter such as plimsoll_client=debug
+    /// Log level: error, warn, info, debug or trace, or a filter such as plimsoll_client=debug
     #[arg(long, global = true, env = "PLIMSOLL_LOG", value_name = "FILTER", help_heading = "Logging")]
     log: Option<String>,
-    /// How log lines look on standard error
+    /// Format of the log lines on standard error
     #[arg(
         long,
         global = true,
@@ -28,38 +31,34 @@ pub(crate) struct Plimsoll {
         default_value = "text",
         help_heading = "Logging"
     )]
-    log_format: Format,
+    log_format: LogFormat,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run everything in one process: controller, two zones, demo services and load
+    /// Run a demo in one process: controller, two zones, services and load
     Up(up::Args),
-    /// Run a controller: turns reports and policy into directives
+    /// Run a controller, which turns reports and policy into directives
     Controller(plimsoll_controller::Args),
-    /// Run an aggregator: merges the counts of a zone and passes directives down
+    /// Run an aggregator, which merges the reports of a zone and passes directives down
     Aggregator(plimsoll_aggregator::Args),
     /// Run the demo service: HTTP behind the middleware
     Service(service::Args),
-    /// Send open-loop HTTP load, for measurements
-    #[command(hide = true)]
+    /// Send HTTP load to a service, to try a limit with it
     Load(load::Args),
-    /// Open many client streams to aggregators, for measurements
-    #[command(hide = true)]
-    Streams(streams::Args),
-    /// Stop enforcement at once, or say what is stopped
+    /// Stop enforcement at once, or show what is killed
     Kill(kill::KillArgs),
-    /// Say what is wrong with policy files, and where
+    /// Validate policy files and show the place of every fault
     Check(check::CheckArgs),
-    /// Take the history of traffic out of a controller, or bring one in
+    /// Export the traffic history of a controller, or import one
     History(history::HistoryArgs),
-    /// Say in which stage every bucket is, promote it, or return it to shadow
+    /// Show the rollout stage of each bucket, promote it, or return it to shadow
     Rollout(rollout::RolloutArgs),
-    /// Show in what a policy that is held back differs from the one in force
+    /// Show how a policy that is held back differs from the one in force
     Diff(apply::DiffArgs),
-    /// Release a policy that the controller holds back because it changes very much
+    /// Release a policy that the controller holds back for its large changes
     Apply(apply::ApplyArgs),
     /// Try a policy against scripted traffic and faults, under a virtual clock
     Simulate(simulate::SimulateArgs),
@@ -68,35 +67,23 @@ enum Command {
 impl Plimsoll {
     /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
-        let quiet = matches!(
-            self.command,
-            Command::Up(_)
-                | Command::Check(_)
-                | Command::History(_)
-                | Command::Rollout(_)
-                | Command::Diff(_)
-                | Command::Apply(_)
-                | Command::Kill(_)
-                | Command::Load(_)
-                | Command::Streams(_)
-                | Command::Simulate(_)
-        );
-        // What the database of the history does is of no interest as long as it works.
-        let default = if quiet { "warn" } else { "info,fjall=warn,lsm_tree=warn" };
+        let is_tier =
+            matches!(self.command, Command::Controller(_) | Command::Aggregator(_) | Command::Service(_));
+        // The log of the history's database is of interest only if it fails.
+        let default = if is_tier { "info,fjall=warn,lsm_tree=warn" } else { "warn" };
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
-            return complain(USAGE, &error);
+            return complain(EXIT_USAGE, &error);
         }
         match self.command {
-            Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(USAGE, &error)),
+            Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(EXIT_USAGE, &error)),
             Command::History(args) => history::run(&args).unwrap_or_else(failed),
             Command::Rollout(args) => rollout::run(&args).unwrap_or_else(failed),
             Command::Diff(args) => apply::diff(&args).unwrap_or_else(failed),
             Command::Apply(args) => apply::run(&args).unwrap_or_else(failed),
             Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
-            Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(1, &error)),
+            Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(EXIT_FAILURE, &error)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
-            Command::Streams(args) => until_done(|shutdown| streams::run(args, shutdown)),
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
             Command::Controller(args) => until_done(async |shutdown| {
                 plimsoll_controller::run(args, shutdown).await.map_err(anyhow::Error::from)
@@ -108,7 +95,7 @@ impl Plimsoll {
     }
 }
 
-/// Runs a command on a runtime of its own, with a token that is cancelled by Ctrl-C and by SIGTERM.
+/// Runs a command on its own runtime, with a token that Ctrl-C and SIGTERM cancel.
 fn until_done<F>(run: impl FnOnce(CancellationToken) -> F) -> ExitCode
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -125,28 +112,27 @@ where
     }
 }
 
-/// Whether what was asked for is at fault, so that asking again will not do.
+/// Returns true if the arguments or their files are at fault, so that the same command fails again.
 fn is_usage(error: &anyhow::Error) -> bool {
     use plimsoll_controller::Error;
     error.downcast_ref::<Error>().is_some_and(|error| matches!(error, Error::Policy(_)))
         || error
             .downcast_ref::<plimsoll_aggregator::Error>()
             .is_some_and(plimsoll_aggregator::Error::is_usage)
-        || error.downcast_ref::<AskError>().is_some_and(AskError::is_usage)
-        || error.is::<streams::TooFewFiles>()
-        || error.is::<plimsoll_client::SettingsError>()
+        || error.downcast_ref::<AdminError>().is_some_and(AdminError::is_usage)
+        || error.is::<plimsoll_client::BuildError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
 }
 
-/// Says why a command failed.
 fn failed(error: anyhow::Error) -> ExitCode {
-    complain(if is_usage(&error) { USAGE } else { 1 }, &error)
+    complain(if is_usage(&error) { EXIT_USAGE } else { EXIT_FAILURE }, &error)
 }
 
+/// Prints an error with its causes on standard error.
 fn complain(code: u8, error: &anyhow::Error) -> ExitCode {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        // Many errors name their cause themselves; it need not be said twice.
+        // Many errors already name their cause.
         if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }

@@ -1,19 +1,12 @@
-//! `plimsoll`, the one binary: parse and run.
+//! `plimsoll`, the one binary: parses the command line and runs the command.
 
-mod apply;
-mod ask;
-mod capacity;
-mod check;
+mod admin_client;
+mod cmd;
 mod command;
-mod history;
-mod kill;
 mod load;
 mod logging;
-mod rollout;
-mod service;
+mod output;
 mod shutdown;
-mod simulate;
-mod streams;
 mod up;
 
 use std::process::ExitCode;

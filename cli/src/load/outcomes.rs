@@ -1,40 +1,39 @@
-//! What becomes of requests, counted.
+//! The counts of how requests ended.
 
 use std::ops::Add;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-/// What the callers saw.
+/// The outcomes of all requests and the time they took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {
-    /// How it ended.
     #[serde(flatten)]
     pub(crate) outcomes: Outcomes,
-    /// The 99th percentile of the time to an answer or to giving up, in milliseconds.
+    /// The 99th percentile of the time to an answer or to the timeout, in milliseconds.
     pub(crate) p99_ms: f64,
-    /// The longest time to an answer or to giving up, in milliseconds.
+    /// The longest time to an answer or to the timeout, in milliseconds.
     pub(crate) max_ms: f64,
 }
 
-/// How requests ended, from the beginning on. Those sent and in none of the others are under way.
+/// Requests by outcome since the start. Sent requests that are in no other count wait for their answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Outcomes {
     /// Requests sent.
     pub(crate) sent: u64,
-    /// Answered with success while the caller still waited: the useful answers.
+    /// Answered with 200 in time: the useful answers.
     pub(crate) served: u64,
     /// Answered with 429.
     pub(crate) refused: u64,
-    /// Answered otherwise or not in time or not at all.
+    /// Answered with another status, too late or not at all.
     pub(crate) failed: u64,
-    /// The part of the failed that was not answered in time.
+    /// Failed because no answer came in time.
     pub(crate) timed_out: u64,
-    /// Due, but not sent because too many were under way.
+    /// Due but not sent, because too many requests waited for an answer.
     pub(crate) not_sent: u64,
 }
 
-/// The same while it is being counted.
+/// [`Outcomes`] while requests are running.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) sent: AtomicU64,

@@ -1,30 +1,30 @@
-//! How often something is asked for as time passes: rates in steps, and the arrivals that follow from them.
+//! A request rate that changes in steps, and the arrivals that follow from it.
 
 use std::str::FromStr;
 
-/// Requests/s from certain moments on.
+/// A rate in requests/s that changes at given times.
 ///
-/// Written `800,10000@10s`: 800 requests/s at first, and 10,000 from ten seconds on.
+/// Written as `800,10000@10s`: 800 requests/s at first, and 10,000 from ten seconds on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Schedule {
-    /// From when on, in seconds, ascending from 0; and the rate, finite and not negative.
+    /// Start in seconds, ascending from 0, and rate in requests/s, finite and not negative.
     steps: Vec<(f64, f64)>,
 }
 
 impl Schedule {
-    /// The same rate for ever.
+    /// A rate that never changes.
     pub(crate) fn constant(rps: f64) -> Self {
         Self { steps: vec![(0.0, rps)] }
     }
 
-    /// The same steps, with every rate multiplied.
+    /// The schedule with every rate multiplied.
     pub(crate) fn times(&self, factor: f64) -> Self {
         Self { steps: self.steps.iter().map(|(from_s, rps)| (*from_s, rps * factor)).collect() }
     }
 
-    /// When `arrivals` more requests are due, counted from `from_s` seconds on; `None` when they never are.
+    /// The time in seconds at which `arrivals` more requests are due after `from_s`, or `None` if they never are.
     ///
-    /// With draws from the exponential distribution of mean 1 this makes a Poisson process that changes its rate exactly
+    /// With draws from the exponential distribution of mean 1 the arrivals are a Poisson process whose rate changes exactly
     /// at the steps.
     pub(crate) fn due(&self, from_s: f64, mut arrivals: f64) -> Option<f64> {
         let mut from_s = from_s;
@@ -63,14 +63,14 @@ impl FromStr for Schedule {
                     let from_s = humantime::parse_duration(from).map_err(|error| error.to_string())?;
                     Some(from_s.as_secs_f64())
                         .filter(|from_s| from_s > last_s)
-                        .ok_or_else(|| format!("`{step}` does not begin later than the step before it"))?
+                        .ok_or_else(|| format!("`{step}` must begin later than the step before it"))?
                 }
-                _ => return Err(format!("`{step}`: RATE at first, then RATE@TIME, as in 800,10000@10s")),
+                _ => return Err(format!("`{step}`: write RATE first, then RATE@TIME, such as 800,10000@10s")),
             };
             steps.push((from_s, rps));
         }
         if steps.iter().all(|(_, rps)| *rps == 0.0) {
-            return Err("a rate above 0 is due".to_owned());
+            return Err("at least one rate must be above 0".to_owned());
         }
         Ok(Self { steps })
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_read_or_refused() {
+    fn invalid_schedules_are_rejected() {
         let steps = |text: &str| text.parse::<Schedule>().map(|schedule| schedule.steps).ok();
         assert_eq!(steps("0.5"), Some(vec![(0.0, 0.5)]));
         assert_eq!(steps("800,10000@10s"), Some(vec![(0.0, 800.0), (10.0, 10_000.0)]));

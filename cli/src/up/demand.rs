@@ -1,4 +1,4 @@
-//! What the demo asks of the fleet: of every limited bucket several times what it may admit.
+//! The load of the demo: several times the limit for each bucket.
 
 use anyhow::Context;
 use http::HeaderValue;
@@ -6,19 +6,19 @@ use http::HeaderValue;
 use super::fleet::Fleet;
 use crate::load::{Demand, Schedule};
 
-/// How much more than its limit is asked of a bucket.
+/// The load of a bucket, as a multiple of its limit.
 const OVERLOAD: f64 = 3.5;
-/// What is asked of a bucket without a limit, in requests/s.
+/// The load of a bucket without a limit, in requests/s.
 const UNLIMITED_RPS: f64 = 300.0;
-/// What is asked of a bucket at least, in requests/s: a limit of zero refuses something visible.
+/// The smallest load of a bucket, in requests/s, so that a limit of zero shows refusals.
 const RPS_MIN: f64 = 10.0;
-/// What is asked of everything together at most, in requests/s: the machine should not be the limit.
+/// The largest load in all, in requests/s, so that the machine is not the bottleneck.
 const TOTAL_RPS_MAX: f64 = 8_000.0;
-/// Who asks, and their share of the requests. The last two have no entry in the example policy.
+/// The tenants and their shares of the load. The last two have no entry in the example policy.
 const TENANTS: [(&str, f64); 4] =
     [("enterprise_acme", 0.4), ("free_tier", 0.3), ("corner-shop", 0.2), ("book-club", 0.1)];
 
-/// The demands on every service of the fleet.
+/// The load of each service, by bucket and tenant.
 pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
     let buckets = rates(fleet);
     let total: f64 = buckets.iter().map(|(_, rps)| rps).sum();
@@ -28,8 +28,8 @@ pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
         for (bucket, rps) in &buckets {
             let uri: http::Uri =
                 format!("http://{service}/{bucket}").parse().with_context(|| format!("bucket {bucket}"))?;
-            for (tenant, of_requests) in TENANTS {
-                let rates = Schedule::constant(rps * scale * share * of_requests);
+            for (tenant, tenant_share) in TENANTS {
+                let rates = Schedule::constant(rps * scale * share * tenant_share);
                 demands.push(Demand { uri: uri.clone(), tenant: HeaderValue::from_static(tenant), rates });
             }
         }
@@ -37,7 +37,7 @@ pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
     Ok(demands)
 }
 
-/// What to ask of each bucket, in requests/s, before the machine is considered.
+/// The load of each bucket in requests/s, before [`TOTAL_RPS_MAX`] scales it down.
 fn rates(fleet: &Fleet) -> Vec<(String, f64)> {
     let status = fleet.status();
     let rate = |bucket: &String| {

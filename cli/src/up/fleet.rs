@@ -1,4 +1,4 @@
-//! Every tier in one process: a controller, two zones with an aggregator each, and two services in each zone.
+//! The tiers of the demo: a controller, and two zones with an aggregator and two services each.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,8 +8,8 @@ use anyhow::{Context, anyhow};
 use plimsoll_aggregator::Aggregator;
 use plimsoll_controller::Controller;
 use plimsoll_controller::brain::Brain;
-use plimsoll_controller::status::Status;
-use plimsoll_core::policy::Policy;
+use plimsoll_controller::admin::status::Status;
+use plimsoll_policy::Policy;
 use plimsoll_core::rollout::gates::STALE_AFTER;
 use plimsoll_proto::shared::Shared;
 use tempfile::TempDir;
@@ -18,14 +18,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Args;
-use crate::capacity::CapacityArgs;
-use crate::service::{self, Service};
+use crate::cmd::service::{self, CapacityArgs, Service};
 
 const POLICY: &str = include_str!("../../../charts/plimsoll/files/policy.yaml");
 const TENANTS: &str = include_str!("../../../charts/plimsoll/files/tenants.yaml");
 
-/// The zones, and the share of the load that comes through each: a limit that every zone took for its own would be
-/// exceeded here.
+/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be exceeded.
 pub(super) const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
 
@@ -35,14 +33,15 @@ pub(super) struct Fleet {
     services: Vec<(SocketAddr, f64)>,
     buckets: Vec<String>,
     lines: Vec<String>,
-    /// From the edge up: each tier stops while those above still listen, so that its farewell is heard.
+    /// From services to controller, the order in which they stop: the parent of each tier still receives its last report.
     tiers: [Tier; 3],
-    broken: CancellationToken,
-    /// Removed when the fleet has stopped.
+    /// Cancelled when a part ends by itself.
+    failed: CancellationToken,
+    /// Holds the policy and the state; removed on drop.
     _directory: TempDir,
 }
 
-/// The parts of one tier.
+/// The tasks of one tier.
 #[derive(Default)]
 struct Tier {
     shutdown: CancellationToken,
@@ -54,10 +53,13 @@ const AGGREGATORS: usize = 1;
 const CONTROLLER: usize = 2;
 
 impl Fleet {
-    /// Starts every part; each listens before the next one is told of it.
+    /// Starts every part, each after the parent that it connects to listens.
+    ///
+    /// # Errors
+    /// A part cannot start.
     pub(super) async fn start(args: &Args) -> anyhow::Result<Self> {
         let directory =
-            tempfile::Builder::new().prefix("plimsoll-").tempdir().context("cannot make a directory")?;
+            tempfile::Builder::new().prefix("plimsoll-").tempdir().context("cannot create a temporary directory")?;
         let (policy, tenants) = policy_files(args, &directory)?;
         let mut lines = vec![format!("policy      {} (edit it while this runs)", policy.display())];
         if let Some(tenants) = &tenants {
@@ -83,7 +85,7 @@ impl Fleet {
             services: Vec::new(),
             lines,
             tiers: Default::default(),
-            broken: CancellationToken::new(),
+            failed: CancellationToken::new(),
             _directory: directory,
         };
         let listeners = plimsoll_controller::Listeners { grpc, admin };
@@ -128,7 +130,7 @@ impl Fleet {
         let service = Service::new(&service::Args {
             listen,
             aggregator: vec![format!("http://{aggregator}")],
-            grace: plimsoll_client::GRACE,
+            grace: plimsoll_client::FAILOVER_DELAY_DEFAULT,
             directives: None,
             kill_file: None,
             cold_rps: Vec::new(),
@@ -148,44 +150,47 @@ impl Fleet {
         E: Into<anyhow::Error> + Send + 'static,
     {
         let Some(tier) = self.tiers.get_mut(tier) else { return };
-        let (shutdown, broken) = (tier.shutdown.clone(), self.broken.clone());
+        let (shutdown, failed) = (tier.shutdown.clone(), self.failed.clone());
         let part = serve(shutdown.clone());
         tier.tasks.spawn(async move {
             let ended = part.await.map_err(|error| error.into().context(format!("{what} failed")));
             if shutdown.is_cancelled() {
                 return ended;
             }
-            broken.cancel();
-            ended.and_then(|()| Err(anyhow!("{what} ended by itself")))
+            failed.cancel();
+            ended.and_then(|()| Err(anyhow!("{what} ended unexpectedly")))
         });
     }
 
-    /// Where the parts are, for people.
+    /// The addresses of the parts, one on a line.
     pub(super) fn describe(&self) -> String {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Where to send load, and which share of it.
+    /// The addresses of the services and their shares of the load.
     pub(super) fn services(&self) -> &[(SocketAddr, f64)] {
         &self.services
     }
 
-    /// What the services protect.
+    /// The buckets of the services.
     pub(super) fn buckets(&self) -> &[String] {
         &self.buckets
     }
 
-    /// What the controller knows now.
+    /// The controller's status.
     pub(super) fn status(&self) -> Status {
         self.brain.with(|brain, now| Status::of(brain, now))
     }
 
     /// Completes when a part has ended by itself.
-    pub(super) async fn broken(&self) {
-        self.broken.cancelled().await;
+    pub(super) async fn failed(&self) {
+        self.failed.cancelled().await;
     }
 
-    /// Stops every part in good order.
+    /// Stops every part, the services first.
+    ///
+    /// # Errors
+    /// A part failed.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         let mut first_failure = Ok(());
         for mut tier in self.tiers {
@@ -199,7 +204,7 @@ impl Fleet {
     }
 }
 
-/// The files to go by. Without any, the built-in examples are put where people can edit them.
+/// The policy and tenant files. Without arguments, the built-in examples are copied to the directory for editing.
 fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Option<PathBuf>)> {
     let write = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -218,7 +223,7 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
     Ok((policy, tenants))
 }
 
-/// Every bucket the policy names, and one for each of its patterns.
+/// The buckets of the policy, and one bucket for each pattern.
 fn demo_buckets(policy: &Policy) -> Vec<String> {
     let exact = policy.exact_buckets().map(|(bucket, _)| bucket.to_string());
     let patterns = policy.patterns().map(|(pattern, _)| pattern.replace('*', "users"));
@@ -228,7 +233,7 @@ fn demo_buckets(policy: &Policy) -> Vec<String> {
     buckets
 }
 
-/// Listens on loopback, on `port` if it is free and else on one that is.
+/// Listens on loopback, on `port` or, if it is taken, on any free port.
 async fn bind(port: u16) -> anyhow::Result<TcpListener> {
     let preferred = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
     match preferred {

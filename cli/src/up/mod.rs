@@ -1,4 +1,4 @@
-//! `plimsoll up`: the whole system in one process, over real loopback sockets, with load that is too much for it.
+//! `plimsoll up`: every tier in one process, over real loopback sockets, with demo services that are overloaded.
 
 mod demand;
 mod fleet;
@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -18,75 +17,65 @@ use summary::Window;
 use table::Screen;
 
 use crate::load::{self, Load};
+use crate::output::{Format, OutputArgs};
 
-/// How much of the end of a run the summary is averaged over.
-const WINDOW: Duration = Duration::from_secs(20);
-/// How often the table is drawn.
-const DRAWN_EVERY: Duration = Duration::from_secs(1);
+/// The last part of a run that the summary averages over.
+const SUMMARY_WINDOW: Duration = Duration::from_secs(20);
+/// The interval at which the table is redrawn.
+const DRAW_EVERY: Duration = Duration::from_secs(1);
 
-/// What `up` is started with.
+/// The arguments of `plimsoll up`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Stop after this long, such as 30s or 5m; without it, run until Ctrl-C
+    /// Time after which to stop, such as 30s or 5m; without it, run until Ctrl-C
     #[arg(long, env = "PLIMSOLL_DURATION", value_name = "TIME", value_parser = humantime::parse_duration)]
     duration: Option<Duration>,
-    /// Controller and aggregators alone, without demo services and load
+    /// Run only the controller and the aggregators, without demo services and load
     #[arg(long, env = "PLIMSOLL_NO_DEMO")]
     no_demo: bool,
-    /// The policy; without it a built-in example, put into a directory where it can be edited
+    /// Policy file; without it a built-in example, copied to a directory where it can be edited
     #[arg(long, env = "PLIMSOLL_POLICY", value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The tenants; without it (and without --policy) a built-in example
+    /// Tenant file; without it and --policy, a built-in example
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
     tenants: Option<PathBuf>,
-    /// What standard output carries: a table while it runs, or one JSON document at the end
-    #[arg(long, short, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT", default_value = "text")]
-    output: Output,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
-/// What standard output carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people.
-    Text,
-    /// For scripts.
-    Json,
-}
-
-/// Runs until the duration is over or `shutdown` is cancelled, and prints what happened.
+/// Runs until the duration is over or `shutdown` is cancelled, and prints a summary.
+///
+/// # Errors
+/// A tier cannot start or fails, or the summary cannot be printed.
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let began = Instant::now();
-    let mut screen = Screen::new(args.output == Output::Text);
+    let started = Instant::now();
+    let mut screen = Screen::new(args.output.format == Format::Text);
     let fleet = Fleet::start(&args).await?;
-    screen.say(&fleet.describe());
+    screen.print_once(&fleet.describe());
     let load = (!args.no_demo)
         .then(|| demand::demands(&fleet).and_then(|demands| Load::start(demands, load::TIMEOUT)))
         .transpose()?;
-    let ends = args.duration.map(|duration| began + duration);
-    let mut window = Window::new(WINDOW);
-    let mut draws = interval(DRAWN_EVERY);
+    let end = args.duration.map(|duration| started + duration);
+    let mut window = Window::new(SUMMARY_WINDOW);
+    let mut draws = interval(DRAW_EVERY);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = shutdown.cancelled() => break,
-            () = async { sleep_until(ends.unwrap_or(began)).await }, if ends.is_some() => break,
-            () = fleet.broken() => break,
+            () = async { sleep_until(end.unwrap_or(started)).await }, if end.is_some() => break,
+            () = fleet.failed() => break,
             _ = draws.tick() => {
                 let status = fleet.status();
-                window.push(began.elapsed(), &status);
+                window.push(started.elapsed(), &status);
                 screen.draw(&status, &window);
             }
         }
     }
-    window.push(began.elapsed(), &fleet.status());
-    let summary = window.summary(began.elapsed(), load.as_ref().map(Load::figures));
+    window.push(started.elapsed(), &fleet.status());
+    let summary = window.summary(started.elapsed(), load.as_ref().map(Load::figures));
     if let Some(load) = load {
         load.stop().await;
     }
-    fleet.stop().await.context("a part of the fleet failed")?;
-    match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&summary)?),
-        Output::Text => print!("{}", table::final_table(&summary)),
-    }
-    Ok(())
+    fleet.stop().await.context("a part of the demo failed")?;
+    args.output.print(&summary, |out| table::write_summary(out, &summary))
 }

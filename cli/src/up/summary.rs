@@ -1,70 +1,71 @@
-//! What happened at the end of a run: averages over the last seconds, from cumulative counts.
+//! The rates of each bucket over the last seconds of a run, from cumulative counts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use plimsoll_controller::status::{Status, Traffic};
-use plimsoll_core::rollout::Mode;
+use plimsoll_controller::admin::status::{Status, Traffic};
+use plimsoll_core::decision::Mode;
 use serde::Serialize;
 
 use crate::load::Figures;
 
-/// The pictures of the last seconds.
+/// The controller's statuses of the last seconds.
 #[derive(Debug)]
 pub(super) struct Window {
     span: Duration,
-    pictures: VecDeque<(Duration, Status)>,
+    /// By time since the start, ascending.
+    statuses: VecDeque<(Duration, Status)>,
 }
 
-/// What `up` has to say in the end.
+/// The result of `plimsoll up`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Summary {
-    /// How long it ran.
+    /// Length of the run in seconds.
     pub(super) duration_s: f64,
-    /// What the averages are taken over.
+    /// Seconds that the rates are averaged over.
     pub(super) window_s: f64,
-    /// By bucket.
+    /// Rates by bucket.
     pub(super) buckets: BTreeMap<String, Line>,
-    /// What the callers saw over the whole run; null without a demo.
+    /// Outcomes of the requests of the whole run; null without a demo.
     pub(super) load: Option<Figures>,
 }
 
-/// One bucket, or one tenant of it.
+/// The rates of a bucket, or of one tenant of it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Line {
-    /// Requests/s that may be admitted; null where there is no limit, as for a tenant of its own.
+    /// Limit in requests/s; null without a limit, and for a tenant.
     pub(super) limit_rps: Option<f64>,
     /// Requests/s offered.
     pub(super) offered_rps: f64,
-    /// Requests/s let through.
+    /// Requests/s admitted.
     pub(super) admitted_rps: f64,
-    /// The share of the offered that was refused, or in shadow would have been; null where there is no limit.
+    /// Refused requests over offered ones, in shadow those that would have been refused; null without a limit.
     pub(super) drop_ratio: Option<f64>,
-    /// What becomes of refusals.
+    /// Mode in force.
     pub(super) mode: Mode,
-    /// By tenant class; null for a tenant.
+    /// Rates by tenant class; absent for a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenants: Option<BTreeMap<String, Line>>,
 }
 
 impl Window {
     pub(super) const fn new(span: Duration) -> Self {
-        Self { span, pictures: VecDeque::new() }
+        Self { span, statuses: VecDeque::new() }
     }
 
-    /// Adds the picture of a moment, and forgets those that are no longer needed.
+    /// Adds a status, and drops those that are older than the span.
     pub(super) fn push(&mut self, at: Duration, status: &Status) {
-        self.pictures.push_back((at, status.clone()));
-        while self.pictures.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) > self.span) {
-            self.pictures.pop_front();
+        self.statuses.push_back((at, status.clone()));
+        while self.statuses.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) > self.span) {
+            self.statuses.pop_front();
         }
     }
 
-    /// The averages over the last `span`, or over as much as there is.
+    /// The average rates over the last `span`, or over the whole run if it is shorter; and the seconds averaged over.
     pub(super) fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
-        let Some((end, last)) = self.pictures.back() else { return (0.0, BTreeMap::new()) };
+        let Some((end, last)) = self.statuses.back() else { return (0.0, BTreeMap::new()) };
         let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);
-        let Some((begin, first)) = self.pictures.iter().min_by_key(|(at, _)| off(at)) else {
+        let Some((begin, first)) = self.statuses.iter().min_by_key(|(at, _)| off(at)) else {
             return (0.0, BTreeMap::new());
         };
         let seconds = (*end - *begin).as_secs_f64();
@@ -86,6 +87,7 @@ impl Window {
         (seconds, buckets.collect())
     }
 
+    /// The result of a run.
     pub(super) fn summary(&self, ran: Duration, load: Option<Figures>) -> Summary {
         let (window_s, buckets) = self.lines(self.span);
         Summary { duration_s: ran.as_secs_f64(), window_s, buckets, load }

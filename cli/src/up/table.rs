@@ -1,70 +1,73 @@
-//! The table people watch: redrawn in place on a terminal, plain lines elsewhere.
+//! The table of rates: redrawn in place on a terminal, printed now and then elsewhere.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use plimsoll_controller::status::Status;
+use plimsoll_controller::admin::status::Status;
 
 use super::summary::{Line, Summary, Window};
+use crate::load::Outcomes;
 
-/// What the live figures are averaged over: ten roll-ups, so that one more or less shows little.
-const LIVE: Duration = Duration::from_secs(5);
-/// Without a terminal, one table in this many is printed.
+/// The span of the live rates: ten roll-ups, so that one more or less changes little.
+const LIVE_WINDOW: Duration = Duration::from_secs(5);
+/// Without a terminal, every n-th table is printed.
 const PLAIN_EVERY: u32 = 5;
 
-/// Where the table goes.
+/// Standard output as a screen.
 pub(super) struct Screen {
-    wanted: bool,
-    in_place: bool,
+    shows_tables: bool,
+    is_terminal: bool,
+    /// Lines of the table on the screen.
     lines: usize,
+    /// Tables so far, printed or not.
     drawn: u32,
 }
 
 impl Screen {
-    /// A screen that shows something only if `wanted`; otherwise everything for people goes to standard error.
-    pub(super) fn new(wanted: bool) -> Self {
-        Self { wanted, in_place: std::io::stdout().is_terminal(), lines: 0, drawn: 0 }
+    /// Without `shows_tables`, text for people goes to standard error and tables are left out.
+    pub(super) fn new(shows_tables: bool) -> Self {
+        Self { shows_tables, is_terminal: io::stdout().is_terminal(), lines: 0, drawn: 0 }
     }
 
-    /// Says something once.
-    pub(super) fn say(&self, text: &str) {
-        if self.wanted {
+    /// Prints text that is not redrawn.
+    pub(super) fn print_once(&self, text: &str) {
+        if self.shows_tables {
             println!("{text}");
         } else {
             eprintln!("{text}");
         }
     }
 
-    /// Draws the present state.
+    /// Draws the present rates.
     pub(super) fn draw(&mut self, status: &Status, window: &Window) {
         self.drawn += 1;
-        if !self.wanted || (!self.in_place && !self.drawn.is_multiple_of(PLAIN_EVERY)) {
+        if !self.shows_tables || (!self.is_terminal && !self.drawn.is_multiple_of(PLAIN_EVERY)) {
             return;
         }
         let table = live_table(status, window);
         let mut out = String::new();
-        if self.in_place && self.lines > 0 {
-            // Up over the last table, and clear what is below.
+        if self.is_terminal && self.lines > 0 {
+            // Moves up over the last table, and clears the rest of the screen.
             let _ = write!(out, "\x1b[{}A\x1b[J", self.lines);
         }
         out.push_str(&table);
         self.lines = table.lines().count();
-        let mut stdout = std::io::stdout().lock();
-        // A reader that went away ends the run by its own means; there is nothing to save here.
+        let mut stdout = io::stdout().lock();
+        // A closed standard output is no reason to stop the demo.
         let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
     }
 }
 
 fn live_table(status: &Status, window: &Window) -> String {
-    let (_, lines) = window.lines(LIVE);
+    let (_, lines) = window.lines(LIVE_WINDOW);
     let connected = status.aggregators.iter().filter(|aggregator| aggregator.connected).count();
     let mut table = format!(
         "epoch {}  policy {}  aggregators {connected}{}{}\n",
         status.epoch,
         status.policy_hash,
-        if status.killed { "  KILLED: every client only observes" } else { "" },
-        if status.leading { "" } else { "  waiting for traffic before ratios are sent" },
+        if status.killed { "  KILLED: clients only observe and refuse nothing" } else { "" },
+        if status.leading { "" } else { "  warming up: no drop ratios are sent yet" },
     );
     header(&mut table);
     for (name, line) in &lines {
@@ -72,14 +75,14 @@ fn live_table(status: &Status, window: &Window) -> String {
             .buckets
             .get(name.as_str())
             .and_then(|bucket| bucket.file_mode.filter(|file| *file != bucket.mode))
-            .map(|file| format!("  (the file says {file})"));
+            .map(|file| format!("  (the policy file has {file})"));
         bucket(&mut table, name, line, differs.as_deref().unwrap_or(""));
     }
     table
 }
 
-/// The table a run ends with.
-pub(super) fn final_table(summary: &Summary) -> String {
+/// Writes the table at the end of a run.
+pub(super) fn write_summary(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let mut table = format!("\nover the last {:.0} s of {:.0} s\n", summary.window_s, summary.duration_s);
     header(&mut table);
     for (name, line) in &summary.buckets {
@@ -90,22 +93,16 @@ pub(super) fn final_table(summary: &Summary) -> String {
         });
         bucket(&mut table, name, line, error.as_deref().unwrap_or(""));
     }
+    out.write_all(table.as_bytes())?;
     if let Some(load) = &summary.load {
-        let _ = writeln!(
-            table,
-            "callers saw {} served, {} refused, {} failed of {} requests{}",
-            load.outcomes.served,
-            load.outcomes.refused,
-            load.outcomes.failed,
-            load.outcomes.sent,
-            if load.outcomes.not_sent > 0 {
-                format!("; {} were due but not sent", load.outcomes.not_sent)
-            } else {
-                String::new()
-            },
-        );
+        let Outcomes { sent, served, refused, failed, not_sent, .. } = load.outcomes;
+        write!(out, "{sent} requests sent: {served} served, {refused} refused, {failed} failed")?;
+        if not_sent > 0 {
+            write!(out, "; {not_sent} were due but not sent")?;
+        }
+        writeln!(out)?;
     }
-    table
+    Ok(())
 }
 
 fn header(table: &mut String) {

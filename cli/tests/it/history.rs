@@ -8,7 +8,7 @@ use std::process::Output;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::policy::UnixSeconds;
+use plimsoll_policy::UnixSeconds;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -24,7 +24,7 @@ mod process;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
-#[path = "../../../controller/src/queries/tests/real.rs"]
+#[path = "../../../controller/src/prometheus/queries/tests/real.rs"]
 mod prometheus;
 #[cfg(test)]
 mod rollout;

@@ -4,8 +4,8 @@
 use std::fs;
 use std::net::SocketAddr;
 
-use plimsoll_core::bucket::Name;
-use plimsoll_core::policy::Percent;
+use plimsoll_core::names::Name;
+use plimsoll_core::rollout::Percent;
 use plimsoll_core::rollout::Cohort;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -111,7 +111,7 @@ fn two_that_stand_below_each_other_are_told_and_go_on_trying() {
     let (one, other) = (free(), free());
     let aggregators = [aggregator("one", other, one), aggregator("other", one, other)];
     // Which of them is refused depends on who comes first.
-    let refused = |process: &Process| metric_of(process, "plimsoll_streams_refused_total", "reason=\"loop\"");
+    let refused = |process: &Process| metric_of(process, "plimsoll_streams_rejected_total", "reason=\"loop\"");
     until("a loop to be found, and found again", || {
         (aggregators.iter().map(refused).sum::<f64>() >= 3.0).then_some(())
     });
@@ -139,7 +139,7 @@ fn a_chain_too_long_is_refused_at_its_lowest_and_the_others_go_on() {
     assert!(why.contains("6 aggregators") && why.contains("nearer to the controller"), "{why}");
     let label = "reason=\"too_deep\"";
     until("it to try again", || {
-        (metric_of(&chain[4], "plimsoll_streams_refused_total", label) >= 2.0).then_some(())
+        (metric_of(&chain[4], "plimsoll_streams_rejected_total", label) >= 2.0).then_some(())
     });
     for aggregator in &chain {
         assert_eq!(metric_of(aggregator, "plimsoll_uplink_connected", ""), 1.0);

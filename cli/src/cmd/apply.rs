@@ -1,0 +1,81 @@
+//! `plimsoll diff` and `plimsoll apply`: review and release a policy that the controller holds back for its large changes.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+use plimsoll_controller::rollout_routes::{Ack, HeldStatus, Policies};
+
+use crate::admin_client::AdminArgs;
+
+/// Show how the policy that the controller holds back differs from the one in force
+///
+/// Exit code 0: no policy is held back; 1: a policy is held back, or no controller answers; 2: invalid arguments.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Release the policy that the controller has read and holds back
+///
+/// Nothing is uploaded: the files are the only source of policy. Without --ack the command shows the differences. Exit code
+/// 0: released; 1: refused, or no controller answers; 2: invalid arguments.
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    /// Hash of the policy that was reviewed: 16 hex digits, as `plimsoll diff` shows them
+    #[arg(long, env = "PLIMSOLL_ACK", value_name = "HASH", value_parser = parse_hash)]
+    ack: Option<String>,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+fn parse_hash(text: &str) -> Result<String, String> {
+    let is_hash = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let invalid = || format!("`{text}` is not a policy hash: give 16 hex digits, as `plimsoll diff` shows them");
+    if is_hash { Ok(text.to_ascii_lowercase()) } else { Err(invalid()) }
+}
+
+/// Shows the differences.
+///
+/// # Errors
+/// The controller cannot be reached, or its answer cannot be printed.
+pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+    let policies: Policies = args.admin.get("/policy")?;
+    args.admin.output.print(&policies, |out| write_policies(out, &policies))?;
+    Ok(ExitCode::from(u8::from(policies.held.is_some())))
+}
+
+/// Releases the policy, or shows the differences.
+///
+/// # Errors
+/// The controller refuses or cannot be reached, or its answer cannot be printed.
+pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
+    let Some(hash) = args.ack.clone() else { return diff(&DiffArgs { admin: args.admin.clone() }) };
+    let policies: Policies = args.admin.post("/policy/ack", &Ack { hash })?;
+    args.admin.output.print(&policies, |out| write_policies(out, &policies))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
+    writeln!(out, "in force: {}", policies.in_force)?;
+    let Some(HeldStatus { hash, differences }) = &policies.held else {
+        return writeln!(out, "nothing is held back");
+    };
+    writeln!(out, "held back: {hash}")?;
+    differences.iter().try_for_each(|difference| writeln!(out, "  {difference}"))?;
+    writeln!(out, "release it with `plimsoll apply --ack {hash}`, or change the file back")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_hash_is_sixteen_hex_digits() {
+        assert_eq!(parse_hash("00AB98b3bfe0a6bb").unwrap(), "00ab98b3bfe0a6bb");
+        for bad in ["", "0b98ab3bfe0a6b", "0b98ab3bfe0a6bb0f", "0b98ab3bfe0a6bbx"] {
+            assert!(parse_hash(bad).unwrap_err().contains("plimsoll diff"), "{bad}");
+        }
+    }
+}

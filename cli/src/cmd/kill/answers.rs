@@ -1,0 +1,196 @@
+//! The answers of the kill switch as text for operators.
+
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use plimsoll_admin::kill_api::{DrillReport, KillOrder, DrillLatency, KillState, KillStatus, Tier};
+use plimsoll_core::names::Bucket;
+
+use crate::admin_client::Answer;
+
+/// Writes the state after `kill on`.
+pub(super) fn write_on(out: &mut dyn Write, answer: &Answer<KillStatus>, bucket: Option<&Bucket>) -> io::Result<()> {
+    let switches = &answer.body;
+    let none = KillState::default();
+    let switch = switch_of(switches, bucket).unwrap_or(&none);
+    let (scope, generation) = (scope(bucket), switch.generation.0);
+    match switches.tier {
+        Tier::Controller => {
+            writeln!(out, "killed: {scope}, generation {generation}; clients refuse none of its requests")?;
+        }
+        Tier::Aggregator => {
+            writeln!(out, "killed: {scope}, generation {generation}, for the clients below {}", answer.from)?;
+            writeln!(out, "the controller and the other zones learn of it when a controller is back")?;
+        }
+    }
+    if bucket.is_some() && !switch.known {
+        writeln!(
+            out,
+            "warning: no bucket of this name is known; `plimsoll rollout status` lists the policy's buckets"
+        )?;
+    }
+    if let Some(order) = switch.command.as_ref().filter(|order| order.until_s.is_some()) {
+        write_order(out, order)?;
+        writeln!(out)?;
+    }
+    write_not_saved(out, switches)
+}
+
+/// Writes the state after `kill off`.
+pub(super) fn write_off(
+    out: &mut dyn Write,
+    answer: &Answer<KillStatus>,
+    bucket: Option<&Bucket>,
+) -> io::Result<()> {
+    let switches = &answer.body;
+    let none = KillState::default();
+    let switch = switch_of(switches, bucket).unwrap_or(&none);
+    let (scope, generation) = (scope(bucket), switch.generation.0);
+    match (switch.killed, switches.tier) {
+        (true, _) => {
+            write!(out, "still killed: {scope}, generation {generation}, because ")?;
+            write_causes(out, switch)?;
+            writeln!(out)?;
+            if switch.by_file {
+                writeln!(out, "to end it, set kill_switch: false in the policy file and save")?;
+            }
+        }
+        (false, _) if generation == 0 => writeln!(out, "not killed, and never was: {scope}")?,
+        (false, Tier::Controller) => {
+            writeln!(out, "no longer killed: {scope}, generation {generation}; it stays in shadow")?;
+            let (each, name) = bucket.map_or(("for each bucket, ", "BUCKET"), |bucket| ("", bucket.as_str()));
+            writeln!(
+                out,
+                "to enforce again: {each}`plimsoll rollout promote {name} --to enforce --force --reason TEXT`"
+            )?;
+        }
+        (false, Tier::Aggregator) => {
+            writeln!(
+                out,
+                "no longer killed: {scope}, generation {generation}, for the clients below {}; it stays in shadow",
+                answer.from
+            )?;
+            writeln!(
+                out,
+                "a kill that the controller or an aggregator above holds stays in force: end it there; to enforce again, \
+                 promote at the controller"
+            )?;
+        }
+    }
+    write_not_saved(out, switches)?;
+    let others = other_kills(switches, bucket);
+    if !others.is_empty() {
+        writeln!(out, "still killed: {}", others.join(", "))?;
+    }
+    Ok(())
+}
+
+/// Writes what is killed.
+pub(super) fn write_status(out: &mut dyn Write, switches: &KillStatus) -> io::Result<()> {
+    let width = switches.buckets.keys().map(|bucket| bucket.as_str().len()).max().unwrap_or(0).max(5);
+    let buckets = switches.buckets.iter().map(|(bucket, switch)| (bucket.as_str(), switch));
+    for (name, switch) in [("fleet", &switches.fleet)].into_iter().chain(buckets) {
+        let state = match (switch.killed, switch.held_in_shadow) {
+            (true, _) => "killed",
+            (false, true) => "shadow",
+            (false, false) => "off",
+        };
+        write!(out, "{name:width$}  {state:6}  generation {}", switch.generation.0)?;
+        if switch.killed && switches.tier == Tier::Controller {
+            write!(out, "  ")?;
+            write_causes(out, switch)?;
+        }
+        writeln!(out)?;
+    }
+    if switches.tier == Tier::Aggregator {
+        writeln!(out, "aggregators hold no reasons; the controller does")?;
+    }
+    Ok(())
+}
+
+/// Writes how fast a drill reached the clients.
+pub(super) fn write_drill(out: &mut dyn Write, drilled: &DrillReport) -> io::Result<()> {
+    let width = drilled.zones.keys().map(|zone| zone.as_str().len()).max().unwrap_or(0).max(4);
+    writeln!(
+        out,
+        "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}",
+        "zone", "clients", "missing", "p50", "p99", "last"
+    )?;
+    let zones = drilled.zones.iter().map(|(zone, reached)| (zone.as_str(), reached));
+    for (name, reached) in zones.chain([("all", &drilled.all)]) {
+        let DrillLatency { clients, missing, p50_ms, p99_ms, last_ms } = reached;
+        write!(out, "{name:width$}  {clients:>8}  {missing:>8}")?;
+        for ms in [p50_ms, p99_ms, last_ms] {
+            let ms = ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
+            write!(out, "  {ms:>8}")?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "from the command to the acknowledgement of a client; a kill takes at most as long to reach it")?;
+    if !drilled.complete {
+        writeln!(
+            out,
+            "incomplete: {} clients are missing, and {} aggregators did not answer",
+            drilled.all.missing, drilled.silent_aggregators
+        )?;
+    }
+    Ok(())
+}
+
+fn switch_of<'a>(switches: &'a KillStatus, bucket: Option<&Bucket>) -> Option<&'a KillState> {
+    bucket.map_or(Some(&switches.fleet), |bucket| switches.buckets.get(bucket))
+}
+
+fn scope(bucket: Option<&Bucket>) -> String {
+    bucket.map_or("the whole fleet".to_owned(), |bucket| format!("bucket {bucket}"))
+}
+
+fn write_not_saved(out: &mut dyn Write, switches: &KillStatus) -> io::Result<()> {
+    if switches.saved {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "warning: the controller could not save this to its disk, and sends it to the clients all the same; see its log"
+    )
+}
+
+fn other_kills(switches: &KillStatus, except: Option<&Bucket>) -> Vec<String> {
+    let fleet = (except.is_some() && switches.fleet.killed).then(|| scope(None));
+    let buckets =
+        switches.buckets.iter().filter(|(bucket, switch)| switch.killed && Some(*bucket) != except);
+    fleet.into_iter().chain(buckets.map(|(bucket, _)| scope(Some(bucket)))).collect()
+}
+
+/// Writes why a switch is on: the policy file, a command, or both.
+fn write_causes(out: &mut dyn Write, switch: &KillState) -> io::Result<()> {
+    match (switch.by_file, &switch.command) {
+        (true, None) => write!(out, "kill_switch is on in the policy file"),
+        (true, Some(order)) => {
+            write!(out, "kill_switch is on in the policy file, and ")?;
+            write_order(out, order)
+        }
+        (false, Some(order)) => write_order(out, order),
+        (false, None) => write!(out, "another tier holds a kill"),
+    }
+}
+
+fn write_order(out: &mut dyn Write, order: &KillOrder) -> io::Result<()> {
+    match &order.reason {
+        Some(reason) => write!(out, "\"{reason}\"")?,
+        None => write!(out, "learned from an aggregator")?,
+    }
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+    let now = now.unwrap_or(i64::MAX);
+    let span = |seconds: i64| humantime::format_duration(Duration::from_secs(seconds.max(0).unsigned_abs()));
+    if let Some(by) = &order.by {
+        write!(out, " by {by}")?;
+    }
+    if let Some(since) = order.since_s {
+        write!(out, ", {} ago", span(now.saturating_sub(since)))?;
+    }
+    if let Some(until) = order.until_s {
+        write!(out, ", ends in {}", span(until.saturating_sub(now)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! `plimsoll kill`: the kill switch for the whole fleet or for one bucket, and a drill that measures how fast a kill spreads.
+
+mod answers;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueHint};
+use plimsoll_admin::kill_api::{self, DRILL_MAX_MS, DrillOrder, DrillReport, KillOff, KillOn, KillStatus, TTL_MAX_S};
+use plimsoll_core::names::{Bucket, Text};
+
+use crate::admin_client::{
+    Address, AdminError, Answer, CONTROLLER, Request, parse_address, parse_reason, send_to_first_reachable,
+};
+use crate::output::OutputArgs;
+use crate::shutdown;
+
+/// The hint of a request that neither a controller nor an aggregator answers.
+const UNREACHABLE: &str = "if the controller is down, kill one zone at its aggregator: --aggregator http://HOST:7411, run on \
+                           its machine; or stop one service by its kill file (--kill-file) or PLIMSOLL_KILL=1";
+
+/// Stop enforcement at once, end a kill, or show what is killed
+///
+/// A kill goes to the controller and stops enforcement in the whole fleet; while no controller runs, it goes to the
+/// aggregator of a zone and stops that zone. Exit code 0: done; 1: refused, no tier answers, or a drill is incomplete; 2:
+/// invalid arguments.
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    #[command(subcommand)]
+    command: KillCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KillCommand {
+    /// Stop enforcement: clients refuse nothing and only observe, in the whole fleet or for one bucket
+    On(OnArgs),
+    /// End a kill; its buckets stay in shadow until an operator promotes them again
+    Off(OffArgs),
+    /// Show what is killed, since when and why
+    Status(StatusArgs),
+    /// Measure how long a kill takes to reach every client; enforcement continues
+    Drill(DrillArgs),
+}
+
+#[derive(Debug, Args)]
+struct OnArgs {
+    /// Reason in a few words; `kill status` shows it
+    #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = parse_reason)]
+    reason: Text,
+    /// Kill only this bucket, not the whole fleet
+    #[arg(long, env = "PLIMSOLL_BUCKET", value_name = "NAME", value_parser = parse_bucket)]
+    bucket: Option<Bucket>,
+    /// End the kill after this time, such as 10m; its buckets stay in shadow. Controllers only
+    #[arg(long, env = "PLIMSOLL_TTL", value_name = "TIME", value_parser = parse_ttl)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    tiers: TierArgs,
+}
+
+#[derive(Debug, Args)]
+struct OffArgs {
+    /// Reason, for the log
+    #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = parse_reason)]
+    reason: Option<Text>,
+    /// The bucket to end the kill of; without it, the kill of the whole fleet ends
+    #[arg(long, env = "PLIMSOLL_BUCKET", value_name = "NAME", value_parser = parse_bucket)]
+    bucket: Option<Bucket>,
+    #[command(flatten)]
+    tiers: TierArgs,
+}
+
+#[derive(Debug, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    tiers: TierArgs,
+}
+
+#[derive(Debug, Args)]
+struct DrillArgs {
+    /// Time to wait for the acknowledgements of clients
+    #[arg(long, env = "PLIMSOLL_TIMEOUT", value_name = "TIME", default_value = "10s", value_parser = parse_wait)]
+    timeout: Duration,
+    #[command(flatten)]
+    tiers: TierArgs,
+}
+
+/// The tiers to try in order, and the format of the output.
+#[derive(Debug, Args)]
+struct TierArgs {
+    /// Admin port of the controller; http://127.0.0.1:7401 unless an aggregator is given
+    #[arg(long, env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
+    controller: Option<Address>,
+    /// Admin port (7411) of an aggregator, for while no controller runs; with --controller, tried if that one does not answer
+    #[arg(long, env = "PLIMSOLL_AGGREGATOR_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
+    aggregator: Option<Address>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+fn parse_bucket(name: &str) -> Result<Bucket, String> {
+    Bucket::new(name).map_err(|error| error.to_string())
+}
+
+fn parse_ttl(text: &str) -> Result<Duration, String> {
+    let ttl = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10m or 2h"))?;
+    if ttl < Duration::from_secs(1) || ttl.as_secs() > TTL_MAX_S || ttl.subsec_nanos() > 0 {
+        return Err("give whole seconds from 1s to 366d; without --ttl the kill holds until `kill off`".to_owned());
+    }
+    Ok(ttl)
+}
+
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    let wait = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10s"))?;
+    let ms = Duration::from_millis(1)..=Duration::from_millis(DRILL_MAX_MS);
+    if ms.contains(&wait) { Ok(wait) } else { Err(format!("give 1ms to {}s", DRILL_MAX_MS / 1_000)) }
+}
+
+/// The name of the operator from the environment. It is recorded and not verified.
+fn operator() -> Option<Text> {
+    let named = |name: &str| std::env::var(name).ok().and_then(|user| Text::new(&user).ok());
+    named("SUDO_USER").or_else(|| named("USER")).or_else(|| named("LOGNAME"))
+}
+
+impl TierArgs {
+    /// The addresses in the order in which they are tried.
+    fn addresses(&self) -> Vec<Address> {
+        let default = || parse_address(CONTROLLER).ok().filter(|_| self.aggregator.is_none());
+        self.controller.clone().or_else(default).into_iter().chain(self.aggregator.clone()).collect()
+    }
+
+    async fn send<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<Answer<T>, AdminError> {
+        send_to_first_reachable(&self.addresses(), request, UNREACHABLE).await
+    }
+}
+
+/// Runs the command. The exit code is 0 on success, and 1 after a drill that is incomplete.
+///
+/// # Errors
+/// No tier answers, the tier refuses, or the answer cannot be printed.
+pub(crate) fn run(args: KillArgs) -> anyhow::Result<ExitCode> {
+    shutdown::runtime()?.block_on(async {
+        match args.command {
+            KillCommand::On(OnArgs { reason, bucket, ttl, tiers }) => {
+                let ttl_s = ttl.map(|ttl| ttl.as_secs());
+                let order = KillOn { reason, bucket: bucket.clone(), ttl_s, by: operator() };
+                let answer: Answer<KillStatus> = tiers.send(&Request::post(kill_api::ON, &order)?).await?;
+                tiers.output.print(&answer.body, |out| answers::write_on(out, &answer, bucket.as_ref()))?;
+            }
+            KillCommand::Off(OffArgs { reason, bucket, tiers }) => {
+                let order = KillOff { bucket: bucket.clone(), reason, by: operator() };
+                let answer: Answer<KillStatus> = tiers.send(&Request::post(kill_api::OFF, &order)?).await?;
+                tiers.output.print(&answer.body, |out| answers::write_off(out, &answer, bucket.as_ref()))?;
+            }
+            KillCommand::Status(StatusArgs { tiers }) => {
+                let answer: Answer<KillStatus> = tiers.send(&Request::get(kill_api::STATUS)).await?;
+                tiers.output.print(&answer.body, |out| answers::write_status(out, &answer.body))?;
+            }
+            KillCommand::Drill(DrillArgs { timeout, tiers }) => {
+                let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(DRILL_MAX_MS);
+                let request = Request::post(kill_api::DRILL, &DrillOrder { timeout_ms })?.lasting(timeout);
+                let Answer { body: drilled, .. }: Answer<DrillReport> = tiers.send(&request).await?;
+                tiers.output.print(&drilled, |out| answers::write_drill(out, &drilled))?;
+                return Ok(if drilled.complete { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,9 @@
+//! The commands of operators, and the demo service.
+
+pub(crate) mod apply;
+pub(crate) mod check;
+pub(crate) mod history;
+pub(crate) mod kill;
+pub(crate) mod rollout;
+pub(crate) mod service;
+pub(crate) mod simulate;

@@ -1,0 +1,96 @@
+//! Stages, gates and evidence as text for operators.
+
+use std::io::{self, Write};
+use std::time::{Duration, UNIX_EPOCH};
+
+use plimsoll_controller::durable::{Change, Exhibit, QueryExhibit, Sums};
+use plimsoll_controller::rollout_routes::{Done, EntryStatus};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::rollout::query_gate::Figure;
+
+/// Writes the stage of an entry, its gate and its evidence.
+pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Result<()> {
+    let EntryStatus { entry: name, stage, killed, file, pending, next, gate, why, evidence, .. } = entry;
+    write!(out, "{name}: {stage}")?;
+    if *killed {
+        write!(out, ", killed")?;
+    }
+    match pending {
+        Some(pending) => writeln!(out, " (the policy file requests {pending})")?,
+        None if file != stage => writeln!(out, " (the policy file has {file})")?,
+        None => writeln!(out)?,
+    }
+    if let Some((next, gate)) = next.zip(gate.as_ref()) {
+        writeln!(out, "  gate to {next}: {gate}")?;
+        why.iter().try_for_each(|why| writeln!(out, "    {why}"))?;
+    }
+    write_evidence(out, evidence, *stage)
+}
+
+/// Writes the change that a command made.
+pub(super) fn write_done(out: &mut dyn Write, bucket: &str, done: &Done) -> io::Result<()> {
+    match &done.change {
+        Some(change) => write_change(out, change)?,
+        None => writeln!(out, "{bucket}: shadow, unchanged")?,
+    }
+    if !done.saved {
+        writeln!(out, "  warning: the controller could not save this to its disk; see its log")?;
+    }
+    Ok(())
+}
+
+/// Writes a stage change with its time, cause and evidence.
+pub(super) fn write_change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
+    let since_epoch = change.at_s.and_then(|at| u64::try_from(at).ok()).map(Duration::from_secs);
+    let at = since_epoch.and_then(|since| UNIX_EPOCH.checked_add(since));
+    let at = at.map_or("just now".to_owned(), |at| humantime::format_rfc3339_seconds(at).to_string());
+    let from = change.from.map_or("new".to_owned(), |from| from.to_string());
+    writeln!(out, "{at}  {}: {from} -> {} ({})", change.entry, change.to, change.cause.as_str())?;
+    change.why.iter().try_for_each(|why| writeln!(out, "    {why}"))?;
+    match &change.evidence {
+        Some(evidence) => write_evidence(out, evidence, change.from.unwrap_or_default()),
+        None => Ok(()),
+    }
+}
+
+fn write_evidence(out: &mut dyn Write, evidence: &Exhibit, stage: Mode) -> io::Result<()> {
+    let Exhibit { with_data_ms, canary, control, queries } = evidence;
+    writeln!(out, "  observed in {stage}: {:.1} s with data", *with_data_ms as f64 / 1e3)?;
+    for (cohort, sums) in [("canary", canary), ("control", control)] {
+        if *sums != Sums::default() {
+            write_sums(out, cohort, sums)?;
+        }
+    }
+    queries.iter().try_for_each(|query| write_query(out, query))
+}
+
+fn write_query(out: &mut dyn Write, query: &QueryExhibit) -> io::Result<()> {
+    let QueryExhibit { name, value, max, min, age_ms, unknown } = query;
+    let Some(value) = value else {
+        return writeln!(out, "    {name} {}", unknown.as_deref().unwrap_or("is not known"));
+    };
+    write!(out, "    {name} is {}", Figure(*value))?;
+    if let Some(max) = max {
+        write!(out, ", maximum {}", Figure(*max))?;
+    }
+    if let Some(min) = min {
+        write!(out, ", minimum {}", Figure(*min))?;
+    }
+    match age_ms {
+        Some(age) => writeln!(out, " (answered {:.0} s earlier)", *age as f64 / 1e3),
+        None => writeln!(out),
+    }
+}
+
+fn write_sums(out: &mut dyn Write, cohort: &str, sums: &Sums) -> io::Result<()> {
+    let Sums { offered, refused, would_dropped, failed, p99_us, samples } = sums;
+    write!(out, "    {cohort:<8} offered {offered}, refused {refused}, would-dropped {would_dropped}")?;
+    match p99_us {
+        Some(p99) => {
+            let digits = if *p99 < 10_000 { 2 } else { 0 };
+            let p99 = *p99 as f64 / 1e3;
+            writeln!(out, ", p99 {p99:.digits$} ms of {samples} responses, {failed} failed")
+        }
+        None => writeln!(out, ", no responses measured"),
+    }
+}

@@ -1,0 +1,177 @@
+//! `plimsoll simulate`: tries a policy against scripted traffic and faults before it runs in production.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use plimsoll_simulator::{Broken, Outcome, Run, Scenario, broken, plot, simulate};
+
+use crate::output::json_line;
+
+/// The exit code for an expectation that was not met.
+const EXIT_UNMET: u8 = 1;
+/// The exit code for a scenario that is invalid or cannot be read.
+const EXIT_INVALID: u8 = 2;
+
+/// Run scenarios: the production code under a virtual clock
+///
+/// A scenario describes the traffic, the fleet, the policy, the faults and the expectations. Exit code 0: every expectation
+/// was met; 1: an expectation was not met; 2: a scenario is invalid, with the place of every fault.
+#[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLE)]
+pub(crate) struct SimulateArgs {
+    /// Scenario files
+    #[arg(required = true, env = "PLIMSOLL_SCENARIOS", value_delimiter = ',', value_name = "SCENARIO.yaml")]
+    scenarios: Vec<PathBuf>,
+
+    /// Number of seeds to run each scenario with
+    #[arg(long, env = "PLIMSOLL_SEEDS", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: u64,
+
+    /// First seed; the others follow it
+    #[arg(long, env = "PLIMSOLL_FIRST_SEED", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
+    first_seed: u64,
+
+    /// Control interval of the controller, instead of that of the scenario
+    #[arg(long, env = "PLIMSOLL_TICK_MS", value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    tick_ms: Option<u64>,
+
+    /// Format of the output
+    #[arg(long, short, value_enum, default_value_t, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT")]
+    output: SimulateFormat,
+
+    /// Draw the first seed as SVG; requires a single scenario
+    #[arg(long, env = "PLIMSOLL_PLOT", value_name = "OUT.svg")]
+    plot: Option<PathBuf>,
+
+    /// Number of threads; one for each core by default
+    #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    threads: Option<u16>,
+}
+
+const EXAMPLE: &str = "\
+Example: does a limit of 10,000 requests/s hold when traffic jumps to ten times that?
+
+  name: step-up
+  duration_s: 60
+  warmup_s: 10
+  zones: 3
+  clients: 99
+  policy:  { buckets: { api: { limit: 10000, mode: enforce } } }   # or policy_file: policy.yaml
+  traffic:
+    - bucket: api
+      load: { steps: [ { at_s: 0, rps: 8000 }, { at_s: 20, rps: 100000 } ] }
+      # your own day: load: { trace: { csv: counts.csv } } with the columns t_s,rps
+  expect: { api: { long_run_error: [-0.01, 0.01], worst_1s: [0, 2] } }
+
+  plimsoll simulate step-up.yaml --plot step-up.svg
+
+docs/scenarios.md has every key and figure; simulator/examples/own-traffic.yaml takes its traffic from a CSV file.";
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum SimulateFormat {
+    /// For people: a table; expectations that were not met go to standard error
+    #[default]
+    Table,
+    /// For scripts: one JSON document for each scenario, on a line of its own
+    Json,
+}
+
+/// Runs the scenarios and prints their outcomes.
+///
+/// # Errors
+/// An outcome or a plot cannot be written.
+pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
+    let code = simulate_all(args, &mut io::stdout().lock(), &mut io::stderr().lock())?;
+    Ok(ExitCode::from(code))
+}
+
+fn simulate_all(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<u8> {
+    let mut scenarios = Vec::new();
+    for path in &args.scenarios {
+        match Scenario::read(path) {
+            Ok(scenario) => scenarios.push(match args.tick_ms {
+                Some(tick) => scenario.with_tick(Duration::from_millis(tick)),
+                None => scenario,
+            }),
+            Err(error) => {
+                writeln!(err, "{error}")?;
+                return Ok(EXIT_INVALID);
+            }
+        }
+    }
+    if args.plot.is_some() && scenarios.len() > 1 {
+        writeln!(err, "error: --plot draws a single scenario; {} were given", scenarios.len())?;
+        return Ok(EXIT_INVALID);
+    }
+    let mut code = 0;
+    for scenario in &scenarios {
+        let (runs, outcome) = simulate_one(args, scenario);
+        if let Some(path) = &args.plot
+            && let Some(run) = runs.first()
+        {
+            plot::svg(scenario, run, path)?;
+        }
+        let broken = broken(scenario, &runs);
+        match args.output {
+            SimulateFormat::Table => table::write(&outcome, out)?,
+            SimulateFormat::Json => json_line(out, &outcome)?,
+        }
+        write_problems(scenario, &runs, &broken, err)?;
+        if !broken.is_empty() {
+            code = EXIT_UNMET;
+        }
+    }
+    Ok(code)
+}
+
+fn simulate_one(args: &SimulateArgs, scenario: &Scenario) -> (Vec<Run>, Outcome) {
+    let threads = args
+        .threads
+        .map_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get), usize::from);
+    let bar = progress_bar(scenario, args.seeds);
+    let started = Instant::now();
+    let seeds = args.first_seed..args.first_seed + args.seeds;
+    let runs = simulate(scenario, seeds, threads, &|seconds| bar.inc(seconds));
+    bar.finish_and_clear();
+    let mut outcome = Outcome::of(scenario, &runs);
+    outcome.wall_s = Some(started.elapsed().as_secs_f64());
+    (runs, outcome)
+}
+
+/// A progress bar on a terminal; hidden elsewhere.
+fn progress_bar(scenario: &Scenario, seeds: u64) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(seeds * scenario.duration().as_secs());
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} s, {eta} left") {
+        bar.set_style(style);
+    }
+    bar.set_message(scenario.name().to_owned());
+    bar
+}
+
+fn write_problems(
+    scenario: &Scenario,
+    runs: &[Run],
+    broken: &[Broken],
+    err: &mut dyn Write,
+) -> io::Result<()> {
+    for broken in broken {
+        writeln!(err, "broken: {}: {broken}", scenario.name())?;
+    }
+    let refusals: Vec<&String> = runs.iter().flat_map(|run| &run.refusals).collect();
+    if let Some(first) = refusals.first() {
+        let (name, count) = (scenario.name(), refusals.len());
+        writeln!(err, "warning: {name}: {count} streams were refused, the first with: {first}")?;
+    }
+    Ok(())
+}

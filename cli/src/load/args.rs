@@ -1,0 +1,115 @@
+//! The arguments of `plimsoll load`.
+
+use std::time::Duration;
+
+use clap::ValueHint;
+use http::{HeaderValue, Uri};
+
+use super::Schedule;
+use crate::output::OutputArgs;
+
+/// The default time that a caller waits for an answer.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Send HTTP load to a service, to try a limit with it
+///
+/// Requests are GETs with the header x-tenant, at random moments around the given rate, and are sent whether or not earlier
+/// ones were answered: a slow service gets no less load. Answers with status 200 count as served, with 429 as refused, and
+/// all others as failed.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// URL to request, such as http://127.0.0.1:8080/checkout; several share the rate evenly
+    #[arg(long, env = "PLIMSOLL_TARGETS", value_name = "URL", value_delimiter = ',', required = true, value_hint = ValueHint::Url, value_parser = parse_target)]
+    pub(super) target: Vec<Uri>,
+    /// Requests/s in all, optionally changing at given times, such as 800,10000@10s
+    #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE[,RATE@TIME]...")]
+    pub(super) rps: Schedule,
+    /// Tenant of the requests; several share the rate evenly
+    #[arg(
+        long,
+        env = "PLIMSOLL_TENANT",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "default",
+        value_parser = parse_tenant
+    )]
+    pub(super) tenant: Vec<HeaderValue>,
+    /// Another tenant with its own requests/s, in addition to --rps
+    #[arg(long, env = "PLIMSOLL_HOT", value_name = "NAME=RATE[,RATE@TIME]...", value_parser = parse_hot)]
+    pub(super) hot: Option<(HeaderValue, Schedule)>,
+    /// Time that a caller waits for an answer; later answers count as failed
+    #[arg(long, env = "PLIMSOLL_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = parse_period)]
+    pub(super) timeout: Duration,
+    /// Interval at which to print the results so far
+    #[arg(long, env = "PLIMSOLL_EVERY", value_name = "TIME", value_parser = parse_period)]
+    pub(super) every: Option<Duration>,
+    /// Time after which to stop; without it, run until Ctrl-C
+    #[arg(long, env = "PLIMSOLL_DURATION", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(super) duration: Option<Duration>,
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  500 requests/s for half a minute:
+    plimsoll load --target http://127.0.0.1:8080/checkout --rps 500 --duration 30s
+  A surge: 800 requests/s, and 10,000 after ten seconds:
+    plimsoll load --target http://127.0.0.1:8080/checkout --rps 800,10000@10s --every 1s
+  One hot tenant beside two others, with the results as JSON lines:
+    plimsoll load --target http://127.0.0.1:8080/checkout --rps 200 --tenant acme,free_tier \\
+      --hot enterprise_acme=2000 --every 1s --output json";
+
+fn parse_target(text: &str) -> Result<Uri, String> {
+    let invalid = |cause: &str| format!("{cause}; write it as http://HOST:PORT/PATH");
+    let uri: Uri = text.parse().map_err(|error| invalid(&format!("not a URL: {error}")))?;
+    match uri.scheme_str() {
+        Some("http") if uri.host().is_some_and(|host| !host.is_empty()) => Ok(uri),
+        Some("https") => Err(invalid("https is not supported")),
+        _ => Err(invalid("not the URL of an HTTP server")),
+    }
+}
+
+fn parse_tenant(name: &str) -> Result<HeaderValue, String> {
+    let tenant = name.parse().ok().filter(|tenant: &HeaderValue| !tenant.is_empty());
+    tenant.ok_or_else(|| format!("`{name}` is not a tenant: give the value of the header x-tenant"))
+}
+
+fn parse_hot(text: &str) -> Result<(HeaderValue, Schedule), String> {
+    let (name, rates) = text.split_once('=').ok_or("write it as NAME=RATE, such as acme=500")?;
+    Ok((parse_tenant(name)?, rates.parse()?))
+}
+
+fn parse_period(text: &str) -> Result<Duration, String> {
+    let period = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
+    if period.is_zero() { Err("give a time above 0".to_owned()) } else { Ok(period) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_is_a_plain_http_url() {
+        for good in ["http://127.0.0.1:8080/checkout", "http://shop/a?b=c", "http://[::1]:80"] {
+            assert_eq!(parse_target(good).unwrap(), good);
+        }
+        for (bad, cause) in [
+            ("https://shop/a", "https is not supported"),
+            ("shop/a", "http://HOST:PORT/PATH"),
+            ("/checkout", "not the URL of an HTTP server"),
+            ("http://", "http://HOST:PORT/PATH"),
+        ] {
+            assert!(parse_target(bad).unwrap_err().contains(cause), "{bad}");
+        }
+    }
+
+    #[test]
+    fn hot_tenant_has_a_name_and_a_rate() {
+        assert_eq!(parse_hot("acme=5").unwrap(), ("acme".parse().unwrap(), Schedule::constant(5.0)));
+        for bad in ["acme", "=5", "acme=", "a\nb=5", "acme=-1"] {
+            parse_hot(bad).unwrap_err();
+        }
+    }
+}
