@@ -1,37 +1,36 @@
-//! The balance: tokens that were left over or overdrawn, so that what was admitted too much is repaid and what was
-//! refused too much is made good.
+//! The balance of a bucket: tokens saved or overdrawn, so that overshoot is repaid and undershoot is made up.
 
 use std::time::Duration;
 
 use super::Parameters;
 
-/// The account of one bucket in requests: above zero is credit, below is debt.
+/// The token account of one bucket, in requests: credit above zero, debt below.
 ///
-/// Tokens come in at the limit and go out with what was let through, so dB/dt = L - V. The target drawn from it,
+/// Tokens come in at the limit L and go out with the requests V that were let through, so dB/dt = L - V. The target,
 /// `L + B / tau`, makes B return to zero as `dB/dt = -B(t - theta) / tau`, where theta is the time until a decision
 /// shows in the counts (about 0.9 s at half-second ticks). That is stable for theta/tau < pi/2 and free of overshoot
-/// for theta/tau <= 1/e, which is what `tau_min` is chosen for.
+/// for theta/tau <= 1/e; `tau_min` is chosen for the latter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Balance {
     tokens: f64,
 }
 
 impl Balance {
-    /// Requests of credit, or of debt when negative.
+    /// The credit in requests, or the debt when negative.
     #[must_use]
     pub const fn tokens(&self) -> f64 {
         self.tokens
     }
 
-    /// Adds tokens, or takes them when negative. What is no number changes nothing.
+    /// Adds tokens, or takes them when negative. NaN and infinity change nothing.
     pub fn add(&mut self, tokens: f64) {
         if tokens.is_finite() {
             self.tokens += tokens;
         }
     }
 
-    /// Cuts credit and debt to their caps and says at which rate, in requests/s, to admit now: the limit with what
-    /// is saved or owed spread over tau, within bounds. `burst` is how much time's worth of the limit may be saved.
+    /// Cuts credit and debt to their caps and returns the rate to admit now, in requests/s: the limit plus the balance
+    /// spread over tau, within bounds. `burst` is the largest credit, in seconds of the limit.
     pub fn target(&mut self, limit: f64, burst: Duration, parameters: &Parameters) -> f64 {
         let credit = (burst.as_secs_f64() * limit).max(parameters.credit_deviations * limit.sqrt());
         let debt = (parameters.debt.as_secs_f64() * limit).max(parameters.debt_requests);
@@ -75,22 +74,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_taken() {
+    fn nan_and_infinity_change_nothing() {
         let mut balance = Balance::default();
         balance.add(f64::NAN);
         balance.add(f64::NEG_INFINITY);
         assert_eq!(balance.tokens(), 0.0);
     }
 
-    /// With a delay of a second in the loop the balance goes back to zero and hardly swings through; with a time
-    /// constant as short as half a second it swings far.
+    /// With a delay of one second in the loop the balance returns to zero almost without overshoot; with a time constant
+    /// of half a second it oscillates.
     #[test]
     fn overshoot_is_repaid_without_swinging() {
         let swing = |tau: Duration| {
             let parameters = Parameters { tau_min: tau, ..Parameters::default() };
             let mut balance = Balance::default();
             balance.add(-1_500.0);
-            // What was targeted shows in the counts two ticks later.
+            // A target shows in the counts two ticks later.
             let mut pending = [1_000.0, 1_000.0];
             let mut highest = f64::MIN;
             for _ in 0..60 {

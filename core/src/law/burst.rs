@@ -2,16 +2,16 @@
 
 use super::Parameters;
 
-/// What one tenant has saved up, in requests.
+/// The burst credit of one tenant, in requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Burst {
     credit: f64,
 }
 
 impl Burst {
-    /// Accounts for a time `dt` in seconds in which the tenant let `passed` requests through where its share of the
-    /// limit was `share` requests/s, and says by what factor its weight is raised now: from 1 to `multiplier`. The
-    /// credit lasts for `burst_time` of what the multiplier adds to the share, and fades out over its last part.
+    /// Accounts for `dt` seconds in which `passed` requests of the tenant went through at a share of `share` requests/s,
+    /// and returns the factor on its weight: 1 to `multiplier`. A full credit pays for `burst_time` at the full
+    /// multiplier; the factor fades over the last `burst_fade` of the credit.
     pub fn on_tick(
         &mut self,
         dt: f64,
@@ -41,7 +41,7 @@ mod tests {
     fn credit_is_saved_below_the_share_and_spent_above_it() {
         let parameters = Parameters::default();
         let mut burst = Burst::default();
-        // Nothing is saved at the start; idle at a share of 100/s fills 200 requests in two seconds.
+        // The credit is empty at the start; an idle tenant with a share of 100/s saves 200 requests in two seconds.
         assert_eq!(burst.on_tick(0.0, 100.0, 0.0, 2.0, &parameters), 1.0);
         assert_eq!(burst.on_tick(2.0, 100.0, 0.0, 2.0, &parameters), 2.0);
         assert_eq!(burst.on_tick(60.0, 100.0, 0.0, 2.0, &parameters), 2.0);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_multiplier_or_a_share_there_is_nothing_to_boost() {
+    fn the_factor_is_1_without_a_multiplier_or_a_share() {
         let parameters = Parameters::default();
         for (share, multiplier) in [(100.0, 1.0), (0.0, 3.0), (f64::NAN, 3.0), (100.0, f64::NAN)] {
             assert_eq!(Burst::default().on_tick(10.0, share, 0.0, multiplier, &parameters), 1.0);

@@ -1,10 +1,11 @@
-//! The control law: offered rates in, and out of them what may pass. Pure, one concept a file.
+//! The control law: offered rates in, allocations and drop ratios out. Pure, one concept per file.
 //!
-//! In the order in which a request's traces pass through it: [`smoothed`] rates and the [`Balance`] of what passed give
-//! the controller a target; [`Division`] divides it between tenants, whose [`Burst`] may raise their weight, and
-//! [`Whole::part`] splits each part between zones. A zone's fast loop turns its part into a ratio with the counts of
-//! its [`Window`] ([`fast_ratio`]), keeps the [`Slack`] of its guards, and lives on [`divide_hold`] while the controller
-//! is silent. Where aggregators stand below it, it divides what it has among them ([`Sharing`]). `docs/law.md` tells the whole of it.
+//! The steps, in order. The controller takes [`smoothed`] rates and the [`Balance`] of admitted requests and computes a
+//! target. [`Division`] divides the target between tenants; a tenant's [`Burst`] credit may raise its weight.
+//! [`Whole::part`] splits the allocation of each tenant between zones. The fast loop of a zone's aggregator turns its
+//! part into a drop ratio ([`fast_ratio`]) with the recent counts in a [`Window`], adapts the [`Slack`] of the guards,
+//! and uses [`divide_hold`] while the controller is silent. An aggregator with aggregators below it divides its part
+//! between them ([`Sharing`]). `docs/control-law.md` describes the whole.
 
 mod balance;
 mod burst;
@@ -28,13 +29,13 @@ pub use zones::{Child, Part, Share, Sharing, Whole, presence};
 
 use serde::Deserialize;
 
-/// Which control law sets the ratios.
+/// The control law of a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LawName {
-    /// Remembers overshoot and repays it; divides fairly between tenants. The default.
+    /// Repays overshoot and divides fairly between tenants. The default.
     #[default]
     Balanced,
-    /// `(offered - limit) / offered`, alike for every tenant.
+    /// `(offered - limit) / offered`, the same ratio for every tenant.
     Proportional,
 }

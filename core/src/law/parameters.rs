@@ -1,26 +1,26 @@
-//! Every number the law is tuned by, with its unit, in one place.
+//! The tuning parameters of the law with their units, in one place.
 
 use std::time::Duration;
 
 /// The parameters of the law. The defaults were found by simulation over some 60 variants and 30 traffic patterns;
-/// `docs/law.md` tells where each one acts.
+/// `docs/control-law.md` shows where each one acts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// How often a zone rolls its counts up, and how often the controller applies the law.
+    /// The interval of a zone's roll-ups and of the controller's law.
     pub tick: Duration,
-    /// How often clients report.
+    /// The interval of a client's reports.
     pub report_interval: Duration,
-    /// The period of an aggregator's fast loop, and the grain of its windows.
+    /// The period of an aggregator's fast loop, and the bin width of its windows.
     pub fast_period: Duration,
-    /// What one step of `gain_step` goes of the way to a measured rate that is higher than the held one: 0..=1.
+    /// The EWMA gain per `gain_step` for a measured rate above the held one: 0..=1.
     pub gain_rising: f64,
-    /// The same for a rise that rests on fewer than `gain_counts` requests of the key in the zone: 0..=1.
+    /// The gain for a rise measured on fewer than `gain_counts` requests of the key in the zone: 0..=1.
     pub gain_rising_few: f64,
-    /// The same for a measured rate that is lower: 0..=1.
+    /// The gain for a measured rate below the held one: 0..=1.
     pub gain_falling: f64,
-    /// The step the gains are meant for.
+    /// The step that the gains apply to.
     pub gain_step: Duration,
-    /// Requests from which on a rise is believed at once.
+    /// The number of requests from which a rise takes `gain_rising`.
     pub gain_counts: f64,
     /// The shortest time over which the balance is repaid.
     pub tau_min: Duration,
@@ -30,59 +30,59 @@ pub struct Parameters {
     pub tau_slow: Duration,
     /// The least credit that may be saved, in standard deviations of a second's Poisson counts at the limit.
     pub credit_deviations: f64,
-    /// How much debt is remembered, in time's worth of the limit.
+    /// The debt cap, in seconds of the limit.
     pub debt: Duration,
-    /// How much debt is remembered at least, in requests.
+    /// The smallest debt cap, in requests.
     pub debt_requests: f64,
-    /// What the target may fall to, as a share of the limit.
+    /// The lowest target, as a share of the limit.
     pub target_min: f64,
-    /// What the target may rise to, as a multiple of the limit.
+    /// The highest target, as a multiple of the limit.
     pub target_max: f64,
-    /// The share of a limit, and of a guard, that is divided evenly, whoever has the traffic: 0..=1.
+    /// The share of a limit and of a guard that is divided evenly, whatever the traffic: 0..=1.
     pub even_share: f64,
     /// Room above a share that is not scarce, in standard deviations of the counts in `window`.
     pub margin_deviations: f64,
-    /// What the fast loop counts over.
+    /// The window of the fast loop.
     pub window: Duration,
-    /// What it counts over on hold, where few come.
+    /// The window of the fast loop on hold, for keys with few requests.
     pub window_few: Duration,
-    /// A rise within one `fast_period` by more than this many standard deviations is believed at once.
+    /// The rise within one `fast_period`, in standard deviations, above which the latest bin alone counts.
     pub surge_deviations: f64,
-    /// The fewest requests in the window that the fast loop works with.
+    /// The fewest requests in the window for which the fast loop computes a ratio.
     pub counts_min: f64,
-    /// An aggregator is on hold when the controller has confirmed none of its reports of this long ago or less.
+    /// The age of the last confirmed report from which an aggregator is on hold.
     pub controller_silent: Duration,
-    /// The same for each aggregator that stands between it and the controller, on top.
+    /// The addition to `controller_silent` for each aggregator between this one and the controller.
     pub controller_silent_more: Duration,
-    /// A child is silent when nothing was heard of it for this long, or `child_silent_ticks`.
+    /// The time without a report after which a child is silent.
     pub child_silent: Duration,
-    /// The same in ticks; the longer of the two holds.
+    /// The same time in ticks; the longer of the two applies.
     pub child_silent_ticks: u32,
-    /// The time constant of a client's share in its zone.
+    /// The EWMA time constant of a client's share in its zone.
     pub share_time: Duration,
-    /// What a guard lets pass above its part when it starts, as a factor: the least.
+    /// The smallest slack of a guard, a factor on its rate, and the slack of a start.
     pub slack_min: f64,
-    /// The most.
+    /// The largest slack of a guard.
     pub slack_max: f64,
-    /// How a guard's burst grows with its rate g: `depth_time * g + 2 * sqrt(depth_noise * g) + depth_requests`.
+    /// The linear term of a guard's depth at rate g: `depth_time * g + 2 * sqrt(depth_noise * g) + depth_requests`.
     pub depth_time: Duration,
     /// See `depth_time`.
     pub depth_noise: Duration,
     /// See `depth_time`; in requests.
     pub depth_requests: f64,
-    /// How often a client refills its guards.
+    /// The interval at which a client refills its guards.
     pub refill: Duration,
-    /// How long a tenant's burst may last at its full multiplier, in time's worth of what is above its share.
+    /// The longest burst of a tenant at its full multiplier.
     pub burst_time: Duration,
     /// The share of a full burst credit below which the boost begins to fade.
     pub burst_fade: f64,
-    /// How long a controller that starts may take to be shown the traffic before it sends rates.
+    /// The longest wait of a starting controller for roll-ups with counts before it sends rates.
     pub start_wait: Duration,
-    /// How long after a controller's start the zones that have not come back are taken to live on their holds.
+    /// The time after a controller's start for which the holds of absent zones are reserved in full.
     pub holds_kept: Duration,
-    /// When nothing is left of that.
+    /// The time after a controller's start at which the reservation has fallen to zero.
     pub holds_gone: Duration,
-    /// After how long without a word from a zone a bucket leaves canary for shadow.
+    /// The age of a zone's last report at which canary buckets return to shadow.
     pub feed_stale: Duration,
 }
 
@@ -133,13 +133,13 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// How long nothing may be heard of a child before it is taken as silent.
+    /// Returns the time without a report after which a child is silent.
     #[must_use]
     pub fn silent_after(&self) -> Duration {
         self.child_silent.max(self.tick * self.child_silent_ticks)
     }
 
-    /// The room above a share of `rate` requests/s that is not scarce: what chance alone may bring in one window.
+    /// Returns the room above a share of `rate` requests/s that is not scarce: the chance fluctuation of one window.
     #[must_use]
     pub fn margin(&self, rate: f64) -> f64 {
         self.margin_deviations * (rate / self.window.as_secs_f64()).sqrt()

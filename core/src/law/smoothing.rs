@@ -1,13 +1,13 @@
-//! Smoothing of measured rates: fast up, slower down, and careful where few requests tell.
+//! Smoothing of measured rates: fast up, slower down, and slower up where the sample is small.
 
 use std::time::Duration;
 
 use super::Parameters;
 
-/// The rate to hold, in requests/s, after `count` requests were found over `span`: an exponentially weighted moving
-/// average whose gain grows with the span, `1 - (1 - gain)^(span / step)`. A rise is believed at once, a fall more
-/// slowly, for refusing too little costs more than refusing too much; a rise that rests on few requests may be chance
-/// and is believed no faster than a fall. An empty span measures nothing.
+/// Returns the smoothed rate in requests/s after `count` requests in `span`: an exponentially weighted moving average
+/// whose gain grows with the span, `1 - (1 - gain)^(span / step)`. Rises take effect at once and falls more slowly,
+/// because refusing too little costs more than refusing too much. A rise measured on few requests may be chance and is
+/// taken no faster than a fall. An empty span leaves the rate as it is.
 #[must_use]
 pub fn smoothed(held: f64, count: f64, span: Duration, parameters: &Parameters) -> f64 {
     let measured = count / span.as_secs_f64();
@@ -31,7 +31,7 @@ mod tests {
     const STEP: Duration = Duration::from_millis(500);
 
     #[test]
-    fn a_rise_is_believed_at_once_and_a_fall_in_part() {
+    fn a_rise_takes_effect_at_once_and_a_fall_in_part() {
         let parameters = Parameters::default();
         for (held, count, expected) in [
             (0.0, 500.0, 1_000.0),
@@ -59,7 +59,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_held_stays_between(held in 0.0..1e6, count in 0.0..1e6, ms in 1..10_000u64) {
+        fn the_smoothed_rate_lies_between_the_held_and_the_measured_one(held in 0.0..1e6, count in 0.0..1e6, ms in 1..10_000u64) {
             let span = Duration::from_millis(ms);
             let measured = count / span.as_secs_f64();
             let next = smoothed(held, count, span, &Parameters::default());

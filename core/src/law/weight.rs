@@ -7,7 +7,7 @@ pub struct Weight(f64);
 // Never NaN.
 impl Eq for Weight {}
 
-/// A number that is no weight.
+/// A number outside the range of weights.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a weight lies in 0.000001..=1000000, not {0}")]
 pub struct InvalidWeight(f64);
@@ -15,7 +15,7 @@ pub struct InvalidWeight(f64);
 // === impl Weight ===
 
 impl Weight {
-    /// The weight where the policy does not say.
+    /// The default weight.
     pub const ONE: Self = Self(1.0);
     /// The smallest weight.
     pub const MIN: f64 = 1e-6;
@@ -36,7 +36,7 @@ impl Weight {
         self.0
     }
 
-    /// This weight times a factor, within the bounds of weights; a factor that is no number changes nothing.
+    /// Returns this weight times a factor, clamped to the range of weights. NaN changes nothing.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         if factor.is_nan() { self } else { Self((self.0 * factor).clamp(Self::MIN, Self::MAX)) }

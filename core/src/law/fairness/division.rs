@@ -1,41 +1,41 @@
-//! Dividing a rate between the tenants of a bucket: fairly by weight, or alike for all.
+//! Division of a rate between the tenants of a bucket: fairly by weight, or by one common ratio.
 
 use super::{Claim, Waterfill};
 use crate::law::LawName;
 
-/// Which entry of the division a key belongs to.
+/// The entry of the division that a key belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Policy lists the tenant: it is an entry of its own.
+    /// A tenant that the policy lists: an entry of its own.
     Listed,
-    /// The key of the class `default`, which stands for everyone who is not told apart.
+    /// The key of the class `default`: all tenants without a key of their own.
     Default,
-    /// The tenant is told apart but not listed: with `default` it shares one entry, lest invented names collect a
-    /// share and a floor each.
+    /// An unlisted tenant with a key of its own. It shares one entry with `default`; otherwise invented names would each
+    /// collect a share and a floor.
     Unlisted,
 }
 
-/// One key and what it asks for.
+/// One key and its demand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claimant {
     /// Requests/s offered.
     pub offered: f64,
-    /// The share relative to others; of `Unlisted` keys it does not count.
+    /// The weight relative to others; ignored for `Unlisted` keys.
     pub weight: f64,
-    /// Requests/s below which nothing is refused; of `Unlisted` keys it does not count.
+    /// The floor in requests/s, below which nothing is refused; ignored for `Unlisted` keys.
     pub floor: f64,
-    /// Requests/s that the key never passes; infinite where there is no such limit.
+    /// The tenant limit in requests/s; infinite if there is none.
     pub tenant_limit: f64,
-    /// Its entry.
+    /// The entry that the key belongs to.
     pub class: Class,
 }
 
 impl Claimant {
-    /// What it may ask for.
+    /// Returns the offered rate, capped by the tenant limit.
     #[must_use]
     pub fn demand(&self) -> f64 {
         match self.class {
-            // `default` stands for many tenants, so no limit of one tenant applies.
+            // `default` represents many tenants, so the limit of one tenant does not apply.
             Class::Default => self.offered,
             Class::Listed | Class::Unlisted => self.offered.min(self.tenant_limit),
         }
@@ -46,7 +46,7 @@ impl Claimant {
     }
 }
 
-/// Divides, and keeps its scratch space so that a tick allocates nothing once warm.
+/// Divides a capacity between claimants. Keeps its scratch space, so that a warm instance allocates nothing.
 #[derive(Debug, Default)]
 pub struct Division {
     waterfill: Waterfill,
@@ -62,26 +62,27 @@ pub struct Division {
 }
 
 impl Division {
-    /// What each claimant gets, in requests/s, in their order.
+    /// Returns the allocation of each claimant in requests/s, in their order.
     #[must_use]
     pub fn allocations(&self) -> &[f64] {
         &self.allocations
     }
 
-    /// How much each claimant could use before it took from others, in their order: never below its allocation.
+    /// Returns the rate up to which each claimant may grow without taking from others, in their order: never below its
+    /// allocation.
     #[must_use]
     pub fn rooms(&self) -> &[f64] {
         &self.rooms
     }
 
-    /// Whether more was asked for than there was.
+    /// Returns true if the demand exceeded the capacity.
     #[must_use]
     pub const fn is_overloaded(&self) -> bool {
         self.overloaded
     }
 
-    /// Divides `capacity` requests/s. Listed tenants and the class `default` share it by weighted max-min with
-    /// floors; inside the class, all that are told apart share its part by max-min with equal weights. O(K log K).
+    /// Divides `capacity` requests/s. Listed tenants and the class `default` share it by weighted max-min with floors;
+    /// inside the class, the unlisted keys share its part by max-min with equal weights. O(K log K).
     pub fn divide(&mut self, law: LawName, capacity: f64, claimants: &[Claimant]) {
         self.entries.clear();
         self.shared.clear();
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn invented_names_share_one_entry() {
-        // Twenty names that nobody listed, against one that is: half and half, not one in twenty-one.
+        // Twenty unlisted names against one listed tenant: half and half, not one in twenty-one.
         let mut claimants = vec![claimant(1_000.0, 1.0, Class::Listed), claimant(0.0, 1.0, Class::Default)];
         claimants.extend((0..20).map(|_| claimant(1_000.0, 1.0, Class::Unlisted)));
         let got = divided(LawName::Balanced, 1_000.0, &claimants);
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn inside_the_class_the_small_get_what_they_ask_for() {
+    fn small_unlisted_tenants_get_their_whole_demand() {
         let claimants = [
             claimant(30.0, 1.0, Class::Default),
             claimant(20.0, 1.0, Class::Unlisted),
@@ -181,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn the_proportional_law_treats_all_listed_alike() {
+    fn the_proportional_law_gives_every_listed_tenant_the_same_ratio() {
         let claimants = [claimant(3_000.0, 4.0, Class::Listed), claimant(1_000.0, 0.25, Class::Default)];
         assert_eq!(divided(LawName::Proportional, 1_000.0, &claimants), [750.0, 250.0]);
     }
 
     proptest! {
         #[test]
-        fn what_is_divided_is_what_is_there(
+        fn the_allocations_sum_to_the_capacity(
             capacity in 0.0..1e6, offered in prop::collection::vec((0.0..1e6, 0.01..100.0, 0..3u8), 0..12),
         ) {
             let claimants: Vec<Claimant> = offered

@@ -3,13 +3,13 @@
 use super::{Claimant, Class, Division};
 use crate::law::{LawName, Parameters};
 
-/// What each claimant of a zone may pass, in requests/s in their order, while the zone lives on `hold` requests/s; it
-/// goes for the fast loop and for the guards. Limits and floors of tenants are for the whole fleet, so the zone takes
-/// its part of them: one among `presences` children.
+/// Returns the allocation of each claimant of a zone in requests/s, in their order, while the zone is on hold with `hold`
+/// requests/s. The fast loop and the guards both use it. Tenant limits and floors apply to the whole fleet, so the zone
+/// takes its part of them: one of `presences` children.
 ///
-/// Each gets its fair part of the hold; what nobody asks for is room for those who may ask next, by weight; and who
-/// gets all it asks for has a margin for chance. A split that is frozen instead starves whoever grows meanwhile. It
-/// stays inside what the controller gave the zone. O(K log K).
+/// Each claimant gets its fair part of the hold. Unused capacity becomes room to grow, by weight. A claimant that gets
+/// its whole demand has a margin for chance. A split frozen at the last directive would starve every key that grows
+/// meanwhile; this one stays inside the hold that the controller gave the zone. O(K log K).
 pub fn divide_hold(
     division: &mut Division,
     hold: f64,
@@ -65,14 +65,14 @@ mod tests {
 
     #[test]
     fn a_tenant_that_grows_on_hold_gets_its_fair_part() {
-        // The hold was split 80, 80, 107 when the controller fell silent; now the third offers eight times as much.
+        // The hold was split 80, 80, 107 when the controller fell silent; now the third tenant offers eight times as much.
         let got = held(267.0, &[listed(100.0, 4.0), listed(100.0, 1.0), listed(800.0, 0.25)]);
         assert!((got[2] - 67.0).abs() < 1e-9, "{got:?}");
         assert!(got[0] > 100.0 && got[1] > 100.0, "who gets all it asks for has a margin: {got:?}");
     }
 
     #[test]
-    fn what_nobody_asks_for_is_room_by_weight() {
+    fn unused_capacity_is_room_by_weight() {
         let got = held(300.0, &[listed(0.0, 2.0), listed(0.0, 1.0)]);
         assert!((got[0] - 200.0).abs() < 1e-9 && (got[1] - 100.0).abs() < 1e-9, "{got:?}");
     }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_listed_shares_the_room_of_the_class() {
+    fn unlisted_tenants_share_the_room_of_the_class() {
         let class = |class| Claimant { class, ..listed(0.0, 1.0) };
         let got = held(300.0, &[class(Class::Default), class(Class::Unlisted), listed(0.0, 1.0)]);
         assert!(got.iter().zip([75.0, 75.0, 150.0]).all(|(got, due)| (got - due).abs() < 1e-9), "{got:?}");

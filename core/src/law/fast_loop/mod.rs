@@ -1,4 +1,4 @@
-//! The fast loop: a ratio from what a key may pass in a zone and what was just offered there.
+//! The fast loop: a drop ratio from a key's allocation in a zone and the requests just offered there.
 
 mod window;
 
@@ -9,9 +9,9 @@ use crate::quantity::DropRatio;
 use crate::quantity::MonoTime;
 use crate::quantity::Rate;
 
-/// The ratio for a key that may pass `allowed` requests/s, by what its window saw last. Where the window holds too few
-/// counts to tell, chance would rule: a zone on hold then looks back further, and what is left is the ratio that was
-/// `directed`, or none.
+/// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window. Where the
+/// window holds too few counts, chance would decide the ratio: a zone on hold then uses a longer window, and otherwise
+/// the `directed` ratio applies, or none.
 #[must_use]
 pub fn fast_ratio(
     window: Option<&mut Window>,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// The ratio after `rps` came for four seconds.
+    /// Returns the ratio after four seconds at `rps`.
     fn ratio(rps: f64, allowed: f64, on_hold: bool, directed: Option<DropRatio>) -> f64 {
         let parameters = Parameters::default();
         let mut window = Window::default();
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_what_exceeds_the_allowance() {
+    fn the_ratio_is_the_share_above_the_allocation() {
         let half = DropRatio::new(DropRatio::ONE / 2).unwrap();
         for (rps, allowed, on_hold, directed, expected) in [
             (1_000.0, 250.0, false, None, 0.75),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_and_nothing_directed_refuses_nothing() {
+    fn without_counts_and_directive_nothing_is_refused() {
         let parameters = Parameters::default();
         for allowed in [0.0, 1e6, f64::NAN] {
             let got = fast_ratio(None, MonoTime::ZERO, allowed, true, None, &parameters);

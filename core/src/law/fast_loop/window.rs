@@ -1,22 +1,22 @@
-//! The fast loop's eye: what came for one key in the last moments, in bins of time, spread as evenly as it came.
+//! The recent counts of one key in bins of time, as the fast loop reads them.
 
 use std::time::Duration;
 
 use crate::law::Parameters;
 use crate::quantity::MonoTime;
 
-/// Bins kept: the longest window behind, and the longest spread of one report ahead.
+/// The number of bins: the longest window in the past, and the longest spread of one report into the future.
 const BINS: usize = 48;
 
 /// Counts of one key in bins as long as the fast loop's period.
 ///
-/// A report says how many requests came since the last one, not when: they are spread evenly over as long as they
-/// took to gather, from their arrival on. Counted all at once on arrival they alias with the loop that reads them,
-/// when one client carries a zone. No history per client is needed for that.
+/// A report carries the number of requests since the last one, not their times. The window spreads them evenly over
+/// the report's interval, from its arrival on. Counted all at once on arrival they would alias with the loop that reads
+/// them when one client carries a zone. The spread needs no history per client.
 #[derive(Clone, Debug)]
 pub struct Window {
     bins: [f32; BINS],
-    /// The number of the bin that is filling; all later ones are in the future.
+    /// The number of the current bin; all later ones are in the future.
     current: u64,
 }
 
@@ -26,18 +26,18 @@ impl Default for Window {
     }
 }
 
-/// How the requests of one report are spread over bins: the same for all its keys.
+/// The spread of one report's requests over bins, the same for all its keys.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     now: MonoTime,
-    /// The bin that is filling.
+    /// The number of the current bin.
     current: u64,
-    /// Which bins, and what part of the requests goes into each.
+    /// The bins and the part of the requests that goes into each.
     parts: Vec<(u8, f64)>,
 }
 
 impl Spread {
-    /// Of requests that took `span` to gather and arrive `now`, see [`Window::add`].
+    /// Spreads requests that were gathered over `span` and arrive `now`, see [`Window::add`].
     #[must_use]
     pub fn new(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
         let bin = parameters.fast_period.as_nanos().max(1);
@@ -47,7 +47,7 @@ impl Spread {
         spread
     }
 
-    /// Of the first requests of somebody, see [`Window::add_first`].
+    /// Spreads the first requests of a client, see [`Window::add_first`].
     #[must_use]
     pub fn first(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
         let mut spread = Self::new(now, span, parameters);
@@ -68,20 +68,20 @@ impl Spread {
         while from < end {
             let to = ((at + 1) as f64 * bin).min(end);
             self.parts.push(((at as usize % BINS) as u8, part * (to - from).max(0.0) / span));
-            // Rounding must not let the bin before this point stand still.
+            // Rounding must not leave `at` on the bin before this point.
             (at, from) = (at + 1, to.max((at + 1) as f64 * bin));
         }
     }
 }
 
 impl Window {
-    /// Adds `count` requests that took `span` to gather and arrive `now`. At most 1.5 s ahead are filled.
+    /// Adds `count` requests that were gathered over `span` and arrive `now`. Fills at most 1.5 s into the future.
     pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
         self.add_spread(&Spread::new(now, span, parameters), count, parameters);
     }
 
-    /// Adds the first `count` requests of somebody, which took `span` to gather and arrive `now`: as always from now on,
-    /// and before `now` as well, where they were. A newcomer would else be seen late by as long as it took to report.
+    /// Adds the first `count` requests of a client, gathered over `span` and arriving `now`: from now on as usual, and also
+    /// before `now`, when they happened. Otherwise a new client would count one report interval late.
     pub fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
         self.add_spread(&Spread::first(now, span, parameters), count, parameters);
     }
@@ -99,8 +99,7 @@ impl Window {
         }
     }
 
-    /// What came per second in the window: over `window`, or over the last bin if that exceeds it by more than
-    /// chance. In requests/s.
+    /// Returns the rate in requests/s over `window`, or over the last bin if that exceeds it by more than chance.
     pub fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
         self.turn(now, parameters);
         let bin = parameters.fast_period.as_secs_f64();
@@ -109,7 +108,7 @@ impl Window {
         if latest > steady + parameters.surge_deviations * (steady / bin).sqrt() { latest } else { steady }
     }
 
-    /// What came per second over the last `span` of whole bins.
+    /// Returns the rate in requests/s over the last `span` of whole bins.
     pub fn over(&self, span: Duration, parameters: &Parameters) -> f64 {
         let bin = parameters.fast_period.as_secs_f64();
         let bins = ((span.as_secs_f64() / bin).round() as u64).max(1);
@@ -120,13 +119,13 @@ impl Window {
         counted / (bins as f64 * bin)
     }
 
-    /// Time passes: bins that have left the longest window become the future.
+    /// Advances the window to `now`: bins that have left the longest window are cleared and become the future.
     pub fn turn(&mut self, now: MonoTime, parameters: &Parameters) {
         let bin = parameters.fast_period.as_nanos().max(1);
         let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
         let behind = (parameters.window_few.as_nanos() / bin) as u64;
         let turned = current.saturating_sub(self.current).min(BINS as u64);
-        // What was `behind` bins old before each step is forgotten, and stands for the furthest future from then on.
+        // Each step clears the bin that was `behind` bins old and makes it the furthest future bin.
         for step in 1..=turned {
             let now = current - turned + step;
             if let Some(old) = now.checked_sub(behind + 1) {
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_stream_is_seen_steady_whatever_its_phase_and_interval() {
+    fn a_steady_stream_reads_steady_at_every_phase_and_interval() {
         let parameters = Parameters::default();
         for (phase, interval) in [(0, 100), (3, 100), (50, 100), (99, 100), (20, 250), (7, 500), (0, 1_000)] {
             let mut window = Window::default();
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_are_seen_as_soon_as_they_have_reported() {
+    fn new_clients_count_from_their_first_report() {
         let parameters = Parameters::default();
         for span in [20, 50, 100, 500, 1_000] {
             let mut window = Window::default();
@@ -180,7 +179,7 @@ mod tests {
             let seen = span.min(300) as f64 / 0.3;
             let rate = window.over(parameters.window, &parameters);
             assert!((rate - seen).abs() < 1.0, "after {span} ms: {rate} of {seen}");
-            // From then on they are told from those who were always there by nothing.
+            // From then on they count like clients that were always connected.
             for now in (2_000 + span..8_000).step_by(span as usize) {
                 window.add(at(now), span as f64, ms(span), &parameters);
             }
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_surge_is_seen_in_the_last_bin_and_chance_is_not() {
+    fn a_surge_shows_in_the_last_bin_and_chance_does_not() {
         let parameters = Parameters::default();
         let mut window = Window::default();
         for tick in 0..20 {
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten_also_after_a_long_pause() {
+    fn old_counts_are_cleared_also_after_a_long_pause() {
         let parameters = Parameters::default();
         for pause in [3_200, 4_700, 4_800, 5_000, 60_000] {
             let mut window = Window::default();

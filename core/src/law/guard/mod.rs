@@ -1,4 +1,4 @@
-//! A client's own part of a guard: what it may let pass before any parent has seen a surge.
+//! A client's part of a guard: the token bucket that cuts a surge before any parent has counted it.
 
 mod slack;
 
@@ -10,34 +10,33 @@ use crate::decision::token_bucket::Tokens;
 use crate::law::Parameters;
 use crate::quantity::{Limit, Rate};
 
-/// What a zone directs of one guard, the same to each of its clients.
+/// The guard of one key as a zone sends it, the same to each client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneGuard {
-    /// The limit of the bucket: where nothing may pass, neither may a burst.
+    /// The limit of the bucket: a limit of 0 allows no burst.
     pub limit: Limit,
-    /// What all guards of the zone together let pass.
+    /// The rate of all guards of the zone together.
     pub rate: Rate,
-    /// What is offered in the zone; `None` when that is not known.
+    /// The offered rate of the zone; `None` if unknown.
     pub offered: Option<Rate>,
-    /// How many clients share the guard; none counts as one, who is asking.
+    /// The number of clients that share the guard; 0 counts as 1, the client itself.
     pub clients: u32,
 }
 
-/// A guard as one client keeps it: a token bucket's rate and depth.
+/// The guard of one client: rate and depth of a token bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Guard {
-    /// Tokens per second.
+    /// The refill rate in tokens/s.
     pub rate: Rate,
-    /// The most tokens that may be saved.
+    /// The depth in tokens.
     pub depth: Tokens,
 }
 
 impl Guard {
-    /// The part of a client that offers `own` itself, `None` before its first interval is over:
-    /// `g = G*((1-eta)*min(1, o/O) + eta/n)`, or `G*eta/n` while `o` is not known; `o/O` counts as `1/n` where nothing
-    /// is offered. The burst is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (see `depth_time`, `depth_noise` and
-    /// `depth_requests` of [`Parameters`]): some time's worth, what chance alone brings, and the first few of a client
-    /// that has hardly any part.
+    /// Returns the part of a client that offers `own`, `None` before its first interval is over:
+    /// `g = G*((1-eta)*min(1, o/O) + eta/n)`, or `G*eta/n` while `o` is unknown; `o/O` counts as `1/n` where nothing is
+    /// offered. The depth is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (`depth_time`, `depth_noise` and `depth_requests` of
+    /// [`Parameters`]): a fixed time at the rate, the chance fluctuation, and a few requests for a client with a tiny part.
     #[must_use]
     pub fn part_of(zone: &ZoneGuard, own: Option<Rate>, parameters: &Parameters) -> Self {
         let clients = f64::from(zone.clients.max(1));
@@ -60,8 +59,8 @@ fn burst(rate: f64, parameters: &Parameters) -> Tokens {
     Tokens::new(parameters.depth_time.as_secs_f64() * rate + noise + parameters.depth_requests)
 }
 
-/// A client's own offered rate after `measured` was found over `span`: a moving average with the time constant
-/// `share_time`; the first measurement is held as it is.
+/// Returns a client's smoothed offered rate after `measured` over `span`: a moving average with the time constant
+/// `share_time`. The first measurement is taken as it is.
 #[must_use]
 pub fn client_rate(held: Option<Rate>, measured: Rate, span: Duration, parameters: &Parameters) -> Rate {
     let Some(held) = held else { return measured };
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_share_of_traffic_and_a_little_for_everyone() {
+    fn a_part_is_the_share_of_traffic_plus_an_even_part() {
         for (zone, own, expected) in [
             (zone(1000.0, Some(800.0), 4), Some(200.0), 1000.0 * (0.9 * 0.25 + 0.1 / 4.0)),
             (zone(1000.0, Some(800.0), 4), Some(0.0), 25.0),
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rate_is_held_and_a_second_later_two_thirds_of_a_change_are() {
+    fn the_first_rate_is_taken_whole_and_two_thirds_of_a_change_after_a_second() {
         let parameters = Parameters::default();
         let second = Duration::from_secs(1);
         assert_eq!(client_rate(None, rate(70.0), second / 10, &parameters), rate(70.0));

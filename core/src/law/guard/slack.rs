@@ -1,16 +1,16 @@
-//! The slack of a guard: how far above its part a zone's guard lets pass, learned from whether it cuts into what the
-//! limit would have had room for.
+//! The slack of a guard: an adaptive factor on its rate. It grows while the guard refuses requests that would have fitted
+//! below the limit.
 
 use std::time::Duration;
 
 use crate::law::Parameters;
 use crate::report::Counts;
 
-/// How often the slack is looked at.
+/// The period at which the slack adapts.
 pub const SLACK_PERIOD: Duration = Duration::from_millis(500);
-/// Guard refusals above this share of what is offered are many.
+/// The share of offered requests above which guard refusals count as many.
 const GUARDED_MAX: f64 = 0.01;
-/// Less than this share of the room used is a sign that the guard and not the limit was in the way.
+/// The share of the room below which the guard, and not the limit, was the constraint.
 const USED_MIN: f64 = 0.97;
 const BAD_MAX: f64 = 3.0;
 const BAD_FADES: f64 = 0.5;
@@ -22,27 +22,27 @@ const SHRINKS: f64 = 0.99;
 pub struct Slack {
     factor: f64,
     bad: f64,
-    /// What came in the period before, and the room there was for it, in requests/s.
+    /// The counts of the previous period, and its room in requests/s.
     before: (Counts, f64),
 }
 
 impl Slack {
-    /// The slack of a start.
+    /// Returns the initial slack.
     #[must_use]
     pub fn new(parameters: &Parameters) -> Self {
         Self { factor: parameters.slack_min, bad: 0.0, before: (Counts::ZERO, f64::INFINITY) }
     }
 
-    /// The factor.
+    /// Returns the current factor.
     #[must_use]
     pub const fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// A period of [`SLACK_PERIOD`] is over in which `counts` came, while the key had room for `cap` requests/s. It is
-    /// judged over two periods, never one: half a second of on/off traffic is all on or all off. And only room that was
-    /// there in both counts as wasted: a zone that has just been given the room of the others, because its counts of a
-    /// surge were the first to be known, cannot have used it yet.
+    /// Adapts the slack after a [`SLACK_PERIOD`] with `counts`, in which the key had room for `cap` requests/s. Judges two
+    /// periods, never one: half a second of on/off traffic is all on or all off. Only room present in both periods counts
+    /// as wasted. A zone whose counts of a surge arrive first is given the room of the others for one tick and cannot have
+    /// used it yet.
     pub fn on_period(&mut self, counts: Counts, cap: f64, parameters: &Parameters) {
         let (before, cap_before) = std::mem::replace(&mut self.before, (counts, cap));
         let seen = counts.plus(before);
@@ -71,10 +71,10 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_that_wastes_room_is_loosened_and_tightened_again() {
+    fn slack_grows_while_a_guard_wastes_room_and_shrinks_again() {
         let parameters = Parameters::default();
         let mut slack = Slack::new(&parameters);
-        // 1,000/s of room, half of it used although more was asked for.
+        // Room for 1,000/s, half of it used although more was offered.
         let wasteful = period(500, 250, 0);
         for _ in 0..2 {
             slack.on_period(wasteful, 1_000.0, &parameters);
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(slack.factor(), 1.875);
         (0..20).for_each(|_| slack.on_period(wasteful, 1_000.0, &parameters));
         assert_eq!(slack.factor(), 6.0, "and no more");
-        // What the guard refused is not wasted when the room is used up.
+        // Guard refusals waste nothing when the room is used up.
         let full = period(1_000, 500, 0);
         (0..9).for_each(|_| slack.on_period(full, 1_000.0, &parameters));
         assert!(slack.factor() < 6.0, "{}", slack.factor());
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_was_just_given_is_not_wasted() {
+    fn room_of_one_period_does_not_count_as_wasted() {
         let parameters = Parameters::default();
         let mut slack = Slack::new(&parameters);
         let wasteful = period(500, 250, 0);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn in_shadow_the_guard_is_judged_as_if_it_acted() {
+    fn in_shadow_the_slack_adapts_as_under_enforcement() {
         let parameters = Parameters::default();
         let mut slack = Slack::new(&parameters);
         let wasteful = Counts { offered: 500, would_dropped: 250, would_guard_dropped: 250, ..Counts::ZERO };
@@ -117,7 +117,7 @@ mod tests {
     fn on_off_traffic_is_judged_over_both_halves() {
         let parameters = Parameters::default();
         let mut slack = Slack::new(&parameters);
-        // All of a second's room is used in one half of it, with the guard cutting the rest.
+        // One half of a second uses all of its room, and the guard cuts the rest.
         for _ in 0..20 {
             slack.on_period(period(5_000, 4_000, 0), 1_000.0, &parameters);
             slack.on_period(Counts::ZERO, 1_000.0, &parameters);

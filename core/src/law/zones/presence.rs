@@ -1,14 +1,14 @@
-//! How much of a silent zone still counts: nobody can tell a zone that died from one that is cut off.
+//! The presence of a silent zone. A zone that died and one that is cut off look the same, so its share is released slowly.
 
 use std::time::Duration;
 
-/// How long what is known of a silent child is held in full.
+/// The time for which a silent child counts in full.
 pub const HELD: Duration = Duration::from_secs(30);
-/// When nothing of a silent child counts any more.
+/// The time after which a silent child no longer counts.
 pub const GONE: Duration = Duration::from_secs(60);
 
-/// The share of its last known traffic with which a child counts that was last heard `silent_for` ago: 1 up to
-/// [`HELD`], then falling linearly to 0 at [`GONE`].
+/// Returns the presence of a child whose last report is `silent_for` old: 1 up to [`HELD`], then linear down to 0 at
+/// [`GONE`].
 #[must_use]
 pub fn presence(silent_for: Duration) -> f64 {
     let left = GONE.saturating_sub(silent_for).as_secs_f64();
@@ -20,7 +20,7 @@ pub fn presence(silent_for: Duration) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Presences(u32);
 
-/// A number that is no sum of presences.
+/// A number that cannot be a sum of presences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a sum of presences is at least 1000 thousandths, not {0}")]
 pub struct InvalidPresences(u32);
@@ -37,14 +37,14 @@ impl Presences {
         if thousandths >= 1_000 { Ok(Self(thousandths)) } else { Err(InvalidPresences(thousandths)) }
     }
 
-    /// The sum of these presences, at least one.
+    /// Sums presences; the result is at least one.
     #[must_use]
     pub fn sum(presences: impl Iterator<Item = f64>) -> Self {
-        // The cast saturates, and what is no number becomes 0.
+        // The cast saturates, and NaN becomes 0.
         Self(((presences.sum::<f64>() * 1e3).round() as u32).max(1_000))
     }
 
-    /// The sum where each of these children stands for so many of its own.
+    /// Returns the sum where each child represents `each` children of its own.
     #[must_use]
     pub fn times(self, each: f64) -> Self {
         Self::sum(std::iter::once(self.as_f64() * each))
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_presences_than_one_are_none() {
+    fn a_sum_below_one_is_refused() {
         for thousandths in [0, 1, 999] {
             assert_eq!(Presences::new(thousandths), Err(InvalidPresences(thousandths)));
         }

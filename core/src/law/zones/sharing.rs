@@ -1,29 +1,29 @@
-//! Splitting what an aggregator was given between the aggregators below it and its own clients, who together count as
-//! one more of them.
+//! The split of an aggregator's allocation between the aggregators below it and its own clients, which together count as
+//! one more aggregator.
 
 use super::split::mixed;
 use crate::law::Parameters;
 
-/// One of those who share, as far as one key goes.
+/// One participant in the allocation of one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// How much it counts: 0..=1.
+    /// The presence of the participant: 0..=1.
     pub presence: f64,
-    /// Requests/s offered through it.
+    /// The rate offered through it, in requests/s.
     pub offered: f64,
 }
 
-/// All who share, together.
+/// The sums over all participants.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sharing {
-    /// The sum of their presences.
+    /// The sum of the presences.
     presences: f64,
-    /// Requests/s offered, each by its presence.
+    /// The offered rates in requests/s, each times its presence.
     offered: f64,
 }
 
 impl Sharing {
-    /// The sum of these.
+    /// Sums over the participants.
     #[must_use]
     pub fn of(sharers: impl IntoIterator<Item = Share>) -> Self {
         sharers.into_iter().fold(Self::default(), |sum, one| Self {
@@ -38,15 +38,14 @@ impl Sharing {
         self.presences
     }
 
-    /// Requests/s offered in all.
+    /// The offered rate of all participants, in requests/s.
     #[must_use]
     pub const fn offered(&self) -> f64 {
         self.offered
     }
 
-    /// The part of one of them in what is to be shared: `(1 - eta) * share + eta / n`, where its share is its part of what
-    /// is offered, and as large as everyone's where nothing is. The parts of all make up the whole, and no more than it:
-    /// rates, caps and holds are divided by the same parts.
+    /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the offered rate, or
+    /// `1 / n` where nothing is offered. The parts sum to 1, so that rates, caps and holds divide without excess.
     #[must_use]
     pub fn part(&self, one: Share, parameters: &Parameters) -> f64 {
         let even = one.presence / self.presences.max(1.0);
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_share_of_traffic_and_a_little_for_everyone() {
+    fn a_part_is_the_share_of_traffic_plus_an_even_part() {
         // presence and offered of each, and the parts
         for (sharers, due) in [
             (&[(1.0, 500.0)][..], &[1.0][..]),

@@ -1,46 +1,46 @@
-//! Splitting what a key gets between zones: by where its traffic is, with an even part for where it may turn up.
+//! The split of a key's allocation between zones: by traffic, with an even part for zones where traffic may appear.
 
 use crate::law::Parameters;
 
-/// One child among all that count.
+/// One child of the controller, relative to all children.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Child {
-    /// How much it counts: 0..=1.
+    /// The presence of the child: 0..=1.
     pub presence: f64,
     /// The sum of all presences: 1 or more.
     pub presences: f64,
 }
 
-/// What one key gets in all.
+/// The rates of one key over all zones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Whole {
-    /// Requests/s offered, each child by its presence.
+    /// The offered rate in requests/s, each child times its presence.
     pub offered: f64,
-    /// Its allocation in requests/s.
+    /// The allocation in requests/s.
     pub allocation: f64,
-    /// Its room in requests/s.
+    /// The room in requests/s.
     pub room: f64,
 }
 
-/// What one child gets of one key.
+/// The part of one child in one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part {
-    /// What may pass there, in requests/s.
+    /// The rate that may pass there, in requests/s.
     pub rate: f64,
-    /// What its guards leave room for, in requests/s, before their slack.
+    /// The rate of the guards there, in requests/s, before their slack.
     pub cap: f64,
 }
 
 impl Whole {
-    /// Whether it gets less than it asks for.
+    /// Returns true if the allocation is below the offered rate.
     #[must_use]
     pub fn is_scarce(&self) -> bool {
         self.offered > self.allocation
     }
 
-    /// The part of a child in which `offered` requests/s of the key are offered. What is scarce follows the traffic,
-    /// and nobody gets less than a fraction of the even part, so that traffic that turns up finds something to live
-    /// on. What is not scarce has a margin on top, for chance.
+    /// Returns the part of a child that offers `offered` requests/s of the key. A scarce allocation follows the traffic, and
+    /// each child keeps a fraction of the even part for traffic that appears there. An allocation that is not scarce has a
+    /// margin on top, for chance.
     #[must_use]
     pub fn part(&self, child: Child, offered: f64, parameters: &Parameters) -> Part {
         let (share, even) = self.shares(child, offered);
@@ -53,8 +53,8 @@ impl Whole {
         Part { rate, cap }
     }
 
-    /// What the key adds to the part of the limit that the child lives on while the controller is silent. `overloaded`
-    /// says whether the whole bucket is asked for more than it may admit.
+    /// Returns the key's contribution to the child's hold, its part of the limit while the controller is silent.
+    /// `overloaded` is true if the demand on the bucket exceeds its target.
     #[must_use]
     pub fn hold(&self, child: Child, offered: f64, overloaded: bool, parameters: &Parameters) -> f64 {
         let (share, even) = self.shares(child, offered);
@@ -72,7 +72,7 @@ impl Whole {
     }
 }
 
-/// By traffic, but for what is divided evenly.
+/// Mixes the share by traffic with the even share.
 pub(super) fn mixed(share: f64, even: f64, parameters: &Parameters) -> f64 {
     (1.0 - parameters.even_share) * share + parameters.even_share * even
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scarce_follows_the_traffic() {
+    fn a_scarce_allocation_follows_the_traffic() {
         let parameters = Parameters::default();
         let whole = Whole { offered: 3_000.0, allocation: 900.0, room: 900.0 };
         for (offered, rate) in [(1_000.0, 300.0), (3_000.0, 900.0), (0.0, 30.0)] {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_offers_is_divided_evenly() {
+    fn an_idle_key_is_divided_evenly() {
         let parameters = Parameters::default();
         let whole = Whole { offered: 0.0, allocation: 0.0, room: 900.0 };
         let part = whole.part(thirds(1.0), 0.0, &parameters);
@@ -105,10 +105,10 @@ mod tests {
     }
 
     proptest! {
-        /// Caps and holds of all children together are the room and the allocation; rates exceed them by no more than
-        /// the even parts and margins.
+        /// Caps and holds of all children sum to the room and the allocation; rates exceed them by no more than the even parts
+        /// and margins.
         #[test]
-        fn the_parts_make_up_the_whole(
+        fn the_parts_sum_to_the_whole(
             offered in prop::collection::vec(0.0..1e5, 1..8), allocation in 0.0..1e5, extra in 0.0..1e5,
         ) {
             let parameters = Parameters::default();

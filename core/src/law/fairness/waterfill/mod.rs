@@ -1,44 +1,44 @@
-//! Weighted max-min fairness with floors: who gets how much of a capacity that is not enough for everybody.
+//! Weighted max-min fairness with floors, by water-filling.
 //!
-//! What a claim gets follows one common water level: `a(level) = clip(weight * level, min(demand, floor), demand)`,
-//! and the level is the one at which these sum to the capacity. Nobody gets more than it asked for, what one leaves
-//! goes to the others by weight, and nobody could get more without taking it from one who has less for its weight
-//! (Bertsekas and Gallager, *Data Networks*, section 6.5.2; the weights and floors only bend each claim's line).
+//! The allocation of a claim follows one common water level, `a(level) = clip(weight * level, min(demand, floor), demand)`,
+//! at the level where the allocations sum to the capacity. No claim gets more than its demand, its unused part goes to
+//! the others by weight, and no claim could grow without taking from one that has less for its weight (Bertsekas and
+//! Gallager, *Data Networks*, section 6.5.2; weights and floors only bend each claim's line).
 
-/// The smallest weight there is.
+/// The smallest weight.
 const WEIGHT_MIN: f64 = 1e-6;
-/// The largest weight there is.
+/// The largest weight.
 const WEIGHT_MAX: f64 = 1e6;
-/// The largest capacity that is divided: its level at the smallest weight, and sums of such, are still finite.
+/// The largest capacity: its level at the smallest weight, and sums of such levels, are still finite.
 const CAPACITY_MAX: f64 = 1e300;
-/// How many sums are kept side by side, so that one addition need not wait for the one before it.
+/// The number of independent partial sums, so that an addition need not wait for the one before it.
 const LANES: usize = 4;
 
-/// What one tenant asks of a capacity. All in the unit of the capacity, usually requests/s.
+/// The claim of one tenant on a capacity, in the unit of the capacity, usually requests/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// What it would use: finite, zero or more. `f64::MAX` stands for everything it can get.
+    /// The demand: finite, zero or more. `f64::MAX` asks for everything.
     pub demand: f64,
-    /// Its part relative to the others': 1e-6 to 1e6.
+    /// The weight relative to the others: 1e-6 to 1e6.
     pub weight: f64,
-    /// What it gets before weights count, if it asks for so much: finite, zero or more.
+    /// The floor, allocated before weights count, up to the demand: finite, zero or more.
     pub floor: f64,
 }
 
-/// Divides capacities. It holds nothing but scratch, so that one that is warm allocates nothing.
+/// Divides capacities. Holds only scratch space, so that a warm instance allocates nothing.
 ///
-/// Callers validate what they pass. All the same nothing here panics or answers with something that is not a number:
-/// a demand, floor or capacity that is negative or not finite counts as 0, a weight outside 1e-6..=1e6 as the nearer
-/// end (one that is not a number as the lower), and of a capacity beyond 1e300 only so much is divided.
+/// Callers validate their input. Even so nothing here panics or returns NaN: a demand, floor or capacity that is negative
+/// or not finite counts as 0, a weight outside 1e-6..=1e6 as the nearer end (NaN as the lower), and a capacity beyond
+/// 1e300 as 1e300.
 #[derive(Debug, Default)]
 pub struct Waterfill {
-    /// Four claims side by side; the last ones are filled up with claims to nothing.
+    /// Groups of four claims; the last group is padded with empty claims.
     lines: Vec<Lines>,
-    /// The levels at which some claim's line bends.
+    /// The levels at which the line of a claim bends.
     bends: Vec<f64>,
 }
 
-/// What some claims get as the level rises: `clip(weight * level, floor, demand)` with `floor <= demand`.
+/// The allocations of four claims as a function of the level: `clip(weight * level, floor, demand)`, `floor <= demand`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lines {
     weight: [f64; LANES],
@@ -49,9 +49,9 @@ struct Lines {
 // === impl Waterfill ===
 
 impl Waterfill {
-    /// Fills `allocations` with what each claim gets of `capacity`, in the order of the claims: their demands when
-    /// these fit, else parts that sum to the capacity (but for rounding). Floors that cannot all be met are divided by
-    /// weight, none above its floor. Time O(K log K) for K claims.
+    /// Fills `allocations` with the allocation of each claim, in the order of the claims: the demands if they fit, else
+    /// parts that sum to the capacity (up to rounding). Floors that cannot all be met are divided by weight, none above
+    /// its floor. Time O(K log K) for K claims.
     pub fn divide(&mut self, capacity: f64, claims: &[Claim], allocations: &mut Vec<f64>) {
         let capacity = counted(capacity);
         allocations.clear();
@@ -62,19 +62,19 @@ impl Waterfill {
         self.pour(capacity, claims.iter().copied(), allocations);
     }
 
-    /// Fills `rooms` with how much each claim may grow to before the next division, given what [`Self::divide`] made
-    /// of the same `capacity` and `claims`.
+    /// Fills `rooms` with the rate up to which each claim may grow before the next division, given the result of
+    /// [`Self::divide`] for the same `capacity` and `claims`.
     ///
-    /// When all demands fit, what is left is room too, and it goes where there is least for its weight:
-    /// `max(demand, weight * level)` with the level at which these sum to the capacity. Otherwise a claim that asks
-    /// for less than its part by weight alone may still come back to it: `max(allocation, capacity * weight / sum of
-    /// all weights)`, the weights of claims to nothing included. Time O(K log K) for K claims.
+    /// When all demands fit, the unused capacity is room too and goes to the claims with the least for their weight:
+    /// `max(demand, weight * level)` at the level where these sum to the capacity. Otherwise a claim with a demand below
+    /// its part by weight may grow back to that part: `max(allocation, capacity * weight / sum of all weights)`, the
+    /// weights of empty claims included. Time O(K log K) for K claims.
     pub fn rooms(&mut self, capacity: f64, claims: &[Claim], allocations: &[f64], rooms: &mut Vec<f64>) {
         let capacity = counted(capacity);
         rooms.clear();
         rooms.extend(claims.iter().map(|claim| counted(claim.demand)));
         if rooms.iter().sum::<f64>() <= capacity {
-            // The same water-filling, with what is asked for as the floor and no end to what would be used.
+            // Water-filling again, with the demands as floors and unlimited demand.
             let grown = |claim: &Claim| Claim { demand: f64::MAX, floor: claim.demand, ..*claim };
             self.pour(capacity, claims.iter().map(grown), rooms);
         } else {
@@ -98,7 +98,7 @@ impl Waterfill {
         }
     }
 
-    /// Plots the line of each claim. None can get more than the capacity, so that no demand is larger.
+    /// Plots the line of each claim. Demands are capped at the capacity, which no allocation can exceed.
     fn plot(&mut self, capacity: f64, claims: impl Iterator<Item = Claim>) {
         self.lines.clear();
         let mut lane = LANES;
@@ -120,11 +120,11 @@ impl Waterfill {
         }
     }
 
-    /// The level at which all lines sum to the capacity.
+    /// Returns the level at which all lines sum to the capacity.
     ///
-    /// Between two neighbouring bends the sum is a straight line, so it is enough to know which two. They are found
-    /// by halving, with a fresh sum at each bend that is asked about: a running one would take large weights out
-    /// again, and what is left of a weight of 1e-6 after one of 1e6 came and went is mostly rounding.
+    /// Between two neighbouring bends the sum is a straight line, so two bends determine it. They are found by bisection
+    /// with a fresh sum at each bend. A running sum would subtract large weights again, and a weight of 1e-6 that remains
+    /// after one of 1e6 came and went is mostly rounding.
     fn level(&mut self, capacity: f64) -> f64 {
         self.bends.clear();
         for lines in &self.lines {
@@ -152,13 +152,13 @@ impl Waterfill {
             }
         }
         self.bends = bends;
-        // Without a bend above, all lines have ended, and what is missing is rounding.
+        // Above the last bend all lines are flat; the difference is rounding.
         above.map_or(below.0, |above| {
             below.0 + (above.0 - below.0) * ((capacity - below.1) / (above.1 - below.1))
         })
     }
 
-    /// What all claims get together at a level.
+    /// Returns the sum of all allocations at a level.
     fn total(&self, level: f64) -> f64 {
         let mut sums = [0.0; LANES];
         for lines in &self.lines {
@@ -174,7 +174,7 @@ impl Waterfill {
 // === impl Lines ===
 
 impl Lines {
-    /// What each of the claims gets at a level.
+    /// Returns the allocation of each claim of the group at a level.
     #[inline]
     fn at(&self, level: f64) -> [f64; LANES] {
         std::array::from_fn(|lane| {
@@ -185,12 +185,12 @@ impl Lines {
     }
 }
 
-/// An amount as it counts.
+/// Returns the amount, or 0 if it is negative or not finite.
 fn counted(amount: f64) -> f64 {
     if amount.is_finite() && amount > 0.0 { amount } else { 0.0 }
 }
 
-/// A claim's weight as it counts.
+/// Returns the weight of a claim, clamped to the range of weights.
 fn weight(claim: &Claim) -> f64 {
     if claim.weight.is_nan() { WEIGHT_MIN } else { claim.weight.clamp(WEIGHT_MIN, WEIGHT_MAX) }
 }
