@@ -1,46 +1,48 @@
-//! The kill switch as one growing number: whoever holds the larger number is right, odd means killed.
+//! The kill switch: generations that only grow, where odd means killed, and their relay through the tiers.
 
 pub mod drill;
-mod held;
+mod generations;
+mod relay;
 mod scope;
 
-pub use held::{KILLED_BUCKETS_MAX, Kills, NoRoom};
+pub use generations::{KILLED_BUCKETS_MAX, KilledBucketsFull, Kills};
+pub use relay::{KillRelay, SentKills};
 pub use scope::Scope;
 
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Mode;
 
-/// The furthest a peer may be ahead: a larger jump is a broken or hostile peer, which must not be able to use the
-/// numbers up.
+/// The largest step of a generation, drill number or epoch that a peer may claim. A larger step is a broken or hostile
+/// peer, which must not be able to exhaust the numbers.
 pub const JUMP_MAX: u64 = 1 << 32;
 
-/// The generation of a kill switch. Merged by `max` on every message in both directions, so no loss, repetition or
-/// reordering can undo a newer decision; odd means killed.
+/// The generation of a kill switch; odd means killed. Generations are merged by `max` on every message in both
+/// directions, so no loss, repetition or reordering can undo a newer decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KillGeneration(pub u64);
 
 impl KillGeneration {
-    /// Whether enforcement is stopped.
+    /// Returns true if enforcement is stopped.
     #[must_use]
     pub const fn is_killed(self) -> bool {
         self.0 % 2 == 1
     }
 
-    /// The next generation that is killed (`true`) or alive (`false`); the same one if it already is.
+    /// Returns the next generation that is killed (`true`) or not (`false`), which may be this one.
     #[must_use]
-    pub const fn turned(self, killed: bool) -> Self {
+    pub const fn switched(self, killed: bool) -> Self {
         if self.is_killed() == killed { self } else { Self(self.0.saturating_add(1)) }
     }
 
-    /// Whether a peer may truly hold this generation, seen from one that holds `self`.
+    /// Returns true if a peer may claim this generation, seen from a process that holds `self`.
     #[must_use]
-    pub const fn believes(self, claimed: Self) -> bool {
+    pub const fn accepts(self, claimed: Self) -> bool {
         claimed.0.saturating_sub(self.0) <= JUMP_MAX
     }
 
-    /// Takes over a larger generation; true when that changed anything.
+    /// Takes a larger generation. Returns true if it changed.
     pub fn merge(&mut self, other: Self) -> bool {
         let changed = other > *self;
         *self = (*self).max(other);
@@ -48,34 +50,34 @@ impl KillGeneration {
     }
 }
 
-/// The two generations that concern a bucket: as somebody holds them, or as they were known when its mode was decided.
+/// The two generations that concern a bucket: as a process holds them, or as they were known when a mode was decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kill {
-    /// That of the whole fleet.
+    /// The generation of the whole fleet.
     pub fleet: KillGeneration,
-    /// That of the bucket alone; 0 for one that was never killed.
+    /// The bucket's own generation; 0 if it was never killed alone.
     pub bucket: KillGeneration,
 }
 
 impl Kill {
-    /// Whether either stops enforcement.
+    /// Returns true if either generation stops enforcement.
     #[must_use]
     pub const fn is_on(self) -> bool {
         self.fleet.is_killed() || self.bucket.is_killed()
     }
 
-    /// What is left of a mode that was decided by somebody who knew the generations `known`, where these are held: shadow
-    /// while killed, and also where whoever decided had not heard of the latest turn. So a mode from before a kill is void
-    /// for ever, in whatever order, from whomever and after however many restarts it comes.
+    /// Returns the mode in force at a process that holds `self`, for a mode `decided` with the generations `known`. It is
+    /// shadow while killed, and while the decision did not know the latest generation. So no decision from before a kill
+    /// ever takes effect again, in whatever order, from which peer and after how many restarts it arrives.
     #[must_use]
-    pub const fn of(self, mode: Mode, known: Self) -> Mode {
-        let knew = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
-        if self.is_on() || !knew { Mode::Shadow } else { mode }
+    pub const fn mode(self, decided: Mode, known: Self) -> Mode {
+        let is_known = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
+        if self.is_on() || !is_known { Mode::Shadow } else { decided }
     }
 
-    /// These generations, but no higher than `held`: nobody knows of a turn that nobody has heard of.
+    /// Caps both generations at `held`, so that a peer cannot claim one that this process has not seen.
     #[must_use]
-    pub fn at_most(self, held: Self) -> Self {
+    pub fn capped_at(self, held: Self) -> Self {
         Self { fleet: self.fleet.min(held.fleet), bucket: self.bucket.min(held.bucket) }
     }
 }
@@ -86,8 +88,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_mode_holds_while_nothing_is_killed_and_whoever_decided_it_knew_of_the_latest_turn() {
-        // (held, known when it was decided) and what is left of `enforce`
+    fn mode_is_in_force_only_if_its_decision_knew_the_latest_generation() {
+        // (held, known when it was decided) and whether `enforce` is in force.
         for (held, known, enforces) in [
             ((0, 0), (0, 0), true),
             ((1, 0), (0, 0), false),
@@ -108,28 +110,28 @@ mod tests {
                 |(fleet, bucket)| Kill { fleet: KillGeneration(fleet), bucket: KillGeneration(bucket) };
             for mode in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
                 let due = if enforces { mode } else { Mode::Shadow };
-                assert_eq!(kill(held).of(mode, kill(known)), due, "{held:?} {known:?}");
+                assert_eq!(kill(held).mode(mode, kill(known)), due, "{held:?} {known:?}");
             }
-            // Whatever somebody claims to know, the next turn makes it void.
-            let known = kill((u64::MAX, u64::MAX)).at_most(kill(held));
+            // A claim is capped, so the next generation voids it.
+            let known = kill((u64::MAX, u64::MAX)).capped_at(kill(held));
             let later = Kill { fleet: KillGeneration(held.0 + 2 - held.0 % 2), ..kill(held) };
-            assert_eq!(later.of(Mode::Enforce, known), Mode::Shadow, "{held:?}");
+            assert_eq!(later.mode(Mode::Enforce, known), Mode::Shadow, "{held:?}");
         }
     }
 
     #[test]
-    fn turning_moves_to_the_next_number_of_the_right_parity() {
+    fn switching_moves_to_the_next_number_of_the_right_parity() {
         let start = KillGeneration::default();
         assert!(!start.is_killed());
-        let killed = start.turned(true);
+        let killed = start.switched(true);
         assert!(killed.is_killed());
-        assert_eq!(killed.turned(true), killed);
-        assert!(killed.turned(false) > killed);
+        assert_eq!(killed.switched(true), killed);
+        assert!(killed.switched(false) > killed);
     }
 
     proptest! {
         #[test]
-        fn any_order_of_merges_ends_the_same(mut generations: Vec<u64>) {
+        fn merge_is_independent_of_the_order(mut generations: Vec<u64>) {
             let merged = |all: &[u64]| {
                 all.iter().fold(KillGeneration::default(), |mut g, n| { g.merge(KillGeneration(*n)); g })
             };

@@ -1,10 +1,10 @@
-//! What a person kills: the fleet, or one bucket.
+//! The scope of a kill: the fleet, or one bucket.
 
 use std::fmt;
 
 use crate::names::Bucket;
 
-/// What is killed, or no longer.
+/// The scope of a kill, or of its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Every bucket.
@@ -14,7 +14,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The bucket, if it is one alone.
+    /// The bucket; `None` for the fleet.
     #[must_use]
     pub const fn bucket(&self) -> Option<&Bucket> {
         match self {

@@ -1,47 +1,56 @@
-//! How long requests took, as a histogram that can be added to others: by which a quantile of a whole fleet is found
-//! without any request being kept.
+//! A mergeable log-linear histogram of durations. The quantiles of a fleet follow from the sum of its processes'
+//! histograms, without keeping any single duration.
 
 use std::time::Duration;
 
-/// How many bins there are.
+/// The number of bins of a [`Histogram`].
 pub const BINS: usize = 2_048;
-/// The width of the narrowest bins, and of all below 2 ms: 16 microseconds.
+/// The width of the narrowest bins of a [`Histogram`], and of all below 2 ms, in microseconds.
 const UNIT_US: u64 = 16;
-/// Bins of one doubling.
+/// The number of bins of a [`Histogram`] in each doubling.
 const PER_DOUBLING: u64 = 128;
 
-/// A duration's place in a [`Histogram`].
+/// Response times: 128 bins in each doubling and 2,048 in all.
 ///
-/// Log-linear: 128 bins for each doubling, so that a bin is at most 1/128 of its lower edge wide and its middle is off by
-/// at most 0.4 %. At 200 ms that is 0.8 ms, and a difference of two quantiles is off by 1.6 ms at most: little enough for
-/// a gate at 5 ms. Below 2 ms bins are 16 us wide. What takes 67 s or longer falls into the last one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bin(u16);
+/// A bin is at most 1/128 of its lower edge wide, so its middle is off by at most 0.4 %. At 200 ms that is 0.8 ms, and a
+/// difference of two quantiles is off by at most 1.6 ms: fine enough for a gate at 5 ms. Below 2 ms bins are 16 us wide.
+/// Durations of 67 s and longer are in the last bin.
+pub type Histogram = LogLinear<UNIT_US, PER_DOUBLING, BINS>;
 
-/// Counts by bin. Keeps only bins that have any, so it takes as much room as durations differ, at most 2,048 entries.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Histogram {
+/// The place of a duration in a [`Histogram`].
+pub type Bin = LogLinearBin<UNIT_US, PER_DOUBLING, BINS>;
+
+/// The place of a duration in a [`LogLinear`] histogram of the same parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogLinearBin<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>(u16);
+
+/// Counts by bin, where bins double in width with each doubling of the duration: `PER_DOUBLING` bins (a power of two) in
+/// each, `BINS` (at most 65,536) in all, the narrowest `UNIT_US` microseconds wide. Stores non-empty bins only.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogLinear<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> {
     /// Ascending; no count is zero.
-    bins: Vec<(Bin, u64)>,
+    bins: Vec<(LogLinearBin<UNIT_US, PER_DOUBLING, BINS>, u64)>,
 }
 
-/// A quantile as far as a histogram tells it.
+/// A quantile within the resolution of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantile {
-    /// The middle of the bin it falls into.
+    /// The middle of its bin.
     About(Duration),
-    /// In the last bin: this or longer.
+    /// The lower edge of the last bin.
     AtLeast(Duration),
 }
 
-impl Bin {
-    /// The bin with this number; `None` from [`BINS`] on.
+impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>
+    LogLinearBin<UNIT_US, PER_DOUBLING, BINS>
+{
+    /// The bin with this number; `None` from `BINS` on.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
         if (number as usize) < BINS { Some(Self(number)) } else { None }
     }
 
-    /// The bin that a duration falls into.
+    /// The bin of a duration.
     #[must_use]
     pub fn of(duration: Duration) -> Self {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -54,19 +63,26 @@ impl Bin {
         Self(number.min(BINS as u64 - 1) as u16)
     }
 
-    /// Its number, below [`BINS`].
+    /// The number, below `BINS`.
     #[must_use]
     pub const fn number(self) -> u16 {
         self.0
     }
 
-    /// The shortest duration in it.
+    /// The lower edge: the shortest duration in the bin.
     #[must_use]
     pub const fn from(self) -> Duration {
         Duration::from_micros(self.units().0 * UNIT_US)
     }
 
-    /// Its lower edge and its width in units.
+    /// The upper edge: the shortest duration that is too long for the bin, unless it is the last one.
+    #[must_use]
+    pub const fn to(self) -> Duration {
+        let (from, width) = self.units();
+        Duration::from_micros((from + width) * UNIT_US)
+    }
+
+    /// The lower edge and the width in units.
     const fn units(self) -> (u64, u64) {
         let number = self.0 as u64;
         if number < PER_DOUBLING {
@@ -82,9 +98,17 @@ impl Bin {
     }
 }
 
-impl Histogram {
-    /// Adds `count` durations to a bin. O(log n), and O(n) for a bin that had none.
-    pub fn add(&mut self, bin: Bin, count: u64) {
+impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> Default
+    for LogLinear<UNIT_US, PER_DOUBLING, BINS>
+{
+    fn default() -> Self {
+        Self { bins: Vec::new() }
+    }
+}
+
+impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<UNIT_US, PER_DOUBLING, BINS> {
+    /// Adds `count` durations to a bin. O(log n), and O(n) for an empty bin.
+    pub fn add(&mut self, bin: LogLinearBin<UNIT_US, PER_DOUBLING, BINS>, count: u64) {
         if count == 0 {
             return;
         }
@@ -94,7 +118,7 @@ impl Histogram {
         }
     }
 
-    /// Adds all of another. Linear in both.
+    /// Adds all counts of another histogram. Linear in both.
     pub fn merge(&mut self, other: &Self) {
         if self.bins.is_empty() {
             self.bins.clone_from(&other.bins);
@@ -117,47 +141,54 @@ impl Histogram {
         self.bins = joined;
     }
 
-    /// How many durations there are.
+    /// The number of durations.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.bins.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no durations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bins.is_empty()
     }
 
-    /// The bins that have any, ascending.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Bin, u64)> + '_ {
+    /// The non-empty bins and their counts, ascending.
+    pub fn iter(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (LogLinearBin<UNIT_US, PER_DOUBLING, BINS>, u64)> + '_ {
         self.bins.iter().copied()
     }
 
-    /// The shortest duration that is not exceeded by a share `q`, 0 to 1, of all; `None` without any. Linear.
+    /// The bin of the `q`-quantile, 0 to 1, by nearest rank; `None` without any duration. Linear.
     #[must_use]
-    pub fn quantile(&self, q: f64) -> Option<Quantile> {
+    pub fn quantile_bin(&self, q: f64) -> Option<LogLinearBin<UNIT_US, PER_DOUBLING, BINS>> {
         let rank = ((q * self.samples() as f64).ceil() as u64).max(1);
         let mut below = 0_u64;
-        for (bin, count) in &self.bins {
+        let at_rank = self.bins.iter().find(|(_, count)| {
             below = below.saturating_add(*count);
-            if below >= rank {
-                let is_last = usize::from(bin.number()) == BINS - 1;
-                return Some(if is_last {
-                    Quantile::AtLeast(bin.from())
-                } else {
-                    Quantile::About(bin.middle())
-                });
-            }
-        }
-        None
+            below >= rank
+        });
+        at_rank.map(|(bin, _)| *bin)
+    }
+
+    /// The `q`-quantile, 0 to 1; `None` without any duration. Linear.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<Quantile> {
+        let bin = self.quantile_bin(q)?;
+        let is_last = usize::from(bin.number()) == BINS - 1;
+        Some(if is_last { Quantile::AtLeast(bin.from()) } else { Quantile::About(bin.middle()) })
     }
 }
 
-impl FromIterator<Duration> for Histogram {
+impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> FromIterator<Duration>
+    for LogLinear<UNIT_US, PER_DOUBLING, BINS>
+{
     fn from_iter<I: IntoIterator<Item = Duration>>(durations: I) -> Self {
         let mut histogram = Self::default();
-        durations.into_iter().for_each(|duration| histogram.add(Bin::of(duration), 1));
+        for duration in durations {
+            histogram.add(LogLinearBin::of(duration), 1);
+        }
         histogram
     }
 }
@@ -169,22 +200,24 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn bins_follow_each_other_without_a_gap() {
+    fn bins_are_contiguous() {
         let mut due = 0;
         for number in 0..BINS as u16 {
-            let (from, width) = Bin(number).units();
+            let bin = Bin::new(number).unwrap();
+            let (from, width) = bin.units();
             assert_eq!(from, due, "{number}");
             due = from + width;
-            assert_eq!(Bin::of(Bin(number).from()), Bin(number));
+            assert_eq!(Bin::of(bin.from()), bin);
             let last = Duration::from_micros(due * UNIT_US) - Duration::from_nanos(1);
-            assert_eq!(Bin::of(last), Bin(number), "{last:?}");
+            assert_eq!(Bin::of(last), bin, "{last:?}");
         }
-        assert_eq!(Bin(BINS as u16 - 1).from().as_secs(), 66);
-        assert_eq!(Bin::of(Duration::MAX), Bin(BINS as u16 - 1));
+        let last = Bin::new(BINS as u16 - 1).unwrap();
+        assert_eq!(last.from().as_secs(), 66);
+        assert_eq!(Bin::of(Duration::MAX), last);
         assert_eq!((Bin::new(2_047).is_some(), Bin::new(2_048)), (true, None));
     }
 
-    /// The numbers are part of the protocol (`docs/wire.md`): these were worked out apart from this code.
+    // The numbers are part of the protocol (`docs/wire.md`); these were computed independently of this code.
     #[test]
     fn bins_are_the_same_in_every_implementation() {
         for (micros, bin) in
@@ -195,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn five_milliseconds_are_seen_at_two_hundred() {
+    fn difference_of_five_milliseconds_is_resolved_at_two_hundred() {
         let about =
             |ms: u64| match [Duration::from_millis(ms)].into_iter().collect::<Histogram>().quantile(0.99) {
                 Some(Quantile::About(found)) => found.as_secs_f64() * 1e3,
@@ -209,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_to_tell_is_at_least_that_and_nothing_has_no_quantile() {
+    fn last_bin_gives_a_lower_bound_and_no_durations_give_no_quantile() {
         assert_eq!(Histogram::default().quantile(0.99), None);
         let long: Histogram = [Duration::from_secs(1), Duration::from_secs(3_600)].into_iter().collect();
         assert!(matches!(long.quantile(0.5), Some(Quantile::About(_))));
@@ -222,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quantile_is_near_that_of_the_durations_themselves(
+        fn quantile_is_close_to_that_of_the_durations(
             mut micros in vec(16..60_000_000_u64, 1..200), q in 0.0..=1.0_f64,
         ) {
             let found = histogram(&micros).quantile(q);
@@ -234,7 +267,7 @@ mod tests {
         }
 
         #[test]
-        fn it_does_not_matter_who_counted(a in vec(0..90_000_000_u64, 0..50), b in vec(0..90_000_000_u64, 0..50)) {
+        fn merge_of_parts_equals_the_whole(a in vec(0..90_000_000_u64, 0..50), b in vec(0..90_000_000_u64, 0..50)) {
             let (one, other) = (histogram(&a), histogram(&b));
             let all = histogram(&[a, b].concat());
             let (mut there, mut back) = (one.clone(), other.clone());

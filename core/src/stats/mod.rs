@@ -4,4 +4,4 @@ mod frequency;
 mod histogram;
 
 pub use frequency::FrequencySketch;
-pub use histogram::{BINS, Bin, Histogram, Quantile};
+pub use histogram::{BINS, Bin, Histogram, LogLinear, LogLinearBin, Quantile};

@@ -1,34 +1,33 @@
-//! Every number that is merged by `max` on every message in both directions, as one process holds them: the fleet's kill
-//! generation, those of buckets, and the latest drill.
+//! The kill generations and the drill number that one process holds, which are merged by `max` on every message.
 
 use std::collections::BTreeMap;
 
+use super::drill::Drill;
 use super::{Kill, KillGeneration, Scope};
 use crate::decision::Mode;
-use crate::directive::Terms;
-use crate::kill::drill::Drill;
+use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
 use crate::names::Bucket;
 
-/// The most buckets that have a generation of their own, because they were killed alone at some time.
+/// The most buckets with a generation of their own, which every bucket that was ever killed alone has.
 pub const KILLED_BUCKETS_MAX: usize = 1_024;
 
-/// There is no room for another bucket that is killed alone.
+/// The error of killing one more bucket alone than [`KILLED_BUCKETS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{KILLED_BUCKETS_MAX} buckets have been killed alone, which is the most; kill the whole fleet, without a bucket"
 )]
-pub struct NoRoom;
+pub struct KilledBucketsFull;
 
-/// The kill generations held. Numbers its changes, so that a reader can be told only what changed since it last looked.
+/// The kill generations of a process. Changes are numbered, so that a message can carry only the ones since the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kills {
     fleet: KillGeneration,
-    /// By bucket, each with the change that brought it.
+    /// By bucket: the generation, and the number of its last change.
     buckets: BTreeMap<Bucket, (KillGeneration, u64)>,
     drill: Drill,
     version: u64,
-    /// Generations of buckets for which there was no room.
-    homeless: u64,
+    /// Generations of buckets that were dropped for want of room.
+    rejected: u64,
 }
 
 impl Kills {
@@ -38,13 +37,13 @@ impl Kills {
         self.fleet
     }
 
-    /// The generation of a bucket alone; 0 for one that was never killed.
+    /// The generation of a bucket alone; 0 if it was never killed alone.
     #[must_use]
     pub fn bucket(&self, bucket: &Bucket) -> KillGeneration {
         self.buckets.get(bucket).map_or(KillGeneration(0), |(generation, _)| *generation)
     }
 
-    /// The generation of what is named.
+    /// The generation of a scope.
     #[must_use]
     pub fn generation(&self, scope: &Scope) -> KillGeneration {
         match scope {
@@ -53,39 +52,39 @@ impl Kills {
         }
     }
 
-    /// Those that concern a bucket.
+    /// The two generations that concern a bucket.
     #[must_use]
     pub fn of(&self, bucket: &Bucket) -> Kill {
         Kill { fleet: self.fleet, bucket: self.bucket(bucket) }
     }
 
-    /// What is left of the mode that a bucket's terms tell; see [`Kill::of`].
+    /// The mode in force for a bucket with these terms; see [`Kill::mode`].
     #[must_use]
     pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
-        self.of(bucket).of(terms.mode, terms.kill)
+        self.of(bucket).mode(terms.mode, terms.kill)
     }
 
-    /// Every bucket that was ever killed alone, in the order of names.
+    /// All buckets that were ever killed alone, in the order of names.
     pub fn buckets(&self) -> impl Iterator<Item = (&Bucket, KillGeneration)> {
         self.buckets.iter().map(|(bucket, (generation, _))| (bucket, *generation))
     }
 
-    /// The latest drill heard of.
+    /// The latest drill.
     #[must_use]
     pub const fn drill(&self) -> Drill {
         self.drill
     }
 
-    /// The number of the latest change of a generation; 0 before the first. A drill is none.
+    /// The number of the latest change of a generation; 0 before the first. Drills are not counted.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// How often the generation of a bucket found no room.
+    /// The generations of buckets that were dropped for want of room.
     #[must_use]
-    pub const fn homeless(&self) -> u64 {
-        self.homeless
+    pub const fn rejected(&self) -> u64 {
+        self.rejected
     }
 
     /// The generations of buckets that changed since version `seen`. Linear in the buckets ever killed.
@@ -94,14 +93,14 @@ impl Kills {
         if seen >= self.version {
             return BTreeMap::new();
         }
-        let news = self.buckets.iter().filter(|(_, (_, changed))| *changed > seen);
-        news.map(|(bucket, (generation, _))| (bucket.clone(), *generation)).collect()
+        let later = self.buckets.iter().filter(|(_, (_, changed))| *changed > seen);
+        later.map(|(bucket, (generation, _))| (bucket.clone(), *generation)).collect()
     }
 
-    /// Whether a peer may truly hold these generations.
+    /// Checks that a peer may hold these generations.
     ///
     /// # Errors
-    /// The first pair of a generation held and one that is too far above it to be true.
+    /// The first generation held, and the claimed one that is too far above it.
     pub fn check(
         &self,
         fleet: KillGeneration,
@@ -109,10 +108,25 @@ impl Kills {
     ) -> Result<(), (KillGeneration, KillGeneration)> {
         let of_buckets = buckets.iter().map(|(bucket, got)| (self.bucket(bucket), *got));
         let mut all = std::iter::once((self.fleet, fleet)).chain(of_buckets);
-        all.find(|(held, got)| !held.believes(*got)).map_or(Ok(()), Err)
+        all.find(|(held, got)| !held.accepts(*got)).map_or(Ok(()), Err)
     }
 
-    /// Takes over what is larger of a peer's generations; true when that changed anything.
+    /// Checks and merges the generations of a parent's message. Returns true if any changed.
+    ///
+    /// # Errors
+    /// [`StaleDirective::KillJump`] if the parent claims a generation too far above the one held; nothing is merged.
+    pub fn merge_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
+        let jump = |(held, got)| StaleDirective::KillJump { held, got };
+        self.check(directives.kill, &directives.kills).map_err(jump)?;
+        Ok(self.merge(directives.kill, &directives.kills))
+    }
+
+    /// Caps the generations that a parent's decision claims to know at the ones held; see [`Kill::capped_at`].
+    pub fn cap_knowledge(&self, directive: &mut BucketDirective) {
+        directive.terms.kill = directive.terms.kill.capped_at(self.of(&directive.bucket));
+    }
+
+    /// Merges the generations of a peer. Returns true if any changed.
     pub fn merge(&mut self, fleet: KillGeneration, buckets: &BTreeMap<Bucket, KillGeneration>) -> bool {
         let mut changed = self.raise(&Scope::Fleet, fleet);
         for (bucket, generation) in buckets {
@@ -121,7 +135,7 @@ impl Kills {
         changed
     }
 
-    /// Takes over a larger generation of what is named; true when that changed anything.
+    /// Takes a larger generation of a scope. Returns true if it changed.
     pub fn raise(&mut self, scope: &Scope, generation: KillGeneration) -> bool {
         if generation <= self.generation(scope) {
             return false;
@@ -129,8 +143,8 @@ impl Kills {
         match scope {
             Scope::Fleet => self.fleet = generation,
             Scope::Bucket(bucket) => {
-                if !self.has_room(bucket) {
-                    self.homeless += 1;
+                if !self.has_room(scope) {
+                    self.rejected += 1;
                     return false;
                 }
                 self.buckets.insert(bucket.clone(), (generation, self.version + 1));
@@ -140,21 +154,16 @@ impl Kills {
         true
     }
 
-    /// Whether a bucket has a generation of its own, or there is room for one.
+    /// Returns true if a scope has a generation, or there is room for one more.
     #[must_use]
-    pub fn has_room(&self, bucket: &Bucket) -> bool {
-        self.buckets.len() < KILLED_BUCKETS_MAX || self.buckets.contains_key(bucket)
+    pub fn has_room(&self, scope: &Scope) -> bool {
+        let has_room = |bucket| self.buckets.len() < KILLED_BUCKETS_MAX || self.buckets.contains_key(bucket);
+        scope.bucket().is_none_or(has_room)
     }
 
-    /// The same of what is named; for the fleet there always is.
-    #[must_use]
-    pub fn has_room_for(&self, scope: &Scope) -> bool {
-        scope.bucket().is_none_or(|bucket| self.has_room(bucket))
-    }
-
-    /// Takes over a later drill; true when it is one. One too far ahead to be true is none.
-    pub fn hear_drill(&mut self, drill: Drill) -> bool {
-        let is_new = drill > self.drill && self.drill.believes(drill);
+    /// Takes a later drill. Returns true if it is later, and not too far ahead to be plausible.
+    pub fn merge_drill(&mut self, drill: Drill) -> bool {
+        let is_new = drill > self.drill && self.drill.accepts(drill);
         if is_new {
             self.drill = drill;
         }
@@ -179,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_told_what_changed_since_it_looked() {
+    fn since_returns_only_later_changes() {
         let mut kills = Kills::default();
         assert!(kills.merge(KillGeneration(0), &some(&[(1, 1), (2, 3)])));
         let seen = kills.version();
@@ -191,12 +200,12 @@ mod tests {
         assert!(kills.merge(KillGeneration(1), &some(&[])));
         assert!(
             kills.since(seen + 1).is_empty() && kills.version() > seen + 1,
-            "the fleet's stands elsewhere"
+            "the fleet's generation is not among the buckets"
         );
     }
 
     #[test]
-    fn what_cannot_be_true_is_found_and_what_finds_no_room_is_counted() {
+    fn implausible_generations_are_rejected_and_those_without_room_are_counted() {
         let mut kills = Kills::default();
         let far = u64::MAX;
         assert_eq!(kills.check(KillGeneration(1), &some(&[(1, 7)])), Ok(()));
@@ -205,24 +214,25 @@ mod tests {
         let all: BTreeMap<_, _> =
             (0..KILLED_BUCKETS_MAX).map(|number| (bucket(number), KillGeneration(1))).collect();
         kills.merge(KillGeneration(0), &all);
-        let one_more = bucket(KILLED_BUCKETS_MAX);
-        assert!(!kills.has_room(&one_more) && kills.has_room(&bucket(0)));
-        assert!(!kills.raise(&Scope::Bucket(one_more), KillGeneration(1)));
-        assert_eq!(kills.homeless(), 1);
-        assert!(kills.raise(&Scope::Bucket(bucket(0)), KillGeneration(2)));
+        let one_more = Scope::Bucket(bucket(KILLED_BUCKETS_MAX));
+        let known = Scope::Bucket(bucket(0));
+        assert!(!kills.has_room(&one_more) && kills.has_room(&known));
+        assert!(!kills.raise(&one_more, KillGeneration(1)));
+        assert_eq!(kills.rejected(), 1);
+        assert!(kills.raise(&known, KillGeneration(2)));
     }
 
     #[test]
-    fn drills_go_forward_and_leave_the_generations_alone() {
+    fn drills_only_advance_and_change_no_generation() {
         let mut kills = Kills::default();
-        assert!(kills.hear_drill(Drill(3)) && !kills.hear_drill(Drill(3)) && !kills.hear_drill(Drill(2)));
-        assert!(!kills.hear_drill(Drill(u64::MAX)), "nobody could ever drill again");
+        assert!(kills.merge_drill(Drill(3)) && !kills.merge_drill(Drill(3)) && !kills.merge_drill(Drill(2)));
+        assert!(!kills.merge_drill(Drill(u64::MAX)), "no later drill would be possible");
         assert_eq!((kills.version(), kills.fleet()), (0, KillGeneration(0)));
     }
 
     proptest! {
         #[test]
-        fn messages_in_any_order_and_any_number_of_times_end_the_same(
+        fn merge_is_independent_of_order_and_repetition(
             mut messages in prop::collection::vec((0..9u64, prop::collection::vec((0..4usize, 0..9u64), 0..3)), 0..12),
         ) {
             let held = |messages: &[(u64, Vec<(usize, u64)>)]| {

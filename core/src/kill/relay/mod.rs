@@ -1,0 +1,178 @@
+//! The relay of kills and drills at a tier between a parent and children: it merges what both sides send, keeps the
+//! orders given at this tier until the controller has confirmed them, and times drills.
+
+mod orders;
+mod sent;
+#[cfg(test)]
+mod tests;
+
+pub use sent::SentKills;
+
+use orders::Orders;
+
+use super::drill::{Drill, DrillTiming, DueChild};
+use super::{KillGeneration, KilledBucketsFull, Kills, Scope};
+use crate::decision::Mode;
+use crate::directive::{Directives, StaleDirective, Terms};
+use crate::names::{Bucket, Zone};
+use crate::quantity::MonoTime;
+use crate::report::{InstanceId, Report, Role};
+
+/// The kill state of an aggregator or a controller.
+#[derive(Debug, Default)]
+pub struct KillRelay {
+    kills: Kills,
+    orders: Orders,
+    timing: DrillTiming,
+    /// The state in the reports of the present stream to the parent.
+    sent: SentKills,
+    /// The version of `timing` in those reports.
+    sent_timing: u64,
+}
+
+impl KillRelay {
+    /// The generations held.
+    #[must_use]
+    pub const fn kills(&self) -> &Kills {
+        &self.kills
+    }
+
+    /// The confirmations of the latest drill by the children.
+    #[must_use]
+    pub const fn timing(&self) -> &DrillTiming {
+        &self.timing
+    }
+
+    /// The mode in force for a bucket with these terms. It is shadow while an unconfirmed order concerns the bucket, since
+    /// the terms may have been decided without knowledge of the order.
+    #[must_use]
+    pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
+        if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
+    }
+
+    /// Enters an operator's order at this tier to kill, or to end a kill. Returns true if the generation changed.
+    ///
+    /// # Errors
+    /// If there is no room for another bucket that is killed alone.
+    pub fn order(&mut self, scope: &Scope, killed: bool) -> Result<bool, KilledBucketsFull> {
+        if !self.kills.has_room(scope) {
+            return Err(KilledBucketsFull);
+        }
+        let changed = self.kills.raise(scope, self.kills.generation(scope).switched(killed));
+        self.orders.give(scope, killed);
+        Ok(changed)
+    }
+
+    /// Takes a larger generation of a scope. Returns true if it changed.
+    pub fn raise(&mut self, scope: &Scope, generation: KillGeneration) -> bool {
+        self.kills.raise(scope, generation)
+    }
+
+    // As a child.
+
+    /// Starts a new stream to the parent: everything is sent again.
+    pub fn on_open(&mut self) {
+        (self.sent, self.sent_timing) = (SentKills::default(), 0);
+        self.orders.on_open();
+    }
+
+    /// Fills the kill fields of a report, whose number is set.
+    pub fn fill(&mut self, report: &mut Report) {
+        self.sent.fill(&self.kills, report);
+        self.orders.fill(report);
+        if self.sent_timing != self.timing.version() {
+            self.sent_timing = self.timing.version();
+            report.spreads = self.timing.spreads();
+        }
+    }
+
+    /// Returns true if the parent waits for the confirmation of a drill.
+    #[must_use]
+    pub fn is_report_due(&self) -> bool {
+        self.sent.is_report_due(&self.kills)
+    }
+
+    /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even if the directives in the
+    /// message are stale. Returns true if a generation changed.
+    ///
+    /// # Errors
+    /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
+    pub fn on_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
+        let changed = self.kills.merge_directives(directives)?;
+        self.orders.confirm(directives.echo.confirmed);
+        if changed {
+            self.enforce_orders();
+        }
+        Ok(changed)
+    }
+
+    // As a parent.
+
+    /// Takes the generations and the confirmation of a drill in a child's report, and the orders of a child aggregator.
+    /// Returns true if a generation or an order changed, which all children must be sent.
+    pub fn on_report(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) -> bool {
+        self.on_confirmation(now, instance, role, report);
+        let changed = self.kills.merge(report.kill, &report.kills);
+        let ordered = role == Role::Aggregator && self.relay_orders(report);
+        self.enforce_orders() || changed || ordered
+    }
+
+    /// Takes only the confirmation of a drill in a child's report.
+    pub fn on_confirmation(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) {
+        self.timing.on_report(now, instance, role, report);
+    }
+
+    /// Stops waiting for the confirmation of a child whose stream closed.
+    pub fn on_close(&mut self, instance: InstanceId) {
+        self.timing.on_close(instance);
+    }
+
+    /// Begins the next drill among these children. `own` is the zone of this tier, if it has clients.
+    pub fn begin_drill(
+        &mut self,
+        now: MonoTime,
+        own: Option<&Zone>,
+        children: impl Iterator<Item = (InstanceId, DueChild)>,
+    ) -> Drill {
+        let drill = self.kills.drill().next();
+        self.on_drill(now, drill, own, children);
+        drill
+    }
+
+    /// Joins a drill that began elsewhere, unless it is not later than the latest one. Returns true if it joined.
+    pub fn on_drill(
+        &mut self,
+        now: MonoTime,
+        drill: Drill,
+        own: Option<&Zone>,
+        children: impl Iterator<Item = (InstanceId, DueChild)>,
+    ) -> bool {
+        let is_new = self.kills.merge_drill(drill);
+        if is_new {
+            self.timing.begin(now, drill, own.cloned(), children);
+        }
+        is_new
+    }
+
+    /// Keeps every unconfirmed order in force. The end of another kill cannot have meant it, even with a later generation:
+    /// two peers that count independently arrive at the same numbers. Returns true if a generation changed.
+    fn enforce_orders(&mut self) -> bool {
+        let mut changed = false;
+        for scope in self.orders.in_force() {
+            changed |= self.kills.raise(scope, self.kills.generation(scope).switched(true));
+        }
+        changed
+    }
+
+    /// Relays the orders of a child aggregator as if they had been given here. Returns true if any is new.
+    fn relay_orders(&mut self, report: &Report) -> bool {
+        let mut is_new = false;
+        for scope in report.ordered.iter().filter(|scope| self.kills.has_room(scope)) {
+            is_new |= self.orders.relay(scope.clone());
+        }
+        for scope in report.ended.iter().filter(|scope| self.kills.has_room(scope)) {
+            is_new |= self.orders.relay_end(scope.clone());
+        }
+        is_new
+    }
+}

@@ -1,0 +1,29 @@
+//! The kill state that was sent to a parent on the present stream.
+
+use crate::kill::Kills;
+use crate::kill::drill::Drill;
+use crate::report::Report;
+
+/// The latest generations and drill in the reports of one stream. A new stream starts with the default value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentKills {
+    version: u64,
+    drill: Drill,
+}
+
+impl SentKills {
+    /// Fills a report with the fleet's generation, the generations of buckets that changed since the last report, and the
+    /// latest drill.
+    pub fn fill(&mut self, kills: &Kills, report: &mut Report) {
+        report.kill = kills.fleet();
+        report.kills = kills.since(self.version);
+        report.drill = kills.drill();
+        *self = Self { version: kills.version(), drill: kills.drill() };
+    }
+
+    /// Returns true if a drill waits for its confirmation, which should not wait for the report interval.
+    #[must_use]
+    pub fn is_report_due(&self, kills: &Kills) -> bool {
+        self.drill < kills.drill()
+    }
+}
