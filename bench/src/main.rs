@@ -1,10 +1,10 @@
 //! `plimsoll-bench`: measures what Plimsoll claims, on real processes. `./measure` builds and runs it.
 
+#[path = "../tests/it/books.rs"]
+mod books;
 #[allow(dead_code)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/fleet.rs"]
 mod fleet;
-#[path = "../tests/it/books.rs"]
-mod fleet_books;
 mod measure;
 #[allow(dead_code)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/process.rs"]
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Measures what Plimsoll claims, on this machine, in real time
+/// Measure what Plimsoll claims, on this machine, in real time
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll-bench", version, max_term_width = 100)]
 struct Bench {
@@ -25,9 +25,9 @@ struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure, print each figure beside its bar, and write docs/benchmarks.md
+    /// Measure on real processes and print each figure beside its bar
     Measure(measure::Args),
-    /// Open many client streams to aggregators and time decisions and kills
+    /// Open client streams to aggregators and time how fast a limit reaches the clients
     Streams(streams::Args),
 }
 

@@ -1,13 +1,13 @@
-//! The limit holds in total, over two zones of unequal load, however far it is exceeded and whoever calls.
+//! Accuracy: two zones of unequal load admit the limit in total, at several overloads and with an independent caller.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 
 use crate::fleet::{BUCKET, Fleet, policy};
-use crate::report::Report;
-use crate::{LIMIT, SETTLE, WINDOW, sum};
+use super::report::Report;
+use super::{LIMIT, SETTLE, WINDOW, sum};
 
-/// How many times the limit is offered.
+/// The offered load, as multiples of the limit.
 const FACTORS: [f64; 2] = [3.0, 10.0];
 
 pub(crate) fn measure(report: &mut Report) {
@@ -18,9 +18,9 @@ pub(crate) fn measure(report: &mut Report) {
     wrk(&fleet, report);
 }
 
-/// Four services in two zones of unequal load: the limit holds in total.
+/// Overloads the fleet with `plimsoll load`.
 fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
-    fleet.ask(factor * f64::from(LIMIT));
+    fleet.start_load(factor * f64::from(LIMIT));
     sleep(SETTLE);
     let [a, b] = [0, 1].map(|zone| fleet.sample_zone(zone));
     let from = fleet.sample();
@@ -37,21 +37,21 @@ fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
         zones[1].admitted
     );
     report.row(
-        &format!("{factor:.0} times the limit offered: admitted over 20 s against it"),
+        &format!("{factor:.0} times the limit offered: admitted over 20 s against the limit"),
         "within 1 %",
         figure,
         error.abs() <= 0.01,
     );
-    let seen = fleet.stop_asking();
+    let summaries = fleet.stop_load();
     report.row(
         &format!("{factor:.0} times the limit offered: requests without an answer"),
         "0",
-        format!("{}", sum(&seen, "failed")),
-        sum(&seen, "failed") == 0.0,
+        format!("{}", sum(&summaries, "failed")),
+        sum(&summaries, "failed") == 0.0,
     );
 }
 
-/// The same with callers that are not ours.
+/// Overloads the fleet with wrk, an independent closed-loop caller.
 fn wrk(fleet: &Fleet, report: &mut Report) {
     let what = "as much as wrk can offer: admitted over 20 s against the limit";
     let callers: Result<Vec<_>, _> = fleet

@@ -1,23 +1,24 @@
-//! Nothing is counted twice and next to nothing not at all, although an aggregator and the controller are killed.
+//! Counts after failures: although an aggregator and the controller are killed, no request is counted twice, and few
+//! requests stay unconfirmed.
 
 use std::time::Duration;
 
-use crate::fleet_books::{Books, RPS, Run, run};
-use crate::report::Report;
+use crate::books::{Books, RPS, Run, run};
+use super::report::Report;
 
 const CLIENTS: usize = 200;
 const LASTS: Duration = Duration::from_secs(60);
-/// How much of the traffic two kills may make nobody's: each what was decided within two roll-up intervals of 500 ms, and on
-/// its way.
-const LOST: Duration = Duration::from_millis(2 * (2 * 500 + 200));
+/// The traffic that two kills may leave unconfirmed: for each, the decisions of two roll-up intervals of 500 ms and of the
+/// 200 ms that reports are on their way.
+const UNCONFIRMED_MAX: Duration = Duration::from_millis(2 * (2 * 500 + 200));
 
 pub(crate) fn measure(report: &mut Report) {
     let quiet = run(&Run { clients: CLIENTS, lasts: LASTS, kills: false });
-    let title = format!("books of {CLIENTS} clients over {} s", LASTS.as_secs());
+    let title = format!("counts of {CLIENTS} clients over {} s", LASTS.as_secs());
     let met = quiet.balance() && quiet.counted == quiet.decided;
     report.row(&title, "counted = decided", figure(&quiet), met);
     let killed = run(&Run { clients: CLIENTS, lasts: LASTS, kills: true });
-    let most = CLIENTS as f64 * RPS * LOST.as_secs_f64();
+    let most = CLIENTS as f64 * RPS * UNCONFIRMED_MAX.as_secs_f64();
     let bar = format!("counted <= decided <= counted + unconfirmed, unconfirmed <= {most:.0}");
     let met = killed.balance() && killed.unconfirmed <= most;
     let title = format!("{title}, aggregator and controller killed once each");

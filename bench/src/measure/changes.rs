@@ -1,17 +1,17 @@
-//! An operator changes the policy under load: how soon that shows.
+//! Policy changes under load: the time from saving a file to its effect.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::fleet::{BUCKET, Fleet, Sample, policy};
-use crate::outage::OFFERED;
+use super::outage::OFFERED;
 use crate::process::until;
-use crate::report::Report;
-use crate::{LIMIT, SETTLE};
+use super::report::Report;
+use super::{LIMIT, SETTLE};
 
 pub(crate) fn measure(report: &mut Report) {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
-    fleet.ask(OFFERED);
+    fleet.start_load(OFFERED);
     fleet.until_rates("the limit to be kept", SETTLE, |rates| {
         (rates.admitted / f64::from(LIMIT) - 1.0).abs() < 0.1
     });
@@ -19,7 +19,7 @@ pub(crate) fn measure(report: &mut Report) {
     kill(&fleet, report);
 }
 
-/// From saving half the limit to seeing it in what is admitted.
+/// Measures the time from saving half the limit to its effect on admitted requests.
 fn reload(fleet: &Fleet, report: &mut Report) {
     let half = f64::from(LIMIT) / 2.0;
     let saved = Instant::now();
@@ -32,11 +32,11 @@ fn reload(fleet: &Fleet, report: &mut Report) {
         (from.rates_until(&now).admitted < 1.15 * half).then_some(now.at)
     });
     let took = (seen - saved).as_secs_f64();
-    report.row("halving the limit shows in what is admitted", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
+    report.row("halving the limit in the file: time until half is admitted", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
     fleet.save_policy(&policy(LIMIT, "enforce", false));
 }
 
-/// From saving the kill switch to the last refusal anywhere, and back.
+/// Measures the time from saving the kill switch to the last refusal, and checks the shadow that follows it.
 fn kill(fleet: &Fleet, report: &mut Report) {
     sleep(SETTLE);
     let saved = Instant::now();
@@ -50,19 +50,19 @@ fn kill(fleet: &Fleet, report: &mut Report) {
         last = now;
     }
     let took = (refused_at - saved).as_secs_f64();
-    report.row("kill switch: last refusal of any service", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
+    report.row("kill switch in the file: time until the last refusal", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     until("the kill to end", || (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(()));
     let from = fleet.sample();
     sleep(SETTLE);
     let rates = from.rates_until(&fleet.sample());
-    let figure = format!("{:.0}/s refused, {:.0}/s would have been", rates.dropped, rates.would_dropped);
+    let figure = format!("{:.0}/s refused, {:.0}/s would be", rates.dropped, rates.would_dropped);
     let shadow = rates.dropped == 0.0 && rates.would_dropped > 0.0;
-    report.row("after the kill: shadow until somebody resumes", "0/s refused", figure, shadow);
+    report.row("after the kill: refusals while the bucket stays in shadow", "0/s refused", figure, shadow);
 
     fleet.save_policy(&policy(LIMIT, "shadow", false));
-    until("the file's shadow", || {
+    until("shadow in the file to be read", || {
         (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
     });
     fleet.save_policy(&policy(LIMIT, "enforce", false));

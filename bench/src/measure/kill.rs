@@ -1,5 +1,5 @@
-//! How soon a kill reaches a thousand clients, from the command to the last of them: by way of the controller, and from their
-//! aggregator while no controller lives.
+//! The time from a kill command to a thousand clients: through the controller, and through their aggregator while no
+//! controller runs.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::process::{Process, run, until};
-use crate::report::Report;
+use super::report::Report;
 
 const STREAMS: usize = 1_000;
-/// The bucket that the clients of `plimsoll streams` ask.
+/// A policy for the bucket of `plimsoll-bench streams`.
 const POLICY: &str =
     "buckets: { streams: { limit: 1000, mode: enforce } }\nrollout: { require_gates: false }\n";
-/// Kills that are timed each way; the worst of them counts.
+/// The number of kills timed through each tier; the worst of them counts.
 const TIMES: u64 = 5;
 
 pub(crate) fn measure(report: &mut Report) {
@@ -28,8 +28,8 @@ pub(crate) fn measure(report: &mut Report) {
     let aggregator = Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
     let target = format!("http://{}={STREAMS}", aggregator.address("listen"));
     let tool =
-        Process::spawn(&["streams", "--aggregator", &target, "--controller-elsewhere", "--every", "200ms"]);
-    until("all clients to come", || {
+        Process::spawn_program("plimsoll-bench", &["streams", "--aggregator", &target, "--controller-elsewhere", "--every", "200ms"]);
+    until("all clients to connect", || {
         (tool.output_lines().pop()?["aggregators"][0]["connected"] == STREAMS).then_some(())
     });
 
@@ -37,11 +37,11 @@ pub(crate) fn measure(report: &mut Report) {
     let drill = drill(&["--controller", &at]);
     report.note("kill drill, 1,000 clients on one aggregator", drill);
     let took = (0..TIMES).map(|n| kill(&tool, &["--controller", &at], 2 * n));
-    row(report, "by the controller", took.collect());
+    row(report, "through the controller", took.collect());
     controller.kill_9();
     let at = format!("http://{}", aggregator.address("admin"));
     let took = (0..TIMES).map(|n| kill(&tool, &["--aggregator", &at], 2 * (TIMES + n)));
-    row(report, "by the aggregator, without a controller", took.collect());
+    row(report, "through the aggregator, without a controller", took.collect());
 }
 
 fn row(report: &mut Report, how: &str, took: Vec<[f64; 2]>) {
@@ -52,28 +52,29 @@ fn row(report: &mut Report, how: &str, took: Vec<[f64; 2]>) {
     report.row(&title, "p99 <= 1 s, last <= 2 s", figure, p99 <= 1_000.0 && last <= 2_000.0);
 }
 
-/// Kills, and ends the kill again; milliseconds from the start of the command until 99 in a hundred, and all, had taken it up.
-fn kill(tool: &Process, whom: &[&str], before: u64) -> [f64; 2] {
+/// Kills, and ends the kill. Returns the milliseconds from the start of the command until 99 %, and all, of the clients had
+/// applied it.
+fn kill(tool: &Process, admin: &[&str], before: u64) -> [f64; 2] {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3;
-    said(&[&["kill", "on", "--reason", "measured"], whom].concat());
-    let taken_up = everybody_at(tool, before + 1);
-    said(&[&["kill", "off"], whom].concat());
-    everybody_at(tool, before + 2);
-    ["p99_at_ms", "last_at_ms"].map(|figure| taken_up[figure].as_f64().unwrap() - began)
+    output(&[&["kill", "on", "--reason", "measured"], admin].concat());
+    let applied = until_all_hold(tool, before + 1);
+    output(&[&["kill", "off"], admin].concat());
+    until_all_hold(tool, before + 2);
+    ["p99_at_ms", "last_at_ms"].map(|figure| applied[figure].as_f64().unwrap() - began)
 }
 
-/// Waits until every client holds a generation.
-fn everybody_at(tool: &Process, generation: u64) -> Value {
-    until("every client to take it up", || {
+/// Waits until every client holds a kill generation.
+fn until_all_hold(tool: &Process, generation: u64) -> Value {
+    until("every client to apply the kill", || {
         let kill = tool.output_lines().pop()?["aggregators"][0]["kill"].clone();
-        (kill["generation"] == generation && kill["heard"] == STREAMS).then_some(kill)
+        (kill["generation"] == generation && kill["applied"] == STREAMS).then_some(kill)
     })
 }
 
-fn drill(whom: &[&str]) -> String {
+fn drill(admin: &[&str]) -> String {
     std::thread::sleep(Duration::from_secs(2));
     let drilled: Value =
-        serde_json::from_str(&said(&[&["kill", "drill", "--output", "json"], whom].concat())).unwrap();
+        serde_json::from_str(&output(&[&["kill", "drill", "--output", "json"], admin].concat())).unwrap();
     let ms = |figure: &str| drilled["all"][figure].as_f64().unwrap();
     format!(
         "p50 {:.0} ms, p99 {:.0} ms, last {:.0} ms, {} clients",
@@ -84,8 +85,8 @@ fn drill(whom: &[&str]) -> String {
     )
 }
 
-fn said(words: &[&str]) -> String {
-    let ended = run(words);
-    assert!(ended.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ended.stderr));
+fn output(args: &[&str]) -> String {
+    let ended = run(args);
+    assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
     String::from_utf8(ended.stdout).unwrap()
 }

@@ -1,17 +1,18 @@
-//! A tier is killed for a minute under load and comes back: protection goes on, nobody waits, nothing opens up.
+//! Outages: a tier is killed under load for a minute and restarted. Protection continues, and every request is answered.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::fleet::{Fleet, policy};
 use crate::process::until;
-use crate::report::Report;
-use crate::{LIMIT, SETTLE, WINDOW, sum};
+use super::report::Report;
+use super::{LIMIT, SETTLE, WINDOW, sum};
 
-/// What is offered meanwhile, in requests/s.
+/// The offered load in requests/s.
 pub(crate) const OFFERED: f64 = 3_500.0;
-const AWAY: Duration = Duration::from_secs(60);
-/// What the least protected moment is looked for in.
+/// The length of an outage.
+const OUTAGE: Duration = Duration::from_secs(60);
+/// The span over which the least protection is looked for.
 const MOMENT: Duration = Duration::from_secs(1);
 
 pub(crate) fn measure(report: &mut Report) {
@@ -20,13 +21,13 @@ pub(crate) fn measure(report: &mut Report) {
     aggregator(&mut fleet, report);
 }
 
-/// The controller is killed and started again on what it wrote down.
+/// Kills the controller and restarts it on its saved state.
 fn controller(fleet: &mut Fleet, report: &mut Report) {
     let epoch = fleet.status().unwrap()["epoch"].as_u64();
-    fleet.ask(OFFERED);
+    fleet.start_load(OFFERED);
     sleep(SETTLE);
     fleet.controller.kill_9();
-    let away = watch(fleet, |since| (since >= AWAY).then_some(()));
+    let during = watch(fleet, |since| (since >= OUTAGE).then_some(()));
     fleet.restart_controller();
     let started = Instant::now();
     let mut led = None;
@@ -39,20 +40,20 @@ fn controller(fleet: &mut Fleet, report: &mut Report) {
     let higher = fleet.status().unwrap()["epoch"].as_u64() > epoch;
     let figure = format!("{:.0} s after its start, epoch higher: {higher}", led.unwrap().as_secs_f64());
     report.row(
-        "controller back: it leads again",
+        "controller back: time until it leads",
         "<= 40 s, epoch higher",
         figure,
         led.unwrap().as_secs() <= 40 && higher,
     );
-    rows(fleet, report, "controller", &away, &back);
+    rows(fleet, report, "controller", &during, &back);
 }
 
-/// One of the two aggregators is killed and started again with nothing.
+/// Kills one of the two aggregators and restarts it without any state.
 fn aggregator(fleet: &mut Fleet, report: &mut Report) {
-    fleet.ask(OFFERED);
+    fleet.start_load(OFFERED);
     sleep(SETTLE);
     fleet.zones[0].aggregator.kill_9();
-    let away = watch(fleet, |since| (since >= AWAY).then_some(()));
+    let during = watch(fleet, |since| (since >= OUTAGE).then_some(()));
     fleet.restart_aggregator(0);
     let services = fleet.zones[0].services.len() as f64;
     let mut returned = None;
@@ -63,21 +64,21 @@ fn aggregator(fleet: &mut Fleet, report: &mut Report) {
         returned.filter(|returned| since - *returned >= WINDOW)
     });
     let took = returned.unwrap().as_secs_f64();
-    report.row("aggregator back: all its clients are, too", "<= 45 s", format!("{took:.0} s"), took <= 45.0);
-    rows(fleet, report, "aggregator", &away, &back);
+    report.row("aggregator back: time until all its clients are connected", "<= 45 s", format!("{took:.0} s"), took <= 45.0);
+    rows(fleet, report, "aggregator", &during, &back);
 }
 
-/// What was seen over a while.
+/// The protection over a span of time.
 pub(crate) struct Watch {
-    /// The smallest share refused in any second.
+    /// The smallest share of refused requests in any second.
     least_refused: f64,
-    /// The largest multiple of the limit admitted in any second.
+    /// The largest number of admitted requests in any second, as a multiple of the limit.
     pub(crate) most_admitted: f64,
-    /// Admitted against the limit over the last 20 s.
+    /// Relative error of the admitted requests against the limit over the last 20 s.
     error: f64,
 }
 
-/// Watches the services until there is an answer.
+/// Watches the services until the closure, called with the time since the start, returns a value.
 pub(crate) fn watch<T>(fleet: &Fleet, mut until: impl FnMut(Duration) -> Option<T>) -> Watch {
     let begin = fleet.sample();
     let mut samples = vec![begin];
@@ -97,7 +98,7 @@ pub(crate) fn watch<T>(fleet: &Fleet, mut until: impl FnMut(Duration) -> Option<
     Watch { least_refused, most_admitted, error: from.rates_until(&end).admitted / f64::from(LIMIT) - 1.0 }
 }
 
-fn rows(fleet: &mut Fleet, report: &mut Report, what: &str, away: &Watch, back: &Watch) {
+fn rows(fleet: &mut Fleet, report: &mut Report, what: &str, during: &Watch, back: &Watch) {
     let moment = |watch: &Watch| {
         format!(
             "{:.0} %, at most {:.2} of the limit admitted",
@@ -108,7 +109,7 @@ fn rows(fleet: &mut Fleet, report: &mut Report, what: &str, away: &Watch, back: 
     let ideal = 1.0 - f64::from(LIMIT) / OFFERED;
     let bar = format!("> {:.0} % of {:.0} %", ideal * 50.0, ideal * 100.0);
     let title = format!("{what} killed for 60 s: least refused in any second");
-    report.row(&title, &bar, moment(away), away.least_refused > ideal / 2.0);
+    report.row(&title, &bar, moment(during), during.least_refused > ideal / 2.0);
     let title = format!("{what} back: least refused in any second");
     report.row(&title, &bar, moment(back), back.least_refused > ideal / 2.0);
     let title = format!("{what} back: admitted over the last 20 s against the limit");
@@ -117,11 +118,11 @@ fn rows(fleet: &mut Fleet, report: &mut Report, what: &str, away: &Watch, back: 
     let lines = fleet.service_logs().len();
     let title = format!("{what} killed: errors logged by services");
     report.row(&title, "0", format!("{errors} (of {lines} lines in all)"), errors == 0);
-    let seen = fleet.stop_asking();
-    let worst = seen.iter().filter_map(|figures| figures["p99_ms"].as_f64()).fold(0.0, f64::max);
-    let failed = sum(&seen, "failed");
-    let figure = format!("{failed} of {}, p99 of a request {worst:.1} ms", sum(&seen, "sent"));
+    let summaries = fleet.stop_load();
+    let worst = summaries.iter().filter_map(|figures| figures["p99_ms"].as_f64()).fold(0.0, f64::max);
+    let failed = sum(&summaries, "failed");
+    let figure = format!("{failed} of {}, p99 of a request {worst:.1} ms", sum(&summaries, "sent"));
     report.row(&format!("{what} killed: requests without an answer"), "0", figure, failed == 0.0);
-    // The next part begins from calm.
-    until("the limit to be free", || (fleet.status()?["leading"] == true).then_some(()));
+    // The next part begins without load.
+    until("the controller to lead", || (fleet.status()?["leading"] == true).then_some(()));
 }

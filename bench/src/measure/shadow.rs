@@ -1,5 +1,5 @@
-//! What shadow and canary foretell near the limit: the share of requests that are, or would be, refused is the one that
-//! enforcement would refuse.
+//! Shadow and canary near the limit: the share of requests that are or would be refused equals the share that enforcement
+//! refuses.
 
 use std::thread::sleep;
 
@@ -9,46 +9,47 @@ use plimsoll_core::rollout::Cohort;
 
 use crate::fleet::{BUCKET, Fleet};
 use crate::process::http_get;
-use crate::report::Report;
-use crate::{LIMIT, SETTLE, WINDOW};
+use super::report::Report;
+use super::{LIMIT, SETTLE, WINDOW};
 
-/// How many times the limit is offered.
+/// The offered load, as multiples of the limit.
 const FACTORS: [f64; 3] = [0.9, 1.05, 3.0];
-/// Points of a percent by which the share may be off.
-const OFF_MAX: f64 = 0.5;
+/// The largest error of the share, in percentage points.
+const ERROR_MAX: f64 = 0.5;
 
 pub(crate) fn measure(report: &mut Report) {
     for mode in ["shadow", "canary"] {
-        // Half of the instances may enforce, and what they refuse must not end the canary.
+        // Half of the instances may enforce, and their refusals must not end the canary.
         let policy = format!(
             "buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: {mode} }}\n\
              rollout: {{ require_gates: false, canary_percent: 50, canary: {{ max_drop_ratio: 1, max_p99_delta_ms: 1000 }} }}\n"
         );
         let mut fleet = fleet(&policy);
         for factor in FACTORS {
-            fleet.ask(factor * f64::from(LIMIT));
+            fleet.start_load(factor * f64::from(LIMIT));
             sleep(SETTLE * 2);
             let from = decided(&fleet);
             sleep(WINDOW);
-            let [offered, refused, foretold] = since(from, decided(&fleet));
-            fleet.stop_asking();
-            let share = 100.0 * (refused + foretold) / offered;
+            let [offered, refused, would_drop] = since(from, decided(&fleet));
+            fleet.stop_load();
+            let share = 100.0 * (refused + would_drop) / offered;
             let due = 100.0 * (1.0 - 1.0 / factor).max(0.0);
             report.row(
                 &format!("{mode} at {factor} times the limit: (would-dropped + refused) / offered over 20 s"),
-                &format!("{due:.1} % +- {OFF_MAX} points"),
+                &format!("{due:.1} % +- {ERROR_MAX} points"),
                 format!(
                     "{share:.2} % ({:.2} % refused, {:.2} % would be)",
                     100.0 * refused / offered,
-                    100.0 * foretold / offered
+                    100.0 * would_drop / offered
                 ),
-                (share - due).abs() <= OFF_MAX,
+                (share - due).abs() <= ERROR_MAX,
             );
         }
     }
 }
 
-/// A fleet some of whose instances are in the cohort, and some not: their names are the addresses they happened to get.
+/// Starts fleets until one has instances inside and outside the cohort. Instances are named after their ports, which are
+/// random.
 fn fleet(policy: &str) -> Fleet {
     let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(BUCKET) };
     loop {
@@ -63,20 +64,20 @@ fn fleet(policy: &str) -> Fleet {
     }
 }
 
-/// What all services have decided so far: offered, refused, would-dropped; guards included.
+/// The decisions of all services so far: offered, refused, would-dropped; guards included.
 fn decided(fleet: &Fleet) -> [f64; 3] {
     let services = fleet.zones.iter().flat_map(|zone| &zone.services);
     let pages: Vec<String> =
         services.map(|service| http_get(service.address("listen"), "/metrics").1).collect();
-    // Anything, then what was refused (`drop` is the end of `guard_drop`, too), then what would have been.
+    // All decisions; refused ones (`guard_drop` ends in `drop`, too); ones that would have been refused.
     let kinds: [fn(&str) -> bool; 3] = [
         |_| true,
         |line| line.contains("drop\"") && !line.contains("would_drop\""),
         |line| line.contains("would_drop\""),
     ];
-    kinds.map(|is_meant| {
+    kinds.map(|is_counted| {
         let lines = pages.iter().flat_map(|page| page.lines());
-        let series = lines.filter(|line| line.starts_with("plimsoll_decisions_total{") && is_meant(line));
+        let series = lines.filter(|line| line.starts_with("plimsoll_decisions_total{") && is_counted(line));
         series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     })
 }

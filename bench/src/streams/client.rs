@@ -1,4 +1,4 @@
-//! One of many clients: the limiter of a service with its stream, and what it does in between.
+//! One of many clients: the limiter of a service, with its stream and a steady load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,53 +15,55 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::driver::child::{StreamError, Observer};
 use plimsoll_proto::driver::child::traffic::Traffic;
 
-use super::control::{BUCKET, decision_of};
-use super::hearing::Hearing;
-use super::killed::Killed;
+use super::controller::{BUCKET, decision_of, tenant};
+use super::kills::Kills;
+use super::propagation::Propagation;
 
-/// Room for the tenants of one client, and for those it is told about.
+/// Keys of a client besides one for each tenant in the directives.
 const KEYS_SPARE: usize = 4;
 
-/// What the clients of one aggregator share.
+/// The shared counts of the clients of one aggregator.
 #[derive(Debug)]
-pub(crate) struct Crowd {
-    pub(crate) hearing: Hearing,
-    pub(crate) killed: Killed,
+pub(crate) struct Clients {
+    pub(crate) propagation: Propagation,
+    pub(crate) kills: Kills,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) connected: AtomicUsize,
     pub(crate) lost: AtomicU64,
-    /// Requests decided.
+    /// Decided requests.
     pub(crate) asked: AtomicU64,
 }
 
-/// What a client is asked for.
+/// The requests that a client decides.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asks {
+pub(crate) struct Load {
     /// Requests/s.
     pub(crate) rps: f64,
-    /// How long, from its first report on; `None`: as long as it lives.
+    /// Time from the first report on; `None` is for ever.
     pub(crate) lasts: Option<Duration>,
 }
 
-/// A client as the driver of its stream sees it.
+/// A client, driven by its stream.
 #[derive(Debug)]
 pub(crate) struct Client {
     subscription: Subscription,
     bucket: BucketHandle,
     tenant: String,
-    asks: Asks,
-    /// Requests that are due but not asked yet, as a part of one.
+    load: Load,
+    /// Requests that are due and not yet decided, below 1.
     due: f64,
     reported: Option<MonoTime>,
+    /// Time for which it has decided requests.
     asked_for: Duration,
-    crowd: Arc<Crowd>,
-    heard: u64,
+    clients: Arc<Clients>,
+    /// The latest decision that it has applied.
+    applied: u64,
     kill: KillGeneration,
 }
 
 impl Client {
-    /// Client `number` of all, on behalf of one of `tenants`.
-    pub(crate) fn new(number: usize, tenants: usize, asks: Asks, crowd: Arc<Crowd>) -> anyhow::Result<Self> {
+    /// Creates client `number`, which decides requests of one of `tenants`.
+    pub(crate) fn new(number: usize, tenants: usize, load: Load, clients: Arc<Clients>) -> anyhow::Result<Self> {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
         let identity = Identity {
@@ -73,38 +75,38 @@ impl Client {
         };
         let (limiter, subscription) = Limiter::without_transport(identity, tenants + KEYS_SPARE, 0, number as u64);
         let bucket = limiter.bucket(BUCKET)?;
-        let tenant = super::control::tenant(number % tenants.max(1));
+        let tenant = tenant(number % tenants.max(1));
         Ok(Self {
             subscription,
             bucket,
             tenant,
-            asks,
+            load,
             due: 0.0,
             reported: None,
             asked_for: Duration::ZERO,
-            crowd,
-            heard: 0,
+            clients,
+            applied: 0,
             kill: KillGeneration(0),
         })
     }
 
-    /// What decides, for a thread of the service.
+    /// A handle for decisions on another thread.
     pub(crate) fn bucket(&self) -> BucketHandle {
         self.bucket.clone()
     }
 
-    /// The requests since the last report, decided at once; also those of a time without a stream.
-    fn ask(&mut self, now: MonoTime) {
+    /// Decides the requests that are due since the last report, also those of a time without a stream.
+    fn decide_due(&mut self, now: MonoTime) {
         let since = self.reported.replace(now).map_or(Duration::ZERO, |last| now.since(last));
-        if self.asks.lasts.is_some_and(|lasts| self.asked_for >= lasts) {
+        if self.load.lasts.is_some_and(|lasts| self.asked_for >= lasts) {
             return;
         }
         self.asked_for += since;
-        self.due += self.asks.rps * since.as_secs_f64();
+        self.due += self.load.rps * since.as_secs_f64();
         while self.due >= 1.0 {
             self.due -= 1.0;
             let _ = self.bucket.admit(&self.tenant);
-            self.crowd.asked.fetch_add(1, Ordering::Relaxed);
+            self.clients.asked.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -115,7 +117,7 @@ impl Child for Client {
     }
 
     fn report(&mut self, now: MonoTime) -> Report {
-        self.ask(now);
+        self.decide_due(now);
         self.subscription.report(now)
     }
 
@@ -126,13 +128,13 @@ impl Child for Client {
         let kill = directives.kill;
         let applied = self.subscription.on_directives(now, directives);
         if self.kill.merge(kill) {
-            self.crowd.killed.on_taken_up(kill);
+            self.clients.kills.on_applied(kill);
         }
-        if let Some(number) = decision.and_then(decision_of).filter(|number| *number > self.heard) {
-            self.heard = number;
-            // What a stream begins with says nothing of how long a decision takes.
+        if let Some(number) = decision.and_then(decision_of).filter(|number| *number > self.applied) {
+            self.applied = number;
+            // The first directives of a stream are not pushed, so their age is no propagation time.
             if pushed && applied.is_ok() {
-                self.crowd.hearing.on_heard(number, Instant::now());
+                self.clients.propagation.on_applied(number, Instant::now());
             }
         }
         applied
@@ -147,17 +149,17 @@ impl Child for Client {
     }
 }
 
-/// Counts who is there.
+/// Counts connected clients and lost streams.
 #[derive(Debug)]
-pub(crate) struct Counting(pub(crate) Arc<Crowd>);
+pub(crate) struct Connections(pub(crate) Arc<Clients>);
 
-impl Observer for Counting {
+impl Observer for Connections {
     fn on_connected(&mut self) {
         self.0.connected.fetch_add(1, Ordering::Relaxed);
     }
 
     fn on_disconnected(&mut self, why: &StreamError, was_connected: bool) {
-        tracing::debug!(%why, was_connected, "a stream ended");
+        tracing::debug!(%why, was_connected, "stream ended");
         if was_connected {
             self.0.connected.fetch_sub(1, Ordering::Relaxed);
             self.0.lost.fetch_add(1, Ordering::Relaxed);

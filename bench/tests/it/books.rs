@@ -1,5 +1,5 @@
-//! The books of a fleet of real processes while its tiers are killed: what clients decided, against what controllers
-//! counted. Also what `./measure` runs.
+//! Requests that clients decided against requests that controllers counted, on real processes while tiers are killed.
+//! `./measure books` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,31 +11,31 @@ use tempfile::TempDir;
 use crate::fleet::metric;
 use crate::process::{Process, http_get, until};
 
-/// What each client is asked for, in requests/s.
+/// The load of each client in requests/s.
 pub(crate) const RPS: f64 = 10.0;
 
 /// A run of clients on one aggregator below one controller.
 pub(crate) struct Run {
     pub(crate) clients: usize,
-    /// How long they are asked.
+    /// The time for which clients decide requests.
     pub(crate) lasts: Duration,
-    /// After a third of the requests the aggregator dies, after two thirds the controller. Both start again at once.
+    /// Kills the aggregator after a third of the requests and the controller after two thirds. Both restart at once.
     pub(crate) kills: bool,
 }
 
-/// What became of the requests of a run.
+/// The counts of the requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Books {
     /// Requests that clients have decided.
     pub(crate) decided: f64,
-    /// Those that a controller has counted: each of the two, if it was killed.
+    /// Requests that a controller has counted, before or after its restart.
     pub(crate) counted: f64,
-    /// Those that were given up, because nobody can tell whether they were counted.
+    /// Requests that a tier gave up, because they may or may not have been counted.
     pub(crate) unconfirmed: f64,
 }
 
 impl Books {
-    /// Nothing is counted twice, and all that is not counted is accounted for.
+    /// Returns true if no request is counted twice, and each one that is not counted is unconfirmed.
     pub(crate) fn balance(&self) -> bool {
         self.counted <= self.decided && self.decided <= self.counted + self.unconfirmed
     }
@@ -47,12 +47,12 @@ struct Tiers {
     controller: Process,
     aggregator: Process,
     tool: Process,
-    /// What those had counted and given up that were killed.
+    /// The counts of killed processes.
     counted: f64,
     unconfirmed: f64,
 }
 
-/// Runs to the end, and until nothing is on its way any more.
+/// Runs to the end, until no count is on its way.
 pub(crate) fn run(run: &Run) -> Books {
     let all = run.clients as f64 * RPS * run.lasts.as_secs_f64();
     let mut tiers = Tiers::start(run);
@@ -64,7 +64,7 @@ pub(crate) fn run(run: &Run) -> Books {
         }
     }
     let mut earlier = 0.0;
-    let decided = tiers.until("clients to be asked no more", |asked| {
+    let decided = tiers.until("clients to stop deciding", |asked| {
         asked >= all * 0.9 && std::mem::replace(&mut earlier, asked) == asked
     });
     tiers.settle();
@@ -80,13 +80,13 @@ impl Tiers {
         let aggregator = aggregator(controller.address("listen"), &free());
         let target = format!("http://{}={}", aggregator.address("listen"), run.clients);
         let (rps, lasts) = (RPS.to_string(), format!("{}ms", run.lasts.as_millis()));
-        let asks = ["--rps", &rps, "--ask-for", &lasts, "--every", "1s"];
+        let load = ["--rps", &rps, "--ask-for", &lasts, "--every", "1s"];
         let streams = ["streams", "--controller-elsewhere", "--aggregator", &target];
-        let tool = Process::spawn(&[&streams[..], &asks].concat());
+        let tool = Process::spawn_program("plimsoll-bench", &[&streams[..], &load].concat());
         Self { directory, controller, aggregator, tool, counted: 0.0, unconfirmed: 0.0 }
     }
 
-    /// Kills the aggregator. What it had from clients and had not passed up is nobody's.
+    /// Kills the aggregator. The reports that it has not passed up stay unconfirmed.
     fn kill_aggregator(&mut self) {
         self.unconfirmed += unconfirmed(&self.aggregator);
         self.aggregator.kill_9();
@@ -94,7 +94,7 @@ impl Tiers {
         self.aggregator = aggregator(self.controller.address("listen"), &listen);
     }
 
-    /// Kills the controller. Its successor counts from nothing.
+    /// Kills the controller. Its successor counts from zero.
     fn kill_controller(&mut self) {
         let (given_up, counted) = (unconfirmed(&self.controller), counted(&self.controller));
         self.controller.kill_9();
@@ -112,7 +112,7 @@ impl Tiers {
         self.unconfirmed + unconfirmed(&self.controller) + unconfirmed(&self.aggregator)
     }
 
-    /// Waits until all clients are there and have decided as many requests as is wanted, and yields how many.
+    /// Waits until all clients are connected and the number of decided requests is as `wanted`, and returns the number.
     fn until(&self, what: &str, mut wanted: impl FnMut(f64) -> bool) -> f64 {
         let mut seen = 0;
         until(what, || {
@@ -124,11 +124,11 @@ impl Tiers {
         })
     }
 
-    /// Waits until nothing is on its way any more: no figure moves from one line of the tool to the next, which is
-    /// longer than any report waits.
+    /// Waits until no count is on its way: no figure changes from one line of the tool to the next, which is longer than any
+    /// report waits.
     fn settle(&self) {
         let mut earlier = (f64::NAN, f64::NAN);
-        until("nothing to be on its way", || {
+        until("all counts to arrive", || {
             self.until("the next line", |_| true);
             let now = (self.counted(), self.unconfirmed());
             (std::mem::replace(&mut earlier, now) == now && now.0 > 0.0).then_some(())
@@ -136,7 +136,7 @@ impl Tiers {
     }
 }
 
-/// What a controller has counted of the bucket.
+/// The requests of the bucket that a controller has counted.
 fn counted(controller: &Process) -> f64 {
     let (_, status) = http_get(controller.address("admin"), "/status");
     let status: Value = serde_json::from_str(&status).unwrap();
@@ -161,6 +161,6 @@ fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
 
 fn aggregator(controller: SocketAddr, listen: &str) -> Process {
     let controller = format!("http://{controller}");
-    let who = ["aggregator", "--name", "books", "--controller", &controller];
-    Process::start(&[&who[..], &["--listen", listen, "--admin", &free()]].concat())
+    let flags = ["aggregator", "--name", "books", "--controller", &controller];
+    Process::start(&[&flags[..], &["--listen", listen, "--admin", &free()]].concat())
 }

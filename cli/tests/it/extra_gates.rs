@@ -84,16 +84,16 @@ fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
         (&"tickets".into(), &3.0.into(), &20.0.into())
     );
     let (_, said) = scene.command(&["rollout", "history", "good"]);
-    assert!(said.contains("    tickets is 3, at most 20 may be (answered "), "{said}");
+    assert!(said.contains("    tickets is 3, above the maximum of 20 (answered "), "{said}");
 
     // It is lost: the canary stays what it is, and nothing goes further, with all else in order.
     server.stop();
-    let lost = waits_for(&scene, "tickets is not known: the server cannot be reached");
+    let lost = waits_for(&scene, "tickets is unknown: the server cannot be reached");
     assert_eq!((&lost["gate"], &lost["stage"]), (&"inconclusive".into(), &"canary".into()));
     let (code, said) = scene.command(&["rollout", "promote", "good"]);
     assert!(
         code == Some(1)
-            && said.contains("the gate from canary to enforce is not passed: tickets is not known"),
+            && said.contains("the gate from canary to enforce is not passed: tickets is unknown"),
         "{said}"
     );
     let with_data = |status: &Value| status["evidence"]["with_data_ms"].as_u64().unwrap();
@@ -120,7 +120,7 @@ fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
     let (code, said) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
     assert_eq!(code, Some(0), "{said}");
     desk.has(None);
-    waits_for(&scene, "tickets is not known: the query yields no series");
+    waits_for(&scene, "tickets is unknown: the query yields no series");
     desk.has(Some(0.0));
     scene.promote("good", "canary");
 
@@ -128,10 +128,10 @@ fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
     desk.has(Some(31.0));
     let change = scene.last_change("good", "breach");
     assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
-    assert_eq!(change["why"][0], "tickets is 31, at most 20 may be");
+    assert_eq!(change["why"][0], "tickets is 31, above the maximum of 20");
     assert_eq!(change["evidence"]["queries"][0]["value"], 31.0);
     let (code, said) = scene.command(&["rollout", "promote", "good"]);
-    assert!(code == Some(1) && said.contains("tickets is 31, at most 20 may be"), "{said}");
+    assert!(code == Some(1) && said.contains("tickets is 31, above the maximum of 20"), "{said}");
     let (_, page) = http_get(scene.admin(), "/metrics");
     for wanted in [
         "plimsoll_rollout_query_value{entry=\"good\",query=\"tickets\"} 31",

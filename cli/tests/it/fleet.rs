@@ -1,5 +1,5 @@
-//! A whole fleet of separate processes under load: one controller, two zones with an aggregator and two services
-//! each, and the callers. Also what `./measure` runs.
+//! A fleet of real processes under load: a controller, two zones with an aggregator and two services each, and load
+//! generators. `./measure` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,14 +11,16 @@ use tempfile::TempDir;
 
 use crate::process::{Process, http, http_get, until};
 
-/// The zones, and the share of the load that comes through each: a limit that every zone took for its own would be
-/// exceeded here.
+/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be exceeded.
 const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
-/// The one bucket that is asked for.
+/// The bucket of all requests.
 pub(crate) const BUCKET: &str = "checkout";
 
-/// Two classes, alike.
+/// The load generator with the output that tests read.
+pub(crate) const LOAD: [&str; 3] = ["load", "--output", "json"];
+
+/// Two tenant classes with equal weights.
 pub(crate) const TENANTS: &str = "tenants: { default: { weight: 1.0 }, acme: { weight: 1.0 } }\n";
 
 /// The running processes.
@@ -36,7 +38,7 @@ pub(crate) struct Zone {
     pub(crate) services: Vec<Process>,
 }
 
-/// What the services have decided, all together, at one moment.
+/// The cumulative decisions of services at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Instant,
@@ -45,7 +47,7 @@ pub(crate) struct Sample {
     pub(crate) would_drop: f64,
 }
 
-/// What they decided between two moments, in requests/s.
+/// The decisions of services between two moments, in requests/s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
     pub(crate) offered: f64,
@@ -54,7 +56,7 @@ pub(crate) struct Rates {
     pub(crate) would_dropped: f64,
 }
 
-/// A policy for the one bucket. Gates are not required, so that a raised mode takes effect at once.
+/// A policy for the bucket, without gates, so that a raised mode takes effect at once.
 pub(crate) fn policy(limit: u32, mode: &str, killed: bool) -> String {
     format!(
         "kill_switch: {killed}\nbuckets:\n  {BUCKET}: {{ limit: {limit}, mode: {mode} }}\n\
@@ -63,12 +65,12 @@ pub(crate) fn policy(limit: u32, mode: &str, killed: bool) -> String {
 }
 
 impl Fleet {
-    /// Starts every process and waits until it serves.
+    /// Starts every process and waits until it listens.
     pub(crate) fn start(policy: &str) -> Self {
         Self::start_with(policy, TENANTS, &[])
     }
 
-    /// The same with tenants of one's own, and flags for every service.
+    /// Starts a fleet with these tenants, and with these flags for every service.
     pub(crate) fn start_with(policy: &str, tenants: &str, service_flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("policy.yaml"), policy).unwrap();
@@ -84,116 +86,116 @@ impl Fleet {
         Self { controller, zones: zones.into(), load: Vec::new(), directory }
     }
 
-    /// Callers begin to ask for this many requests/s in all.
-    pub(crate) fn ask(&mut self, rps: f64) {
-        self.ask_in_steps(&[(Duration::ZERO, rps)]);
+    /// Starts a load of `rps` requests/s in all.
+    pub(crate) fn start_load(&mut self, rps: f64) {
+        self.start_load_in_steps(&[(Duration::ZERO, rps)]);
     }
 
-    /// The same with a rate that changes: from each moment on, so many requests/s in all.
-    pub(crate) fn ask_in_steps(&mut self, steps: &[(Duration, f64)]) {
+    /// Starts a load whose rate in requests/s changes at each of these times.
+    pub(crate) fn start_load_in_steps(&mut self, steps: &[(Duration, f64)]) {
         for (zone, (_, share)) in self.zones.iter().zip(ZONES) {
             let targets: Vec<String> = zone.services.iter().map(target).collect();
             let steps: Vec<(Duration, f64)> = steps.iter().map(|(from, rps)| (*from, rps * share)).collect();
             let rps = schedule(&steps);
             let args =
-                ["load", "--target", &targets.join(","), "--rps", &rps, "--tenant", "acme,corner-shop"];
+                [&LOAD[..], &["--target", &targets.join(","), "--rps", &rps, "--tenant", "acme,corner-shop"]].concat();
             self.load.push(Process::spawn(&args));
         }
     }
 
-    /// One crowd of callers begins to ask all services alike, with these flags of `load`.
-    pub(crate) fn ask_evenly(&mut self, flags: &[&str]) {
+    /// Starts one load generator that spreads its requests evenly over all services, with these flags of `load`.
+    pub(crate) fn start_load_evenly(&mut self, flags: &[&str]) {
         let targets: Vec<String> = self.zones.iter().flat_map(|zone| &zone.services).map(target).collect();
-        self.load.push(Process::spawn(&[&["load", "--target", &targets.join(",")], flags].concat()));
+        self.load.push(Process::spawn(&[&LOAD[..], &["--target", &targets.join(",")], flags].concat()));
     }
 
-    /// What the first crowd of callers has said so far: one figure a line, counted from its beginning.
-    pub(crate) fn callers_say(&self) -> Vec<Value> {
+    /// The lines of the first load generator so far, each counted from its start.
+    pub(crate) fn load_lines(&self) -> Vec<Value> {
         self.load[0].output_lines()
     }
 
-    /// The callers stop; what each saw in all, as it printed it.
-    pub(crate) fn stop_asking(&mut self) -> Vec<Value> {
-        let ended = self.load.drain(..).map(|mut load| {
+    /// Stops the load generators, and returns the summary of each.
+    pub(crate) fn stop_load(&mut self) -> Vec<Value> {
+        let summaries = self.load.drain(..).map(|mut load| {
             assert!(load.terminate().success());
             load.output_lines().pop().unwrap()
         });
-        ended.collect()
+        summaries.collect()
     }
 
-    /// Where the policy lies.
+    /// The path of the policy file.
     pub(crate) fn policy_path(&self) -> PathBuf {
         self.directory.path().join("policy.yaml")
     }
 
-    /// Saves the policy as an editor would: written beside, then renamed over.
+    /// Saves the policy as an editor does: writes a file beside it and renames that.
     pub(crate) fn save_policy(&self, text: &str) {
-        let beside = self.directory.path().join(".policy.yaml.swp");
-        fs::write(&beside, text).unwrap();
-        fs::rename(beside, self.policy_path()).unwrap();
+        let swap = self.directory.path().join(".policy.yaml.swp");
+        fs::write(&swap, text).unwrap();
+        fs::rename(swap, self.policy_path()).unwrap();
     }
 
-    /// What the services have decided so far.
+    /// The decisions of all services so far.
     pub(crate) fn sample(&self) -> Sample {
         sample(self.zones.iter().flat_map(|zone| &zone.services))
     }
 
-    /// The same of one zone.
+    /// The decisions of the services of a zone so far.
     pub(crate) fn sample_zone(&self, zone: usize) -> Sample {
         sample(&self.zones[zone].services)
     }
 
-    /// Waits until the rates over `span` are as `wanted`, and yields them.
+    /// Waits until the rates over `span` are as `wanted`, and returns them.
     pub(crate) fn until_rates(&self, what: &str, span: Duration, wanted: impl Fn(&Rates) -> bool) -> Rates {
         let mut samples = vec![self.sample()];
         until(what, || {
             let now = self.sample();
             samples.push(now);
-            // The latest sample that is old enough, so that the window moves with time.
+            // The latest sample that is old enough: the window moves with time.
             let from = samples.iter().rev().find(|sample| now.at - sample.at >= span)?;
             let rates = from.rates_until(&now);
             if wanted(&rates) { Some(rates) } else { None }
         })
     }
 
-    /// The controller's own picture, if it is there to ask.
+    /// The controller's status, or `None` while it is down.
     pub(crate) fn status(&self) -> Option<Value> {
         let (code, body) = http(self.controller.address("admin"), "GET", "/status", &[]).ok()?;
         (code == 200).then(|| serde_json::from_str(&body).unwrap())
     }
 
-    /// One metric of the controller.
+    /// A metric of the controller.
     pub(crate) fn controller_metric(&self, name: &str, label: &str) -> f64 {
         metric(&http_get(self.controller.address("admin"), "/metrics").1, name, label)
     }
 
-    /// One metric of a zone's aggregator; 0 while it is not there to ask.
+    /// A metric of a zone's aggregator, or 0 while it is down.
     pub(crate) fn aggregator_metric(&self, zone: usize, name: &str) -> f64 {
         let page = http(self.zones[zone].aggregator.address("admin"), "GET", "/metrics", &[]);
         page.map_or(0.0, |(_, page)| metric(&page, name, ""))
     }
 
-    /// Starts the controller again where it was, with what it wrote down.
+    /// Starts the controller again on its addresses and its saved state.
     pub(crate) fn restart_controller(&mut self) {
         let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
         self.controller = controller(&self.directory, &listen, &admin);
     }
 
-    /// Starts a zone's aggregator again where it was.
+    /// Starts a zone's aggregator again on its address.
     pub(crate) fn restart_aggregator(&mut self, zone: usize) {
         let parent = self.controller.address("listen");
         let zone = &mut self.zones[zone];
         zone.aggregator = aggregator(zone.name, parent, &zone.aggregator.address("listen").to_string());
     }
 
-    /// Every line the services have logged.
+    /// The lines that the services have logged.
     pub(crate) fn service_logs(&self) -> Vec<String> {
         self.zones.iter().flat_map(|zone| &zone.services).flat_map(Process::log).collect()
     }
 }
 
 impl Sample {
-    /// What was decided from here on.
+    /// The rates from this sample to a later one.
     pub(crate) fn rates_until(&self, later: &Self) -> Rates {
         let seconds = (later.at - self.at).as_secs_f64();
         let [admit, dropped, would_dropped] =
@@ -227,7 +229,7 @@ pub(crate) fn metric(page: &str, name: &str, label: &str) -> f64 {
     series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// Rates as the flags of `load` say them.
+/// Rates that change at these times, in the syntax of `load --rps`.
 pub(crate) fn schedule(steps: &[(Duration, f64)]) -> String {
     let step = |(from, rps): &(Duration, f64)| {
         if from.is_zero() { rps.to_string() } else { format!("{rps}@{}ms", from.as_millis()) }
@@ -252,12 +254,12 @@ fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
 
 fn aggregator(zone: &str, parent: SocketAddr, listen: &str) -> Process {
     let (parent, name) = (format!("http://{parent}"), format!("{zone}-aggregator"));
-    let who = ["aggregator", "--zone", zone, "--name", &name, "--controller", &parent];
-    Process::start(&[&who[..], &["--listen", listen, "--admin", &free()]].concat())
+    let flags = ["aggregator", "--zone", zone, "--name", &name, "--controller", &parent];
+    Process::start(&[&flags[..], &["--listen", listen, "--admin", &free()]].concat())
 }
 
 fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
     let (parent, listen) = (format!("http://{parent}"), free());
-    let who = ["service", "--zone", zone, "--aggregator", &parent, "--listen", &listen, "--buckets", BUCKET];
-    Process::start(&[&who[..], flags].concat())
+    let common = ["service", "--zone", zone, "--aggregator", &parent, "--listen", &listen, "--buckets", BUCKET];
+    Process::start(&[&common[..], flags].concat())
 }

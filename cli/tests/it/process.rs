@@ -1,7 +1,7 @@
-//! The real binary as a child process, so that tests see what an operator sees: addresses, log lines and exit codes.
+//! The real binaries as child processes, so that tests check addresses, log lines and exit codes as operators see them.
 //!
-//! Every process gets free ports, none of the `PLIMSOLL_*` variables of whoever runs the tests, and is killed when
-//! its [`Process`] is dropped, also when a test fails.
+//! Every process gets free ports and no `PLIMSOLL_*` variable of the caller's environment. It is killed when its [`Process`]
+//! is dropped, also if a test fails.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -16,24 +17,24 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Far beyond what any step takes, even on a machine that has other things to do.
+/// The time after which a test stops waiting, far beyond the duration of any step on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How often something is asked for again that nobody announces.
+/// The interval of polls.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
-/// How long an HTTP answer may take.
+/// The timeout of an HTTP answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A running `plimsoll`.
+/// A running process.
 pub(crate) struct Process {
     child: Child,
     addresses: BTreeMap<String, SocketAddr>,
     log: Arc<Log>,
     stdout: File,
-    /// What was asked for, to name it in failures.
+    /// The command line, for failures.
     command: String,
 }
 
-/// What a process has written on standard error so far.
+/// The lines on standard error so far.
 #[derive(Default)]
 struct Log {
     lines: Mutex<Lines>,
@@ -49,12 +50,11 @@ struct Lines {
 // === impl Process ===
 
 impl Process {
-    /// Starts a tier and waits until it serves; the addresses it then logs are known by their names.
+    /// Starts a tier and waits until it logs its addresses, which [`Self::address`] then knows by name.
     pub(crate) fn start<S: AsRef<OsStr>>(args: &[S]) -> Self {
         let mut process = Self::spawn(args);
-        let serves =
-            process.wait_for(|line| message(line).is_some_and(|message| message.ends_with(" serves")));
-        if let Some(fields) = serves["fields"].as_object() {
+        let listening = process.wait_for(|line| line["fields"]["listen"].is_string());
+        if let Some(fields) = listening["fields"].as_object() {
             let addresses =
                 fields.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.parse().ok()?)));
             process.addresses = addresses.collect();
@@ -62,13 +62,18 @@ impl Process {
         process
     }
 
-    /// Starts a command that says nothing when it is ready.
+    /// Starts `plimsoll` without waiting for anything.
     pub(crate) fn spawn<S: AsRef<OsStr>>(args: &[S]) -> Self {
-        let mut command = plimsoll(args);
+        Self::spawn_program("plimsoll", args)
+    }
+
+    /// Starts a program of this workspace without waiting for anything.
+    pub(crate) fn spawn_program<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Self {
+        let mut command = command(program, args);
         command.env("PLIMSOLL_LOG_FORMAT", "json");
         let stdout = tempfile::tempfile().unwrap();
         command.stdin(Stdio::null()).stdout(stdout.try_clone().unwrap()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let stderr = child.stderr.take().unwrap();
         let log = Arc::<Log>::default();
         let reader = Arc::clone(&log);
@@ -76,13 +81,13 @@ impl Process {
         Self { child, addresses: BTreeMap::new(), log, stdout, command: format!("{command:?}") }
     }
 
-    /// Where it serves, by the name it logs the address under: `listen` or `admin`.
+    /// The address that it logged under this name: `listen` or `admin`.
     pub(crate) fn address(&self, name: &str) -> SocketAddr {
         let address = self.addresses.get(name);
-        *address.unwrap_or_else(|| panic!("{} names no address {name}: {:?}", self.command, self.addresses))
+        *address.unwrap_or_else(|| panic!("{} logged no address {name}: {:?}", self.command, self.addresses))
     }
 
-    /// Waits for a log line, among those already written too, and yields it.
+    /// Waits for a log line, which may already be written, and returns it.
     pub(crate) fn wait_for(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
         let mut seen = 0;
@@ -98,50 +103,50 @@ impl Process {
             seen = lines.lines.len();
             let left = end.saturating_duration_since(Instant::now());
             if lines.closed || left.is_zero() {
-                let what = if lines.closed { "it ended" } else { "time is up" };
-                panic!("{} did not log what was waited for: {what}", self.command);
+                let cause = if lines.closed { "it ended" } else { "timeout" };
+                panic!("{} did not log the expected line: {cause}", self.command);
             }
             let woken = self.log.grown.wait_timeout(lines, left);
             lines = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// By what the system knows it.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Every line it has logged so far, as it was written.
+    /// The lines that it has logged so far.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().lines.clone()
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it without a chance to clean up, as a power cut would.
     pub(crate) fn kill_9(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks it to end in good order, waits until it has, and yields how it ended.
+    /// Sends SIGTERM, and waits for its exit status.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended()
     }
 
-    /// Waits until it has ended, and yields how.
+    /// Waits for its exit status.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         until("the process to end", || self.child.try_wait().unwrap())
     }
 
-    /// What it has written on standard output so far.
+    /// Its standard output so far.
     pub(crate) fn output(&self) -> String {
-        // The process writes where the file's one position is, which therefore must not be moved here.
+        // The process writes at the position of the shared file, which must not be moved here.
         let mut output = vec![0; self.stdout.metadata().unwrap().len() as usize];
         self.stdout.read_exact_at(&mut output, 0).unwrap();
         String::from_utf8(output).unwrap()
     }
 
-    /// Every line of JSON that it has written there.
+    /// The complete lines of its standard output, parsed as JSON.
     pub(crate) fn output_lines(&self) -> Vec<Value> {
         let output = self.output();
         let whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -158,7 +163,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails when it has ended already, which is as good.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
@@ -189,13 +194,13 @@ pub(crate) fn message(line: &Value) -> Option<&str> {
     line["fields"]["message"].as_str()
 }
 
-/// Runs a command to its end.
+/// Runs `plimsoll` to its end.
 pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
-    plimsoll(args).stdin(Stdio::null()).output().unwrap()
+    command("plimsoll", args).stdin(Stdio::null()).output().unwrap()
 }
 
-fn plimsoll<S: AsRef<OsStr>>(args: &[S]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
+    let mut command = Command::new(binary(program));
     command.args(args);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PLIMSOLL_") {
@@ -205,24 +210,37 @@ fn plimsoll<S: AsRef<OsStr>>(args: &[S]) -> Command {
     command
 }
 
-/// Asks again and again until there is an answer.
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+/// The path of a binary of this workspace: cargo builds it beside the running program, or above the running test.
+pub(crate) fn binary(name: &str) -> PathBuf {
+    let running = std::env::current_exe().unwrap();
+    let folder = running.parent().unwrap();
+    let folder = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
+    let path = folder.join(name);
+    assert!(path.exists(), "{} is missing: build it with `cargo build --workspace --bins`", path.display());
+    path
+}
+
+/// Polls until the closure returns a value.
+pub(crate) fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
-        if let Some(answer) = ask() {
-            return answer;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < end, "timeout while waiting for {what}");
         thread::sleep(POLL);
     }
 }
 
-/// The status and the body of an answer to a plain GET.
+/// The status and the body of the answer to a GET.
 pub(crate) fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     http(address, "GET", path, &[]).unwrap_or_else(|error| panic!("http://{address}{path}: {error}"))
 }
 
-/// The same for any method and headers, and for whoever may be away.
+/// The status and the body of the answer to a request.
+///
+/// # Errors
+/// The server is unreachable, or its answer is no HTTP.
 pub(crate) fn http(
     address: SocketAddr,
     method: &str,
@@ -236,7 +254,7 @@ pub(crate) fn http(
     stream.write_all(format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\n{headers}\r\n").as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let no_answer = || io::Error::new(io::ErrorKind::InvalidData, format!("not an answer: {answer:?}"));
+    let no_answer = || io::Error::new(io::ErrorKind::InvalidData, format!("not an HTTP answer: {answer:?}"));
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(no_answer)?;
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(no_answer)?;
     Ok((status, body.to_owned()))

@@ -192,7 +192,7 @@ fn good_traffic_goes_up_and_what_is_bad_comes_down_by_itself() {
     // Nothing is raised before it was seen for long enough, and what nobody asks for waits for ever.
     let (code, said) = scene.command(&["rollout", "promote", "idle"]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("would-dropped / offered is not known"), "{said}");
+    assert!(said.contains("would-drop ratio is unknown"), "{said}");
     let (code, said) = scene.command(&["rollout", "promote", "god"]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("no entry `god`; it has `good`"), "{said}");
@@ -217,13 +217,13 @@ fn good_traffic_goes_up_and_what_is_bad_comes_down_by_itself() {
 
     // Refusals above the gate: not promoted, unless somebody insists; and back within a cycle of being known.
     let (code, said) = scene.command(&["rollout", "promote", "tight"]);
-    assert!(code == Some(1) && said.contains("would-dropped / offered"), "{said}");
+    assert!(code == Some(1) && said.contains("would-drop ratio"), "{said}");
     let (code, said) = scene.command(&["rollout", "promote", "tight", "--force", "--reason", "a trial"]);
     assert_eq!(code, Some(0), "{said}");
     let change = scene.last_change("tight", "breach");
     assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
     assert!(
-        change["why"][0].as_str().unwrap().starts_with("refused / offered in the canary cohort"),
+        change["why"][0].as_str().unwrap().starts_with("drop ratio of the canary cohort"),
         "{change}"
     );
     assert!(change["evidence"]["canary"]["refused"].as_u64() > Some(0), "{change}");

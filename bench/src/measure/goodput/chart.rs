@@ -1,17 +1,17 @@
-//! The curves of goodput as a picture for the README. The background is part of it, so that it reads on dark pages too.
+//! The chart of goodput for the README. It has its own background, so that it is readable on dark pages too.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS, Point};
-use crate::root;
+use super::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS, Point};
+use crate::measure::root;
 
 const SIZE: (u32, u32) = (860, 470);
 const PAPER: RGBColor = RGBColor(255, 255, 255);
 const INK: RGBColor = RGBColor(36, 41, 47);
 const FAINT: RGBColor = RGBColor(225, 228, 232);
 const GREY: RGBColor = RGBColor(110, 119, 129);
-/// Of all tenants, and of the ordinary ones.
+/// Colours of all tenants, and of the ordinary ones.
 const WITH: [RGBColor; 2] = [RGBColor(9, 105, 218), RGBColor(84, 174, 255)];
 const WITHOUT: [RGBColor; 2] = [RGBColor(207, 34, 46), RGBColor(255, 129, 130)];
 
@@ -26,7 +26,7 @@ pub(crate) fn draw(curves: &Curves) {
         .margin(16)
         .x_label_area_size(46)
         .y_label_area_size(58)
-        .caption("Useful answers while one tenant asks for more and more", text(19))
+        .caption("Useful answers while one tenant sends more and more requests", text(19))
         .build_cartesian_2d(0.0..offered_max, 0.0..CAPACITY * 1.5)
         .unwrap();
     chart
@@ -50,7 +50,7 @@ pub(crate) fn draw(curves: &Curves) {
     chart.draw_series(DashedLineSeries::new(level(even), 3, 4, GREY.stroke_width(1))).unwrap();
     let notes = [
         (CAPACITY, format!("capacity {CAPACITY:.0}/s; limit {LIMIT}/s")),
-        (even, format!("asked for by the {ORDINARY} ordinary tenants")),
+        (even, format!("offered by the {ORDINARY} ordinary tenants")),
     ];
     for (rate, note) in notes {
         let place = (offered_max * 0.995, rate + 6.0);
@@ -86,5 +86,5 @@ pub(crate) fn draw(curves: &Curves) {
         .draw()
         .unwrap();
     area.present().unwrap();
-    println!("drawn in {}", path.display());
+    println!("chart written to {}", path.display());
 }

@@ -1,5 +1,7 @@
-//! The reason to install this: useful answers of services with a finite capacity while one tenant asks for more and more,
-//! without Plimsoll and with it.
+//! Goodput: the useful answers of services with a finite capacity while one tenant sends more and more requests, without
+//! Plimsoll and with it.
+
+mod chart;
 
 use std::fmt::Write as _;
 use std::thread::sleep;
@@ -7,28 +9,27 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::chart;
 use crate::fleet::{Fleet, policy, schedule};
-use crate::report::Report;
+use crate::measure::report::Report;
 
-/// What four services with four workers each can answer that need 40 ms for a request, in requests/s.
+/// The capacity in requests/s: four services with four workers each, which need 40 ms for a request.
 pub(crate) const CAPACITY: f64 = 400.0;
-/// A full queue makes a request wait for 1 s, as long as a well-meant queue does, and longer than callers do.
+/// A request waits 1 s in a full queue, as in many services, and longer than its caller does.
 const SERVICE: [&str; 6] = ["--workers", "4", "--work-ms", "40", "--queue", "100"];
 const TIMEOUT: &str = "500ms";
-/// A tenth of the capacity is left over, to empty the queues.
+/// The limit leaves a tenth of the capacity to empty the queues.
 pub(crate) const LIMIT: u32 = 360;
 pub(crate) const ORDINARY: usize = 20;
-/// What each ordinary tenant asks for all the time, in requests/s: together six tenths of the capacity.
+/// The load of each ordinary tenant in requests/s: together six tenths of the capacity.
 pub(crate) const ORDINARY_RPS: f64 = 12.0;
 const HOT: &str = "hot";
-/// What the hot tenant asks for, in requests/s: up to four times the capacity with the others.
+/// The load of the hot tenant in requests/s, step by step: with the others up to four times the capacity.
 const HOT_RPS: [f64; 7] = [0.0, 80.0, 160.0, 240.0, 400.0, 800.0, 1_360.0];
-/// How long each of these lasts, and how much of the beginning is left out.
+/// The length of a step, and the part at its beginning that is left out.
 const STEP: Duration = Duration::from_secs(12);
 const LEFT_OUT: Duration = Duration::from_secs(4);
 
-/// The useful answers at what is offered with each rate of the hot tenant.
+/// The goodput at each rate of the hot tenant.
 pub(crate) struct Curves {
     pub(crate) without: Vec<Point>,
     pub(crate) with: Vec<Point>,
@@ -44,7 +45,7 @@ pub(crate) struct Point {
 }
 
 pub(crate) fn measure(report: &mut Report) {
-    // The same fleet twice; the mode alone makes the difference.
+    // Both fleets are alike except for the mode.
     let curves = Curves { without: run("shadow"), with: run("enforce") };
     for (without, with) in curves.without.iter().zip(&curves.with) {
         println!(
@@ -56,20 +57,20 @@ pub(crate) fn measure(report: &mut Report) {
         |points: &[Point]| points.iter().skip(3).map(|point| point.useful).fold(f64::INFINITY, f64::min);
     let (with, without) = (overload(&curves.with), overload(&curves.without));
     report.row(
-        "goodput, capacity exceeded up to 4 times: fewest useful answers at any step",
+        "goodput, capacity exceeded up to 4 times: least goodput at any step",
         "> 80 % of the capacity",
         format!("{:.0} % (without Plimsoll {:.0} %)", with / CAPACITY * 100.0, without / CAPACITY * 100.0),
         with > 0.8 * CAPACITY,
     );
-    let kept = |points: &[Point]| {
+    let answered = |points: &[Point]| {
         points
             .iter()
             .map(|point| point.ordinary_useful / point.ordinary_offered)
             .fold(f64::INFINITY, f64::min)
     };
-    let (with, without) = (kept(&curves.with), kept(&curves.without));
+    let (with, without) = (answered(&curves.with), answered(&curves.without));
     report.row(
-        "goodput, capacity exceeded up to 4 times: what ordinary tenants get of what they ask for, at any step",
+        "goodput, capacity exceeded up to 4 times: useful answers of ordinary tenants over their requests, at any step",
         "> 95 %",
         format!("{:.0} % (without Plimsoll {:.0} %)", with * 100.0, without * 100.0),
         with > 0.95,
@@ -78,7 +79,7 @@ pub(crate) fn measure(report: &mut Report) {
     report.goodput(curves);
 }
 
-/// Lets the hot tenant ask for more and more.
+/// Measures one curve, in this mode.
 fn run(mode: &str) -> Vec<Point> {
     let names: Vec<String> = (1..=ORDINARY).map(|number| format!("shop-{number:02}")).collect();
     let mut tenants = String::from("tenants:\n  default: { weight: 1.0 }\n");
@@ -89,19 +90,19 @@ fn run(mode: &str) -> Vec<Point> {
 
     let steps: Vec<(Duration, f64)> = (0..).map(|number| STEP * number).zip(HOT_RPS).collect();
     let (even, hot) = (ORDINARY_RPS * ORDINARY as f64, format!("{HOT}={}", schedule(&steps)));
-    let who = ["--tenant", &names.join(","), "--rps", &even.to_string(), "--hot", &hot];
-    fleet.ask_evenly(&[&who[..], &["--timeout", TIMEOUT, "--every", "500ms"]].concat());
+    let flags = ["--tenant", &names.join(","), "--rps", &even.to_string(), "--hot", &hot];
+    fleet.start_load_evenly(&[&flags[..], &["--timeout", TIMEOUT, "--every", "500ms"]].concat());
     sleep(STEP * HOT_RPS.len() as u32 + Duration::from_secs(1));
-    let lines = fleet.callers_say();
-    let not_sent = fleet.stop_asking()[0]["not_sent"].as_u64();
-    assert_eq!(not_sent, Some(0), "the callers could not keep up");
+    let lines = fleet.load_lines();
+    let not_sent = fleet.stop_load()[0]["not_sent"].as_u64();
+    assert_eq!(not_sent, Some(0), "the load generator could not keep up");
     steps.iter().map(|(from, _)| Point::between(&lines, *from + LEFT_OUT, *from + STEP)).collect()
 }
 
 // === impl Point ===
 
 impl Point {
-    /// What the callers saw from one moment to another, of what they say they saw since the beginning.
+    /// The rates between two moments, from lines that count since the beginning.
     fn between(lines: &[Value], from: Duration, until: Duration) -> Self {
         let number = |value: &Value| value.as_f64().unwrap();
         let at = |moment: Duration| {

@@ -1,4 +1,4 @@
-//! One aggregator and ever more clients: how soon a decision reaches them, and what they cost.
+//! Fan-out: the time from a decision to the clients of one aggregator, and the cost of a client, by number of clients.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::fleet::metric;
 use crate::process::http_get;
-use crate::report::Report;
-use crate::streams::{Streams, aggregator, median};
+use crate::measure::report::Report;
+use super::{Streams, aggregator, median};
 
 const STREAMS: [usize; 3] = [1_000, 5_000, 10_000];
-/// Between two decisions all is as without them.
+/// The interval of decisions, long enough for each to be applied before the next.
 const EVERY: Duration = Duration::from_secs(3);
-/// Decisions that are timed, after some that let the aggregator find its interval.
+/// The number of timed decisions, and of those before them in which the aggregator adapts its report interval.
 const DECISIONS: usize = 7;
 const SETTLING: usize = 5;
 
@@ -44,12 +44,12 @@ fn with(streams: usize, report: &mut Report) {
     let interval = metric(&page, "plimsoll_report_interval_seconds", "") * 1e3;
     let memory = (median(of("/resident_bytes")) - before) / streams as f64 / 1024.0;
     let figure = format!(
-        "interval {interval:.0} ms, {:.2} cores, {memory:.0} KiB a stream, {:.0} B/s up and {:.0} B/s down a client",
+        "interval {interval:.0} ms, {:.2} cores, {memory:.0} KiB per stream, {:.0} B/s up and {:.0} B/s down per client",
         median(of("/cores")),
         median(of("/up_bytes_per_client_s")),
         median(of("/down_bytes_per_client_s"))
     );
-    report.note(&format!("{streams} streams on one aggregator: what they cost"), figure);
+    report.note(&format!("{streams} streams on one aggregator: cost"), figure);
     let lost = lines.last().and_then(|line: &Value| line["aggregators"][0]["lost"].as_u64());
     let figure = lost.map_or("unknown".to_owned(), |lost| lost.to_string());
     report.row(&format!("{streams} streams on one aggregator: streams lost"), "0", figure, lost == Some(0));

@@ -1,19 +1,20 @@
-//! An aggregator dies and comes back: nine thousand clients return to it, while a thousand on another one must not notice.
+//! Reconnect storm: an aggregator restarts and nine thousand clients return to it, while a thousand clients of another one
+//! must not be delayed.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::report::Report;
-use crate::streams::{Streams, aggregator, median};
+use crate::measure::report::Report;
+use super::{Streams, aggregator, median};
 
 const ON_A: usize = 9_000;
 const ON_B: usize = 1_000;
 const EVERY: Duration = Duration::from_secs(1);
-/// Lines over which all must be quiet before.
+/// Lines before the outage in which all clients must be connected.
 const SETTLING: usize = 10;
-/// How long A stays away: long enough for its clients to wait as long as they ever do.
-const AWAY: Duration = Duration::from_secs(30);
+/// The outage of A, after which its clients have reached their longest backoff.
+const OUTAGE: Duration = Duration::from_secs(30);
 const MOST_BACK_WITHIN: Duration = Duration::from_secs(15);
 const ALL_BACK_WITHIN: Duration = Duration::from_secs(45);
 
@@ -23,9 +24,9 @@ pub(crate) fn measure(report: &mut Report) {
     let tool = Streams::start(&[(&a, ON_A), (&b, ON_B)], EVERY);
     tool.settle(SETTLING);
     let listen = a.address("listen").to_string();
-    let begin = tool.say().len();
+    let begin = tool.lines().len();
     a.kill_9();
-    tool.watch((AWAY.as_millis() / EVERY.as_millis()) as usize);
+    tool.watch((OUTAGE.as_millis() / EVERY.as_millis()) as usize);
     let _a = aggregator("a", &listen);
     let listens = Instant::now();
     let (mut most, mut all) = (None, None);
@@ -36,26 +37,26 @@ pub(crate) fn measure(report: &mut Report) {
         most = most.or((back * 100 >= ON_A * 95).then_some(at));
         all = all.or((back == ON_A).then_some(at));
     }
-    let lines = &tool.say()[begin..];
+    let lines = &tool.lines()[begin..];
     let on_b = |figure: &str| -> Vec<f64> {
         let p99 = |line: &Value| line["aggregators"][1]["decision"][figure].as_f64();
         lines.iter().filter_map(p99).collect()
     };
     let worst = on_b("p99_ms").into_iter().fold(0.0, f64::max);
     let figure = format!(
-        "p99 {worst:.0} ms of the worst decision, {:.0} ms of the middle one",
+        "p99 {worst:.0} ms of the worst decision, {:.0} ms of the median one",
         median(on_b("p99_ms"))
     );
-    let title = "9,000 clients lose aggregator A and return: decisions to the 1,000 on B";
+    let title = "9,000 clients lose aggregator A and return: from a decision to the 1,000 clients of B";
     report.row(title, "p99 <= 250 ms", figure, worst <= 250.0);
     let took = |took: Option<Duration>| {
-        took.map_or("not yet".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()))
+        took.map_or("never".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()))
     };
-    let title = format!("A away for {} s: 95 % of its clients live again after it listens", AWAY.as_secs());
+    let title = format!("A down for {} s: time until 95 % of its clients are connected after it listens", OUTAGE.as_secs());
     report.row(&title, "<= 15 s", took(most), most.is_some_and(|most| most <= MOST_BACK_WITHIN));
-    report.row("all of them", "<= 45 s", took(all), all.is_some());
+    report.row("time until all of them are connected", "<= 45 s", took(all), all.is_some());
     let last = lines.last().unwrap();
     let waited = last["decisions_waited"].as_u64();
     let figure = format!("{} of {}", last["decisions_waited"], last["decided"]);
-    report.row("decisions that made their thread wait, all the while", "0", figure, waited == Some(0));
+    report.row("decisions that made their thread wait, over the whole run", "0", figure, waited == Some(0));
 }

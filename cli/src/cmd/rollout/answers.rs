@@ -67,7 +67,7 @@ fn write_evidence(out: &mut dyn Write, evidence: &Exhibit, stage: Mode) -> io::R
 fn write_query(out: &mut dyn Write, query: &QueryExhibit) -> io::Result<()> {
     let QueryExhibit { name, value, max, min, age_ms, unknown } = query;
     let Some(value) = value else {
-        return writeln!(out, "    {name} {}", unknown.as_deref().unwrap_or("is not known"));
+        return writeln!(out, "    {name} {}", unknown.as_deref().unwrap_or("is unknown"));
     };
     write!(out, "    {name} is {}", Figure(*value))?;
     if let Some(max) = max {

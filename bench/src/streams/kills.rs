@@ -1,5 +1,5 @@
-//! When clients took up the latest kill generation, by the time of day, so that whoever ordered it in another process of this
-//! machine can tell how long that took.
+//! The times at which clients applied the latest kill generation. They are times of day, so that another process on this
+//! machine can compare them with the moment of its command.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,30 +7,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plimsoll_core::kill::KillGeneration;
 use serde::Serialize;
 
-/// The generation that is in the air, as the clients of one aggregator hear it.
+/// The latest kill generation and the times at which the clients of one aggregator applied it.
 #[derive(Debug, Default)]
-pub(crate) struct Killed {
+pub(crate) struct Kills {
     inner: Mutex<(KillGeneration, Vec<f64>)>,
 }
 
-/// How the clients took it up.
+/// The application times of the latest kill generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct TakenUp {
-    /// Odd means killed.
+pub(crate) struct KillFigures {
+    /// The generation; odd means killed.
     pub(crate) generation: u64,
-    /// Clients that have.
-    pub(crate) heard: usize,
-    /// When half of those had, in milliseconds since 1970; null if nobody has.
+    /// Clients that have applied it.
+    pub(crate) applied: usize,
+    /// Time at which half of these clients had applied it, in milliseconds since 1970; null if none has.
     pub(crate) p50_at_ms: Option<f64>,
-    /// The same for 99 in a hundred.
+    /// Time at which 99 % of these clients had applied it.
     pub(crate) p99_at_ms: Option<f64>,
-    /// The same for all.
+    /// Time at which all of these clients had applied it.
     pub(crate) last_at_ms: Option<f64>,
 }
 
-impl Killed {
-    /// A client has taken up a generation just now. What is earlier than the latest was overtaken and is not counted.
-    pub(crate) fn on_taken_up(&self, generation: KillGeneration) {
+impl Kills {
+    /// Notes that a client has applied a generation just now. Generations below the latest are ignored.
+    pub(crate) fn on_applied(&self, generation: KillGeneration) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3;
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if generation > inner.0 {
@@ -41,17 +41,17 @@ impl Killed {
         }
     }
 
-    /// How the latest one was taken up so far.
-    pub(crate) fn figures(&self) -> TakenUp {
+    /// The application times of the latest generation so far.
+    pub(crate) fn figures(&self) -> KillFigures {
         let (generation, mut times) = self.inner.lock().unwrap_or_else(PoisonError::into_inner).clone();
         times.sort_by(f64::total_cmp);
         let quantile = |share: f64| {
             let rank = (share * times.len() as f64).ceil() as usize;
             times.get(rank.saturating_sub(1)).copied()
         };
-        TakenUp {
+        KillFigures {
             generation: generation.0,
-            heard: times.len(),
+            applied: times.len(),
             p50_at_ms: quantile(0.5),
             p99_at_ms: quantile(0.99),
             last_at_ms: quantile(1.0),
@@ -64,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_generation_counts() {
-        let killed = Killed::default();
-        assert_eq!(killed.figures(), TakenUp::default());
-        [1, 1, 2, 1, 2, 2].into_iter().for_each(|generation| killed.on_taken_up(KillGeneration(generation)));
-        let figures = killed.figures();
-        assert_eq!((figures.generation, figures.heard), (2, 3));
+    fn only_the_latest_generation_counts() {
+        let kills = Kills::default();
+        assert_eq!(kills.figures(), KillFigures::default());
+        [1, 1, 2, 1, 2, 2].into_iter().for_each(|generation| kills.on_applied(KillGeneration(generation)));
+        let figures = kills.figures();
+        assert_eq!((figures.generation, figures.applied), (2, 3));
         assert!(figures.p50_at_ms <= figures.p99_at_ms && figures.p99_at_ms <= figures.last_at_ms);
     }
 }

@@ -1,5 +1,5 @@
-//! The controller whose decisions are timed: a real one, in this process, so that one clock sees a decision made and
-//! heard.
+//! The controller whose decisions are timed. It runs in this process, so that one clock times both the decision and its
+//! application.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,18 +17,18 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// The one bucket.
+/// The bucket that all clients decide for.
 pub(crate) const BUCKET: &str = "streams";
-/// Decision `n` is a limit of so much plus `n` requests/s.
+/// The limit in requests/s that decision 0 sets; decision `n` adds `n` to it.
 const LIMIT: u64 = 1_000_000;
 
-/// A controller on threads of its own.
+/// A controller on its own thread.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct TimedController {
     brain: Shared<Brain>,
     tenants: String,
     decisions: u64,
-    /// Holds the policy and the state while this lives.
+    /// Holds the policy and the state; removed on drop.
     _directory: TempDir,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn tenant(number: usize) -> String {
     format!("tenant-{number}")
 }
 
-/// Which decision a limit stands for.
+/// The number of the decision that set a limit.
 pub(crate) fn decision_of(limit: f64) -> Option<u64> {
     (limit >= LIMIT as f64).then(|| limit as u64 - LIMIT)
 }
@@ -50,14 +50,14 @@ fn policy(decision: u64) -> String {
     )
 }
 
-impl Control {
-    /// Starts a controller with so many listed tenants and waits until it listens.
+impl TimedController {
+    /// Starts a controller with a number of listed tenants, and waits until it listens.
     pub(crate) async fn start(
         listen: SocketAddr,
         tenants: usize,
         shutdown: CancellationToken,
     ) -> anyhow::Result<Self> {
-        let directory = tempfile::tempdir().context("no place for the policy")?;
+        let directory = tempfile::tempdir().context("cannot create a temporary directory")?;
         let lines = (0..tenants).map(|number| format!("  {}: {{ weight: 1 }}\n", tenant(number)));
         let tenants = format!("tenants:\n  default: {{ weight: 1 }}\n{}", lines.collect::<String>());
         let path = |name: &str| directory.path().join(name);
@@ -73,14 +73,14 @@ impl Control {
             admin: SocketAddr::new(listen.ip(), 0),
         };
         let (opened, brain) = oneshot::channel();
-        // A runtime of its own: it must not wait for the clients, as it would not if they were elsewhere.
+        // Its own runtime: it must not compete with the clients for threads, as it would not in another process.
         thread::Builder::new().name("controller".to_owned()).spawn(move || run(&args, opened, shutdown))?;
-        let brain = brain.await.context("the controller could not start")??;
+        let brain = brain.await.context("the controller failed to start")??;
         Ok(Self { brain, tenants, decisions: 0, _directory: directory })
     }
 
-    /// Makes the next decision: another limit. Returns its number; `note` hears of it just before it takes effect.
-    pub(crate) fn decide(&mut self, note: impl FnOnce(u64, Instant)) -> anyhow::Result<()> {
+    /// Makes the next decision: another limit. Calls `note` with its number and time just before it takes effect.
+    pub(crate) fn change_limit(&mut self, note: impl FnOnce(u64, Instant)) -> anyhow::Result<()> {
         self.decisions += 1;
         let text = policy(self.decisions);
         let (policy, _) = Policy::read(
@@ -110,7 +110,7 @@ fn run(args: &Args, opened: oneshot::Sender<anyhow::Result<Shared<Brain>>>, shut
                 Ok((controller, listeners)) => {
                     drop(opened.send(Ok(controller.brain())));
                     if let Err(error) = controller.serve(listeners, shutdown).await {
-                        tracing::error!(%error, "the controller died");
+                        tracing::error!(%error, "the controller failed");
                     }
                 }
             }

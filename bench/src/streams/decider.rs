@@ -1,0 +1,55 @@
+//! A thread that decides requests without pause, to show that no decision blocks it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_client::BucketHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{controller, process};
+
+/// The decisions per bucket between two pauses, and the length of a pause.
+const DECISIONS_PER_TURN: u64 = 1_000;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The counts of the deciding thread.
+pub(super) struct Decider {
+    decided: Arc<AtomicU64>,
+    waited: Arc<AtomicU64>,
+}
+
+impl Decider {
+    /// Starts the thread. It ends when `stop` is cancelled.
+    pub(super) fn start(buckets: Vec<BucketHandle>, stop: CancellationToken) -> anyhow::Result<Self> {
+        let (decided, waited) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let decider = Self { decided: Arc::clone(&decided), waited: Arc::clone(&waited) };
+        let stopped = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stopped);
+        tokio::spawn(async move {
+            stop.cancelled().await;
+            stopping.store(true, Ordering::Relaxed);
+        });
+        let tenant = controller::tenant(0);
+        thread::Builder::new().name("decider".to_owned()).spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let before = process::waits_of_this_thread();
+                for bucket in &buckets {
+                    (0..DECISIONS_PER_TURN).for_each(|_| {
+                        let _ = bucket.admit(&tenant);
+                    });
+                }
+                waited.fetch_add(process::waits_of_this_thread() - before, Ordering::Relaxed);
+                decided.fetch_add(DECISIONS_PER_TURN * buckets.len() as u64, Ordering::Relaxed);
+                thread::sleep(PAUSE);
+            }
+        })?;
+        Ok(decider)
+    }
+
+    /// The number of decisions, and how often one of them made the thread wait.
+    pub(super) fn figures(&self) -> (u64, u64) {
+        (self.decided.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
+    }
+}
