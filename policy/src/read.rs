@@ -83,7 +83,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     if !faults.is_empty() {
         return Err(PolicyError::of(faults));
     }
-    warnings.extend(warning::of_policy(&root, &rollout));
+    warnings.extend(warning::of_policy(&root));
     warnings.sort_by_key(|warning| warning.at);
     Ok(Protection {
         kill_switch: spec.kill_switch,

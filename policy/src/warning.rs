@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::buckets::BucketPolicy;
 use crate::buckets::LimitSource;
-use crate::buckets::RolloutPolicy;
 use crate::learning::DAYS_MAX;
 use crate::yaml::Field;
 use crate::yaml::Place;
@@ -47,9 +46,9 @@ impl fmt::Display for Warning {
 // === what to say ===
 
 /// What of `policy.yaml` as a whole means something else than it may seem to.
-pub(crate) fn of_policy(root: &Field<'_>, rollout: &RolloutPolicy) -> Vec<Warning> {
+pub(crate) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
     let buckets = root.then("buckets");
-    let mut warnings = of_rollout(&root.then("rollout"), rollout);
+    let mut warnings = Vec::new();
     if buckets.entries().next().is_none() {
         let message = "no bucket is protected: everything is admitted and counted";
         warnings.push(Warning::of(&buckets, message.to_owned()));
@@ -71,23 +70,7 @@ pub(crate) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning
             let message = format!("more than {DAYS_MAX} days are not remembered: {DAYS_MAX} it is");
             warnings.push(Warning::of(&field.then("limit").then("learned").then("days"), message));
         }
-        LimitSource::Prometheus(source) if source.url.starts_with("https://") => {
-            let message = "not built yet: https, so the limit is unknown and everything is admitted and counted; write \
-                           http://, and let a proxy on the controller's machine speak https";
-            let url = field.then("limit").then("prometheus").then("url");
-            warnings.push(Warning::of(&url, message.to_owned()));
-        }
         _ => {}
     }
-    warnings.extend(of_rollout(&field.then("rollout"), bucket.rollout()));
     warnings
-}
-
-/// What of a rollout block, as far as it is written here, means something else than it may seem to.
-fn of_rollout(field: &Field<'_>, rollout: &RolloutPolicy) -> Vec<Warning> {
-    let Some(field) = field.entry("queries") else { return Vec::new() };
-    let https = rollout.queries.iter().enumerate().filter(|(_, query)| query.url.starts_with("https://"));
-    let message = "not built yet: https, so this gate is inconclusive and never passed; write http://, and let a proxy on the \
-                   controller's machine speak https";
-    https.map(|(at, _)| Warning::of(&field.then(&at.to_string()).then("url"), message.to_owned())).collect()
 }
