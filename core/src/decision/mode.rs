@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a refusal that was decided. Ordered from the most careful to the most effective.
+/// The rollout mode, ordered from the most careful to the most effective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Counted as would-dropped, never carried out. The default: nothing enforces by omission.
+    /// Refusals are counted as would-dropped and never carried out. The default: nothing enforces by omission.
     #[default]
     Shadow,
-    /// Carried out by a share of the instances only.
+    /// A share of the instances carries refusals out.
     Canary,
-    /// Carried out everywhere.
+    /// Every instance carries refusals out.
     Enforce,
 }
 

@@ -1,27 +1,26 @@
-//! A token bucket without a clock: what a guard may still let pass, as one word.
+//! The fill of a guard's token bucket as one atomic word, without a clock.
 
 use std::time::Duration;
 
 use crate::quantity::Rate;
 
-/// Tokens, one for each request that may still pass: in units of 2^-32, so that the fractions which many small refills
-/// bring are not lost, and at most 2^32 of them.
+/// A number of tokens, one per request that may pass: at most 2^32, in units of 2^-32, so that the fractions of many
+/// small refills add up.
 ///
-/// Eight bytes, so that it lives in one atomic word. A bucket's rate and depth are not kept here: they are the same for
-/// every refill and change with directives.
+/// Eight bytes, to fit one atomic word. Rate and depth are arguments of each refill: they change with directives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tokens(u64);
 
 impl Tokens {
-    /// None: nothing may pass.
+    /// No tokens: nothing may pass.
     pub const NONE: Self = Self(0);
     /// The units in one token.
     const ONE: u64 = 1 << 32;
 
-    /// That many tokens, a fraction included. Below zero, and what is not a number, is none; above 2^32 is 2^32.
+    /// Converts a number of tokens, fractions included. Negative numbers and NaN become 0; above 2^32 becomes 2^32.
     #[must_use]
     pub fn new(requests: f64) -> Self {
-        // A cast from a float saturates, and takes what is not a number for zero.
+        // A cast from a float saturates and turns NaN into zero.
         Self((requests * Self::ONE as f64) as u64)
     }
 
@@ -38,14 +37,14 @@ impl Tokens {
         self.0
     }
 
-    /// The tokens that [`to_bits`](Self::to_bits) gave; every word is some number of them.
+    /// Restores the tokens of [`to_bits`](Self::to_bits); every word is a valid number of tokens.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// What is left after one is taken; `None` when there is no whole one.
+    /// Returns the rest after one token is taken; `None` if there is no whole token.
     #[inline]
     #[must_use]
     pub const fn take(self) -> Option<Self> {
@@ -55,13 +54,13 @@ impl Tokens {
         }
     }
 
-    /// How many whole tokens there are.
+    /// The number of whole tokens.
     #[must_use]
     pub const fn whole(self) -> u64 {
         self.0 / Self::ONE
     }
 
-    /// What is left after as much of `debt`, in requests, is paid as there are whole tokens for.
+    /// Returns the rest after `debt` requests are paid, as far as whole tokens last.
     #[must_use]
     pub fn pay(self, debt: &mut u64) -> Self {
         let paid = self.whole().min(*debt);
@@ -69,8 +68,8 @@ impl Tokens {
         Self(self.0 - paid * Self::ONE)
     }
 
-    /// What there is after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts down to a depth that
-    /// has become smaller.
+    /// Returns the tokens after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts to a depth that has
+    /// become smaller.
     #[must_use]
     pub fn refilled(self, rate: Rate, elapsed: Duration, depth: Self) -> Self {
         let fresh = Self::new(rate.per_second() * elapsed.as_secs_f64());
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_taken_where_there_is_a_whole_one() {
+    fn a_take_needs_a_whole_token() {
         assert_eq!(Tokens::NONE.take(), None);
         assert_eq!(Tokens::new(0.999).take(), None);
         assert_eq!(Tokens::new(1.0).take(), Some(Tokens::NONE));
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_numbers_are_some_number_of_tokens() {
+    fn negative_infinite_and_nan_inputs_become_valid_tokens() {
         for (requests, expected) in [(f64::NAN, 0.0), (-1.0, 0.0), (f64::INFINITY, 2_f64.powi(32))] {
             assert_eq!(Tokens::new(requests).as_f64(), expected, "{requests}");
         }
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depth_that_became_smaller_cuts_and_one_that_grew_fills_nothing() {
+    fn a_smaller_depth_cuts_tokens_and_a_larger_one_adds_none() {
         let full = Tokens::new(10.0);
         assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(4.0)), Tokens::new(4.0));
         assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(40.0)), full);

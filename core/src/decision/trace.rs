@@ -1,18 +1,18 @@
-//! The name that a request keeps on its way through several services: the trace-id of W3C Trace Context.
+//! The trace-id of W3C Trace Context, which a request keeps on its way through several services.
 
 use std::num::NonZeroU128;
 
-/// The trace-id of a request; never zero. Callers can write what they like, so it is a name and no randomness.
+/// The trace-id of a request; never zero. Callers choose it freely, so it is a name and not a source of randomness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceId(NonZeroU128);
 
-/// Bytes of a `traceparent` of version 00, with which those of later versions begin.
+/// The length of a `traceparent` of version 00 in bytes. Later versions begin with the same fields.
 const LENGTH: usize = 55;
-/// The version that stands for nothing.
+/// The invalid version.
 const VERSION_INVALID: u128 = 0xff;
 
 impl TraceId {
-    /// The trace-id with this number, its first byte the most significant; `None` for 0, which names no trace.
+    /// Builds the trace-id with this number, its first byte the most significant; `None` for 0, which names no trace.
     #[must_use]
     pub const fn new(id: u128) -> Option<Self> {
         match NonZeroU128::new(id) {
@@ -21,9 +21,9 @@ impl TraceId {
         }
     }
 
-    /// The trace-id in the value of a `traceparent` header, by W3C Trace Context, sections 3.2 and 4.3. `None` where the
-    /// value breaks its rules, and so says nothing: letters are lower-case, neither trace-id nor parent-id is all
-    /// zeros, version `ff` does not exist, version 00 is 55 bytes long, and what a later version adds follows a `-`.
+    /// Parses the value of a `traceparent` header by W3C Trace Context, sections 3.2 and 4.3. Returns `None` if the value
+    /// breaks a rule: letters are lower-case, neither trace-id nor parent-id is all zeros, version `ff` does not exist,
+    /// version 00 is 55 bytes long, and a later version's additions follow a `-`.
     ///
     /// Reads no further than the first 56 bytes, and neither blocks nor allocates.
     #[must_use]
@@ -48,7 +48,7 @@ impl TraceId {
     }
 }
 
-/// What lower-case hexadecimal digits stand for; at most 32 of them.
+/// Parses at most 32 lower-case hexadecimal digits.
 fn number(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number, digit| {
         let digit = match digit {
@@ -75,7 +75,7 @@ mod tests {
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-ff", Some(ID)),
             ("00-00000000000000000000000000000001-0000000000000001-00", Some(1)),
             ("00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-00", Some(u128::MAX)),
-            // Later versions, with and without something new.
+            // Later versions, with and without additions.
             ("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some(ID)),
             ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new", Some(ID)),
             ("fe-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-", Some(ID)),
@@ -83,14 +83,14 @@ mod tests {
             ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-012", None),
             ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
             ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new", None),
-            // Version 00 ends where it ends.
+            // Version 00 allows no additions.
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-", None),
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-is-new", None),
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0", None),
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-", None),
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7", None),
             ("", None),
-            // Zeros name nothing.
+            // All zeros name no trace.
             ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", None),
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01", None),
             // Capitals, signs, spaces and other separators.

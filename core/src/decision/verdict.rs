@@ -1,43 +1,43 @@
-//! The answer to a request: admit, or refuse and say why and until when. A verdict is never an error.
+//! The verdict on a request: admit, or refuse with a reason and a time to retry. A verdict is never an error.
 
 use std::time::Duration;
 
-/// What a limiter answers. Deciding cannot fail, so this is not a `Result`.
+/// The answer of a limiter. A decision cannot fail, so this is not a `Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a verdict that nobody looks at protects nothing"]
 pub enum Verdict {
     /// Let the request through.
     Admit,
-    /// Turn the request away.
+    /// Refuse the request.
     Refuse(Refusal),
 }
 
 impl Verdict {
-    /// Whether the request may pass.
+    /// Returns true if the request may pass.
     #[must_use]
     pub const fn is_admit(self) -> bool {
         matches!(self, Self::Admit)
     }
 }
 
-/// Why a request was turned away, and when to come back.
+/// The reason of a refusal and the time to retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// How long the caller should wait. Jittered, so that refused callers do not all return at once.
+    /// The time after which the caller may retry. Jittered, so that refused callers do not all return at once.
     pub retry_after: Duration,
 }
 
-/// Why a request was turned away.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// More is offered to the bucket than the fleet can serve: come back, with backoff.
+    /// The offered rate of the bucket exceeds its limit: retry with backoff.
     ClusterOverload,
 }
 
 impl Reason {
-    /// The word that travels in headers and bodies.
+    /// The word in headers and bodies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

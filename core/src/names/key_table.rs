@@ -1,35 +1,69 @@
-//! Interns keys to dense ids, bounded, and reuses the ids of removed keys.
+//! Interns keys to dense ids and holds a value for each. The id of a removed key is reused with another generation, so that
+//! a stale reference is found.
 
 use std::collections::HashMap;
 
 use super::{Key, KeyId};
 
-/// Interns keys to dense ids, up to a bound. The id of a key that is removed goes to a later one.
-#[derive(Debug)]
-pub struct KeyTable {
-    ids: HashMap<Key, KeyId>,
-    keys: Vec<Key>,
-    free: Vec<KeyId>,
-    keys_max: usize,
+/// A reference to a key in a [`KeyTable`]: its id, and which use of the id is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The id that the table gave to the key.
+    pub id: KeyId,
+    /// The generation of the id.
+    pub generation: u32,
 }
 
-impl KeyTable {
-    /// An empty table that will hold at most `keys_max` keys (and never more than `u32::MAX`).
+impl Place {
+    /// A place that is never current. Counts of several keys may share it, and each key is looked up again next time.
+    #[must_use]
+    pub const fn shared(id: KeyId) -> Self {
+        Self { id, generation: 0 }
+    }
+}
+
+/// Interns keys to dense ids, up to a bound, each with a value.
+#[derive(Debug)]
+pub struct KeyTable<T> {
+    ids: HashMap<Key, KeyId>,
+    keys: Vec<Key>,
+    values: Vec<T>,
+    /// By id: odd while a key has it, even while it is free, never 0.
+    generations: Vec<u32>,
+    free: Vec<KeyId>,
+    keys_max: usize,
+    /// Position of the [search](Self::next_part).
+    searched: usize,
+}
+
+impl<T: Default> KeyTable<T> {
+    /// An empty table for at most `keys_max` keys, and never more than `u32::MAX`.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
-        let keys_max = keys_max.min(u32::MAX as usize);
-        Self { ids: HashMap::new(), keys: Vec::new(), free: Vec::new(), keys_max }
+        Self {
+            ids: HashMap::new(),
+            keys: Vec::new(),
+            values: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            keys_max: keys_max.min(u32::MAX as usize),
+            searched: 0,
+        }
     }
 
-    /// The id of `key`, newly given if need be; `None` when the table is full. Amortised O(1).
-    pub fn intern(&mut self, key: &Key) -> Option<KeyId> {
-        if let Some(id) = self.ids.get(key) {
-            return Some(*id);
+    /// The place of `key`, and true if the key is new and was given a default value. `None` when the table is full.
+    /// Amortised O(1).
+    pub fn intern(&mut self, key: &Key) -> Option<(Place, bool)> {
+        if let Some(id) = self.get(key) {
+            return Some((self.place(id), false));
         }
         let id = match self.free.pop() {
             Some(id) => {
-                if let Some(held) = self.keys.get_mut(id.index()) {
+                if let (Some(held), Some(generation)) =
+                    (self.keys.get_mut(id.index()), self.generations.get_mut(id.index()))
+                {
                     *held = key.clone();
+                    *generation += 1;
                 }
                 id
             }
@@ -37,23 +71,38 @@ impl KeyTable {
             None => {
                 let id = KeyId(u32::try_from(self.keys.len()).ok()?);
                 self.keys.push(key.clone());
+                self.values.push(T::default());
+                self.generations.push(1);
                 id
             }
         };
         self.ids.insert(key.clone(), id);
-        Some(id)
+        Some((self.place(id), true))
     }
 
-    /// Removes the key with this id, which a later key gets; false if there is none. Until then the id still has its old
-    /// key among [`keys`](Self::keys).
-    pub fn remove(&mut self, id: KeyId) -> bool {
-        let Some(key) = self.keys.get(id.index()) else { return false };
-        let is_held = self.ids.get(key) == Some(&id);
-        if is_held {
-            self.ids.remove(key);
-            self.free.push(id);
+    /// Removes the key with this id and returns its value; `None` if no key has the id. A later key gets the id. Until then
+    /// the removed key stays among [`keys`](Self::keys).
+    pub fn remove(&mut self, id: KeyId) -> Option<T> {
+        if !self.has(id) {
+            return None;
         }
-        is_held
+        self.ids.remove(self.keys.get(id.index())?);
+        self.free.push(id);
+        self.advance(id, 1);
+        self.value_mut(id).map(std::mem::take)
+    }
+
+    /// Makes every place of this id stale; the key keeps id and value.
+    pub fn renew(&mut self, id: KeyId) {
+        debug_assert!(self.has(id), "{id:?} has no key");
+        self.advance(id, 2);
+    }
+
+    fn advance(&mut self, id: KeyId, by: u32) {
+        if let Some(generation) = self.generations.get_mut(id.index()) {
+            // From the largest, which is odd, on to the least of the same parity that is not 0.
+            *generation = generation.checked_add(by).unwrap_or(3 - by);
+        }
     }
 
     /// The id of `key`, if it has one.
@@ -62,25 +111,84 @@ impl KeyTable {
         self.ids.get(key).copied()
     }
 
-    /// How many keys there are.
+    /// The key with this id, or the one that had it last.
+    #[must_use]
+    pub fn key(&self, id: KeyId) -> Option<&Key> {
+        self.keys.get(id.index())
+    }
+
+    /// The place of the key that has this id now.
+    #[must_use]
+    pub fn place(&self, id: KeyId) -> Place {
+        debug_assert!(self.has(id), "{id:?} has no key");
+        Place { id, generation: self.generations.get(id.index()).copied().unwrap_or_default() }
+    }
+
+    /// Returns true if a place still means the key that it was given out for.
+    #[inline]
+    #[must_use]
+    pub fn is_current(&self, place: Place) -> bool {
+        self.generations.get(place.id.index()) == Some(&place.generation)
+    }
+
+    /// The value of an id that this table has given out.
+    #[inline]
+    #[must_use]
+    pub fn value(&self, id: KeyId) -> Option<&T> {
+        debug_assert!(id.index() < self.values.len(), "{id:?} is not of this table");
+        self.values.get(id.index())
+    }
+
+    /// The value of an id that this table has given out, to be changed.
+    #[inline]
+    pub fn value_mut(&mut self, id: KeyId) -> Option<&mut T> {
+        debug_assert!(id.index() < self.values.len(), "{id:?} is not of this table");
+        self.values.get_mut(id.index())
+    }
+
+    /// Every key with its id and value, in the order of ids.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyId, &Key, &T)> {
+        self.range(0, self.keys.len())
+    }
+
+    /// A part of the keys, continued by the next call: `parts` calls visit every key.
+    pub fn next_part(&mut self, parts: usize) -> impl Iterator<Item = (KeyId, &Key, &T)> {
+        let from = if self.searched >= self.keys.len() { 0 } else { self.searched };
+        self.searched = (from + self.keys.len().div_ceil(parts.max(1))).min(self.keys.len());
+        self.range(from, self.searched)
+    }
+
+    fn range(&self, from: usize, to: usize) -> impl Iterator<Item = (KeyId, &Key, &T)> {
+        (from..to).filter_map(|at| {
+            let (key, value) = (self.keys.get(at)?, self.values.get(at)?);
+            let id = KeyId(at as u32);
+            self.has(id).then_some((id, key, value))
+        })
+    }
+
+    fn has(&self, id: KeyId) -> bool {
+        self.generations.get(id.index()).is_some_and(|generation| generation % 2 == 1)
+    }
+
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether a key that is not here finds no room.
+    /// Returns true if there is no room for another key.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.free.is_empty() && self.keys.len() >= self.keys_max
     }
 
-    /// All keys, each at its id's index, and at the ids of keys that were removed those that were there.
+    /// All keys, each at its id's index. At the ids of removed keys are the keys that had them last.
     #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
@@ -92,21 +200,58 @@ mod tests {
     use super::*;
     use crate::names::{Bucket, Tenant};
 
+    fn key(tenant: &str) -> Key {
+        Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(tenant).unwrap() }
+    }
+
     #[test]
-    fn a_key_table_is_dense_and_bounded() {
-        let key =
-            |tenant: &str| Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(tenant).unwrap() };
-        let mut table = KeyTable::new(2);
-        assert_eq!(table.intern(&key("x")), Some(KeyId(0)));
-        assert_eq!(table.intern(&key("y")), Some(KeyId(1)));
-        assert_eq!(table.intern(&key("x")), Some(KeyId(0)));
-        assert_eq!(table.intern(&key("z")), None);
+    fn key_table_is_dense_and_bounded() {
+        let mut table = KeyTable::<()>::new(2);
+        let mut id = |name: &str| table.intern(&key(name)).map(|(place, is_new)| (place.id, is_new));
+        assert_eq!(id("x"), Some((KeyId(0), true)));
+        assert_eq!(id("y"), Some((KeyId(1), true)));
+        assert_eq!(id("x"), Some((KeyId(0), false)));
+        assert_eq!(id("z"), None);
         assert_eq!(table.keys()[1], key("y"));
-        assert!(table.remove(KeyId(0)));
-        assert!(!table.remove(KeyId(0)) && !table.remove(KeyId(2)), "each once");
+        assert!(table.remove(KeyId(0)).is_some());
+        assert!(table.remove(KeyId(0)).is_none() && table.remove(KeyId(2)).is_none(), "each once");
         assert_eq!((table.get(&key("x")), table.len(), table.keys().len()), (None, 1, 2));
-        assert_eq!(table.intern(&key("z")), Some(KeyId(0)), "ids are used again");
+        assert_eq!(table.intern(&key("z")).map(|(place, _)| place.id), Some(KeyId(0)), "ids are reused");
         assert_eq!(table.intern(&key("x")), None);
         assert_eq!((table.keys()[0].clone(), table.len()), (key("z"), 2));
+    }
+
+    #[test]
+    fn place_is_stale_once_its_key_was_removed_or_renewed() {
+        let mut table = KeyTable::<u8>::new(2);
+        let (first, _) = table.intern(&key("x")).unwrap();
+        *table.value_mut(first.id).unwrap() = 7;
+        assert!(table.is_current(first) && !table.is_current(Place::shared(first.id)));
+        table.renew(first.id);
+        let renewed = table.place(first.id);
+        assert!(!table.is_current(first) && table.is_current(renewed));
+        assert_eq!(table.remove(first.id), Some(7));
+        assert!(!table.is_current(renewed));
+        let (second, is_new) = table.intern(&key("y")).unwrap();
+        assert!(is_new && second.id == first.id && !table.is_current(first) && !table.is_current(renewed));
+        assert_eq!(table.value(second.id), Some(&0), "a new key starts with a default value");
+        table.generations[0] = u32::MAX;
+        table.renew(second.id);
+        assert_eq!(table.place(second.id).generation, 1);
+    }
+
+    #[test]
+    fn search_visits_every_key_once_in_so_many_calls() {
+        let mut table = KeyTable::<()>::new(10);
+        for name in ["a", "b", "c", "d", "e"] {
+            table.intern(&key(name));
+        }
+        table.remove(KeyId(3));
+        let mut calls = (0..4).map(|_| table.next_part(2).map(|(id, ..)| id.0).collect::<Vec<_>>());
+        assert_eq!(calls.next(), Some(vec![0, 1, 2]));
+        assert_eq!(calls.next(), Some(vec![4]));
+        assert_eq!(calls.next(), Some(vec![0, 1, 2]));
+        drop(calls);
+        assert_eq!(table.iter().count(), 4);
     }
 }

@@ -1,11 +1,10 @@
-//! Names: what is protected (a bucket), on whose behalf a request comes (a tenant), the pair of them (a key), and
-//! who speaks (zones, services, instances).
+//! Validated names of buckets, tenants, zones, services and instances, and the key: a pair of bucket and tenant.
 
 mod key_table;
 mod stable_hash;
 mod text;
 
-pub use key_table::KeyTable;
+pub use key_table::{KeyTable, Place};
 pub use stable_hash::stable_hash;
 pub use text::{InvalidText, Text};
 
@@ -18,10 +17,10 @@ use serde::{Deserialize, Serialize};
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// The tenant class shared by every tenant that policy does not name.
+/// The tenant class shared by every tenant that the policy does not list.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Why a text is not a name.
+/// The rule of names that a text breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     /// A name has at least one byte.
@@ -30,10 +29,10 @@ pub enum InvalidName {
     /// A name has at most [`NAME_BYTES_MAX`] bytes.
     #[error("a name has at most {NAME_BYTES_MAX} bytes, this one has {0}")]
     TooLong(usize),
-    /// A byte outside the alphabet of names, and where it stands.
+    /// A byte outside the alphabet of names, and its position.
     #[error("a name consists of letters, digits and . _ : / @ - but has {byte:?} at byte {at}")]
     Byte {
-        /// The offending byte as a character.
+        /// The byte as a character.
         byte: char,
         /// Its offset in the text.
         at: usize,
@@ -74,7 +73,7 @@ macro_rules! name {
             /// Validates `text` by [`check_name`]; a clone of the result costs one reference count.
             ///
             /// # Errors
-            /// When `text` is not a name.
+            /// If `text` is not a name.
             pub fn new(text: &str) -> Result<Self, InvalidName> {
                 check_name(text).map(|()| Self(text.into()))
             }
@@ -129,11 +128,11 @@ macro_rules! name {
 }
 
 name! {
-    /// What is protected: a named resource such as `checkout`.
+    /// A protected resource, such as `checkout`.
     Bucket
 }
 name! {
-    /// On whose behalf a request comes. Tenants that policy does not name share the class [`DEFAULT_TENANT`].
+    /// The tenant that a request belongs to. Tenants that the policy does not list share the class [`DEFAULT_TENANT`].
     Tenant
 }
 name! {
@@ -147,13 +146,13 @@ name! {
 }
 
 impl Tenant {
-    /// The class that tenants without an entry of their own share.
+    /// The class that all tenants without an entry of their own share.
     #[must_use]
     pub fn default_class() -> Self {
         Self(DEFAULT_TENANT.into())
     }
 
-    /// Whether this is the shared class itself.
+    /// Returns true for the shared class itself.
     #[must_use]
     pub fn is_default_class(&self) -> bool {
         &*self.0 == DEFAULT_TENANT
@@ -163,13 +162,13 @@ impl Tenant {
 /// One (bucket, tenant) pair: the unit of counting and of directives.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// What is asked for.
+    /// The resource.
     pub bucket: Bucket,
-    /// On whose behalf.
+    /// The tenant.
     pub tenant: Tenant,
 }
 
-/// A key interned by one owner: dense, from 0 on, meaningless to anybody else.
+/// The id of a key in the table of one owner: dense, from 0 on, meaningless elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub u32);
 
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_checked_at_the_door() {
+    fn names_are_validated_in_the_constructor() {
         for good in ["a", "checkout", "api/users", "A.b_c:d@e-9", &"x".repeat(128)] {
             assert_eq!(Bucket::new(good).unwrap().as_str(), good);
         }

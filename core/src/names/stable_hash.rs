@@ -1,8 +1,8 @@
-//! A hash that is the same on every machine and in every version, for choices that many processes must make alike
-//! without talking to each other.
+//! A hash that is equal on every machine and in every version, for choices that many processes must make alike without
+//! communicating.
 
-/// FNV-1a over the bytes, whose upper bits are weak for short names, so the finaliser of splitmix64 mixes them (Steele,
-/// Lea and Flood, 2014). Spreads names evenly; no defence against somebody who chooses names to collide.
+/// Returns FNV-1a of the bytes. Its upper bits are weak for short names, so the finaliser of splitmix64 mixes them (Steele,
+/// Lea and Flood, 2014). Spreads names evenly; names can be chosen to collide.
 #[must_use]
 pub fn stable_hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let hash = bytes.into_iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -17,9 +17,9 @@ pub fn stable_hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
 mod tests {
     use super::*;
 
-    /// Choices made by it are part of the protocol: these were worked out apart from this code.
+    /// The hash is part of the protocol: these values were computed independently of this code.
     #[test]
-    fn it_is_the_same_for_ever() {
+    fn known_values_never_change() {
         for (text, hash) in HASHES {
             assert_eq!(stable_hash(text.bytes()), hash, "{text}: {:#x}", stable_hash(text.bytes()));
         }

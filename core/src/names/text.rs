@@ -1,25 +1,25 @@
-//! A line of a person's own words, such as the reason of a kill: what may stand in a log, a table and a file.
+//! A line of free text from an operator, such as the reason of a kill, that is safe in logs, tables and files.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A line of a person's own words: 1 to [`Text::BYTES_MAX`] bytes, not all blank, no control characters.
+/// A line of free text: 1 to [`Text::BYTES_MAX`] bytes, not all blank, no control characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Text(String);
 
-/// Words that cannot be taken as they are.
+/// The rule of free text that an input breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidText {
-    /// Nothing was said.
-    #[error("it is empty; say in a few words why, for those who come after")]
+    /// No text, or only blanks.
+    #[error("it is empty; write in a few words why")]
     Empty,
-    /// Too much was said.
-    #[error("{0} bytes are more than {max}; say it shorter", max = Text::BYTES_MAX)]
+    /// Too many bytes.
+    #[error("{0} bytes exceed the maximum of {max}; write a shorter text", max = Text::BYTES_MAX)]
     TooLong(usize),
-    /// Something that does not print.
-    #[error("it holds a control character; write it in one line of plain text")]
+    /// A character that does not print.
+    #[error("it contains a control character; write one line of plain text")]
     Control,
 }
 
@@ -27,10 +27,10 @@ impl Text {
     /// The most bytes, in UTF-8.
     pub const BYTES_MAX: usize = 256;
 
-    /// Takes a line of words, without the blanks around it.
+    /// Validates a line of text and trims the blanks around it.
     ///
     /// # Errors
-    /// When there are none, too many, or some that do not print.
+    /// If it is empty, too long, or contains characters that do not print.
     pub fn new(text: &str) -> Result<Self, InvalidText> {
         let text = text.trim_matches(' ');
         if text.trim().is_empty() {
@@ -39,7 +39,7 @@ impl Text {
         if text.len() > Self::BYTES_MAX {
             return Err(InvalidText::TooLong(text.len()));
         }
-        // Separators of lines and paragraphs, and what turns the direction of writing, would forge log lines.
+        // Line and paragraph separators and bidirectional controls could forge log lines.
         let is_unfit =
             |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if text.chars().any(is_unfit) {
@@ -48,7 +48,7 @@ impl Text {
         Ok(Self(text.to_owned()))
     }
 
-    /// The words.
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_a_line_that_says_something() {
+    fn a_text_is_one_printable_line() {
         let long = "x".repeat(Text::BYTES_MAX + 1);
         for (text, due) in [
             ("checkout refuses paying callers", Ok("checkout refuses paying callers")),

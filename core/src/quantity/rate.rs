@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "f64", into = "f64")]
 pub struct Rate(f64);
 
-/// A number that is no rate.
+/// A number that cannot be a rate.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a rate is a finite number of requests/s, zero or more, not {0}")]
 pub struct InvalidRate(f64);
 
 impl Rate {
-    /// No requests at all.
+    /// No requests.
     pub const ZERO: Self = Self(0.0);
 
     /// Validates a number of requests per second.
@@ -34,21 +34,21 @@ impl Rate {
         }
     }
 
-    /// `count` requests spread over `span`: normalised to one second, whatever the span. `None` for an empty span,
-    /// because a rate nobody measured is not zero.
+    /// Returns `count` requests over `span`, normalised to one second; `None` for an empty span, because an unmeasured rate
+    /// is not zero.
     #[must_use]
     pub fn over(count: u64, span: Duration) -> Option<Self> {
         let per_second = count as f64 / span.as_secs_f64();
         (per_second.is_finite()).then_some(Self(per_second))
     }
 
-    /// Requests per second.
+    /// The rate in requests per second.
     #[must_use]
     pub const fn per_second(self) -> f64 {
         self.0
     }
 
-    /// This rate times a share that is clamped to 0..=1 (a share that is not a number counts as 0).
+    /// Returns this rate times a share that is clamped to 0..=1 (NaN counts as 0).
     #[must_use]
     pub fn times(self, share: f64) -> Self {
         Self(self.0 * if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) })
@@ -59,7 +59,7 @@ impl Eq for Rate {}
 
 impl Hash for Rate {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Equal rates have equal bits: zero has one sign only, and there is nothing that differs from itself.
+        // Equal rates have equal bits: zero has one sign only, and NaN cannot occur.
         self.0.to_bits().hash(state);
     }
 }
@@ -104,13 +104,13 @@ impl From<Rate> for f64 {
     }
 }
 
-/// What a bucket may admit, over all zones together.
+/// The limit of a bucket over all zones together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limit {
-    /// There is deliberately no limit: everything is admitted.
+    /// Deliberately no limit: everything is admitted.
     Unlimited,
-    /// No limit is known (no policy names the bucket, or its source has nothing yet): everything is admitted and
-    /// counted. Never to be mistaken for a limit of zero.
+    /// An unknown limit (the policy does not name the bucket, or its source has no value yet): everything is admitted and
+    /// counted. This is not a limit of zero.
     #[default]
     Unknown,
     /// At most this many requests per second; zero denies everything.
@@ -118,7 +118,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The number, where there is one.
+    /// The limit as a rate, if it has one.
     #[must_use]
     pub const fn per_second(self) -> Option<Rate> {
         match self {

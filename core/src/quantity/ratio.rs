@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::quantity::Rate;
 
-/// The probability of refusal, in units of 2^-31: 0 admits all, 2^31 refuses all, by construction nothing beyond.
+/// The probability of refusal, in units of 2^-31: 0 admits all, 2^31 refuses all, larger values cannot be built.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DropRatio(u32);
 
-/// A number that is no drop ratio.
+/// A number that cannot be a drop ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a drop ratio is at most 2^31 (which stands for 1), not {0}")]
+#[error("a drop ratio is at most 2^31 (which means 1), not {0}")]
 pub struct InvalidRatio(u32);
 
 impl DropRatio {
@@ -43,7 +43,7 @@ impl DropRatio {
         f64::from(self.0) / f64::from(Self::ONE)
     }
 
-    /// `(offered - allowed) / offered`, and nothing where no more is offered than allowed (0 of 0 included).
+    /// Returns `(offered - allowed) / offered`, or 0 where no more is offered than allowed (0 of 0 included).
     ///
     /// Rounded to the nearest unit; an excess too small for one unit refuses nothing.
     #[must_use]
@@ -69,7 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn excess_over_what_is_allowed() {
+    fn the_ratio_is_the_excess_over_the_allowed_rate() {
         let rate = |r| Rate::new(r).unwrap();
         for (offered, allowed, ratio) in [
             (0.0, 0.0, 0.0),

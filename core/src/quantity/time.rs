@@ -1,13 +1,13 @@
-//! Time as an argument: a point on one process's monotonic clock, so that no state machine ever reads a clock.
+//! Monotonic time as an argument, so that no state machine reads a clock.
 
 use std::fmt;
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point on the monotonic clock of one process, in nanoseconds since an origin of that process's choosing.
+/// A point on the monotonic clock of one process, in nanoseconds since an origin that the process chose.
 ///
-/// Points of two processes must never be compared; only *spans* between points of one sender travel (see
-/// [`Pace`]). 64 bits of nanoseconds last 584 years.
+/// Points of two processes must never be compared; only *spans* between points of one sender are sent (see [`Pace`]).
+/// 64 bits of nanoseconds last 584 years.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonoTime(u64);
 
@@ -54,42 +54,42 @@ impl fmt::Debug for MonoTime {
     }
 }
 
-/// The sum of spans after which a sender's clock is held against the receiver's.
+/// The sum of spans after which the sender's clock is compared with the receiver's.
 const JUDGED_AFTER: Duration = Duration::from_secs(10);
-/// How far back it is held against it: a clock that was sound for a day must not be believed for another.
+/// The longest time that one comparison covers, so that a clock that was sound for a day is still checked afterwards.
 const JUDGED_OVER: Duration = Duration::from_secs(60);
-/// What bunching by the network may add to or take from either side.
+/// The tolerance for reports that the network bunches.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// How much time lies between two reports of one stream.
+/// Measures the time between the reports of one stream.
 ///
-/// Reports bunched by the network must not look like a surge, so the span between two reports is measured by the
-/// *sender's* monotonic clock. A clock that runs away would bend every rate, so the sum of its spans is held against
-/// the receiver's: over the last 10 s or more (up to a minute) it must lie within half and twice of it, give or take
-/// 2 s. Beyond that, arrival times are used for the rest of the stream.
+/// Reports bunched by the network must not look like a surge, so the span between two reports is taken from the
+/// *sender's* monotonic clock. A wrong clock would distort every rate, so the sum of its spans is compared with the
+/// receiver's clock: over the last 10 s or more (up to a minute) it must lie between half and twice the receiver's time,
+/// with a tolerance of 2 s. Otherwise arrival times are used for the rest of the stream.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// From when on the two clocks are compared; `None` until the first report of a new stream.
+    /// The start of the comparison by both clocks; `None` until the first report of a new stream.
     from: Option<(MonoTime, MonoTime)>,
     last: (MonoTime, MonoTime),
     distrusted: bool,
 }
 
 impl Pace {
-    /// Begins a stream with a report that carried `sender` and came at `arrival`.
+    /// Begins a stream with a report that carried the time `sender` and arrived at `arrival`.
     #[must_use]
     pub const fn new(sender: MonoTime, arrival: MonoTime) -> Self {
         Self { from: Some((sender, arrival)), last: (sender, arrival), distrusted: false }
     }
 
-    /// A new stream of the same sender begins: its clock is judged anew, and not by how it fared in between (a
-    /// machine that was suspended comes back with a sound clock).
+    /// Begins a new stream of the same sender. Its clock is compared afresh, because a machine that was suspended returns
+    /// with a sound clock.
     pub const fn open(&mut self) {
         self.from = None;
         self.distrusted = false;
     }
 
-    /// The span since the previous report; zero when the sender's time did not move forward.
+    /// Returns the span since the previous report; zero if the sender's time did not advance.
     pub fn elapsed(&mut self, sender: MonoTime, arrival: MonoTime) -> Duration {
         let from = *self.from.get_or_insert((sender, arrival));
         let theirs = sender.since(from.0);
@@ -105,7 +105,7 @@ impl Pace {
         span
     }
 
-    /// Whether the sender's clock was found unfit, so that arrival times are used instead.
+    /// Returns true if the sender's clock failed the comparison, so that arrival times are used.
     #[must_use]
     pub const fn distrusted(&self) -> bool {
         self.distrusted
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_away_is_replaced_by_arrival_times() {
+    fn a_wrong_clock_is_replaced_by_arrival_times() {
         for factor in [0.0, 0.2, 3.0] {
             let mut pace = Pace::new(at(0.0), at(0.0));
             let mut span = Duration::ZERO;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_away_after_a_sound_day_is_found_out_within_two_minutes() {
+    fn a_clock_that_goes_wrong_after_a_sound_day_is_detected_within_two_minutes() {
         for factor in [0.0, 0.2, 3.0] {
             let mut pace = Pace::new(at(0.0), at(0.0));
             let day = 86_400.0;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stream_is_judged_anew_and_still_tells_how_long_the_sender_was_away() {
+    fn a_new_stream_is_compared_afresh_and_measures_the_senders_absence() {
         let mut pace = Pace::new(at(0.0), at(0.0));
         pace.elapsed(at(100.0), at(20.0));
         assert!(pace.distrusted());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_within_bounds_is_believed() {
+    fn a_clock_within_bounds_is_used() {
         for factor in [0.6, 1.0, 1.9] {
             let mut pace = Pace::new(at(0.0), at(0.0));
             for tick in 1..=240 {

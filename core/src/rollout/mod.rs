@@ -1,4 +1,4 @@
-//! How far enforcement has been rolled out: the mode a bucket's refusals are in.
+//! The rollout of enforcement: the canary cohort, and the gates between the stages.
 
 pub mod gates;
 pub mod query_gate;
@@ -16,24 +16,24 @@ pub struct Percent(f64);
 // Never NaN.
 impl Eq for Percent {}
 
-/// Which instances carry refusals out in canary: a stable share of them.
+/// The canary cohort: a stable share of the instances, which carries refusals out in canary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cohort {
     /// The share of instances.
     pub percent: Percent,
-    /// Mixed into the choice, so that not every bucket tries its canary on the same instances.
+    /// The salt of the choice, so that each bucket has its canary on other instances.
     pub salt: u64,
 }
 
 impl Cohort {
-    /// The salt of a bucket until a rollout draws its own: its name's hash.
+    /// Returns the salt of a bucket until a rollout draws its own: the hash of its name.
     #[must_use]
     pub fn salt_of(bucket: &str) -> u64 {
         stable_hash(bucket.bytes())
     }
 
-    /// Whether the instance of this stable name belongs to the cohort: the same answer after every restart, on every
-    /// machine and in every version. An instance that belongs at one percentage belongs at every larger one.
+    /// Returns true if the instance with this stable name belongs to the cohort: the same answer after every restart, on
+    /// every machine and in every version. An instance that belongs at one percentage belongs at every larger one.
     #[must_use]
     pub fn contains(self, instance: &Name) -> bool {
         let hash = stable_hash(self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes()));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cohort_is_the_share_asked_for() {
+    fn the_cohort_has_the_configured_share() {
         for salt in 0..20 {
             for percent in [0.0, 1.0, 5.0, 25.0, 50.0, 99.0, 100.0] {
                 // The share of 1,000 random choices: within 4 standard deviations.
@@ -83,9 +83,9 @@ mod tests {
         }
     }
 
-    /// The choice is part of the protocol (`docs/wire.md`): these positions were worked out apart from this code.
+    /// The choice is part of the protocol (`docs/reference/wire.md`): these positions were computed independently.
     #[test]
-    fn who_belongs_is_the_same_in_every_implementation() {
+    fn known_positions_never_change() {
         for (salt, name, position) in [
             (0, "host-7:8080", 59.292_530),
             (1, "host-7:8080", 78.616_618),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn who_belongs_stays_while_the_share_grows_and_depends_on_the_salt() {
+    fn members_stay_while_the_share_grows_and_depend_on_the_salt() {
         let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
         let names: Vec<Name> = (0..300).map(|i| Name::new(&format!("i{i}")).unwrap()).collect();
         assert!(names.iter().all(|name| !cohort(5.0, 1).contains(name) || cohort(20.0, 1).contains(name)));

@@ -1,76 +1,75 @@
-//! Extra gates: a number that somebody else measures, held against a bound. Pure: the answer and its age are arguments.
+//! Extra gates: the answer of a Prometheus query compared with a bound. Pure: the answer and its age are arguments.
 //!
-//! Nothing that is not known passes, and nothing that is not known is held against anybody: no answer yet, none that is a
-//! number, and one that is too old.
+//! An unknown value neither passes nor fails: no answer yet, an answer that is not a number, or one that is too old.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::names::Name;
 
-/// What a number must keep: finite, 0 or more.
+/// The bound of a number: finite, 0 or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// It may be this at most.
+    /// The maximum.
     AtMost(f64),
-    /// It must be this at least.
+    /// The minimum.
     AtLeast(f64),
 }
 
-/// One extra gate, and what is known of its number.
+/// One extra gate and the last answer to its query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extra {
-    /// What it is called.
+    /// The name of the gate.
     pub name: Name,
-    /// What the number must keep.
+    /// The bound of the number.
     pub bound: Bound,
-    /// What was answered last.
+    /// The last answer.
     pub answer: Answer,
 }
 
-/// What became of the last question.
+/// The outcome of the last query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Answer {
-    /// There has been none.
+    /// No answer yet.
     #[default]
     Awaited,
-    /// It was answered.
+    /// A number was returned.
     Number {
-        /// With this, which need not be finite.
+        /// The number, which need not be finite.
         value: f64,
-        /// So long ago.
+        /// The age of the answer.
         age: Duration,
-        /// How long an answer counts.
+        /// The age up to which an answer is valid.
         good_for: Duration,
     },
-    /// There is no such number, or nobody who would know it.
+    /// The query has no result, or the server did not answer.
     Missing {
-        /// Why.
+        /// The cause.
         why: String,
     },
 }
 
-/// Why an extra gate is not passed.
+/// The reason why an extra gate does not pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Flaw {
-    /// The number does not keep its bound.
+    /// The number is beyond its bound.
     Beyond {
-        /// What it is.
+        /// The number.
         value: f64,
-        /// What it must keep.
+        /// Its bound.
         bound: Bound,
     },
-    /// Nobody has answered yet.
+    /// No answer yet.
     Awaited,
-    /// There is no answer.
+    /// The query has no result, or the server did not answer.
     Missing(String),
-    /// It is not a finite number.
+    /// The answer is not a finite number.
     NotANumber(f64),
-    /// It is too old.
+    /// The answer is too old.
     Old {
-        /// How old.
+        /// The age of the answer.
         age: Duration,
-        /// How old it may be.
+        /// The age up to which an answer is valid.
         good_for: Duration,
     },
 }
@@ -78,10 +77,10 @@ pub enum Flaw {
 // === impl Extra ===
 
 impl Extra {
-    /// The number, if it is one and young enough.
+    /// Returns the number, if the answer is finite and recent enough.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If there is no such number.
     pub fn known(&self) -> Result<f64, Flaw> {
         match &self.answer {
             Answer::Awaited => Err(Flaw::Awaited),
@@ -94,7 +93,7 @@ impl Extra {
         }
     }
 
-    /// Why it is not passed; `None` if it is.
+    /// Returns the reason why the gate does not pass; `None` if it passes.
     #[must_use]
     pub fn flaw(&self) -> Option<Flaw> {
         match self.known() {
@@ -108,7 +107,7 @@ impl Extra {
 // === impl Flaw ===
 
 impl Flaw {
-    /// Whether it is known to be bad, and not merely unknown to be good.
+    /// Returns true if the value is known to be bad, and not merely unknown.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         matches!(self, Self::Beyond { .. })
@@ -119,17 +118,17 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Beyond { value, bound: bound @ Bound::AtMost(_) } => {
-                write!(f, "is {}, {bound} may be", Figure(*value))
+                write!(f, "is {}, above the {bound}", Figure(*value))
             }
             Self::Beyond { value, bound: bound @ Bound::AtLeast(_) } => {
-                write!(f, "is {}, {bound} must be", Figure(*value))
+                write!(f, "is {}, below the {bound}", Figure(*value))
             }
-            Self::Awaited => f.write_str("has not been answered yet"),
-            Self::Missing(why) => write!(f, "is not known: {why}"),
+            Self::Awaited => f.write_str("has no answer yet"),
+            Self::Missing(why) => write!(f, "is unknown: {why}"),
             Self::NotANumber(value) => write!(f, "is not a number: {value}"),
             Self::Old { age, good_for } => {
                 let (age, good_for) = (age.as_secs_f64(), good_for.as_secs_f64());
-                write!(f, "was answered {age:.0} s ago, and that counts for {good_for} s")
+                write!(f, "has an answer {age:.0} s old, older than the maximum of {good_for} s")
             }
         }
     }
@@ -138,7 +137,7 @@ impl fmt::Display for Flaw {
 // === impl Bound ===
 
 impl Bound {
-    /// Whether a number keeps it; one that is none never does.
+    /// Returns true if the number is within the bound; NaN never is.
     #[must_use]
     pub fn is_kept_by(self, value: f64) -> bool {
         match self {
@@ -151,13 +150,13 @@ impl Bound {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AtMost(most) => write!(f, "at most {}", Figure(*most)),
-            Self::AtLeast(least) => write!(f, "at least {}", Figure(*least)),
+            Self::AtMost(most) => write!(f, "maximum of {}", Figure(*most)),
+            Self::AtLeast(least) => write!(f, "minimum of {}", Figure(*least)),
         }
     }
 }
 
-/// A number as people write it, without hundreds of zeros.
+/// A number for display, in scientific notation where decimals would need many zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure(pub f64);
 

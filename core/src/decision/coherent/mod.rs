@@ -1,5 +1,5 @@
-//! The coherent coin: one draw for each request, the same wherever it is asked for, so that a request that one hop
-//! would refuse has not been worked on by the hops before it.
+//! The coherent coin: one draw per request, equal at every hop, so that a request that one hop refuses is already refused
+//! by the first hop with that ratio.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use siphasher::sip::SipHasher24;
 
 use crate::decision::trace::TraceId;
 
-/// The secret that draws of a fleet are made by: without it nobody can tell, or choose, what a trace-id will draw.
-/// Never shown.
+/// The secret key of a fleet's draws. Without it, the draw of a trace-id can be neither predicted nor chosen. Never
+/// printed.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CoinKey(u128);
 
-/// What a coherent coin needs besides a trace-id: the same on every hop.
+/// The key and salt of a coherent coin, equal on every hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coherence {
-    /// The fleet's key.
+    /// The key of the fleet.
     pub key: CoinKey,
-    /// Changes from time to time, so that no trace-id is lucky for ever.
+    /// The salt, which changes from time to time, so that no trace-id is admitted for ever.
     pub salt: u64,
 }
 
-/// What [`Coherence`] comes to once key and salt are mixed: SipHash-2-4 (Aumasson and Bernstein, 2012) under this key
-/// turns trace-ids into draws. Never shown.
+/// The mix of the key and salt of a [`Coherence`]: SipHash-2-4 (Aumasson and Bernstein, 2012) under this key turns
+/// trace-ids into draws. Never printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DrawKey {
     k0: u64,
@@ -32,13 +32,13 @@ pub struct DrawKey {
 }
 
 impl CoinKey {
-    /// The key with these bytes, which should be random.
+    /// Builds a key from bytes, which should be random.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 
-    /// Its bytes, for whoever must pass it on.
+    /// The bytes, to send the key to a child or to store it.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
@@ -61,22 +61,22 @@ impl Coherence {
 }
 
 impl DrawKey {
-    /// The key of these halves. Halves of two keys make a third one, as good as either but nobody else's.
+    /// Builds a key from its halves. Halves of two keys make a third key, equally random but held by no other process.
     #[must_use]
     pub const fn of_halves(k0: u64, k1: u64) -> Self {
         Self { k0, k1 }
     }
 
-    /// Its halves.
+    /// The halves of the key.
     #[must_use]
     pub const fn halves(self) -> (u64, u64) {
         (self.k0, self.k1)
     }
 
-    /// The draw of a request, uniform over all of `u32`: the upper half of SipHash-2-4 of the trace-id's 16 bytes.
+    /// Returns the draw of a request, uniform over `u32`: the upper half of SipHash-2-4 of the trace-id's 16 bytes.
     ///
-    /// A coin [refuses](crate::decision::coin::refuses) a draw below its ratio, so of several hops that hold the same key the
-    /// strictest decides for all of them: they admit `1 - max(ratio)`, where coins of their own would admit the product.
+    /// A coin [refuses](crate::decision::coin::refuses) a draw below its ratio. Hops with the same key therefore admit
+    /// `1 - max(ratio)` together, where independent coins would admit the product.
     #[must_use]
     pub fn draw(self, trace_id: TraceId) -> u32 {
         let hash = SipHasher24::new_with_keys(self.k0, self.k1).hash(&trace_id.to_bytes());

@@ -1,4 +1,4 @@
-//! What draws are like: the same everywhere, uniform whatever trace-ids look like, and nobody's to foretell.
+//! Properties of coherent draws: equal everywhere, uniform for every kind of trace-id, and unpredictable without the key.
 
 use super::*;
 use crate::decision::coin::refuses;
@@ -19,9 +19,9 @@ fn ratio(share: f64) -> DropRatio {
     DropRatio::new((share * f64::from(DropRatio::ONE)).round() as u32).unwrap()
 }
 
-/// Draws are part of the protocol: these were worked out apart from this code, as docs/wire.md describes them.
+/// Draws are part of the protocol: these values were computed independently, as docs/reference/wire.md describes.
 #[test]
-fn they_are_the_same_for_ever() {
+fn known_draws_never_change() {
     for (key, salt, id, draw) in DRAWS {
         let key = CoinKey::from_bytes(key.to_be_bytes());
         let drawn = Coherence { key, salt }.draw_key().draw(trace(id));
@@ -43,10 +43,10 @@ fn chi_square(draws: impl Iterator<Item = u32>, shift: u32) -> f64 {
     cells.iter().map(|seen| (f64::from(*seen) - due).powi(2) / due).sum()
 }
 
-/// The trace-id with this number.
+/// Builds the trace-id with this number.
 type Made = fn(u128) -> u128;
 
-/// Trace-ids as they come, and as somebody may choose them.
+/// Trace-ids as tracers generate them, and as a caller may choose them.
 fn families() -> [(&'static str, Made); 6] {
     [
         ("one after the other", |n| n),
@@ -59,7 +59,7 @@ fn families() -> [(&'static str, Made); 6] {
 }
 
 #[test]
-fn draws_are_uniform_however_trace_ids_are_made() {
+fn draws_are_uniform_for_every_kind_of_trace_id() {
     // 255 degrees of freedom: 255 on average, with a standard deviation of 22.6. Six of them away is never chance.
     const WITHIN: std::ops::Range<f64> = 120.0..391.0;
     for (how, id) in families() {
@@ -68,15 +68,15 @@ fn draws_are_uniform_however_trace_ids_are_made() {
             let statistic = chi_square(drawn, shift);
             assert!(WITHIN.contains(&statistic), "{how}, bits from {shift}: {statistic}");
         }
-        // The same test finds the trace-id's own bits wanting.
+        // The same test fails for the bits of the trace-id itself.
         let own = chi_square((1..=65_536).map(|n| id(n) as u32), 24);
         assert!(!WITHIN.contains(&own), "{how}: {own}");
     }
 }
 
-/// A sampler looks at the trace-id's last bytes; those it chose must be refused like all others.
+/// A trace sampler selects by the last bytes of the trace-id; sampled requests must be refused like all others.
 #[test]
-fn what_is_refused_has_nothing_to_do_with_what_is_sampled() {
+fn refusals_are_independent_of_trace_sampling() {
     let mut state = 1_u128;
     let mut ids = std::iter::repeat_with(move || {
         state = state.wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645).wrapping_add(0x5851_F42D);
@@ -95,7 +95,7 @@ fn what_is_refused_has_nothing_to_do_with_what_is_sampled() {
 }
 
 #[test]
-fn another_key_or_another_salt_draws_anew() {
+fn another_key_or_salt_gives_independent_draws() {
     let other = Coherence { key: CoinKey::from_bytes(*b"0123456789abcdeg"), salt: 1 };
     let torn = DrawKey::of_halves(draws(1).halves().0, draws(2).halves().1);
     for (how, other) in [("salt", draws(2)), ("key", other.draw_key()), ("torn", torn)] {
@@ -103,7 +103,7 @@ fn another_key_or_another_salt_draws_anew() {
             let refused = |key: DrawKey| refuses(ratio(0.5), key.draw(trace(*n)));
             refused(draws(1)) && refused(other)
         });
-        // A quarter, as of two coins that know nothing of each other; the bounds are 11 standard deviations away.
+        // A quarter, as for two independent coins; the bounds are 11 standard deviations away.
         let both = both.count();
         assert!((9_000..11_000).contains(&both), "another {how}: {both}");
         assert!((DRAWN_MIN..).contains(&chi_square((1..=65_536).map(|n| other.draw(trace(n))), 24)));
@@ -114,7 +114,7 @@ fn another_key_or_another_salt_draws_anew() {
 const DRAWN_MIN: f64 = 120.0;
 
 #[test]
-fn keys_do_not_show() {
+fn keys_are_not_printed() {
     let key = CoinKey::from_bytes([0xab; 16]);
     let coherence = Coherence { key, salt: 7 };
     let shown = format!("{key:?} {coherence:?} {:#?} {:?}", coherence, coherence.draw_key());
@@ -136,7 +136,7 @@ proptest! {
         shares in proptest::collection::vec(0.0..=1.0, 1..6),
     ) {
         let hop = |share: &f64| {
-            // Every hop holds what it was told, and nothing else.
+            // Each hop holds only the key and salt of its directive.
             let draws = Coherence { key: CoinKey::from_bytes(key), salt }.draw_key();
             !refuses(ratio(*share), draws.draw(trace(id)))
         };
@@ -146,13 +146,13 @@ proptest! {
 }
 
 #[test]
-fn several_hops_admit_as_many_as_the_strictest() {
+fn several_hops_together_admit_as_many_as_the_strictest() {
     let hops = [0.2, 0.5, 0.3].map(ratio);
     let passes = |n: &u128| {
         let draw = draws(1).draw(trace(*n));
         hops.iter().all(|ratio| !refuses(*ratio, draw))
     };
     let admitted = (1..=100_000).filter(passes).count();
-    // Half, within eight standard deviations of 158; coins of their own would admit 28,000.
+    // Half, within eight standard deviations of 158; independent coins would admit 28,000.
     assert!((48_730..51_270).contains(&admitted), "{admitted}");
 }

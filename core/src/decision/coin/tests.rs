@@ -1,4 +1,4 @@
-//! What the coins refuse: at the ends, in the long run, at once, and of periodic traffic.
+//! Refusals of the coins: at ratios 0 and 1, in the long run, from the first request, and under periodic traffic.
 
 use super::*;
 use proptest::prelude::*;
@@ -55,8 +55,8 @@ fn evenly_spaced_draws_are_refused_at_the_ratio() {
     }
 }
 
-/// How far the share admitted of two positions that alternate is from `1 - ratio`, at the worst of several ratios and
-/// starts.
+/// Returns the largest error of the admitted share of two alternating positions against `1 - ratio`, over several ratios
+/// and starts.
 fn locking<S>(
     start: impl Fn(f64) -> S,
     refuses: impl Fn(&mut S, DropRatio, &mut dyn FnMut() -> (u32, u32)) -> bool,
@@ -79,11 +79,11 @@ fn locking<S>(
 }
 
 #[test]
-fn two_positions_that_alternate_are_refused_alike() {
+fn alternating_positions_are_refused_at_the_same_ratio() {
     let worst = locking(|_| Dither::default(), |dither, ratio, draw| dither.refuses(ratio, draw));
     assert!(worst < 0.01, "{worst}");
-    // Plain accumulators, which admit when a threshold is reached, lock: at a fixed one wholly, at one that is drawn
-    // anew after each admission by what overtakes it.
+    // Plain accumulators, which admit at a threshold, lock onto the pattern: wholly with a fixed threshold, in part with one
+    // drawn after each admission.
     let accumulate = |(owed, threshold): &mut (f64, f64), ratio: DropRatio, threshold_next: f64| {
         *owed += 1.0 - ratio.as_f64();
         let admitted = *owed >= *threshold;

@@ -1,7 +1,7 @@
-//! The gates between the stages of a rollout: evidence in, a judgement out. Pure.
+//! The gates between the stages of a rollout: evidence in, judgement out. Pure.
 //!
-//! What is not known never passes: too few samples, an absent value and one that is no number are inconclusive. What is
-//! known to be bad fails, whatever else is unknown.
+//! Too few samples, an absent value and NaN are inconclusive and never pass. A value known to be bad fails the gate,
+//! whatever else is unknown.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,30 +9,30 @@ use std::time::Duration;
 use super::query_gate::{Extra, Flaw};
 use crate::names::Name;
 
-/// A zone is stale when nothing was heard of it for longer than this, unless it stopped in good order.
+/// The age of a zone's last report above which the zone is stale, unless it stopped in order.
 pub const STALE_AFTER: Duration = Duration::from_secs(60);
 
-/// What must hold to leave shadow.
+/// The gate from shadow to canary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShadowGate {
-    /// How long the bucket has been in shadow, at least.
+    /// The shortest time in shadow.
     pub min: Duration,
-    /// The span of time judged, up to now.
+    /// The window of evidence, up to now.
     pub window: Duration,
-    /// The highest share of requests that would have been dropped: finite, 0 or more.
+    /// The highest would-drop ratio: finite, 0 or more.
     pub max_drop_ratio: f64,
 }
 
-/// What must hold to leave canary.
+/// The gate from canary to enforce.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CanaryGate {
-    /// How long the bucket has been in canary, at least.
+    /// The shortest time in canary.
     pub min: Duration,
     /// The span of time judged, up to now.
     pub window: Duration,
-    /// The highest share of requests that were dropped where it enforces: finite, 0 or more.
+    /// The highest drop ratio in the canary cohort: finite, 0 or more.
     pub max_drop_ratio: f64,
-    /// How much slower the 99th percentile may be where it enforces.
+    /// The largest difference of the 99th percentile of latency between the canary cohort and the others.
     pub max_p99_delta: Duration,
 }
 
@@ -54,58 +54,58 @@ impl Default for CanaryGate {
     }
 }
 
-/// What was observed of one bucket, or of all that a pattern matches, since its present stage began.
+/// The evidence of one policy entry, a bucket or a pattern, since its present stage began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// How long, in time that had data.
+    /// The time with data.
     pub with_data: Duration,
-    /// In shadow would-dropped by offered, in canary refused by offered in the cohort; its samples are what was offered.
+    /// In shadow would-dropped / offered, in canary refused / offered in the cohort; the samples are the offered requests.
     pub drop_ratio: Reading,
     /// The 99th percentile of the canary cohort in seconds.
     pub canary_p99: Reading,
-    /// The same of all others.
+    /// The 99th percentile of all other instances in seconds.
     pub control_p99: Reading,
-    /// The zone that was not heard for the longest time, if that is too long.
+    /// The zone with the oldest report, if that is stale.
     pub stale: Option<StaleZone>,
-    /// The extra gates of the policy, each with its answer.
+    /// The extra gates of the policy with their answers.
     pub extras: Vec<Extra>,
 }
 
-/// One number, and what it rests on.
+/// One measured number and its sample size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// The number; `None` where there is none.
+    /// The number; `None` if unknown.
     pub value: Option<f64>,
-    /// How many samples it was made from.
+    /// The number of samples.
     pub samples: u64,
 }
 
-/// A zone whose feed is too old.
+/// A zone without a recent report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleZone {
-    /// Its name.
+    /// The name of the zone.
     pub zone: String,
-    /// Since it was last heard.
+    /// The age of its last report.
     pub age: Duration,
 }
 
-/// What a gate says.
+/// The judgement of a gate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
-    /// Enforcement may go further.
+    /// The bucket may move to the next stage.
     Pass,
-    /// It must not: at least one thing is bad.
+    /// The bucket must not move on: at least one value is bad.
     Fail(Vec<Why>),
-    /// Nothing is known to be bad, but not enough to be good.
+    /// No value is known to be bad, but some are unknown.
     Inconclusive(Vec<Why>),
 }
 
-/// Which number is meant.
+/// A number that gates compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Would-dropped by offered.
+    /// Would-dropped / offered.
     WouldDropRatio,
-    /// StreamRejected by offered in the canary cohort.
+    /// Refused / offered in the canary cohort.
     CanaryDropRatio,
     /// The 99th percentile of latency in the canary cohort.
     CanaryP99,
@@ -116,54 +116,55 @@ pub enum Measure {
 /// One reason of a judgement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// A share of requests is above what is allowed.
+    /// A ratio is above its maximum.
     TooMany {
-        /// Which share.
+        /// The ratio that is meant.
         measure: Measure,
-        /// What it is.
+        /// The value.
         ratio: f64,
-        /// What it may be at most.
+        /// The maximum.
         most: f64,
     },
-    /// The canary cohort is slower than the others by more than is allowed.
+    /// The canary cohort is slower than the others by more than the maximum.
     Slower {
-        /// By how much, in seconds.
+        /// The difference in seconds.
         by: f64,
-        /// By how much it may be.
+        /// The maximum difference.
         most: Duration,
     },
-    /// A zone was not heard for too long.
+    /// A zone is stale.
     Stale(StaleZone),
     /// Not enough time with data has passed.
     TooSoon {
-        /// How much did.
+        /// The time with data.
         with_data: Duration,
-        /// How much must.
+        /// The time due.
         due: Duration,
     },
-    /// A number rests on too little.
+    /// A number has too few samples.
     TooFew {
-        /// Which one.
+        /// The number that is meant.
         measure: Measure,
-        /// On how many samples.
+        /// The samples there are.
         samples: u64,
-        /// How many it takes.
+        /// The samples due.
         due: u64,
     },
-    /// There is no such number.
+    /// A number is unknown.
     Absent(Measure),
-    /// It is not a number.
+    /// A number is NaN or infinite.
     NotANumber(Measure),
-    /// An extra gate is not passed.
+    /// An extra gate does not pass.
     Extra {
-        /// What it is called.
+        /// The name of the extra gate.
         name: Name,
-        /// Why.
+        /// The reason.
         flaw: Flaw,
     },
 }
 
-/// Whether a bucket may leave shadow for canary. A stale zone makes it inconclusive: what it would have shown is missing.
+/// Judges whether a bucket may leave shadow for canary. A stale zone makes the judgement inconclusive: its evidence is
+/// missing.
 #[must_use]
 pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
@@ -174,8 +175,8 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
     reasons.judgement()
 }
 
-/// Whether a bucket may leave canary for enforce; one that fails returns to shadow. A stale zone fails: nobody can tell
-/// what its canary does.
+/// Judges whether a bucket may leave canary for enforce; one that fails returns to shadow. A stale zone fails the gate:
+/// the effect of its canary is unknown.
 #[must_use]
 pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
@@ -195,7 +196,7 @@ pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) ->
 }
 
 impl Reading {
-    /// A share of `whole`; `None` of nothing.
+    /// Returns `part / whole` as a reading; without a value if `whole` is 0.
     #[must_use]
     pub fn share(part: u64, whole: u64) -> Self {
         Self { value: (whole > 0).then(|| part as f64 / whole as f64), samples: whole }
@@ -203,19 +204,19 @@ impl Reading {
 }
 
 impl Judgement {
-    /// Whether enforcement may go further.
+    /// Returns true if the gate passes.
     #[must_use]
     pub const fn is_pass(&self) -> bool {
         matches!(self, Self::Pass)
     }
 
-    /// Whether something is known to be bad.
+    /// Returns true if a value is known to be bad.
     #[must_use]
     pub const fn is_fail(&self) -> bool {
         matches!(self, Self::Fail(_))
     }
 
-    /// A short word for tables and scripts.
+    /// The judgement as one word, for tables and scripts.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -225,7 +226,7 @@ impl Judgement {
         }
     }
 
-    /// What speaks against passing.
+    /// The reasons against passing.
     #[must_use]
     pub fn reasons(&self) -> &[Why] {
         match self {
@@ -235,7 +236,7 @@ impl Judgement {
     }
 }
 
-/// What was found so far.
+/// The reasons found so far.
 #[derive(Default)]
 struct Reasons {
     bad: Vec<Why>,
@@ -243,7 +244,7 @@ struct Reasons {
 }
 
 impl Reasons {
-    /// The number, if it is one and rests on enough.
+    /// Returns the number, if it is finite and has enough samples.
     fn known(&mut self, measure: Measure, reading: Reading, min_samples: u64) -> Option<f64> {
         let why = match reading.value {
             None => Why::Absent(measure),
@@ -291,8 +292,8 @@ impl Reasons {
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::WouldDropRatio => "would-dropped / offered",
-            Self::CanaryDropRatio => "refused / offered in the canary cohort",
+            Self::WouldDropRatio => "would-drop ratio",
+            Self::CanaryDropRatio => "drop ratio of the canary cohort",
             Self::CanaryP99 => "p99 of the canary cohort",
             Self::ControlP99 => "p99 of the control cohort",
         })
@@ -303,33 +304,33 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooMany { measure, ratio, most } => {
-                write!(f, "{measure} is {:.3} %, at most {} % may be", ratio * 100.0, most * 100.0)
+                write!(f, "{measure} {:.3} % exceeds the maximum of {} %", ratio * 100.0, most * 100.0)
             }
             Self::Slower { by, most } => {
                 let most = most.as_secs_f64() * 1e3;
                 write!(
                     f,
-                    "p99 of the canary cohort is {:.1} ms above the control cohort's, at most {most} ms may be",
+                    "p99 of the canary cohort is {:.1} ms above the control cohort's, more than the maximum of {most} ms",
                     by * 1e3
                 )
             }
             Self::Stale(StaleZone { zone, age }) => {
-                write!(f, "zone {zone} has not been heard for {} s", age.as_secs())
+                write!(f, "zone {zone} has sent no report for {} s", age.as_secs())
             }
             Self::TooSoon { with_data, due } => {
-                write!(f, "{} of {} with data", Span(*with_data), Span(*due))
+                write!(f, "{} with data of the {} due", Span(*with_data), Span(*due))
             }
             Self::TooFew { measure, samples, due } => {
-                write!(f, "{measure} rests on {samples} samples of {due}")
+                write!(f, "{measure} has {samples} samples of the {due} due")
             }
-            Self::Absent(measure) => write!(f, "{measure} is not known"),
+            Self::Absent(measure) => write!(f, "{measure} is unknown"),
             Self::NotANumber(measure) => write!(f, "{measure} is not a number"),
             Self::Extra { name, flaw } => write!(f, "{name} {flaw}"),
         }
     }
 }
 
-/// A span as people say it: with the largest unit that leaves a whole part.
+/// A span for display, in the largest unit with a whole part.
 struct Span(Duration);
 
 impl fmt::Display for Span {

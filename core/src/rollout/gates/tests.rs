@@ -14,7 +14,7 @@ fn reading(value: f64) -> Reading {
     Reading { value: Some(value), samples: SAMPLES }
 }
 
-/// What passes both gates.
+/// Evidence that passes both gates.
 fn good() -> Observed {
     Observed {
         with_data: DAY * 7,
@@ -114,7 +114,7 @@ fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
             |o| *o = Observed { stale: stale(), ..Observed::default() },
             [OPEN, FAIL],
         ),
-        // What is known to be bad fails, whatever is unknown.
+        // A value known to be bad fails the gate, whatever else is unknown.
         (
             "bad ratio, no time",
             |o| (o.drop_ratio, o.with_data) = (reading(0.1), Duration::ZERO),
@@ -144,7 +144,7 @@ fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
 }
 
 #[test]
-fn reasons_are_said_in_words_that_can_be_acted_on() {
+fn reasons_name_the_value_and_its_bound() {
     let observed = Observed {
         with_data: HOUR * 36,
         drop_ratio: Reading::share(12, 1_000),
@@ -153,46 +153,46 @@ fn reasons_are_said_in_words_that_can_be_acted_on() {
         stale: stale(),
         extras: vec![extra("tickets", Bound::AtMost(20.0), 31.5), extra("budget", Bound::AtLeast(0.1), -2.0)],
     };
-    let said =
+    let texts =
         |judgement: &Judgement| judgement.reasons().iter().map(ToString::to_string).collect::<Vec<_>>();
     let canary = leave_canary(&CanaryGate::default(), SAMPLES, &observed);
     assert_eq!(
-        said(&canary),
+        texts(&canary),
         [
-            "zone eu-1a has not been heard for 61 s",
-            "refused / offered in the canary cohort is 1.200 %, at most 0.1 % may be",
-            "p99 of the canary cohort is 12.0 ms above the control cohort's, at most 5 ms may be",
-            "tickets is 31.5, at most 20 may be",
-            "budget is -2, at least 0.1 must be",
+            "zone eu-1a has sent no report for 61 s",
+            "drop ratio of the canary cohort 1.200 % exceeds the maximum of 0.1 %",
+            "p99 of the canary cohort is 12.0 ms above the control cohort's, more than the maximum of 5 ms",
+            "tickets is 31.5, above the maximum of 20",
+            "budget is -2, below the minimum of 0.1",
         ]
     );
     let unknown = [Answer::Awaited, missing(), answer(f64::NAN, 0), answer(1e300, 95)];
     let extras = unknown.map(|answer| Extra { answer, ..extra("tickets", Bound::AtMost(1e20), 0.0) });
     let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { extras: extras.into(), ..good() });
     assert_eq!(
-        said(&shadow),
+        texts(&shadow),
         [
-            "tickets has not been answered yet",
-            "tickets is not known: the query yields no series",
+            "tickets has no answer yet",
+            "tickets is unknown: the query yields no series",
             "tickets is not a number: NaN",
-            "tickets was answered 95 s ago, and that counts for 90 s",
+            "tickets has an answer 95 s old, older than the maximum of 90 s",
         ]
     );
     let nothing = leave_canary(&CanaryGate::default(), SAMPLES, &Observed::default());
     assert_eq!(
-        said(&nothing),
+        texts(&nothing),
         [
-            "refused / offered in the canary cohort is not known",
-            "p99 of the canary cohort is not known",
-            "p99 of the control cohort is not known",
-            "0 s of 2 d with data",
+            "drop ratio of the canary cohort is unknown",
+            "p99 of the canary cohort is unknown",
+            "p99 of the control cohort is unknown",
+            "0 s with data of the 2 d due",
         ]
     );
     let few = Observed { drop_ratio: Reading::share(0, 12), ..good() };
     let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { with_data: HOUR * 36, ..few });
     assert_eq!(
-        said(&shadow),
-        ["would-dropped / offered rests on 12 samples of 1000", "1.5 d of 7 d with data"]
+        texts(&shadow),
+        ["would-drop ratio has 12 samples of the 1000 due", "1.5 d with data of the 7 d due"]
     );
 }
 
@@ -202,7 +202,7 @@ fn any_reading() -> impl Strategy<Value = Reading> {
 }
 
 proptest! {
-    /// Whatever is taken away, nothing passes that did not pass before.
+    /// Removing evidence never makes a gate pass that did not pass before.
     #[test]
     fn knowing_less_never_helps(
         ratio in any_reading(), canary in any_reading(), control in any_reading(),
