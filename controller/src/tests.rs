@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::state::Durable;
+use crate::state::DurableState;
 
 fn args(directory: &Path) -> Args {
     let policy = directory.join("policy.yaml");
@@ -36,7 +36,7 @@ fn the_fleets_key_is_drawn_once_and_outlives_every_restart_but_not_the_loss_of_i
     assert_eq!(coherence(&args), (key, 2), "the same key, salted anew");
     assert_eq!(coherence(&args), (key, 3));
 
-    fs::remove_file(args.state_dir.join("state.redb")).unwrap();
+    fs::remove_file(args.state_dir.join("controller.state")).unwrap();
     let (other, _) = coherence(&args);
     assert_ne!(other, key, "what was lost is not guessed");
     assert_eq!(coherence(&args).0, other);
@@ -50,7 +50,9 @@ fn a_state_from_before_there_were_keys_is_given_one() {
     let directory = tempfile::tempdir().unwrap();
     let args = args(directory.path());
     let (store, _) = Store::open(&args.state_dir).unwrap();
-    store.save(&Durable { epoch: plimsoll_core::directive::Epoch(41), ..Durable::first_start() }).unwrap();
+    store
+        .save(&DurableState { epoch: plimsoll_core::directive::Epoch(41), ..DurableState::first_start() })
+        .unwrap();
     drop(store);
     let (key, salt) = coherence(&args);
     assert_eq!(salt, 42);

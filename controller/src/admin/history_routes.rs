@@ -1,5 +1,6 @@
-//! `/history` on the admin port: what was offered goes out as CSV, and comes in.
+//! `/history` on the admin port: export and import of the history as CSV.
 
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::{Body, Bytes};
@@ -8,10 +9,10 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use plimsoll_policy::learning::{Day, Filed, Minute};
+use plimsoll_admin::loopback::{ErrorBody, error_response, loopback_only};
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
-use plimsoll_proto::local::{Refusal, local, refuse};
+use plimsoll_policy::learning::{Day, Filed, Minute};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -19,155 +20,167 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::brain::Brain;
 use crate::history::MinuteSamples;
-use crate::history::csv::{self, HEADER, Rows};
-use crate::history::learning::{Learner, log_limits};
+use crate::history::csv::HistoryWriter;
+use crate::history::csv::import::Import;
+use crate::tasks::history::{HistoryRecorder, log_limits};
 
-/// What may be imported at once.
+/// The largest import.
 const IMPORT_BYTES_MAX: usize = 32 << 20;
-/// What is sent at once.
+/// The size of a chunk of an export.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
-struct Parts {
+struct RouteState {
     brain: Shared<Brain>,
-    learner: Learner,
+    recorder: HistoryRecorder,
 }
 
-/// What is asked of an export.
+/// The parameters of an export.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
-    /// Names with commas between; all buckets when absent.
+struct ExportQuery {
+    /// Names, separated by commas; all buckets if absent.
     buckets: Option<String>,
-    /// The first minute; the oldest when absent.
+    /// The first minute; the oldest if absent.
     from: Option<String>,
-    /// The minute after the last one; the newest, when absent.
+    /// The minute after the last one; after the newest if absent.
     to: Option<String>,
 }
 
+/// The parameters of an import.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct How {
-    /// Days that are known are replaced.
+struct ImportQuery {
+    /// True to replace days that the history has already.
     #[serde(default)]
     replace: bool,
 }
 
-/// What became of an import.
+/// The result of an import.
 #[derive(Debug, Serialize)]
 struct Imported {
-    /// Minutes that were taken.
+    /// Imported minutes.
     minutes: usize,
-    /// Rows of the present day, which is still being counted: they were left out.
+    /// Ignored rows of the present day, which is still being counted.
     rows_of_today: usize,
-    /// Rows of minutes in which nothing was offered: they were left out.
+    /// Ignored rows without traffic.
     rows_of_nothing: usize,
-    /// What became of each day of each bucket.
+    /// The result for each day of each bucket.
     days: Vec<ImportedDay>,
 }
 
+/// The result for one day of one bucket.
 #[derive(Debug, Serialize)]
 struct ImportedDay {
     bucket: Bucket,
-    /// `2026-11-21`
+    /// The date, such as `2026-11-21`.
     day: String,
     result: &'static str,
 }
 
-/// The routes; only for who speaks from this machine.
-pub(crate) fn routes(brain: Shared<Brain>, learner: Learner) -> Router {
+/// Returns the routes, for clients on this machine only.
+pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder) -> Router {
     let history = get(export).post(import).layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX));
-    let routes = Router::new().route("/history", history).with_state(Parts { brain, learner });
-    local(routes)
+    let routes = Router::new().route("/history", history).with_state(RouteState { brain, recorder });
+    loopback_only(routes)
 }
 
-async fn export(State(parts): State<Parts>, Query(wanted): Query<Wanted>) -> Response {
+async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuery>) -> Response {
     let minute = |text: Option<&String>, otherwise: i64| match text {
         None => Ok(Minute(otherwise)),
         Some(text) => UnixSeconds::parse(text).map(|time| Minute::of_unix(time.as_secs())),
     };
-    let (Ok(from), Ok(to)) = (minute(wanted.from.as_ref(), i64::MIN), minute(wanted.to.as_ref(), i64::MAX))
+    let (Ok(from), Ok(to)) = (minute(query.from.as_ref(), i64::MIN), minute(query.to.as_ref(), i64::MAX))
     else {
-        return refuse(
+        return error_response(
             StatusCode::BAD_REQUEST,
             "from and to are points in time such as 2026-12-01T00:00:00Z",
         );
     };
-    let names = wanted.buckets.iter().flat_map(|names| names.split(','));
+    let names = query.buckets.iter().flat_map(|names| names.split(','));
     let buckets: Vec<Bucket> = match names.map(Bucket::new).collect() {
         Ok(buckets) => buckets,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, error),
+        Err(error) => return error_response(StatusCode::BAD_REQUEST, error),
     };
-    let open = move || parts.learner.with_store(&parts.brain, |store| Ok(store.range(from, to)));
+    let open = move || shared.recorder.with_store(&shared.brain, |store| Ok(store.range(from, to)));
     let rows = match tokio::task::spawn_blocking(open).await {
         Ok(Ok(rows)) => rows,
-        Ok(Err(error)) => return refuse(StatusCode::SERVICE_UNAVAILABLE, error),
-        Err(error) => return refuse(StatusCode::INTERNAL_SERVER_ERROR, error),
+        Ok(Err(error)) => return error_response(StatusCode::SERVICE_UNAVAILABLE, error),
+        Err(error) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
     };
-    let (sender, receiver) = mpsc::channel::<Result<String, std::io::Error>>(2);
+    let (sender, receiver) = mpsc::channel(2);
     tokio::task::spawn_blocking(move || {
-        let mut text = format!("{HEADER}\n");
-        for row in rows {
-            match row {
-                Ok(row) => csv::write(&row, &buckets, &mut text),
-                // The connection breaks off, so that nobody takes this for all there is.
-                Err(error) => {
-                    let _ = sender.blocking_send(Err(std::io::Error::other(error)));
-                    return;
-                }
-            }
-            if text.len() >= CHUNK_BYTES && sender.blocking_send(Ok(std::mem::take(&mut text))).is_err() {
-                return;
-            }
+        // An error ends the connection, so that the client does not take the rows before it for all.
+        if let Err(error) = send_rows(rows, &buckets, &sender) {
+            let _ = sender.blocking_send(Err(error));
         }
-        // Who has gone away misses nothing.
-        let _ = sender.blocking_send(Ok(text));
     });
     let csv = [(header::CONTENT_TYPE, "text/csv; charset=utf-8")];
     (csv, Body::from_stream(ReceiverStream::new(receiver))).into_response()
 }
 
+/// Sends the rows in chunks. A client that has closed the connection ends this early.
+fn send_rows(
+    minutes: impl Iterator<Item = Result<MinuteSamples, String>>,
+    buckets: &[Bucket],
+    sender: &mpsc::Sender<Result<Vec<u8>, io::Error>>,
+) -> io::Result<()> {
+    let mut writer = HistoryWriter::new()?;
+    for minute in minutes {
+        writer.write(&minute.map_err(io::Error::other)?, buckets)?;
+        if let Some(chunk) = writer.take(CHUNK_BYTES)?
+            && sender.blocking_send(Ok(chunk)).is_err()
+        {
+            return Ok(());
+        }
+    }
+    if let Some(rest) = writer.take(0)? {
+        let _ = sender.blocking_send(Ok(rest));
+    }
+    Ok(())
+}
+
 async fn import(
-    State(parts): State<Parts>,
-    Query(how): Query<How>,
+    State(shared): State<RouteState>,
+    Query(query): Query<ImportQuery>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    // A form on some web page cannot send this type unasked.
+    // A form on a web page cannot send this type without a preflight request.
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/csv")) {
-        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv");
+        return error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv");
     }
-    let imported = tokio::task::spawn_blocking(move || take_in(&parts, how.replace, &body)).await;
+    let imported = tokio::task::spawn_blocking(move || add_days(&shared, query.replace, &body)).await;
     match imported {
         Ok(Ok(imported)) => Json(imported).into_response(),
-        Ok(Err((status, refusal))) => (status, Json(refusal)).into_response(),
-        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error),
+        Ok(Err((status, reason))) => (status, Json(reason)).into_response(),
+        Err(error) => error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
 }
 
-fn take_in(parts: &Parts, replace: bool, body: &[u8]) -> Result<Imported, (StatusCode, Refusal)> {
-    let refused = |status, error: String, line| (status, Refusal { error, line });
+fn add_days(shared: &RouteState, replace: bool, body: &[u8]) -> Result<Imported, (StatusCode, ErrorBody)> {
+    let reject = |status, error: String, line| (status, ErrorBody { error, line });
     let text = std::str::from_utf8(body)
-        .map_err(|error| refused(StatusCode::BAD_REQUEST, error.to_string(), None))?;
-    let policy = parts.brain.with(|brain, _| brain.policy().clone());
+        .map_err(|error| reject(StatusCode::BAD_REQUEST, error.to_string(), None))?;
+    let policy = shared.brain.with(|brain, _| brain.policy().clone());
     let today = present_day();
-    let rows = Rows::parse(text, &policy, today)
-        .map_err(|fault| refused(StatusCode::BAD_REQUEST, fault.why, Some(fault.line)))?;
-    let days = rows.days();
-    // Written first: what cannot be kept is not taken in.
-    let minutes = rows.minutes.iter();
+    let import = Import::parse(text, &policy, today)
+        .map_err(|error| reject(StatusCode::BAD_REQUEST, error.reason, Some(error.line)))?;
+    let days = import.days();
+    // Saved first: nothing is learned from days that a restart would lose.
+    let minutes = import.minutes.iter();
     let minutes =
         minutes.map(|(minute, samples)| MinuteSamples { minute: *minute, samples: samples.clone() });
-    let kept = parts.learner.with_store(&parts.brain, |store| store.merge(minutes, replace));
-    kept.map_err(|error| refused(StatusCode::INSUFFICIENT_STORAGE, error, None))?;
-    let (filed, closed, changes) = parts.brain.with(|brain, _| brain.import_history(&days, today, replace));
+    let saved = shared.recorder.with_store(&shared.brain, |store| store.merge(minutes, replace));
+    saved.map_err(|error| reject(StatusCode::INSUFFICIENT_STORAGE, error, None))?;
+    let (filed, closed, changes) = shared.brain.with(|brain, _| brain.import_history(&days, today, replace));
     log_limits(&changes);
-    parts.brain.ring();
-    let kept = parts.learner.with_store(&parts.brain, |store| store.write_closed(&closed, &[]));
-    kept.map_err(|error| {
-        let error = format!("it is in force, and will be forgotten with the next restart: {error}");
-        refused(StatusCode::INSUFFICIENT_STORAGE, error, None)
+    shared.brain.notify();
+    let saved = shared.recorder.with_store(&shared.brain, |store| store.write_closed(&closed, &[]));
+    saved.map_err(|error| {
+        let error = format!("the import is in force, but the next restart loses it: {error}");
+        reject(StatusCode::INSUFFICIENT_STORAGE, error, None)
     })?;
     let day = |day: Day| UnixSeconds::from_secs(day.first_minute().as_unix()).to_string()[..10].to_owned();
     let days = filed.into_iter().map(|(bucket, at, filed)| ImportedDay {
@@ -185,9 +198,9 @@ fn take_in(parts: &Parts, replace: bool, body: &[u8]) -> Result<Imported, (Statu
     });
     let days = days.collect();
     Ok(Imported {
-        minutes: rows.minutes.len(),
-        rows_of_today: rows.of_today,
-        rows_of_nothing: rows.empty,
+        minutes: import.minutes.len(),
+        rows_of_today: import.rows_of_today,
+        rows_of_nothing: import.rows_of_nothing,
         days,
     })
 }

@@ -1,111 +1,111 @@
-//! The rollout at the admin port: what is in which stage and why, what somebody asks for, and the policy that is held
-//! back. For callers on this machine alone, as long as nobody has to show who they are.
+//! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a held policy.
+//! For clients on this machine only, because there is no authentication.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use plimsoll_policy::Difference;
+use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_proto::local::{Asked, local, refuse};
+use plimsoll_policy::Difference;
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 
-use crate::brain::{Brain, RolloutError};
-use crate::state::{Change, Exhibit};
 use crate::admin::in_effect::in_effect;
-use crate::rollout::words;
+use crate::brain::Brain;
+use crate::rollout::{RolloutError, reasons};
+use crate::state::{Change, Exhibit};
 
-/// One entry of the policy.
+/// The rollout of one entry of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntryStatus {
-    /// Its name: a bucket or a pattern.
+    /// The bucket or pattern.
     pub entry: String,
-    /// What is in force, before a kill is considered.
+    /// The stage, regardless of the kill switch.
     pub stage: Mode,
-    /// Whether the kill switch makes it shadow.
+    /// True while a kill puts it in shadow.
     pub killed: bool,
-    /// What the file says.
+    /// The mode in the policy file.
     pub file: Mode,
-    /// What the file asks for and no gate has let through.
+    /// The mode in the policy file that waits for its gate.
     pub pending: Option<Mode>,
-    /// The stage that comes next.
+    /// The next stage.
     pub next: Option<Mode>,
-    /// What the gate to it says: `pass`, `fail` or `inconclusive`.
+    /// The result of the gate to the next stage: `pass`, `fail` or `inconclusive`.
     pub gate: Option<String>,
-    /// What speaks against passing.
+    /// Why the gate does not pass.
     pub why: Vec<String>,
-    /// Whether a gate that is passed needs nobody's word.
+    /// True if the entry is promoted as soon as its gate passes.
     pub auto_promote: bool,
-    /// What was seen of the stage, over the window of its gate.
+    /// The statistics of the stage, over the window of its gate.
     pub evidence: Exhibit,
-    /// The change that began it.
+    /// The change that began the stage.
     pub since: Option<Change>,
 }
 
-/// Asks for a later stage.
+/// A request to promote an entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Promote {
     /// The entry.
     pub entry: String,
-    /// The stage it shall come to; the next one, if absent.
+    /// The target stage; the next one if absent.
     #[serde(default)]
     pub to: Option<Mode>,
-    /// Why, if it shall go past a gate that is not passed.
+    /// The reason to promote it although the gate does not pass.
     #[serde(default)]
     pub force: Option<Text>,
 }
 
-/// Asks for shadow.
+/// A request to return an entry to shadow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Abort {
     /// The entry.
     pub entry: String,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub reason: Option<Text>,
 }
 
-/// Releases a policy that is held back.
+/// A request to put a held policy in force.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ack {
-    /// Its name: 16 hex digits.
+    /// The hash of the policy: 16 hex digits.
     pub hash: String,
 }
 
-/// What was done.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
-    /// The change; nothing where all was so already.
+    /// The change; null if there was nothing to change.
     pub change: Option<Change>,
-    /// Whether it is written down: a restart would remember it.
+    /// True once it is saved and survives a restart.
     pub saved: bool,
 }
 
-/// The policies.
+/// The policy in force and the held one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policies {
-    /// The name of the policy in force.
+    /// The hash of the policy in force.
     pub in_force: String,
-    /// The one that is held back.
+    /// The policy that waits for acknowledgement.
     pub held: Option<HeldStatus>,
 }
 
-/// A policy that is held back.
+/// A policy that waits for acknowledgement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldStatus {
-    /// Its name.
+    /// The hash of the policy.
     pub hash: String,
-    /// In what it differs from the one in force, what is drastic first.
+    /// The differences to the policy in force, drastic ones first.
     pub differences: Vec<Difference>,
 }
 
-/// The routes.
+/// Returns the routes, for clients on this machine only.
 pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
     let of = || brain.clone();
     let (status, history, promoting, aborting, policies, acking) = (of(), of(), of(), of(), of(), of());
@@ -114,15 +114,21 @@ pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
         .route("/rollout/history", get(async move || Json(history.with(|brain, _| changes(brain)))))
         .route(
             "/rollout/promote",
-            post(async move |Asked(asked): Asked<Promote>| promote(&promoting, asked).await),
+            post(async move |JsonBody(asked): JsonBody<Promote>| promote(&promoting, asked).await),
         )
-        .route("/rollout/abort", post(async move |Asked(asked): Asked<Abort>| abort(&aborting, asked).await))
+        .route(
+            "/rollout/abort",
+            post(async move |JsonBody(asked): JsonBody<Abort>| abort(&aborting, asked).await),
+        )
         .route("/policy", get(async move || Json(policies.with(|brain, _| self::policies(brain)))))
-        .route("/policy/ack", post(async move |Asked(asked): Asked<Ack>| acknowledge(&acking, asked).await));
-    local(routes)
+        .route(
+            "/policy/ack",
+            post(async move |JsonBody(asked): JsonBody<Ack>| acknowledge(&acking, asked).await),
+        );
+    loopback_only(routes)
 }
 
-/// Every entry and its stage.
+/// Returns the rollout of every entry.
 fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
     let durable = brain.durable();
     let status = |(entry, policy): (String, &plimsoll_policy::BucketPolicy)| {
@@ -133,16 +139,16 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
             killed: durable.is_entry_killed(&entry),
             file: stage.file,
             pending: stage.pending,
-            next: crate::rollout::next(stage.stage),
+            next: crate::rollout::next_stage(stage.stage),
             gate: judgement.as_ref().map(|judgement| judgement.as_str().to_owned()),
-            why: judgement.as_ref().map(words).unwrap_or_default(),
+            why: judgement.as_ref().map(reasons).unwrap_or_default(),
             auto_promote: policy.rollout().auto_promote,
-            evidence: brain.exhibit(now, &entry, policy.rollout()),
+            evidence: brain.evidence(now, &entry, policy.rollout()),
             since: durable.history.iter().rev().find(|change| change.number == stage.change).cloned(),
             entry,
         })
     };
-    brain.rollouts().into_iter().filter_map(status).collect()
+    brain.policy().entries().filter_map(status).collect()
 }
 
 fn changes(brain: &Brain) -> Vec<Change> {
@@ -150,7 +156,7 @@ fn changes(brain: &Brain) -> Vec<Change> {
 }
 
 fn policies(brain: &Brain) -> Policies {
-    let held = brain.held().map(|held| HeldStatus {
+    let held = brain.held_policy().map(|held| HeldStatus {
         hash: held.policy.hash().to_string(),
         differences: held.differences.clone(),
     });
@@ -177,17 +183,17 @@ async fn acknowledge(brain: &Shared<Brain>, asked: Ack) -> Response {
     let Ack { hash } = asked;
     match brain.with(|brain, _| brain.acknowledge(&hash)) {
         Ok(hash) => {
-            tracing::info!(policy = %hash, "a policy that was held back is acknowledged and in force");
+            tracing::info!(policy = %hash, "held policy acknowledged and in force");
             in_effect(brain).await;
             Json(brain.with(|brain, _| policies(brain))).into_response()
         }
-        Err(error) => refuse(StatusCode::CONFLICT, error),
+        Err(error) => error_response(StatusCode::CONFLICT, error),
     }
 }
 
 async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
     let saved = in_effect(brain).await;
-    // What was seen of the stage, and the time of the change, may have been filled in meanwhile.
+    // The statistics and the time of the change may have been filled in since.
     let change = change.map(|change| {
         let kept = brain.with(|brain, _| {
             brain.durable().history.iter().rev().find(|kept| kept.number == change.number).cloned()
@@ -204,5 +210,5 @@ fn refused(error: &RolloutError) -> Response {
             StatusCode::CONFLICT
         }
     };
-    refuse(status, error)
+    error_response(status, error)
 }

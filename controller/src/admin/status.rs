@@ -1,21 +1,21 @@
-//! What the controller knows, for people and for tables: the answer of `/status`.
+//! The answer of `/status`: the controller's view of the fleet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Tenant};
-use plimsoll_policy::LimitSource;
-use plimsoll_core::quantity::Limit;
-use plimsoll_core::report::Counts;
 use plimsoll_core::decision::Mode;
+use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::quantity::Limit;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Counts;
+use plimsoll_policy::LimitSource;
 use serde::Serialize;
 
 use crate::brain::Brain;
-use crate::history::{self, Standing};
 use crate::bucket::{Candidate, Share};
+use crate::history::{self, LearningStatus};
 
-/// The whole picture at one moment.
+/// The state of the fleet at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     /// The controller's epoch.
@@ -24,86 +24,86 @@ pub struct Status {
     pub policy_hash: String,
     /// The kill generation; odd means killed.
     pub kill_generation: u64,
-    /// Whether every client only observes.
+    /// True while the kill switch is on: no client refuses.
     pub killed: bool,
-    /// Whether rates are being sent; false while zones live on what they brought, or have shown no traffic yet.
+    /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
-    /// Every bucket known.
+    /// Every known bucket.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
-    /// Every aggregator that counts.
+    /// Every aggregator that has reported lately.
     pub aggregators: Vec<AggregatorStatus>,
 }
 
 /// One bucket.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BucketStatus {
-    /// The entry of the policy it falls under; null where none matches.
+    /// The matching entry of the policy; null if none matches.
     pub entry: Option<String>,
-    /// Requests/s over all zones; null where there is no limit.
+    /// The limit in requests/s over all zones; null without one.
     pub limit_rps: Option<f64>,
-    /// How far its limit has been learned; null where the policy does not say that it is to be.
-    pub learned: Option<Standing>,
-    /// What a Prometheus server answered for its limit; null where there is no answer yet, or none is asked for.
+    /// The progress of learning its limit; null if the policy wants none learned.
+    pub learned: Option<LearningStatus>,
+    /// The answer of a Prometheus server for its limit; null before the first answer, and without a query.
     pub queried: Option<Queried>,
-    /// What becomes of its refusals now; shadow while killed.
+    /// The mode in force; shadow while killed.
     pub mode: Mode,
-    /// Whether it is killed, alone or with the fleet.
+    /// True while it is killed, alone or with the fleet.
     pub killed: bool,
-    /// What the policy file asks for.
+    /// The mode in the policy file.
     pub file_mode: Option<Mode>,
-    /// What waits for its gates.
+    /// The mode that waits for its gate.
     pub pending_mode: Option<Mode>,
-    /// Requests saved up, or owed when negative; 0 without a limit.
+    /// Unused requests of the limit, or requests above it if negative; 0 without a limit.
     pub balance: f64,
-    /// A second limit that is only evaluated; null without one.
+    /// The candidate limit, which is only evaluated; null without one.
     pub candidate: Option<CandidateStatus>,
-    /// All its traffic.
+    /// The traffic of all tenants.
     #[serde(flatten)]
     pub traffic: Traffic,
-    /// By tenant class.
+    /// The traffic by tenant class.
     pub tenants: BTreeMap<Tenant, Traffic>,
 }
 
 /// The last good answer to a query for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Queried {
-    /// Requests/s, before they are held between the bounds of the policy.
+    /// Requests/s, before they are clamped to the bounds of the policy.
     pub answer_rps: f64,
-    /// Seconds since it came, or since this controller began with what was kept.
+    /// Seconds since the answer, or since the start if the answer was saved before it.
     pub age_s: f64,
 }
 
-/// A second limit, and what it would do. Evaluated while rates are sent for a limit of the bucket's own.
+/// A candidate limit and its results. It is evaluated while the controller sends rates for the bucket's own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CandidateStatus {
     /// Requests/s over all zones.
     pub limit_rps: f64,
-    /// The share of requests it would refuse now.
+    /// The share of requests that it would refuse now.
     pub drop_ratio: f64,
-    /// Requests it was held against.
+    /// Requests for which it was evaluated.
     pub offered: u64,
-    /// Requests it would have refused.
+    /// Requests that it would have refused.
     pub would_dropped: u64,
 }
 
-/// What is asked for, and what becomes of it.
+/// Offered traffic and decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Requests/s offered now.
+    /// Requests/s offered at present.
     pub offered_rps: f64,
-    /// Requests/s that may pass.
+    /// Requests/s allocated.
     pub allocated_rps: f64,
-    /// The drop ratio in force; null where there is none.
+    /// The drop ratio in force; null without one.
     pub drop_ratio: Option<f64>,
-    /// Requests counted in all.
+    /// Requests in total.
     pub offered: u64,
-    /// Requests let through in all.
+    /// Admitted requests in total.
     pub admitted: u64,
-    /// Requests refused in all by the coin.
+    /// Requests refused by drop ratio, in total.
     pub dropped: u64,
-    /// Requests refused in all by guards.
+    /// Requests refused by guards, in total.
     pub guard_dropped: u64,
-    /// Refusals decided but not carried out.
+    /// Requests admitted that would have been refused in enforce.
     pub would_dropped: u64,
 }
 
@@ -114,16 +114,16 @@ pub struct AggregatorStatus {
     pub zone: String,
     /// Its stable name.
     pub name: String,
-    /// Whether it has a stream now.
+    /// True while it has a stream.
     pub connected: bool,
-    /// Seconds since this process of it first spoke here; 0 if it is no longer remembered.
+    /// Seconds since the first report of this process; 0 if its session has been evicted.
     pub since_s: f64,
-    /// Seconds for which it has been silent while others were heard.
+    /// Seconds since its last report, while others reported.
     pub silent_s: f64,
 }
 
 impl Status {
-    /// Takes the picture. Linear in keys.
+    /// Collects the status. Linear in keys.
     #[must_use]
     pub fn of(brain: &Brain, now: MonoTime) -> Self {
         let durable = brain.durable();
@@ -135,8 +135,8 @@ impl Status {
                 brain.policy().tenants().map(|(tenant, _)| (tenant.clone(), Traffic::default())).collect();
             let mut traffic = Traffic::default();
             for (tenant, share) in protected.shares() {
-                traffic.ask(share);
-                tenants.entry(class(brain, tenant)).or_default().ask(share);
+                traffic.add_share(share);
+                tenants.entry(class(brain, tenant)).or_default().add_share(share);
             }
             let status = BucketStatus {
                 entry: protected.entry().map(ToOwned::to_owned),
@@ -144,10 +144,10 @@ impl Status {
                     Limit::PerSecond(rate) => Some(rate.per_second()),
                     Limit::Unlimited | Limit::Unknown => None,
                 },
-                learned: history::learned(brain.policy(), protected.name())
-                    .map(|learned| brain.history().standing(protected.name(), learned)),
+                learned: history::learned_policy(brain.policy(), protected.name())
+                    .map(|learned| brain.history().status(protected.name(), learned)),
                 queried: Queried::of(brain, protected.name(), now),
-                mode: protected.stage(durable),
+                mode: protected.mode(durable),
                 killed: durable.kill_of(protected.name()).is_on(),
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
@@ -160,8 +160,8 @@ impl Status {
         }
         for (key, tally) in brain.totals() {
             if let Some(bucket) = buckets.get_mut(&key.bucket) {
-                bucket.traffic.count(tally.counts);
-                bucket.tenants.entry(class(brain, &key.tenant)).or_default().count(tally.counts);
+                bucket.traffic.add_counts(tally.counts);
+                bucket.tenants.entry(class(brain, &key.tenant)).or_default().add_counts(tally.counts);
             }
         }
         Self {
@@ -196,8 +196,8 @@ impl CandidateStatus {
 }
 
 impl Traffic {
-    /// Adds what a tenant asks for and gets; the ratio becomes that of all added so far.
-    fn ask(&mut self, share: &Share) {
+    /// Adds the share of a tenant; the ratio becomes the mean of all shares added.
+    fn add_share(&mut self, share: &Share) {
         let refused = self.offered_rps * self.drop_ratio.unwrap_or_default();
         let refused = refused + share.offered * share.ratio.as_f64();
         self.offered_rps += share.offered;
@@ -206,7 +206,7 @@ impl Traffic {
         self.drop_ratio = Some(if mean.is_finite() { mean } else { share.ratio.as_f64() });
     }
 
-    fn count(&mut self, counts: Counts) {
+    fn add_counts(&mut self, counts: Counts) {
         self.offered += counts.offered;
         self.admitted += counts.admitted();
         self.dropped += counts.dropped;
@@ -215,16 +215,18 @@ impl Traffic {
     }
 }
 
-/// The tenant itself where policy lists it, else the class of all others.
+/// Returns the tenant itself if the policy lists it, else the class `default`.
 fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
     if brain.policy().is_listed(tenant) { tenant.clone() } else { Tenant::default_class() }
 }
 
 fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
-    let status = |((zone, name), source): (&(_, _), &crate::aggregators::Source)| {
-        let child =
-            brain.roster().iter().find(|child| child.identity.zone == *zone && child.identity.name == *name);
-        let silent: Duration = source.silent_for();
+    let status = |((zone, name), aggregator): (&(_, _), &crate::aggregators::Aggregator)| {
+        let child = brain
+            .sessions()
+            .iter()
+            .find(|child| child.identity.zone == *zone && child.identity.name == *name);
+        let silent: Duration = aggregator.silent_for();
         AggregatorStatus {
             zone: ToString::to_string(zone),
             name: ToString::to_string(name),
@@ -233,5 +235,5 @@ fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
             silent_s: silent.as_secs_f64(),
         }
     };
-    brain.sources().iter().map(status).collect()
+    brain.aggregators().iter().map(status).collect()
 }

@@ -1,11 +1,14 @@
-//! What is sampled of which minute, what a restart changes, and who finds room.
+//! Sampling, learning, restarts and capacity.
 
+use std::time::Duration;
+
+use super::sampler::UNWRITTEN_MAX;
 use super::*;
-use plimsoll_policy::learning::MINUTES_PER_DAY;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Counts;
+use plimsoll_policy::learning::MINUTES_PER_DAY;
+use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
 fn policy(text: &str) -> Policy {
     let tenants = Source { name: "tenants", text: ONE_CLASS_TENANTS };
@@ -51,23 +54,23 @@ fn days(history: &mut History, from: i64, to: i64, policy: &Policy) -> Vec<(Buck
 const DAY: i64 = MINUTES_PER_DAY as i64;
 
 #[test]
-fn a_minute_is_what_was_counted_between_its_ends() {
+fn sample_is_the_difference_of_the_totals() {
     let policy = learns();
     let mut history = History::default();
     let name = bucket("api/a");
     let off = Kill::default();
     let fleet = |generation| Kill { fleet: KillGeneration(generation), ..off };
     let alone = |generation| Kill { bucket: KillGeneration(generation), ..fleet(2) };
-    let mut tell = |s: u64, minute: i64, kill: Kill, total: Tally| {
+    let mut turn = |s: u64, minute: i64, kill: Kill, total: Tally| {
         history.on_time(at(s), Minute(minute), &policy, || [(&name, total, kill)].into_iter());
         history.take_unwritten().pop().map(|minute| (minute.minute, minute.samples.values().copied().next()))
     };
-    assert_eq!(tell(0, 10, off, tally(500, 3)), None);
-    assert_eq!(tell(30, 10, off, tally(900, 3)), None);
+    assert_eq!(turn(0, 10, off, tally(500, 3)), None);
+    assert_eq!(turn(30, 10, off, tally(900, 3)), None);
     let cases = [
         (60, 11, off, tally(6_500, 3), Some(sample(100.0, true)), "nothing new was refused"),
         (120, 12, off, tally(7_100, 4), Some(sample(10.0, false)), "something would have been"),
-        (180, 13, off, tally(7_100, 4), None, "nobody asked"),
+        (180, 13, off, tally(7_100, 4), None, "no requests"),
         (190, 50, off, tally(9_900, 4), None, "the clock jumped: this was no minute"),
         (250, 20, off, tally(10_500, 4), Some(sample(10.0, true)), "it jumped back, and a minute has passed"),
         (310, 21, fleet(1), tally(11_100, 4), Some(sample(10.0, false)), "killed since"),
@@ -75,18 +78,18 @@ fn a_minute_is_what_was_counted_between_its_ends() {
         (430, 23, fleet(2), tally(12_300, 4), Some(sample(10.0, true)), "not killed any more"),
         (490, 24, alone(1), tally(12_900, 4), Some(sample(10.0, false)), "killed alone"),
         (550, 25, alone(2), tally(13_500, 4), Some(sample(10.0, false)), "killed alone until then"),
-        (610, 26, alone(2), tally(14_100, 4), Some(sample(10.0, true)), "nor alone"),
+        (610, 26, alone(2), tally(14_100, 4), Some(sample(10.0, true)), "no longer killed alone"),
         (670, 27, alone(2), tally(100, 0), None, "counts that went back are nothing"),
     ];
     let mut over = 10;
     for (s, minute, kill, total, expected, why) in cases {
-        assert_eq!(tell(s, minute, kill, total), Some((Minute(over), expected)), "{why}");
+        assert_eq!(turn(s, minute, kill, total), Some((Minute(over), expected)), "{why}");
         over = minute;
     }
 }
 
 #[test]
-fn each_bucket_of_a_pattern_learns_for_itself() {
+fn buckets_of_a_pattern_learn_separately() {
     let policy = learns();
     let mut history = History::default();
     for number in 0..4 * DAY {
@@ -95,22 +98,22 @@ fn each_bucket_of_a_pattern_learns_for_itself() {
     }
     let limit = |name| {
         let name = bucket(name);
-        history.limit(&name, learned(&policy, &name).unwrap())
+        history.limit(&name, learned_policy(&policy, &name).unwrap())
     };
     assert_eq!(limit("api/a"), Limit::PerSecond(Rate::new(120.0).unwrap()));
     assert_eq!(limit("api/b"), Limit::PerSecond(Rate::new(600.0).unwrap()));
-    assert_eq!(limit("api/c"), Limit::PerSecond(Rate::new(800.0).unwrap()), "until there is history");
-    assert!(learned(&policy, &bucket("fixed")).is_none());
-    // What has a fixed limit is remembered, so that it can be learned as soon as somebody wants it.
+    assert_eq!(limit("api/c"), Limit::PerSecond(Rate::new(800.0).unwrap()), "without history");
+    assert!(learned_policy(&policy, &bucket("fixed")).is_none());
+    // The history of a bucket with a fixed limit is there once the policy wants it learned.
     let all = policy_all();
     history.on_policy(&all);
     let fixed = bucket("fixed");
     assert_eq!(
-        history.limit(&fixed, learned(&all, &fixed).unwrap()),
+        history.limit(&fixed, learned_policy(&all, &fixed).unwrap()),
         Limit::PerSecond(Rate::new(60.0).unwrap())
     );
     let unknown = bucket("quiet");
-    assert_eq!(history.limit(&unknown, learned(&all, &unknown).unwrap()), Limit::Unknown);
+    assert_eq!(history.limit(&unknown, learned_policy(&all, &unknown).unwrap()), Limit::Unknown);
 }
 
 fn policy_all() -> Policy {
@@ -118,59 +121,59 @@ fn policy_all() -> Policy {
 }
 
 #[test]
-fn a_restart_at_any_minute_changes_nothing() {
+fn restart_at_any_minute_changes_nothing() {
     let policy = learns();
     let mut whole = History::default();
     days(&mut whole, 0, 6 * DAY, &policy);
     let name = bucket("api/a");
-    let terms = learned(&policy, &name).unwrap();
+    let terms = learned_policy(&policy, &name).unwrap();
     for restart in [1, 59, DAY - 1, DAY, DAY + 1, 3 * DAY, 4 * DAY + 700, 6 * DAY - 1] {
         let mut before = History::default();
         let closed: BTreeMap<Bucket, Closed> = days(&mut before, 0, restart, &policy).into_iter().collect();
-        // On disk are the minutes of more than this day; what has been learned from is not learned from again.
+        // The disk holds earlier days too, which are not learned from twice.
         let minutes = ((restart - 2 * DAY).max(0)..restart)
             .map(|number| minute_of(number, &[("api/a", 100.0 + 10.0 * number.div_euclid(DAY) as f64)]));
         let mut after = History::default();
         after.restore(closed, minutes, &policy);
-        assert_eq!(after.standing(&name, terms), before.standing(&name, terms), "at {restart}");
+        assert_eq!(after.status(&name, terms), before.status(&name, terms), "at {restart}");
         days(&mut after, restart, 6 * DAY, &policy);
-        assert_eq!(after.standing(&name, terms), whole.standing(&name, terms), "at {restart}");
+        assert_eq!(after.status(&name, terms), whole.status(&name, terms), "at {restart}");
     }
 }
 
 #[test]
-fn minutes_alone_are_enough_when_what_days_came_to_is_gone() {
+fn lost_summaries_follow_from_the_minutes() {
     let policy = learns();
     let mut history = History::default();
     let minutes = (0..5 * DAY).map(|number| minute_of(number, &[("api/a", 100.0)]));
     history.restore(BTreeMap::new(), minutes, &policy);
     let name = bucket("api/a");
-    let standing = history.standing(&name, learned(&policy, &name).unwrap());
-    assert_eq!((standing.limit_rps, standing.days, standing.minutes_today), (Some(120.0), 4, 1_440));
-    assert_eq!(standing.since.as_deref(), Some("1970-01-04T00:00:00Z"));
+    let status = history.status(&name, learned_policy(&policy, &name).unwrap());
+    assert_eq!((status.limit_rps, status.days, status.minutes_today), (Some(120.0), 4, 1_440));
+    assert_eq!(status.since.as_deref(), Some("1970-01-04T00:00:00Z"));
 }
 
 #[test]
-fn what_is_waited_for_is_said() {
+fn status_names_what_is_missing() {
     let policy = learns();
     let name = bucket("api/a");
-    let terms = learned(&policy, &name).unwrap();
+    let terms = learned_policy(&policy, &name).unwrap();
     let mut history = History::default();
-    let standing = history.standing(&name, terms);
-    assert!(standing.waits_for.unwrap().contains("of which there are 0"));
+    let status = history.status(&name, terms);
+    assert!(status.waits_for.unwrap().contains("of which there are 0"));
     days(&mut history, 0, 2 * DAY + 5, &policy);
-    let standing = history.standing(&name, terms);
-    assert_eq!((standing.limit_rps, standing.days, standing.minutes_today), (None, 2, 5));
-    assert!(standing.waits_for.unwrap().contains("of which there are 2"));
+    let status = history.status(&name, terms);
+    assert_eq!((status.limit_rps, status.days, status.minutes_today), (None, 2, 5));
+    assert!(status.waits_for.unwrap().contains("of which there are 2"));
     history.on_lost();
-    assert!(history.standing(&name, terms).waits_for.unwrap().contains("written"));
-    assert_eq!(history.figures(), Figures { minutes_lost: 1, homeless: 0, failing: true });
+    assert!(history.status(&name, terms).waits_for.unwrap().contains("written"));
+    assert_eq!(history.counters(), Counters { minutes_lost: 1, rejected: 0, failing: true });
     history.on_written(&minute_of(2 * DAY + 6, &[]), &policy);
-    assert!(!history.figures().failing);
+    assert!(!history.counters().failing);
 }
 
 #[test]
-fn names_that_somebody_invents_find_an_end_and_leave_again() {
+fn new_buckets_beyond_the_maximum_are_rejected_until_idle_ones_are_forgotten() {
     let policy = learns();
     let mut history = History::default();
     let flood = |history: &mut History, from: usize, to: usize, minute: i64| {
@@ -186,30 +189,34 @@ fn names_that_somebody_invents_find_an_end_and_leave_again() {
         }
     };
     flood(&mut history, 0, BUCKETS_MAX + 10, 0);
-    assert_eq!((history.buckets().count(), history.figures().homeless), (BUCKETS_MAX, 10));
-    // The next day they are idle and have no peaks, so others find room.
+    assert_eq!((history.buckets().count(), history.counters().rejected), (BUCKETS_MAX, 10));
+    // The next day those are idle and have no peaks, so there is room.
     flood(&mut history, 5_000, 5_001, 2 * DAY);
     flood(&mut history, 5_001, 5_010, 2 * DAY + 5);
     assert!(history.buckets().any(|name| *name == bucket("api/5009")));
-    assert_eq!(history.figures().homeless, 11, "only the first one of the day was too early");
-    assert_eq!(history.take_gone().len(), BUCKETS_MAX);
+    assert_eq!(
+        history.counters().rejected,
+        11,
+        "only the first new bucket of the day came before there was room"
+    );
+    assert_eq!(history.take_forgotten().len(), BUCKETS_MAX);
 }
 
 #[test]
-fn minutes_that_nobody_writes_do_not_pile_up() {
+fn unsaved_minutes_are_bounded() {
     let policy = learns();
     let mut history = History::default();
     for minute in 0..100 {
         let none: [(&Bucket, Tally, Kill); 0] = [];
         history.on_time(at(minute as u64 * 60), Minute(minute), &policy, || none.into_iter());
     }
-    assert_eq!(history.figures().minutes_lost, 99 - UNWRITTEN_MAX as u64);
+    assert_eq!(history.counters().minutes_lost, 99 - UNWRITTEN_MAX as u64);
     let left: Vec<i64> = history.take_unwritten().iter().map(|minute| minute.minute.0).collect();
     assert_eq!(left, [94, 95, 96, 97, 98]);
 }
 
 #[test]
-fn a_week_from_elsewhere_is_a_limit_at_once() {
+fn imported_week_is_a_limit_at_once() {
     let policy = learns();
     let mut history = History::default();
     let name = bucket("api/a");
@@ -220,15 +227,15 @@ fn a_week_from_elsewhere_is_a_limit_at_once() {
         (0..200).for_each(|at| samples.record(Minute(at), sample(rps, true)));
         days.insert((name.clone(), Day(day)), samples);
     }
-    let (filed, kept) = history.import(&days, Day(20), false, &policy);
+    let (filed, to_save) = history.import(&days, Day(20), false, &policy);
     assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Added)) && filed.len() == 7);
-    assert_eq!(kept.len(), 1);
-    let terms = learned(&policy, &name).unwrap();
-    assert_eq!(history.standing(&name, terms).limit_rps, Some(360.0), "the 95th percentile of all seven");
+    assert_eq!(to_save.len(), 1);
+    let terms = learned_policy(&policy, &name).unwrap();
+    assert_eq!(history.status(&name, terms).limit_rps, Some(360.0), "the 95th percentile of all seven");
     let (filed, _) = history.import(&days, Day(20), false, &policy);
     assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Kept)));
-    // It lasts.
+    // A restart keeps it.
     let mut after = History::default();
-    after.restore(kept.into_iter().collect(), [], &policy);
-    assert_eq!(after.standing(&name, terms), history.standing(&name, terms));
+    after.restore(to_save.into_iter().collect(), [], &policy);
+    assert_eq!(after.status(&name, terms), history.status(&name, terms));
 }

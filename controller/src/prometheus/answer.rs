@@ -1,33 +1,32 @@
-//! What a Prometheus server answered, read as one number: a limit in requests/s, what an extra gate holds against its
-//! bound, or a reason why there is none. Pure.
+//! The answer of a Prometheus server as one number: a limit in requests/s, or a value that an extra gate compares. Pure.
 
 use plimsoll_core::quantity::Rate;
 use serde::Deserialize;
 
-/// Why an answer is no number that counts. It is never taken for zero.
+/// Why an answer is not one usable number. It never counts as zero.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoAnswer {
-    /// It is not what a Prometheus server says.
+pub enum AnswerError {
+    /// The body is not the JSON of a Prometheus server.
     #[error("not an answer of a Prometheus server: {0}")]
-    Garbled(String),
+    Malformed(String),
     /// The server refused the query.
     #[error("the server refused the query: {0}")]
     Refused(String),
-    /// There is no series.
+    /// The result has no series.
     #[error("the query yields no series; check that the metric exists and is scraped")]
     Empty,
-    /// There are several.
+    /// The result has several series.
     #[error("the query yields {0} series, and it takes one number; wrap it in sum() or max()")]
     Several(usize),
-    /// It is neither a vector nor a scalar.
+    /// The result is neither a vector nor a scalar.
     #[error(
         "the query yields a {0}, not a number; a range needs a function such as rate() or max_over_time()"
     )]
     Kind(String),
-    /// The number is none that can be a limit.
+    /// The number cannot be a limit.
     #[error("the query yields {0}, and a limit is a finite number of requests/s, zero or more")]
     Limit(String),
-    /// It is no number at all.
+    /// The text is no number at all.
     #[error("the query yields {0}, which is no number")]
     Number(String),
 }
@@ -51,49 +50,49 @@ struct Series {
     value: Point,
 }
 
-/// When, and the value as text.
+/// The time in seconds since 1970, and the value as text.
 type Point = (f64, String);
 
-/// The one number in the answer to an instant query, as it is written there: it need not be finite.
+/// Returns the one number in the answer to an instant query, as it is written there: it need not be finite.
 ///
 /// # Errors
-/// When it holds none, or several.
-pub fn single(body: &[u8]) -> Result<String, NoAnswer> {
-    let garbled = |error: serde_json::Error| NoAnswer::Garbled(error.to_string());
-    let data = match serde_json::from_slice(body).map_err(garbled)? {
+/// When the answer holds no number, or several.
+pub fn single(body: &[u8]) -> Result<String, AnswerError> {
+    let malformed = |error: serde_json::Error| AnswerError::Malformed(error.to_string());
+    let data = match serde_json::from_slice(body).map_err(malformed)? {
         Answer::Success { data } => data,
-        Answer::Error { error } => return Err(NoAnswer::Refused(error)),
+        Answer::Error { error } => return Err(AnswerError::Refused(error)),
     };
     let (_, text) = match data.result_type.as_str() {
         "vector" => {
-            let mut series: Vec<Series> = serde_json::from_value(data.result).map_err(garbled)?;
+            let mut series: Vec<Series> = serde_json::from_value(data.result).map_err(malformed)?;
             match (series.pop(), series.len()) {
                 (Some(one), 0) => one.value,
-                (None, _) => return Err(NoAnswer::Empty),
-                (Some(_), others) => return Err(NoAnswer::Several(others + 1)),
+                (None, _) => return Err(AnswerError::Empty),
+                (Some(_), others) => return Err(AnswerError::Several(others + 1)),
             }
         }
-        "scalar" => serde_json::from_value::<Point>(data.result).map_err(garbled)?,
-        _ => return Err(NoAnswer::Kind(data.result_type)),
+        "scalar" => serde_json::from_value::<Point>(data.result).map_err(malformed)?,
+        _ => return Err(AnswerError::Kind(data.result_type)),
     };
     Ok(text)
 }
 
-/// A number as a limit.
+/// Reads a number as a limit in requests/s.
 ///
 /// # Errors
-/// When it is no finite number, or less than zero.
-pub fn rate(text: &str) -> Result<Rate, NoAnswer> {
+/// When it is not a finite number, or less than zero.
+pub fn rate(text: &str) -> Result<Rate, AnswerError> {
     let number: Option<f64> = text.parse().ok();
-    number.and_then(|number| Rate::new(number).ok()).ok_or_else(|| NoAnswer::Limit(text.to_owned()))
+    number.and_then(|number| Rate::new(number).ok()).ok_or_else(|| AnswerError::Limit(text.to_owned()))
 }
 
-/// A number as a gate takes it: any, and infinities and what is no number as floating point has them.
+/// Reads a number as a gate compares it: infinities and NaN are numbers here.
 ///
 /// # Errors
-/// When it does not read as one.
-pub fn number(text: &str) -> Result<f64, NoAnswer> {
-    text.parse().map_err(|_| NoAnswer::Number(text.to_owned()))
+/// When the text is no number.
+pub fn number(text: &str) -> Result<f64, AnswerError> {
+    text.parse().map_err(|_| AnswerError::Number(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_is_a_limit() {
+    fn vector_of_one_series_and_scalar_are_limits() {
         let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1716,"12.5"]}}"#;
         for (body, expected) in [(vector(&["700"]), 700.0), (vector(&["0"]), 0.0), (scalar.to_owned(), 12.5)]
         {
@@ -120,18 +119,18 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_takes_any_number_and_leaves_it_to_others_which_count() {
+    fn gate_accepts_any_number() {
         let of = |text: &str| number(&single(vector(&[text]).as_bytes()).unwrap());
         assert_eq!(
             (of("-1.5e-3"), of("+Inf"), of("-Inf")),
             (Ok(-0.0015), Ok(f64::INFINITY), Ok(f64::NEG_INFINITY))
         );
         assert!(of("NaN").unwrap().is_nan());
-        assert_eq!(of("many"), Err(NoAnswer::Number("many".to_owned())));
+        assert_eq!(of("many"), Err(AnswerError::Number("many".to_owned())));
     }
 
     #[test]
-    fn anything_else_is_none_and_never_zero() {
+    fn every_other_answer_is_an_error_and_never_zero() {
         let success = |data: &str| format!(r#"{{"status":"success","data":{data}}}"#);
         for (body, why) in [
             (String::new(), "not an answer"),

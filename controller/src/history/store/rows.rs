@@ -1,24 +1,24 @@
-//! How a minute and a bucket's days look on disk.
+//! The format of the rows on disk.
 
 use std::collections::BTreeMap;
 
-use plimsoll_policy::learning::{Closed, Minute, Sample};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
+use plimsoll_policy::learning::{Closed, Minute, Sample};
 
-use super::Fault;
+use super::error::Fault;
 use crate::history::MinuteSamples;
 
-/// The first byte of each row.
+/// The first byte of a minute's row.
 const VERSION: u8 = 1;
 
-/// The key of a minute: in the order of time.
+/// Returns the key of a minute. Keys sort by time.
 pub(super) fn key(minute: Minute) -> [u8; 8] {
     (minute.0 ^ i64::MIN).to_be_bytes()
 }
 
-/// A minute: the version, and for each bucket the length of its name, the name, its rate as 8 bytes, and 1 if it was
-/// clean.
+/// Encodes a minute: the version, and for each bucket the length of its name, the name, its rate as 8 bytes, and 1 if it
+/// was clean.
 pub(super) fn encode(minute: &MinuteSamples) -> Vec<u8> {
     let mut row = vec![VERSION];
     for (bucket, sample) in &minute.samples {
@@ -32,8 +32,9 @@ pub(super) fn encode(minute: &MinuteSamples) -> Vec<u8> {
     row
 }
 
+/// Decodes a minute.
 pub(super) fn minute(key: &[u8], row: &[u8]) -> Result<MinuteSamples, Fault> {
-    let wrong = || Fault::Unreadable("a row of a minute is not what was written".to_owned());
+    let wrong = || Fault::Unreadable("the row of a minute cannot be read".to_owned());
     let key: [u8; 8] = key.try_into().map_err(|_| wrong())?;
     let samples = samples(row).ok_or_else(wrong)?;
     Ok(MinuteSamples { minute: Minute(i64::from_be_bytes(key) ^ i64::MIN), samples })
@@ -60,22 +61,23 @@ fn samples(row: &[u8]) -> Option<BTreeMap<Bucket, Sample>> {
     Some(samples)
 }
 
-/// What a bucket's days came to: JSON under its name.
+/// Decodes the summary of a bucket's days: JSON under its name.
 pub(super) fn closed(name: &[u8], row: &[u8]) -> Result<(Bucket, Closed), Fault> {
     let read = || {
         let bucket = Bucket::new(std::str::from_utf8(name).ok()?).ok()?;
         Some((bucket, serde_json::from_slice(row).ok()?))
     };
-    read().ok_or_else(|| Fault::Unreadable("what the days of a bucket came to cannot be read".to_owned()))
+    read().ok_or_else(|| Fault::Unreadable("the summary of a bucket cannot be read".to_owned()))
 }
 
-/// The key of an answer: URL and query, with a line's end between, which no URL has. `None` where it is longer than a key
-/// may be.
+/// Returns the key of an answer: URL and query, separated by a line feed, which no URL has. `None` if it is longer than a
+/// key may be.
 pub(super) fn answer_key(url: &str, query: &str) -> Option<Vec<u8>> {
     let key = format!("{url}\n{query}").into_bytes();
     (key.len() <= usize::from(u16::MAX) && !url.contains('\n')).then_some(key)
 }
 
+/// Decodes the answer to a query.
 pub(super) fn answer(key: &[u8], row: &[u8]) -> Result<((String, String), Rate), Fault> {
     let read = || {
         let (url, query) = std::str::from_utf8(key).ok()?.split_once('\n')?;

@@ -1,18 +1,18 @@
-//! The history in a process that is killed, or whose disk is taken away: this very test binary, started once more.
+//! The history in a process that is killed, or has its disk taken away: this test binary, started as a child.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::*;
 
-/// Names the state directory to the child, and tells it that it is one.
+/// The variable with the state directory; it makes a run of the test binary a child.
 const STATE: &str = "CHILD_STATE";
 
-/// A process that writes a minute for each line it is sent, and says how that went.
+/// A child that writes a minute for each line it receives, and answers with the result.
 struct Writer {
     child: Child,
-    ask: ChildStdin,
-    said: Lines<BufReader<ChildStdout>>,
+    to_child: ChildStdin,
+    results: Lines<BufReader<ChildStdout>>,
 }
 
 impl Drop for Writer {
@@ -24,7 +24,7 @@ impl Drop for Writer {
 
 impl Writer {
     fn start(state: &Path) -> Self {
-        // A file that grows beyond what is allowed is an error to who ignores the signal.
+        // With the signal ignored, a file that grows beyond its limit is an error of the write.
         let mut child = Command::new("sh")
             .args([
                 "-c",
@@ -37,21 +37,21 @@ impl Writer {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let ask = child.stdin.take().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, ask, said }
+        let to_child = child.stdin.take().unwrap();
+        let results = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, to_child, results }
     }
 
-    /// Has it write a minute.
+    /// Sends a minute, and returns the result.
     fn write(&mut self, number: i64) -> String {
-        writeln!(self.ask, "{number}").unwrap();
-        let said = self.said.by_ref().map(Result::unwrap);
-        let mut said = said.filter_map(|line| Some(line.split_once("said: ")?.1.to_owned()));
-        said.next().unwrap()
+        writeln!(self.to_child, "{number}").unwrap();
+        let lines = self.results.by_ref().map(Result::unwrap);
+        let mut results = lines.filter_map(|line| Some(line.split_once("result: ")?.1.to_owned()));
+        results.next().unwrap()
     }
 }
 
-/// What the child does; in any other run, nothing.
+/// The main loop of the child; does nothing in any other run.
 #[test]
 fn child() {
     let Some(state) = std::env::var_os(STATE) else { return };
@@ -59,7 +59,7 @@ fn child() {
     for line in std::io::stdin().lines() {
         let number = line.unwrap().parse().unwrap();
         let open = || HistoryStore::open(Path::new(&state)).map_err(|error| error.to_string());
-        let said = match store.take().map_or_else(|| open().map(|(store, _)| store), Ok) {
+        let result = match store.take().map_or_else(|| open().map(|(store, _)| store), Ok) {
             Ok(mut opened) => match opened.write(&minute(number, 1.0)) {
                 Ok(()) => {
                     store = Some(opened);
@@ -69,12 +69,12 @@ fn child() {
             },
             Err(error) => format!("closed: {error}"),
         };
-        println!("\nsaid: {}", said.replace('\n', " "));
+        println!("\nresult: {}", result.replace('\n', " "));
     }
 }
 
 #[test]
-fn a_process_that_is_killed_has_kept_every_minute_it_wrote() {
+fn killed_process_has_saved_every_minute_it_confirmed() {
     let state = tempfile::tempdir().unwrap();
     let mut number = 0;
     for _ in 0..3 {
@@ -83,22 +83,22 @@ fn a_process_that_is_killed_has_kept_every_minute_it_wrote() {
             assert_eq!(writer.write(number), "written");
             number += 1;
         }
-        // It is in the middle of another one.
-        writeln!(writer.ask, "{number}").unwrap();
+        // The child is killed in the middle of the next one.
+        writeln!(writer.to_child, "{number}").unwrap();
         number += 1;
         writer.child.kill().unwrap();
         writer.child.wait().unwrap();
     }
-    let (_store, kept) = HistoryStore::open(state.path()).unwrap();
-    assert_eq!(kept.loss, None);
-    let there: Vec<i64> = kept.minutes.iter().map(|minute| minute.minute.0).collect();
+    let (_store, restored) = HistoryStore::open(state.path()).unwrap();
+    assert_eq!(restored.loss, None);
+    let there: Vec<i64> = restored.minutes.iter().map(|minute| minute.minute.0).collect();
     let cut_short = [5, 11, 17];
     let missing: Vec<i64> = (0..number).filter(|number| !there.contains(number)).collect();
     assert!(missing.iter().all(|number| cut_short.contains(number)), "{missing:?} are lost");
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_while_costs_those_minutes_and_nothing_else() {
+fn full_disk_costs_its_minutes_and_nothing_else() {
     let state = tempfile::tempdir().unwrap();
     let mut writer = Writer::start(state.path());
     let limit = |writer: &Writer, fsize: &str| {
@@ -119,17 +119,17 @@ fn a_disk_that_is_full_for_a_while_costs_those_minutes_and_nothing_else() {
         return;
     }
     for number in 5..8 {
-        let said = writer.write(number);
-        assert!(said.starts_with("failed: ") || said.starts_with("closed: "), "{said}");
+        let result = writer.write(number);
+        assert!(result.starts_with("failed: ") || result.starts_with("closed: "), "{result}");
     }
     assert!(limit(&writer, "unlimited"));
     for number in 8..10 {
         assert_eq!(writer.write(number), "written");
     }
     drop(writer);
-    let (_store, kept) = HistoryStore::open(state.path()).unwrap();
-    assert_eq!(kept.loss, None);
+    let (_store, restored) = HistoryStore::open(state.path()).unwrap();
+    assert_eq!(restored.loss, None);
     assert_eq!(folder(state.path()), ["history"], "nothing was put aside");
-    let there: Vec<i64> = kept.minutes.iter().map(|minute| minute.minute.0).collect();
+    let there: Vec<i64> = restored.minutes.iter().map(|minute| minute.minute.0).collect();
     assert!([0, 1, 2, 3, 4, 8, 9].iter().all(|number| there.contains(number)), "{there:?}");
 }

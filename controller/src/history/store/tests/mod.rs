@@ -1,4 +1,4 @@
-//! The history on real files: restarts, corruption, and directories that cannot be used.
+//! The history on real files: restarts, damage, and directories that cannot be used.
 
 mod children;
 
@@ -6,8 +6,8 @@ use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use super::*;
-use plimsoll_policy::learning::{Baseline, Day, Sample};
 use plimsoll_core::quantity::Rate;
+use plimsoll_policy::learning::{Baseline, Day, Sample};
 
 fn bucket(name: &str) -> Bucket {
     Bucket::new(name).unwrap()
@@ -30,7 +30,7 @@ fn folder(state: &Path) -> Vec<String> {
     names
 }
 
-/// Every file below a folder that is not empty.
+/// Returns every file with content below a folder, the journal last.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let all = entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
@@ -40,23 +40,23 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_was_written_is_there_again_in_its_order() {
+fn minutes_are_restored_in_order() {
     let state = tempfile::tempdir().unwrap();
-    let (mut store, kept) = HistoryStore::open(state.path()).unwrap();
-    assert!(kept.minutes.is_empty() && kept.closed.is_empty() && kept.loss.is_none());
+    let (mut store, restored) = HistoryStore::open(state.path()).unwrap();
+    assert!(restored.minutes.is_empty() && restored.closed.is_empty() && restored.loss.is_none());
     let written: Vec<MinuteSamples> = [-3, 0, 7, 1_440].map(|at| minute(at, 1.0 + at.abs() as f64)).into();
     for minute in written.iter().rev() {
         store.write(minute).unwrap();
     }
     drop(store);
-    let (store, kept) = HistoryStore::open(state.path()).unwrap();
-    assert_eq!((&kept.minutes, all(&store)), (&written, written.clone()));
+    let (store, restored) = HistoryStore::open(state.path()).unwrap();
+    assert_eq!((&restored.minutes, all(&store)), (&written, written.clone()));
     let some: Vec<i64> = store.range(Minute(0), Minute(1_440)).map(|row| row.unwrap().minute.0).collect();
     assert_eq!(some, [0, 7]);
 }
 
 #[test]
-fn only_the_minutes_since_the_last_day_that_ended_are_needed_again() {
+fn minutes_of_summarised_days_are_not_restored() {
     let state = tempfile::tempdir().unwrap();
     let (mut store, _) = HistoryStore::open(state.path()).unwrap();
     let mut baseline = Baseline::default();
@@ -68,13 +68,13 @@ fn only_the_minutes_since_the_last_day_that_ended_are_needed_again() {
     store.write_closed(&[(bucket("api"), closed.clone()), (bucket("old"), closed.clone())], &[]).unwrap();
     store.write_closed(&[], &[bucket("old")]).unwrap();
     drop(store);
-    let (_, kept) = HistoryStore::open(state.path()).unwrap();
-    assert_eq!(kept.closed, [(bucket("api"), closed)].into());
-    assert_eq!(kept.minutes, [minute(1_440, 5.0), minute(1_441, 5.0)]);
+    let (_, restored) = HistoryStore::open(state.path()).unwrap();
+    assert_eq!(restored.closed, [(bucket("api"), closed)].into());
+    assert_eq!(restored.minutes, [minute(1_440, 5.0), minute(1_441, 5.0)]);
 }
 
 #[test]
-fn minutes_are_merged_and_the_oldest_give_way() {
+fn minutes_are_merged_and_the_oldest_are_deleted() {
     let state = tempfile::tempdir().unwrap();
     let (mut store, _) = HistoryStore::open(state.path()).unwrap();
     store.write(&minute(5, 1.0)).unwrap();
@@ -99,18 +99,18 @@ fn minutes_are_merged_and_the_oldest_give_way() {
 }
 
 #[test]
-fn whatever_is_wrong_with_the_files_a_history_opens() {
+fn history_opens_whatever_is_damaged() {
     let filled = || {
         let state = tempfile::tempdir().unwrap();
         let (mut store, _) = HistoryStore::open(state.path()).unwrap();
         store.merge((0..50).map(|at| minute(at, 1.0)), false).unwrap();
         store.write_closed(&[(bucket("api"), Closed::default())], &[]).unwrap();
-        // Into tables, so that there is more than a journal to spoil.
+        // Into tables, so that there is more than a journal to damage.
         store.minutes.rotate_memtable_and_wait().unwrap();
         store.write(&minute(50, 1.0)).unwrap();
         state
     };
-    let spoil: [fn(&Path); 4] = [
+    let damage: [fn(&Path); 4] = [
         |file| fs::write(file, b"this is no database").unwrap(),
         |file| fs::remove_file(file).unwrap(),
         |file| {
@@ -130,30 +130,30 @@ fn whatever_is_wrong_with_the_files_a_history_opens() {
     assert!(count >= 3, "{count}");
     let mut losses = 0;
     for at in 0..count {
-        // Each file in one way, and the journal in all of them.
-        let ways = if at + 1 == count { 0..spoil.len() } else { at % spoil.len()..at % spoil.len() + 1 };
-        for spoil in &spoil[ways] {
+        // Each file is damaged in one way, the journal in all of them.
+        let ways = if at + 1 == count { 0..damage.len() } else { at % damage.len()..at % damage.len() + 1 };
+        for damage in &damage[ways] {
             let state = filled();
             let file = files(state.path())[at].clone();
-            spoil(&file);
-            let (mut store, kept) = HistoryStore::open(state.path()).unwrap();
-            if kept.loss.is_some() {
+            damage(&file);
+            let (mut store, restored) = HistoryStore::open(state.path()).unwrap();
+            if restored.loss.is_some() {
                 losses += 1;
                 assert_eq!(folder(state.path()), ["history", "history.unreadable-1"], "{}", file.display());
-                assert!(kept.minutes.is_empty() && kept.closed.is_empty());
+                assert!(restored.minutes.is_empty() && restored.closed.is_empty());
             }
             store.write(&minute(60, 1.0)).unwrap();
             drop(store);
             let (store, again) = HistoryStore::open(state.path()).unwrap();
             assert!(again.loss.is_none(), "{}: {:?}", file.display(), again.loss);
-            assert_eq!(all(&store).last(), Some(&minute(60, 1.0)), "{} {:?}", file.display(), kept.loss);
+            assert_eq!(all(&store).last(), Some(&minute(60, 1.0)), "{} {:?}", file.display(), restored.loss);
         }
     }
     assert!(losses >= count / 2, "{losses} of {count} were noticed");
 }
 
 #[test]
-fn rows_that_are_not_ours_are_a_loss() {
+fn unreadable_rows_are_a_loss() {
     for (keyspace, key, value) in [
         ("minutes", &b"short"[..], &b"\x01"[..]),
         ("minutes", b"12345678", b"\x02"),
@@ -168,19 +168,19 @@ fn rows_that_are_not_ours_are_a_loss() {
         let keyspace = if keyspace == "minutes" { &store.minutes } else { &store.closed };
         keyspace.insert(key, value).unwrap();
         drop(store);
-        let (_store, kept) = HistoryStore::open(state.path()).unwrap();
-        assert!(kept.loss.is_some(), "{value:?}");
+        let (_store, restored) = HistoryStore::open(state.path()).unwrap();
+        assert!(restored.loss.is_some(), "{value:?}");
         assert_eq!(folder(state.path()), ["history", "history.unreadable-1"]);
     }
 }
 
 #[test]
-fn a_place_that_cannot_be_used_is_no_loss() {
+fn unusable_folder_is_an_error_and_no_loss() {
     let state = tempfile::tempdir().unwrap();
     fs::write(state.path().join("history"), "a file").unwrap();
     let error = HistoryStore::open(state.path()).unwrap_err();
     assert!(matches!(error, HistoryError::Unavailable { .. }), "{error}");
-    assert_eq!(folder(state.path()), ["history"], "nobody's file is moved");
+    assert_eq!(folder(state.path()), ["history"], "no file is moved");
     fs::remove_file(state.path().join("history")).unwrap();
     let (_held, _) = HistoryStore::open(state.path()).unwrap();
     let error = HistoryStore::open(state.path()).unwrap_err();

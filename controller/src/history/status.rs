@@ -1,11 +1,29 @@
-//! What people are told of a limit that is being learned.
+//! The progress of learning a limit, as `/status` shows it.
 
-use plimsoll_policy::learning::{CLEAN_MINUTES_MIN, DAYS_MIN, window};
-use plimsoll_policy::UnixSeconds;
+use plimsoll_policy::learning::{Baseline, CLEAN_MINUTES_MIN, DAYS_MIN, Step, window};
+use plimsoll_policy::{Learned, UnixSeconds};
+use serde::Serialize;
 
-use super::*;
+/// The progress of learning the limit of one bucket.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LearningStatus {
+    /// The learned limit in requests/s; null before there is one.
+    pub limit_rps: Option<f64>,
+    /// The first second of the day since which it has this value, in UTC.
+    pub since: Option<String>,
+    /// Remembered days with a peak.
+    pub days: usize,
+    /// The number of them, counted from the last, over which the limit is taken.
+    pub days_counted: usize,
+    /// Clean minutes of the present day.
+    pub minutes_today: usize,
+    /// Minutes of the present day that are not clean: something was refused, or a kill was on.
+    pub left_out_today: usize,
+    /// Why no limit was learned yet.
+    pub waits_for: Option<String>,
+}
 
-impl Standing {
+impl LearningStatus {
     pub(super) fn of(
         baseline: Option<&Baseline>,
         step: Option<Step>,

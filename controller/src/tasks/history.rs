@@ -1,4 +1,4 @@
-//! Writes the history minute by minute, off the brain's lock, and tells the brain what it may learn from. A disk that
+//! Saves the history minute by minute, off the brain's lock, and lets the brain learn from what is saved. A disk that
 //! fails stops the learning and nothing else.
 
 use std::path::{Path, PathBuf};
@@ -6,46 +6,45 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::{Limit, MonoTime, Rate};
 use plimsoll_policy::Prometheus;
-use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::shared::Shared;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::Brain;
+use crate::brain::{Brain, LimitChange};
 use crate::history::MinuteSamples;
-use crate::history::store::{HistoryError, HistoryStore, Kept};
+use crate::history::store::{HistoryError, HistoryStore, Restored};
 
-/// How often it is looked whether a minute is over.
+/// The interval between two checks for ended minutes.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Of so many failures in a row one is logged: they come once a minute.
+/// Failures in a row of which one is logged. They come once a minute.
 const LOGGED_EVERY: u64 = 60;
 
-/// The history on disk, as long as it can be used, and whoever writes it.
+/// The history on disk, shared by the task that saves it and the routes that export and import it.
 #[derive(Clone, Debug)]
-pub(crate) struct Learner {
+pub(crate) struct HistoryRecorder {
     inner: Arc<Mutex<Inner>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     state: PathBuf,
-    /// `None` after a failure: then it is opened again.
+    /// `None` after a failure, until it is opened again.
     store: Option<HistoryStore>,
-    /// The brain has what was kept.
+    /// The brain was given the saved history.
     restored: bool,
-    /// Failures since the last write that went well.
+    /// Failures since the last save that succeeded.
     failures: u64,
 }
 
-impl Learner {
-    /// Opens the history in the state directory and gives the brain what is in it. Whatever is wrong with it is logged: the
-    /// controller starts all the same.
+impl HistoryRecorder {
+    /// Opens the history in the state directory and restores it in the brain. Errors are logged, and the controller
+    /// starts without a history.
     pub(crate) fn open(state: &Path, brain: &mut Brain) -> Self {
         let mut inner = Inner { state: state.to_owned(), store: None, restored: false, failures: 0 };
         match inner.open_store() {
-            Ok(kept) => inner.restore(kept, brain, MonoTime::ZERO),
+            Ok(restored) => inner.restore(restored, brain, MonoTime::ZERO),
             Err(error) => {
                 brain.on_minute_lost();
                 inner.fail(&error);
@@ -54,10 +53,10 @@ impl Learner {
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Runs `f` on the history on disk; blocks.
+    /// Runs `f` on the history on disk. Blocks.
     ///
     /// # Errors
-    /// When it cannot be used now, or `f` says so; then it is opened again.
+    /// When the history cannot be opened, or `f` fails. The next call opens it again.
     pub(crate) fn with_store<R>(
         &self,
         brain: &Shared<Brain>,
@@ -66,8 +65,8 @@ impl Learner {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).with_store(brain, f)
     }
 
-    /// Keeps the answer to a query for the next start; blocks.
-    pub(crate) fn keep_answer(&self, brain: &Shared<Brain>, source: &Prometheus, rate: Rate) {
+    /// Saves the answer to a query for the next start. Blocks.
+    pub(crate) fn save_answer(&self, brain: &Shared<Brain>, source: &Prometheus, rate: Rate) {
         if let Err(error) =
             self.with_store(brain, |store| store.write_answer(&source.url, &source.query, rate))
         {
@@ -75,7 +74,7 @@ impl Learner {
         }
     }
 
-    /// Writes every minute that ends, until `stop` is cancelled.
+    /// Saves every minute that ends, until `stop` is cancelled.
     pub(crate) async fn run(self, brain: Shared<Brain>, stop: CancellationToken) {
         let mut periods = interval(PERIOD);
         loop {
@@ -83,18 +82,18 @@ impl Learner {
                 () = stop.cancelled() => return,
                 _ = periods.tick() => {}
             }
-            let (minutes, gone) = brain.with(|brain, _| brain.take_unwritten());
-            if minutes.is_empty() && gone.is_empty() {
+            let (minutes, forgotten) = brain.with(|brain, _| brain.take_unwritten());
+            if minutes.is_empty() && forgotten.is_empty() {
                 continue;
             }
-            let (learner, of_minutes) = (self.clone(), brain.clone());
+            let (recorder, of_minutes) = (self.clone(), brain.clone());
             let write = move || {
-                let mut inner = learner.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut inner = recorder.inner.lock().unwrap_or_else(PoisonError::into_inner);
                 minutes.iter().for_each(|minute| inner.write(&of_minutes, minute));
-                inner.forget(&of_minutes, &gone);
+                inner.forget(&of_minutes, &forgotten);
             };
             if let Err(error) = tokio::task::spawn_blocking(write).await {
-                tracing::error!(%error, "the write of the history died");
+                tracing::error!(%error, "history save panicked");
                 brain.with(|brain, _| brain.on_minute_lost());
             }
         }
@@ -102,22 +101,22 @@ impl Learner {
 }
 
 impl Inner {
-    fn open_store(&mut self) -> Result<Kept, HistoryError> {
-        let (store, kept) = HistoryStore::open(&self.state)?;
+    fn open_store(&mut self) -> Result<Restored, HistoryError> {
+        let (store, restored) = HistoryStore::open(&self.state)?;
         self.store = Some(store);
-        if let Some(loss) = &kept.loss {
-            tracing::error!(%loss, "earlier history is lost: learning starts over from what the policy says");
+        if let Some(loss) = &restored.loss {
+            tracing::error!(%loss, "history lost: learning starts over from the policy");
         }
-        Ok(kept)
+        Ok(restored)
     }
 
-    fn restore(&mut self, kept: Kept, brain: &mut Brain, now: MonoTime) {
-        // What was learned since the start is at least as new as what was kept of it.
+    fn restore(&mut self, restored: Restored, brain: &mut Brain, now: MonoTime) {
+        // After the first time the brain knows at least as much as the disk.
         if !std::mem::replace(&mut self.restored, true) {
-            let (buckets, minutes) = (kept.closed.len(), kept.minutes.len());
-            brain.restore_history(kept.closed, kept.minutes);
-            brain.restore_answers(now, kept.answers);
-            tracing::info!(buckets, minutes, "the history goes on");
+            let (buckets, minutes) = (restored.closed.len(), restored.minutes.len());
+            brain.restore_history(restored.closed, restored.minutes);
+            brain.restore_answers(now, restored.answers);
+            tracing::info!(buckets, minutes, "history restored");
         }
     }
 
@@ -127,9 +126,9 @@ impl Inner {
         f: impl FnOnce(&mut HistoryStore) -> Result<R, String>,
     ) -> Result<R, String> {
         if self.store.is_none() {
-            let kept = self.open_store().map_err(|error| error.to_string())?;
-            brain.with(|brain, now| self.restore(kept, brain, now));
-            brain.ring();
+            let restored = self.open_store().map_err(|error| error.to_string())?;
+            brain.with(|brain, now| self.restore(restored, brain, now));
+            brain.notify();
         }
         let store = self.store.as_mut().ok_or("the history is not open")?;
         let done = f(store);
@@ -148,43 +147,39 @@ impl Inner {
         if self.failures > 0 {
             tracing::warn!(
                 minutes = self.failures,
-                "the history can be written again; what was offered meanwhile is lost"
+                "history save succeeds again; the traffic of the failed minutes is lost"
             );
             self.failures = 0;
         }
         let (closed, changes) = brain.with(|brain, _| brain.on_minute_written(minute));
         log_limits(&changes);
         if !changes.is_empty() {
-            brain.ring();
+            brain.notify();
         }
-        // Should this fail, it follows from the minutes again.
+        // After a failure the next start computes it again from the minutes.
         if let Err(error) = self.with_store(brain, |store| store.write_closed(&closed, &[])) {
             self.fail(&error);
         }
     }
 
-    fn forget(&mut self, brain: &Shared<Brain>, gone: &[Bucket]) {
-        if let Err(error) = self.with_store(brain, |store| store.write_closed(&[], gone)) {
+    fn forget(&mut self, brain: &Shared<Brain>, forgotten: &[Bucket]) {
+        if let Err(error) = self.with_store(brain, |store| store.write_closed(&[], forgotten)) {
             self.fail(&error);
         }
     }
 
     fn fail(&mut self, error: &dyn std::fmt::Display) {
         if self.failures.is_multiple_of(LOGGED_EVERY) {
-            tracing::error!(%error, "the history cannot be written: nothing is learned until it can, limits stay as they are");
+            tracing::error!(%error, "history save failed: nothing is learned until it succeeds, limits stay as they are");
         }
         self.failures += 1;
     }
 }
 
-/// Says which limits are others than before.
-pub(crate) fn log_limits(changes: &[(Bucket, Limit)]) {
-    for (bucket, limit) in changes {
-        match limit {
-            Limit::PerSecond(rate) => {
-                tracing::info!(%bucket, limit_rps = rate.per_second(), "another limit is in force");
-            }
-            Limit::Unlimited | Limit::Unknown => tracing::info!(%bucket, "there is no limit any more"),
-        }
+/// Logs every change of a limit with the bucket, the old and the new limit in requests/s; without one the field is absent.
+pub(crate) fn log_limits(changes: &[LimitChange]) {
+    let rps = |limit: Limit| limit.per_second().map(Rate::per_second);
+    for LimitChange { bucket, old, new } in changes {
+        tracing::info!(%bucket, old_rps = rps(*old), new_rps = rps(*new), "learned limit changed");
     }
 }

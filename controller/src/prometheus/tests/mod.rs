@@ -1,57 +1,66 @@
-//! Servers that are dead, slow, lying, and one that is real.
+//! Queries to servers that are down, slow or wrong, over TLS, and to a real Prometheus.
 
 mod real;
+mod tls;
 
-use super::*;
-use plimsoll_policy::{Bounds, Source};
-use plimsoll_core::quantity::Rate;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_policy::{Bounds, Policy, Prometheus, Source};
+use reqwest::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+
+use super::answer;
+use super::query::{BYTES_MAX, QueryError, client, query};
+use super::query_task::{Progress, Purpose, Query, due, queries_of};
 
 use real::RealPrometheus;
 
 const GOOD: &str =
     r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"700"]}]}}"#;
 
-/// A server that sends these bytes to whoever asks, and what it was asked.
+/// Starts a server that sends these bytes to its first client. Returns its URL and the request it will have received.
 async fn serving(answer: Vec<u8>, stay: bool) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = tokio::spawn(async move {
+    let request = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = vec![0; 4_096];
         let read = stream.read(&mut request).await.unwrap();
-        // Whoever has heard enough may have gone away.
+        // The client may have closed the connection already.
         let _ = stream.write_all(&answer).await;
         if stay {
             std::future::pending::<()>().await;
         }
         String::from_utf8_lossy(&request[..read]).into_owned()
     });
-    (url, asked)
+    (url, request)
 }
 
 fn http(status: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// Asks for a limit.
-async fn ask_rate(client: &HttpClient, url: &str, query: &str) -> Result<Rate, QueryError> {
-    Ok(answer::rate(&ask(client, url, query).await?)?)
+async fn limit(client: &Client, url: &str, text: &str) -> Result<Rate, QueryError> {
+    Ok(answer::rate(&query(client, url, text).await?)?)
 }
 
 #[tokio::test]
-async fn a_query_is_asked_as_it_is_written() {
-    let (url, asked) = serving(http("200 OK", GOOD), false).await;
-    let rate = ask_rate(&client(), &format!("{url}/"), r#"sum(rate(x{a="ü&b=c"}[5m])) + 1"#).await.unwrap();
+async fn query_is_sent_encoded() {
+    let (url, request) = serving(http("200 OK", GOOD), false).await;
+    let rate =
+        limit(&client().unwrap(), &format!("{url}/"), r#"sum(rate(x{a="ü&b=c"}[5m])) + 1"#).await.unwrap();
     assert_eq!(rate.per_second(), 700.0);
-    let asked = asked.await.unwrap();
-    let expected = "GET /api/v1/query?query=sum%28rate%28x%7Ba%3D%22%C3%BC%26b%3Dc%22%7D%5B5m%5D%29%29%20%2B%201 HTTP/1.1";
-    assert_eq!(asked.lines().next(), Some(expected));
+    let request = request.await.unwrap();
+    let expected =
+        "GET /api/v1/query?query=sum%28rate%28x%7Ba%3D%22%C3%BC%26b%3Dc%22%7D%5B5m%5D%29%29+%2B+1 HTTP/1.1";
+    assert_eq!(request.lines().next(), Some(expected));
 }
 
 #[tokio::test]
-async fn a_server_that_lies_is_not_believed() {
+async fn wrong_answers_are_errors() {
     let refused = r#"{"status":"error","errorType":"bad_data","error":"1:4: parse error: unclosed"}"#;
     let endless = format!("{GOOD}{}", " ".repeat(BYTES_MAX));
     for (answer, why) in [
@@ -64,25 +73,25 @@ async fn a_server_that_lies_is_not_believed() {
         (b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(), "reached"),
         (Vec::new(), "reached"),
     ] {
-        let (url, _asked) = serving(answer.clone(), false).await;
-        let error = ask(&client(), &url, "up").await.unwrap_err().to_string();
+        let (url, _request) = serving(answer.clone(), false).await;
+        let error = query(&client().unwrap(), &url, "up").await.unwrap_err().to_string();
         assert!(error.contains(why), "{:?}: {error}", String::from_utf8_lossy(&answer));
     }
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let error = ask(&client(), &format!("http://{free}"), "up").await.unwrap_err();
+    let error = query(&client().unwrap(), &format!("http://{free}"), "up").await.unwrap_err();
     assert!(matches!(error, QueryError::Unreachable(_)), "{error}");
-    for (url, why) in [("https://p", "https is not built"), ("http://a b", "no URL")] {
-        let error = ask(&client(), url, "up").await.unwrap_err().to_string();
+    for (url, why) in [("https://127.0.0.1:1", "reached"), ("http://a b", "no URL")] {
+        let error = query(&client().unwrap(), url, "up").await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_slow_is_not_waited_for() {
+async fn slow_answer_times_out() {
     for answer in [Vec::new(), b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec()] {
-        let (url, _asked) = serving(answer, true).await;
-        let error = ask(&client(), &url, "up").await.unwrap_err();
-        assert!(matches!(error, QueryError::Slow), "{error}");
+        let (url, _request) = serving(answer, true).await;
+        let error = query(&client().unwrap(), &url, "up").await.unwrap_err();
+        assert!(matches!(error, QueryError::Timeout), "{error}");
     }
 }
 
@@ -92,60 +101,58 @@ fn policy(text: &str) -> Policy {
 }
 
 #[test]
-fn each_question_is_asked_once_whatever_its_answer_is_for() {
+fn query_for_limit_and_gate_is_sent_once() {
     let policy = policy(
         "buckets:\n  a: { limit: { prometheus: { url: http://p, query: one, max: 5 } } }\n  \
          b: { limit: { prometheus: { url: http://p, query: one, max: 9 } }, rollout: { queries: [] } }\n  \
          \"c/*\": { limit: 1 }\nrollout:\n  queries:\n    - { name: x, url: http://p, query: one, max: 1 }\n    \
          - { name: y, url: http://q, query: one, min: 1 }\n",
     );
-    let asked: Vec<(String, bool, bool)> = questions(&policy)
+    let queries: Vec<(String, bool, bool)> = queries_of(&policy)
         .into_iter()
-        .map(|(question, purpose)| (question.url, purpose.limit.is_some(), purpose.gate))
+        .map(|(query, purpose)| (query.url, purpose.limit.is_some(), purpose.gate))
         .collect();
-    assert_eq!(asked, [("http://p".to_owned(), true, true), ("http://q".to_owned(), false, true)]);
+    assert_eq!(queries, [("http://p".to_owned(), true, true), ("http://q".to_owned(), false, true)]);
 }
 
 #[test]
-fn limits_are_asked_for_first_and_then_who_has_waited_longest() {
+fn limits_are_due_first_then_the_longest_waiting() {
     let limit = Prometheus { url: String::new(), query: String::new(), bounds: Bounds::default() };
-    let question = |query: &str| Question { url: "http://p".to_owned(), query: query.to_owned() };
-    let asked = |at: Option<u64>, limit: Option<&Prometheus>| Asked {
-        at: at.map(|at| MonoTime::from_elapsed(Duration::from_secs(at))),
+    let named = |query: &str| Query { url: "http://p".to_owned(), query: query.to_owned() };
+    let sent = |at: Option<u64>, limit: Option<&Prometheus>| Progress {
+        sent_at: at.map(|at| MonoTime::from_elapsed(Duration::from_secs(at))),
         purpose: Purpose { limit: limit.cloned(), gate: true },
-        ..Asked::default()
+        ..Progress::default()
     };
     let mut all = BTreeMap::from([
-        (question("a"), asked(Some(40), None)),
-        (question("b"), asked(Some(71), None)),
-        (question("c"), asked(Some(30), None)),
-        (question("d"), asked(None, None)),
-        (question("e"), asked(Some(60), Some(&limit))),
-        (question("f"), Asked { under_way: true, ..asked(Some(0), None) }),
+        (named("a"), sent(Some(40), None)),
+        (named("b"), sent(Some(71), None)),
+        (named("c"), sent(Some(30), None)),
+        (named("d"), sent(None, None)),
+        (named("e"), sent(Some(60), Some(&limit))),
+        (named("f"), Progress { in_flight: true, ..sent(Some(0), None) }),
     ]);
     let now = MonoTime::from_elapsed(Duration::from_secs(100));
     let due = due(&mut all, now, Duration::from_secs(30));
-    let queries: Vec<&str> = due.into_iter().map(|(question, _)| question.query.as_str()).collect();
+    let queries: Vec<&str> = due.into_iter().map(|(query, _)| query.query.as_str()).collect();
     assert_eq!(queries, ["e", "d", "c", "a"]);
 }
 
 #[tokio::test]
-async fn a_real_server_answers() {
-    let Some(mut real) = RealPrometheus::start("prometheus::queries::a_real_server_answers", None) else { return };
+async fn real_server_answers() {
+    let Some(mut real) = RealPrometheus::start("prometheus::real_server_answers", None) else { return };
     let url = real.url();
-    let client = client();
+    let client = client().unwrap();
     let end = std::time::Instant::now() + Duration::from_secs(60);
-    // Until it has scraped itself once.
+    // Until the server has scraped itself once.
     let counted = "sum(prometheus_http_requests_total) * 0 + 700";
-    while let Err(error) = ask_rate(&client, &url, counted).await {
+    while let Err(error) = limit(&client, &url, counted).await {
         assert!(std::time::Instant::now() < end, "{error}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let number = |query: &'static str| {
         let (client, url) = (client.clone(), url.clone());
-        async move {
-            ask_rate(&client, &url, query).await.map(Rate::per_second).map_err(|error| error.to_string())
-        }
+        async move { limit(&client, &url, query).await.map(Rate::per_second).map_err(|error| error.to_string()) }
     };
     assert_eq!(number("sum(prometheus_http_requests_total) * 0 + 700").await, Ok(700.0));
     assert_eq!(number("scalar(vector(12.5))").await, Ok(12.5));
@@ -171,7 +178,7 @@ async fn a_real_server_answers() {
     assert!(error.contains("cannot be reached"), "{error}");
     real.start_again();
     while number("1").await.is_err() {
-        assert!(std::time::Instant::now() < end, "it does not answer again");
+        assert!(std::time::Instant::now() < end, "the restarted server does not answer");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

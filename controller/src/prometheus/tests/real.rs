@@ -1,4 +1,4 @@
-//! A real Prometheus server that tests run, stop and start again: what it says is what others will be asked for.
+//! A real Prometheus server that tests start, stop and restart.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A server of its own folder and port, that scrapes itself and one more page; it ends with this.
+/// A server with its own folder and port, that scrapes itself and one more page. Dropping it ends the process.
 pub(crate) struct RealPrometheus {
     child: Child,
     port: u16,
@@ -15,7 +15,7 @@ pub(crate) struct RealPrometheus {
 }
 
 impl RealPrometheus {
-    /// `None` where the tool is not there; whoever runs the tests is told which `test` could not run.
+    /// Starts a server; `None` if `prometheus` is not installed, and then `test` is recorded as skipped.
     pub(crate) fn start(test: &str, page: Option<SocketAddr>) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -33,25 +33,25 @@ impl RealPrometheus {
             Err(error) => {
                 if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
                     let mut file = fs::File::options().append(true).create(true).open(skipped).unwrap();
-                    writeln!(file, "{test}: prometheus is not here: {error}").unwrap();
+                    writeln!(file, "{test}: prometheus is not installed: {error}").unwrap();
                 }
                 None
             }
         }
     }
 
-    /// Where it answers.
+    /// Its URL.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the process.
     pub(crate) fn stop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// It is there again, with what it knew.
+    /// Starts the process again on the same data.
     pub(crate) fn start_again(&mut self) {
         self.child = spawn(&self.folder, self.port).unwrap();
     }

@@ -1,0 +1,88 @@
+//! One instant query to a Prometheus server, bounded in time and size.
+
+use std::error::Error;
+use std::time::Duration;
+
+use reqwest::{Client, Url};
+use tokio::time::timeout;
+
+use crate::prometheus::answer::{self, AnswerError};
+use crate::prometheus::http_client_builder;
+
+/// The time for one query, from the connection to the last byte.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest answer that is read.
+pub(super) const BYTES_MAX: usize = 64 << 10;
+
+/// Why a query has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QueryError {
+    /// The address in the policy is no URL.
+    #[error("{0} is no URL")]
+    Url(String),
+    /// There is no connection, or it broke.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(String),
+    /// The time is over.
+    #[error("no answer within {} s", TIMEOUT.as_secs())]
+    Timeout,
+    /// The answer has more than [`BYTES_MAX`] bytes.
+    #[error("the answer is longer than {BYTES_MAX} bytes")]
+    TooLong,
+    /// The server answered with an error of HTTP.
+    #[error("status {status}: {reason}")]
+    Status {
+        /// The status code.
+        status: u16,
+        /// Its name.
+        reason: String,
+    },
+    /// The answer is not one number.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+}
+
+impl From<reqwest::Error> for QueryError {
+    /// Joins the causes, without the URL: it is logged beside.
+    fn from(error: reqwest::Error) -> Self {
+        let error = error.without_url();
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reason.push_str(&format!(": {error}"));
+            cause = error.source();
+        }
+        Self::Unreachable(reason)
+    }
+}
+
+/// Returns the client for all queries of a controller.
+pub(super) fn client() -> reqwest::Result<Client> {
+    http_client_builder().connect_timeout(TIMEOUT).build()
+}
+
+/// Sends one query to the server at `url`, and returns the one number of the answer as it is written there.
+pub(super) async fn query(client: &Client, url: &str, query: &str) -> Result<String, QueryError> {
+    let endpoint = format!("{}/api/v1/query", url.trim_end_matches('/'));
+    let endpoint = Url::parse(&endpoint).map_err(|_| QueryError::Url(url.to_owned()))?;
+    let answer = async {
+        let mut response = client.get(endpoint).query(&[("query", query)]).send().await?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await? {
+            if body.len() + chunk.len() > BYTES_MAX {
+                return Err(QueryError::TooLong);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        match answer::single(&body) {
+            // A query that is wrong comes with status 400 and the reason in the body.
+            Err(AnswerError::Malformed(_)) | Ok(_) if !status.is_success() => {
+                let reason = status.canonical_reason().unwrap_or("not an answer").to_owned();
+                Err(QueryError::Status { status: status.as_u16(), reason })
+            }
+            number => Ok(number?),
+        }
+    };
+    timeout(TIMEOUT, answer).await.unwrap_or(Err(QueryError::Timeout))
+}

@@ -1,0 +1,125 @@
+//! The store on real directories: restarts, damaged files, permissions and a disk that refuses.
+
+use plimsoll_core::directive::Epoch;
+
+use super::*;
+
+fn open(directory: &Path) -> (Store, Opened) {
+    Store::open(directory).unwrap()
+}
+
+fn state(epoch: u64) -> DurableState {
+    DurableState { epoch: Epoch(epoch), ..DurableState::first_start() }
+}
+
+#[test]
+fn saved_state_is_read_again_and_the_directory_is_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b");
+    let (store, opened) = open(&path);
+    assert_eq!(opened, Opened { durable: DurableState::first_start(), loss: None });
+    store.save(&state(40)).unwrap();
+    store.save(&state(41)).unwrap();
+    assert!(matches!(Store::open(&path), Err(StoreError::InUse(_))));
+    drop(store);
+    assert_eq!(open(&path).1, Opened { durable: state(41), loss: None });
+}
+
+#[test]
+#[cfg(unix)]
+fn state_file_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join(FILE);
+    let mode = || fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    let set = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    let (store, _) = open(directory.path());
+    store.save(&state(1)).unwrap();
+    assert_eq!(mode(), 0o600);
+    drop(store);
+    set(&file);
+    let (store, _) = open(directory.path());
+    assert_eq!(mode(), 0o600, "a file of an earlier build is restricted at the next start");
+    // A crash left this one, and it may come from anywhere.
+    let beside = directory.path().join("controller.state.new");
+    fs::write(&beside, "half").unwrap();
+    set(&beside);
+    store.save(&state(2)).unwrap();
+    assert_eq!(mode(), 0o600);
+}
+
+#[test]
+fn unreadable_state_is_a_loss_and_not_a_first_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join(FILE);
+    let change = |at: usize| {
+        let mut bytes = fs::read(&file).unwrap();
+        bytes[at] ^= 1;
+        fs::write(&file, bytes).unwrap();
+    };
+    let end = || fs::read(&file).unwrap().len() - 1;
+    let damages: [(&dyn Fn(), &str); 8] = [
+        (&|| fs::write(&file, "this is no state").unwrap(), "header"),
+        (&|| fs::remove_file(&file).unwrap(), "missing"),
+        (&|| fs::write(&file, b"").unwrap(), "header"),
+        (&|| fs::write(&file, "plimsoll-state 2 xxh3 0123456789abcdef\n{}").unwrap(), "header"),
+        (&|| fs::write(&file, "plimsoll-state 1 xxh3 0123456789abcdef\n{}").unwrap(), "checksum"),
+        (&|| change(end()), "checksum"),
+        (&|| change(25), "checksum"),
+        (&|| File::options().write(true).open(&file).unwrap().set_len(100).unwrap(), "checksum"),
+    ];
+    for (damage, reason) in damages {
+        let (store, _) = open(directory.path());
+        store.save(&state(9)).unwrap();
+        drop(store);
+        damage();
+        let (_store, opened) = open(directory.path());
+        let loss = opened.loss.unwrap();
+        assert!(loss.contains(reason), "{loss}");
+        assert_eq!(opened.durable, DurableState::lost());
+    }
+    assert!(directory.path().join("controller.state.unreadable-7").exists(), "every damaged file is kept");
+}
+
+#[test]
+fn state_of_a_later_format_with_a_right_checksum_is_a_loss() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = open(directory.path());
+    store.save(&state(9)).unwrap();
+    drop(store);
+    let body = r#"{"epoch":"nine"}"#;
+    let text = format!("plimsoll-state 1 xxh3 {:016x}\n{body}", xxhash_rust::xxh3::xxh3_64(body.as_bytes()));
+    fs::write(directory.path().join(FILE), text).unwrap();
+    let opened = open(directory.path()).1;
+    assert!(opened.loss.unwrap().contains("holds no state"));
+    assert_eq!(opened.durable, DurableState::lost());
+}
+
+#[test]
+fn crash_before_the_rename_keeps_the_state_saved_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = open(directory.path());
+    store.save(&state(9)).unwrap();
+    drop(store);
+    fs::write(directory.path().join("controller.state.new"), "plimsoll-state 1 xx").unwrap();
+    let (store, opened) = open(directory.path());
+    assert_eq!(opened, Opened { durable: state(9), loss: None });
+    store.save(&state(10)).unwrap();
+    assert!(!directory.path().join("controller.state.new").exists());
+}
+
+#[test]
+fn failed_save_keeps_the_state_saved_before_and_the_next_one_may_succeed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = open(directory.path());
+    store.save(&state(9)).unwrap();
+    // A directory of that name refuses the write, whoever runs the test.
+    let beside = directory.path().join("controller.state.new");
+    fs::create_dir(&beside).unwrap();
+    assert!(matches!(store.save(&state(10)), Err(StoreError::Write(_))));
+    assert_eq!(file::read(&directory.path().join(FILE)).unwrap(), Some(state(9)));
+    fs::remove_dir(&beside).unwrap();
+    store.save(&state(11)).unwrap();
+    drop(store);
+    assert_eq!(open(directory.path()).1.durable, state(11));
+}
