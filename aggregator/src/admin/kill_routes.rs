@@ -1,78 +1,80 @@
-//! The kill switch at the admin port of an aggregator, for when no controller lives: it reaches the clients of its zone, and
-//! the controller learns of it when it comes back.
+//! The kill switch at the admin port of an aggregator, for use without a controller: a kill reaches the clients of the
+//! zone at once, and the controller when it is back.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use plimsoll_core::names::Bucket;
+use plimsoll_admin::drill;
+use plimsoll_admin::kill_api::{
+    DRILL, DrillOrder, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS, Tier,
+};
+use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::{KillGeneration, Scope};
-use plimsoll_proto::drill_route;
-use plimsoll_proto::local::{Asked, local, refuse};
+use plimsoll_core::names::Bucket;
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::switch::{DRILL, DrillOrder, OFF, ON, Off, On, STATUS, Switch, Switches, Tier};
 
 use crate::zone::Zone;
 
-/// The routes.
+/// Creates the routes of the kill switch, which answer to loopback only.
 pub(crate) fn routes(zone: &Shared<Zone>) -> Router {
     let (on, off, drill, status) = (zone.clone(), zone.clone(), zone.clone(), zone.clone());
     let routes = Router::new()
-        .route(STATUS, get(async move || Json(status.with(|zone, _| switches(zone)))))
-        .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order)))
-        .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order)))
+        .route(STATUS, get(async move || Json(status.with(|zone, _| kill_status(zone)))))
+        .route(ON, post(async move |JsonBody(order): JsonBody<KillOn>| kill(&on, order)))
+        .route(OFF, post(async move |JsonBody(order): JsonBody<KillOff>| end_kill(&off, order)))
         .route(
             DRILL,
-            post(async move |Asked(order): Asked<DrillOrder>| {
-                drill_route::run(&drill, order, Zone::begin_drill, Zone::timing).await
+            post(async move |JsonBody(order): JsonBody<DrillOrder>| {
+                drill::run(&drill, order, Zone::begin_drill, Zone::drill_timing).await
             }),
         );
-    local(routes)
+    loopback_only(routes)
 }
 
-fn kill(zone: &Shared<Zone>, order: On) -> Response {
+fn kill(zone: &Shared<Zone>, order: KillOn) -> Response {
     if order.ttl_s.is_some() {
-        return refuse(
+        return error_response(
             StatusCode::BAD_REQUEST,
-            "an aggregator keeps no time for a kill: order it without a ttl and end it with `kill off`, or order it at the \
-             controller",
+            "ttl_s: an aggregator cannot end a kill by itself; order it without a ttl and end it with `kill off`, or order \
+             it at the controller",
         );
     }
     let by = order.by.as_ref().map(ToString::to_string);
-    turn(zone, &order.bucket.into(), true, &order.reason.to_string(), by.as_deref())
+    enter(zone, &order.bucket.into(), true, &order.reason.to_string(), by.as_deref())
 }
 
-fn end(zone: &Shared<Zone>, order: Off) -> Response {
+fn end_kill(zone: &Shared<Zone>, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map(ToString::to_string);
     let by = order.by.as_ref().map(ToString::to_string);
-    turn(zone, &order.bucket.into(), false, reason.as_deref().unwrap_or_default(), by.as_deref())
+    enter(zone, &order.bucket.into(), false, reason.as_deref().unwrap_or_default(), by.as_deref())
 }
 
-fn turn(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Option<&str>) -> Response {
-    let (turned, generation) =
-        zone.with(|zone, now| (zone.turn(now, scope, killed), zone.kills().generation(scope).0));
-    match turned {
-        Err(no_room) => return refuse(StatusCode::CONFLICT, no_room),
-        Ok(turned) => {
-            tracing::warn!(%scope, killed, generation, turned, reason, by, "the kill switch was ordered here");
+fn enter(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Option<&str>) -> Response {
+    let (changed, generation) =
+        zone.with(|zone, now| (zone.order_kill(now, scope, killed), zone.kills().generation(scope).0));
+    match changed {
+        Err(full) => return error_response(StatusCode::CONFLICT, full),
+        Ok(changed) => {
+            tracing::warn!(%scope, killed, generation, changed, reason, by, "kill switch ordered at this aggregator");
         }
     }
-    zone.ring();
-    Json(zone.with(|zone, _| switches(zone))).into_response()
+    zone.notify();
+    Json(zone.with(|zone, _| kill_status(zone))).into_response()
 }
 
-fn switches(zone: &Zone) -> Switches {
+fn kill_status(zone: &Zone) -> KillStatus {
     let kills = zone.kills();
-    let switch = |generation: KillGeneration, known| Switch {
+    let state = |generation: KillGeneration, known| KillState {
         generation,
         killed: generation.is_killed(),
         known,
-        ..Switch::default()
+        ..KillState::default()
     };
-    let of = |bucket: &Bucket, generation| (bucket.clone(), switch(generation, zone.knows(bucket)));
-    Switches {
+    let of = |bucket: &Bucket, generation| (bucket.clone(), state(generation, zone.knows(bucket)));
+    KillStatus {
         tier: Tier::Aggregator,
-        fleet: switch(kills.fleet(), true),
+        fleet: state(kills.fleet(), true),
         buckets: kills.buckets().map(|(bucket, generation)| of(bucket, generation)).collect(),
         saved: true,
     }

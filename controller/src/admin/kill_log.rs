@@ -1,18 +1,18 @@
-//! Says in the log when anything is killed, or no longer, whoever did it.
+//! Logs every change of the kill switch, from whichever source.
 
 use plimsoll_core::kill::{KillGeneration, Scope};
 
-use crate::state::{Command, Durable};
+use crate::state::{Command, DurableState};
 
-/// What was said last.
+/// The log of the kill switch, with the state that was logged last.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
-    last: Option<Durable>,
+pub(crate) struct KillLog {
+    last: Option<DurableState>,
 }
 
-impl Said {
-    /// Says what has changed since the last time; at the first, what is killed.
-    pub(crate) fn on(&mut self, durable: &Durable) {
+impl KillLog {
+    /// Logs the changes since the last call; at the first call, the kills in force.
+    pub(crate) fn on(&mut self, durable: &DurableState) {
         let buckets = durable.bucket_kills.keys().cloned().map(Scope::Bucket);
         for scope in [Scope::Fleet].into_iter().chain(buckets) {
             let before = self.last.as_ref();
@@ -27,14 +27,14 @@ impl Said {
                     let by_file = scope == Scope::Fleet && durable.killed_by_file;
                     tracing::warn!(
                         %scope, generation = is.0, by_file, reason, by, until_s,
-                        "the kill switch is on: what it concerns only observes"
+                        "kill switch on: its buckets are in shadow"
                     );
                 }
                 (_, false) if was == is => {}
-                // A start tells of nothing that was over before it.
+                // At the start, kills that have ended are not logged.
                 (_, false) if before.is_none() => {}
                 (_, false) => tracing::warn!(
-                    %scope, generation = is.0, "the kill switch is off; what was killed stays in shadow"
+                    %scope, generation = is.0, "kill switch off: its buckets stay in shadow until they are promoted"
                 ),
             }
         }
@@ -52,9 +52,9 @@ struct Cause {
 
 fn cause(command: Option<&Command>) -> Cause {
     let Some(command) = command else { return Cause::default() };
-    let learned = || "learned from below".to_owned();
+    let reported = || "reported by an aggregator".to_owned();
     Cause {
-        reason: Some(command.reason.as_ref().map_or_else(learned, ToString::to_string)),
+        reason: Some(command.reason.as_ref().map_or_else(reported, ToString::to_string)),
         by: command.by.as_ref().map(ToString::to_string),
         until_s: command.until_s,
     }

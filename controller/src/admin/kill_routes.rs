@@ -1,4 +1,4 @@
-//! The kill switch at the admin port of a controller: what operators order and ask.
+//! The kill switch at the admin port of a controller.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,87 +6,88 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use plimsoll_core::kill::Scope;
-use plimsoll_proto::drill_route;
-use plimsoll_proto::local::{Asked, local, refuse};
-use plimsoll_proto::shared::Shared;
-use plimsoll_proto::switch::{
-    DRILL, DrillOrder, OFF, ON, Off, On, Order, STATUS, Switch, Switches, TTL_MAX_S, Tier,
+use plimsoll_admin::drill;
+use plimsoll_admin::kill_api::{
+    DRILL, DrillOrder, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON, STATUS, TTL_MAX_S, Tier,
 };
+use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
+use plimsoll_core::kill::Scope;
+use plimsoll_proto::shared::Shared;
 
+use crate::admin::in_effect::in_effect;
 use crate::brain::Brain;
 use crate::state::Command;
-use crate::admin::in_effect::in_effect;
 
-/// The routes.
+/// Creates the routes of the kill switch, which answer to loopback only.
 pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
     let (on, off, drill, status) = (brain.clone(), brain.clone(), brain.clone(), brain.clone());
     let routes = Router::new()
-        .route(STATUS, get(async move || Json(status.with(|brain, _| switches(brain)))))
-        .route(ON, post(async move |Asked(order): Asked<On>| kill(&on, order).await))
-        .route(OFF, post(async move |Asked(order): Asked<Off>| end(&off, order).await))
+        .route(STATUS, get(async move || Json(status.with(|brain, _| kill_status(brain)))))
+        .route(ON, post(async move |JsonBody(order): JsonBody<KillOn>| kill(&on, order).await))
+        .route(OFF, post(async move |JsonBody(order): JsonBody<KillOff>| end_kill(&off, order).await))
         .route(
             DRILL,
-            post(async move |Asked(order): Asked<DrillOrder>| {
-                drill_route::run(&drill, order, Brain::begin_drill, Brain::timing).await
+            post(async move |JsonBody(order): JsonBody<DrillOrder>| {
+                drill::run(&drill, order, Brain::begin_drill, Brain::drill_timing).await
             }),
         );
-    local(routes)
+    loopback_only(routes)
 }
 
-async fn kill(brain: &Shared<Brain>, order: On) -> Response {
+async fn kill(brain: &Shared<Brain>, order: KillOn) -> Response {
     if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
-        return refuse(StatusCode::BAD_REQUEST, format_args!("ttl_s: 1 to {TTL_MAX_S} seconds are possible"));
+        let reason = format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds");
+        return error_response(StatusCode::BAD_REQUEST, reason);
     }
     let now_s = unix_s();
     let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
     let scope = Scope::from(order.bucket);
     let command = Command { reason: Some(order.reason), by: order.by, since_s: Some(now_s), until_s };
-    if let Err(no_room) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
-        return refuse(StatusCode::CONFLICT, no_room);
+    if let Err(full) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
+        return error_response(StatusCode::CONFLICT, full);
     }
     answer(brain).await
 }
 
-async fn end(brain: &Shared<Brain>, order: Off) -> Response {
+async fn end_kill(brain: &Shared<Brain>, order: KillOff) -> Response {
     let (reason, by) = (order.reason, order.by);
     let scope = Scope::from(order.bucket);
     let ended = brain.with(|brain, _| brain.on_kill_ends(&scope));
     let (reason, by) = (reason.as_ref().map(ToString::to_string), by.as_ref().map(ToString::to_string));
-    tracing::warn!(%scope, ended, reason, by, "somebody asked for the end of a kill");
+    tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
     answer(brain).await
 }
 
 async fn answer(brain: &Shared<Brain>) -> Response {
     in_effect(brain).await;
-    Json(brain.with(|brain, _| switches(brain))).into_response()
+    Json(brain.with(|brain, _| kill_status(brain))).into_response()
 }
 
-/// What is killed, and who says so.
-fn switches(brain: &Brain) -> Switches {
+/// The state of the kill switch of the fleet and of every bucket that was ever killed alone.
+fn kill_status(brain: &Brain) -> KillStatus {
     let durable = brain.durable();
     let buckets = durable.bucket_kills.keys();
-    Switches {
+    KillStatus {
         tier: Tier::Controller,
-        fleet: switch(brain, &Scope::Fleet),
+        fleet: kill_state(brain, &Scope::Fleet),
         buckets: buckets
-            .map(|bucket| (bucket.clone(), switch(brain, &Scope::Bucket(bucket.clone()))))
+            .map(|bucket| (bucket.clone(), kill_state(brain, &Scope::Bucket(bucket.clone()))))
             .collect(),
         saved: brain.is_saved(),
     }
 }
 
-fn switch(brain: &Brain, scope: &Scope) -> Switch {
+fn kill_state(brain: &Brain, scope: &Scope) -> KillState {
     let durable = brain.durable();
     let generation = durable.generation(scope);
     let of_bucket = scope.bucket().and_then(|bucket| durable.bucket_kills.get(bucket));
-    let order = |command: &Command| Order {
+    let order = |command: &Command| KillOrder {
         reason: command.reason.clone(),
         by: command.by.clone(),
         since_s: command.since_s,
         until_s: command.until_s,
     };
-    Switch {
+    KillState {
         generation,
         killed: generation.is_killed(),
         by_file: *scope == Scope::Fleet && durable.killed_by_file,

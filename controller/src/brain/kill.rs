@@ -1,108 +1,119 @@
-//! The brain and the kill switch: orders that people give, kills that children tell of, and how long a drill takes.
+//! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the aggregators that a
+//! drill waits for.
 
-use plimsoll_core::kill::drill::{Drill, Due};
-use plimsoll_core::kill::{NoRoom, Scope};
+use plimsoll_core::exchange::sessions::Sessions;
+use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
+use plimsoll_core::kill::{KilledBucketsFull, Kills, Scope};
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{InstanceId, Report, Role};
 
-use super::*;
+use super::Brain;
+use crate::aggregators::Aggregators;
 use crate::state::Command;
 
 impl Brain {
-    /// Somebody orders a kill by command; another order for the same takes its place.
+    /// Kills by an operator's command, which replaces an earlier command for the same scope.
     ///
     /// # Errors
-    /// When there is no room for another bucket that is killed alone.
-    pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), NoRoom> {
-        let changed = self.durable.on_command(scope, command, &self.policy)?;
-        self.on_switched(changed);
+    /// If there is no room for another bucket that is killed alone.
+    pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), KilledBucketsFull> {
+        let changed = self.durable.on_command(scope, command, self.policies.in_force())?;
+        self.on_kill_change(changed);
         Ok(())
     }
 
-    /// Somebody takes such an order back; true when there was one. What was killed stays in shadow.
+    /// Ends the command for a scope. Its buckets stay in shadow. Returns true if there was a command.
     pub fn on_kill_ends(&mut self, scope: &Scope) -> bool {
-        let changed = self.durable.on_command_ends(scope, &self.policy);
-        self.on_switched(changed);
+        let changed = self.durable.on_command_ends(scope, self.policies.in_force());
+        self.on_kill_change(changed);
         changed
     }
 
-    /// The kill generations as aggregators are told them.
+    /// The kill generations that aggregators are sent.
     #[must_use]
     pub const fn kills(&self) -> &Kills {
-        &self.kills
+        self.kills.kills()
     }
 
-    /// Whether the policy has an entry for a bucket, or somebody has asked for it.
+    /// Returns true if the policy has an entry for a bucket, or a client uses it.
     #[must_use]
     pub fn knows(&self, bucket: &Bucket) -> bool {
-        self.by_name.contains_key(bucket) || self.policy.entry(bucket).is_some()
+        self.buckets.contains(bucket) || self.policies.in_force().entry(bucket).is_some()
     }
 
-    /// Begins a drill.
+    /// Begins a drill among the aggregators.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
-        let drill = self.kills.drill().next();
-        self.hear_drill(now, drill);
-        drill
+        self.kills.begin_drill(now, None, due_children(&self.sessions, &self.aggregators))
     }
 
-    /// How the latest drill fares.
+    /// The confirmations of the latest drill.
     #[must_use]
-    pub const fn timing(&self) -> &Timing {
-        &self.timing
+    pub const fn drill_timing(&self) -> &DrillTiming {
+        self.kills.timing()
     }
 
-    /// The time of day is known: orders for a while end.
+    /// Joins a drill that began at an aggregator. Returns true if it is later than the latest one.
+    pub(super) fn join_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
+        self.kills.on_drill(now, drill, None, due_children(&self.sessions, &self.aggregators))
+    }
+
+    /// Takes the time of day, by which commands with a time to live end.
     pub(super) fn on_time(&mut self, unix_s: i64) {
-        self.unix_s = Some(unix_s);
-        let changed = self.durable.on_time(unix_s, &self.policy);
-        self.on_switched(changed);
+        let changed = self.durable.on_time(unix_s, self.policies.in_force());
+        self.on_kill_change(changed);
     }
 
-    /// A child tells what it holds.
+    /// Takes the generations in an aggregator's report, and the orders that were given there.
     pub(super) fn learn_kills(&mut self, report: &Report) {
         let before: Vec<_> = report.ended.iter().map(|scope| self.durable.generation(scope)).collect();
-        let mut changed = self.durable.on_learned(report.kill, &report.kills, self.unix_s, &self.policy);
+        let mut changed = self.durable.on_learned(
+            report.kill,
+            &report.kills,
+            self.last_tick.unix_s,
+            self.policies.in_force(),
+        );
         for scope in &report.ordered {
-            changed |= self.durable.on_ordered_below(scope, self.unix_s, &self.policy);
+            changed |= self.durable.on_ordered_below(scope, self.last_tick.unix_s, self.policies.in_force());
         }
         for (scope, before) in report.ended.iter().zip(before) {
-            // One whose number was new has just been learned with its end.
+            // The generations have brought the end of an order with them if they were later.
             if self.durable.generation(scope) == before {
-                changed |= self.durable.on_ended_below(scope, &self.policy);
+                changed |= self.durable.on_ended_below(scope, self.policies.in_force());
             }
         }
-        self.on_switched(changed);
+        self.on_kill_change(changed);
     }
 
-    /// Takes up a later drill, which may have begun below; true when it is one.
-    pub(super) fn hear_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
-        if !self.kills.hear_drill(drill) {
-            return false;
-        }
-        let children = self.roster.connected().map(|child| {
-            let place = (child.identity.zone.clone(), child.identity.name.clone());
-            let clients = self.sources.children(&place).map_or(1, u64::from);
-            (child.identity.instance, Due { zone: place.0, role: Role::Aggregator, clients })
-        });
-        self.timing.begin(now, drill, None, children);
-        true
-    }
-
-    /// Brings what aggregators are told of kills in line with what holds, before they are told.
+    /// Updates the generations that aggregators are sent from the durable state, before directives are computed.
     pub(super) fn settle_kills(&mut self) {
-        let changed = self.durable.settle_held(&self.policy);
-        self.note_change(changed);
+        let changed = self.durable.settle_held(self.policies.in_force());
+        self.pending_saves.note_change(changed);
         self.kills.raise(&Scope::Fleet, self.durable.kill);
         for (bucket, switch) in &self.durable.bucket_kills {
-            if self.kills.bucket(bucket) < switch.generation {
+            if self.kills.kills().bucket(bucket) < switch.generation {
                 self.kills.raise(&Scope::Bucket(bucket.clone()), switch.generation);
             }
         }
     }
 
-    fn on_switched(&mut self, changed: bool) {
+    fn on_kill_change(&mut self, changed: bool) {
         if changed {
-            self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
-            self.note_change(true);
+            self.close_ended_stages();
+            self.pending_saves.note_change(true);
             self.post();
         }
     }
+}
+
+/// The connected aggregators, as a drill waits for them.
+fn due_children(
+    sessions: &Sessions,
+    aggregators: &Aggregators,
+) -> impl Iterator<Item = (InstanceId, DueChild)> {
+    sessions.connected().map(|child| {
+        let place = (child.identity.zone.clone(), child.identity.name.clone());
+        let clients = aggregators.clients(&place).map_or(1, u64::from);
+        (child.identity.instance, DueChild { zone: place.0, role: Role::Aggregator, clients })
+    })
 }

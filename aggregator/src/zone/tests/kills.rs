@@ -1,12 +1,12 @@
-//! What a zone makes of kills that are ordered at it, told from above or known below, and of drills.
+//! Kills ordered at a zone, at its parent and at its children, and drills.
 
 use super::*;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration, Scope};
-use plimsoll_core::decision::Mode;
 
-/// What a controller says that holds this generation of the fleet, and has covered so many reports: it enforces, as it
-/// decided when it knew of generation `known`.
+/// The directives of a controller that holds this generation of the fleet and has covered so many reports. They enforce,
+/// as decided with knowledge of generation `known`.
 fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
     let mut message = Said { epoch, ..Said::ratio(7) }.message(seq, covered);
     message.kill = KillGeneration(generation);
@@ -17,8 +17,8 @@ fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> 
     message
 }
 
-/// The mode that a client was told last, and the generation.
-fn told(zone: &mut Zone, client: &mut Client, now: MonoTime) -> (Mode, u64) {
+/// The mode that a client was sent last, and the generation.
+fn sent_to(zone: &mut Zone, client: &mut Client, now: MonoTime) -> (Mode, u64) {
     client.hear(zone, now);
     let mode = client.board.get(&bucket()).unwrap().terms().mode;
     (mode, zone.kills().fleet().0)
@@ -30,46 +30,46 @@ fn enforcing() -> (Zone, Client) {
     zone.on_directives(at(10), enforces(1, 2, 0, 0, 0)).unwrap();
     let mut client = Client::new(1);
     client.speak(&mut zone, at(20));
-    assert_eq!(told(&mut zone, &mut client, at(20)), (Mode::Enforce, 0));
+    assert_eq!(sent_to(&mut zone, &mut client, at(20)), (Mode::Enforce, 0));
     (zone, client)
 }
 
 #[test]
-fn what_was_ordered_here_stays_in_shadow_until_a_controller_that_knows_says_otherwise() {
+fn order_leaves_shadow_until_a_controller_that_knows_it_decides_again() {
     let (mut zone, mut client) = enforcing();
-    assert_eq!(zone.turn(at(100), &Scope::Fleet, true), Ok(true));
-    assert_eq!(zone.turn(at(110), &Scope::Fleet, true), Ok(false), "it is killed already");
-    assert_eq!(told(&mut zone, &mut client, at(120)), (Mode::Shadow, 1));
-    assert_eq!(zone.turn(at(200), &Scope::Fleet, false), Ok(true));
-    assert_eq!(told(&mut zone, &mut client, at(210)), (Mode::Shadow, 2));
-    // A controller that says once more what it said before, and claims to know what nobody has told it.
+    assert_eq!(zone.order_kill(at(100), &Scope::Fleet, true), Ok(true));
+    assert_eq!(zone.order_kill(at(110), &Scope::Fleet, true), Ok(false), "it is killed already");
+    assert_eq!(sent_to(&mut zone, &mut client, at(120)), (Mode::Shadow, 1));
+    assert_eq!(zone.order_kill(at(200), &Scope::Fleet, false), Ok(true));
+    assert_eq!(sent_to(&mut zone, &mut client, at(210)), (Mode::Shadow, 2));
+    // A controller that repeats its directives and claims a generation that it was never sent.
     let report = zone.report(at(220));
     zone.on_directives(at(230), enforces(1, 3, 0, 99, report.seq)).unwrap();
     assert_eq!(
-        told(&mut zone, &mut client, at(240)),
+        sent_to(&mut zone, &mut client, at(240)),
         (Mode::Enforce, 2),
-        "a claim up to what is held is believed"
+        "a claim is accepted up to the generation held"
     );
-    zone.turn(at(250), &Scope::Fleet, true).unwrap();
-    zone.turn(at(260), &Scope::Fleet, false).unwrap();
-    assert_eq!(told(&mut zone, &mut client, at(270)), (Mode::Shadow, 4), "and none beyond it");
+    zone.order_kill(at(250), &Scope::Fleet, true).unwrap();
+    zone.order_kill(at(260), &Scope::Fleet, false).unwrap();
+    assert_eq!(sent_to(&mut zone, &mut client, at(270)), (Mode::Shadow, 4), "and not beyond it");
     zone.on_directives(at(280), enforces(2, 4, 4, 4, report.seq)).unwrap();
     assert_eq!(
-        told(&mut zone, &mut client, at(290)),
+        sent_to(&mut zone, &mut client, at(290)),
         (Mode::Shadow, 4),
-        "it has not heard of the second order"
+        "the second order is not confirmed"
     );
     let report = zone.report(at(300));
     zone.on_directives(at(310), enforces(2, 5, 4, 4, report.seq)).unwrap();
-    assert_eq!(told(&mut zone, &mut client, at(320)), (Mode::Enforce, 4));
+    assert_eq!(sent_to(&mut zone, &mut client, at(320)), (Mode::Enforce, 4));
 }
 
 #[test]
-fn an_order_that_the_controller_has_not_heard_of_outlives_the_end_of_another() {
-    // Whether the report with the order was covered before the end of some kill comes, and what is held then.
+fn unconfirmed_order_outlives_the_end_of_another_kill() {
+    // With the report of the order covered or not before the end of another kill arrives, and the generation after it.
     for (covers, generation) in [(false, 3), (true, 2)] {
         let (mut zone, mut client) = enforcing();
-        zone.turn(at(100), &Scope::Fleet, true).unwrap();
+        zone.order_kill(at(100), &Scope::Fleet, true).unwrap();
         let report = zone.report(at(110));
         assert_eq!(report.ordered, [Scope::Fleet].into());
         assert!(zone.report(at(120)).ordered.is_empty(), "once on a stream");
@@ -79,19 +79,19 @@ fn an_order_that_the_controller_has_not_heard_of_outlives_the_end_of_another() {
         let covered = if covers { report.seq } else { 0 };
         zone.on_directives(at(150), enforces(1, 1, 2, 2, covered)).unwrap();
         let mode = if covers { Mode::Enforce } else { Mode::Shadow };
-        assert_eq!(told(&mut zone, &mut client, at(160)), (mode, generation), "covered: {covers}");
+        assert_eq!(sent_to(&mut zone, &mut client, at(160)), (mode, generation), "covered: {covers}");
     }
 }
 
 #[test]
-fn an_order_from_an_aggregator_below_is_passed_on_and_one_from_a_client_is_none() {
+fn order_of_a_child_aggregator_is_relayed_and_one_of_a_client_is_ignored() {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
     let mut lower = aggregator(300);
-    lower.turn(at(20), &Scope::Fleet, true).unwrap();
+    lower.order_kill(at(20), &Scope::Fleet, true).unwrap();
     let greeting = lower.report(at(30));
     assert_eq!(greeting.kill, KillGeneration(1), "the number is an old one here");
-    assert!(zone.on_report(at(30), StreamId(300), greeting).unwrap(), "everybody has to hear of it");
+    assert!(zone.on_report(at(30), StreamId(300), greeting).unwrap(), "all children are sent it");
     assert_eq!(zone.kills().fleet(), KillGeneration(3));
     assert_eq!(zone.report(at(40)).ordered, [Scope::Fleet].into());
 
@@ -102,60 +102,60 @@ fn an_order_from_an_aggregator_below_is_passed_on_and_one_from_a_client_is_none(
 }
 
 #[test]
-fn what_was_ordered_and_ended_apart_is_not_taken_for_another_of_the_same_number() {
+fn ended_order_is_not_confused_with_another_kill_of_the_same_generation() {
     let (mut zone, mut client) = enforcing();
-    zone.turn(at(100), &Scope::Fleet, true).unwrap();
-    zone.turn(at(110), &Scope::Fleet, false).unwrap();
-    assert_eq!(told(&mut zone, &mut client, at(120)), (Mode::Shadow, 2));
-    // A controller that has killed, ended that and raised all by itself, and comes to the same number.
+    zone.order_kill(at(100), &Scope::Fleet, true).unwrap();
+    zone.order_kill(at(110), &Scope::Fleet, false).unwrap();
+    assert_eq!(sent_to(&mut zone, &mut client, at(120)), (Mode::Shadow, 2));
+    // A controller that has killed, ended the kill and promoted independently arrives at the same generation.
     zone.on_open(at(130));
     zone.on_directives(at(140), enforces(1, 1, 2, 2, 0)).unwrap();
     assert_eq!(
-        told(&mut zone, &mut client, at(150)),
+        sent_to(&mut zone, &mut client, at(150)),
         (Mode::Shadow, 2),
-        "it knows nothing of what was ordered here"
+        "it does not know the order given here"
     );
     let report = zone.report(at(160));
     assert_eq!((report.ended.clone(), report.ordered.len()), ([Scope::Fleet].into(), 0));
     assert!(zone.report(at(170)).ended.is_empty(), "once on a stream");
-    // Even a later number says nothing as long as it has not heard.
+    // Even a later generation releases nothing before the order is confirmed.
     zone.on_directives(at(180), enforces(1, 2, 4, 4, 0)).unwrap();
-    assert_eq!(told(&mut zone, &mut client, at(190)), (Mode::Shadow, 4));
+    assert_eq!(sent_to(&mut zone, &mut client, at(190)), (Mode::Shadow, 4));
     zone.on_directives(at(200), enforces(1, 3, 6, 6, report.seq)).unwrap();
-    assert_eq!(told(&mut zone, &mut client, at(210)), (Mode::Enforce, 6));
+    assert_eq!(sent_to(&mut zone, &mut client, at(210)), (Mode::Enforce, 6));
 }
 
 #[test]
-fn what_was_ordered_and_ended_below_is_passed_on_and_ends_nothing_else() {
+fn ended_order_of_a_child_aggregator_is_relayed_and_ends_no_other() {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
     let mut client = Client::new(1);
     client.speak(&mut zone, at(20));
-    assert_eq!(told(&mut zone, &mut client, at(20)), (Mode::Enforce, 2));
+    assert_eq!(sent_to(&mut zone, &mut client, at(20)), (Mode::Enforce, 2));
     let mut lower = aggregator(300);
-    lower.turn(at(30), &Scope::Fleet, true).unwrap();
-    lower.turn(at(40), &Scope::Fleet, false).unwrap();
+    lower.order_kill(at(30), &Scope::Fleet, true).unwrap();
+    lower.order_kill(at(40), &Scope::Fleet, false).unwrap();
     let greeting = lower.report(at(50));
-    assert!(zone.on_report(at(50), StreamId(300), greeting).unwrap(), "everybody has to hear of it");
-    assert_eq!(told(&mut zone, &mut client, at(60)), (Mode::Shadow, 2));
+    assert!(zone.on_report(at(50), StreamId(300), greeting).unwrap(), "all children are sent it");
+    assert_eq!(sent_to(&mut zone, &mut client, at(60)), (Mode::Shadow, 2));
     let report = zone.report(at(70));
     assert_eq!((report.ended.clone(), report.kill), ([Scope::Fleet].into(), KillGeneration(2)));
 
-    // One that holds here as well goes on, whoever has given it.
-    lower.turn(at(80), &Scope::Fleet, true).unwrap();
+    // An order in force here outlives the end of the child's.
+    lower.order_kill(at(80), &Scope::Fleet, true).unwrap();
     zone.on_report(at(80), StreamId(300), lower.report(at(80))).unwrap();
     assert_eq!(zone.kills().fleet(), KillGeneration(3));
     assert_eq!(zone.report(at(90)).ordered, [Scope::Fleet].into());
-    lower.turn(at(100), &Scope::Fleet, false).unwrap();
+    lower.order_kill(at(100), &Scope::Fleet, false).unwrap();
     zone.on_report(at(100), StreamId(300), lower.report(at(100))).unwrap();
     assert_eq!(zone.kills().fleet(), KillGeneration(5));
     assert!(zone.report(at(110)).ended.is_empty());
 }
 
 #[test]
-fn a_bucket_is_killed_alone_and_everybody_is_told_once() {
+fn bucket_killed_alone_is_sent_once_on_each_stream() {
     let (mut zone, mut client) = enforcing();
-    zone.turn(at(100), &Scope::Bucket(bucket()), true).unwrap();
+    zone.order_kill(at(100), &Scope::Bucket(bucket()), true).unwrap();
     let killed = [(bucket(), KillGeneration(1))].into();
     let said = zone.directives(at(110), client.stream).unwrap();
     assert_eq!((&said.kills, said.kill), (&killed, KillGeneration(0)));
@@ -163,15 +163,19 @@ fn a_bucket_is_killed_alone_and_everybody_is_told_once() {
     assert_eq!(zone.report(at(120)).kills, killed);
     assert!(zone.report(at(130)).kills.is_empty());
     client.speak(&mut zone, at(140));
-    zone.turn(at(150), &Scope::Fleet, true).unwrap();
+    zone.order_kill(at(150), &Scope::Fleet, true).unwrap();
     assert!(zone.directives(at(160), client.stream).unwrap().kills.is_empty());
     client.reconnect(9);
     client.speak(&mut zone, at(170));
-    assert_eq!(zone.directives(at(170), client.stream).unwrap().kills, killed, "a new stream begins whole");
+    assert_eq!(
+        zone.directives(at(170), client.stream).unwrap().kills,
+        killed,
+        "a new stream starts with all generations"
+    );
 }
 
 #[test]
-fn a_drill_is_passed_on_timed_and_told_and_changes_no_mode() {
+fn drill_is_relayed_timed_and_reported_and_changes_no_mode() {
     let (mut zone, mut client) = enforcing();
     assert!(zone.report(at(90)).spreads.is_empty());
     let drill = Directives { drill: Drill(7), ..enforces(1, 3, 0, 0, 0) };
@@ -185,10 +189,10 @@ fn a_drill_is_passed_on_timed_and_told_and_changes_no_mode() {
     let answer = Report { drill: Drill(7), ..client.report(at(140)) };
     zone.on_report(at(140), client.stream, answer).unwrap();
     let spread = &zone.report(at(150)).spreads[&name];
-    assert_eq!((spread.heard(), spread.missing), (1, 0));
+    assert_eq!((spread.confirmed(), spread.missing), (1, 0));
     let wait = spread.quantile(1.0).unwrap();
     assert!(wait >= Duration::from_millis(40) && wait <= Duration::from_millis(43), "{wait:?}");
     assert!(zone.report(at(160)).spreads.is_empty(), "nothing new");
-    assert_eq!(told(&mut zone, &mut client, at(170)), (Mode::Enforce, 0));
+    assert_eq!(sent_to(&mut zone, &mut client, at(170)), (Mode::Enforce, 0));
     assert_eq!(zone.begin_drill(at(200)), Drill(8));
 }

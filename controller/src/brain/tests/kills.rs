@@ -1,10 +1,10 @@
-//! Kills by command, from children and for a while: what aggregators are told, and when.
+//! Kills by command, by an aggregator's report and with a time to live, and the directives that follow.
 
 use super::*;
 use crate::state::Command;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{KillGeneration, Scope};
-use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 
 fn because(until_s: Option<i64>) -> Command {
@@ -20,12 +20,12 @@ fn modes(fleet: &Fleet) -> Vec<Mode> {
 }
 
 #[test]
-fn an_order_is_told_once_it_is_written_down_or_cannot_be() {
+fn order_is_sent_after_it_is_saved_or_saving_failed() {
     for full in [false, true] {
         let mut fleet = settled(enforced());
         let (now, stream) = (fleet.now(), fleet.zones[0].stream);
         fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-        assert_eq!(fleet.brain.directives(now, stream), None, "not before it is written down");
+        assert_eq!(fleet.brain.directives(now, stream), None, "not before it is saved");
         assert!(!fleet.brain.is_in_effect());
         if full {
             fleet.brain.on_save_failed();
@@ -33,18 +33,18 @@ fn an_order_is_told_once_it_is_written_down_or_cannot_be() {
             save(&mut fleet.brain);
         }
         assert!(fleet.brain.is_in_effect() && fleet.brain.is_saved() != full);
-        let told = fleet.brain.directives(now, stream).unwrap();
+        let sent = fleet.brain.directives(now, stream).unwrap();
         assert_eq!(
-            (told.kill, told.buckets[0].terms.mode),
+            (sent.kill, sent.buckets[0].terms.mode),
             (KillGeneration(1), Mode::Shadow),
             "full: {full}"
         );
-        assert_eq!(told.buckets[0].terms.kill.fleet, KillGeneration(1));
+        assert_eq!(sent.buckets[0].terms.kill.fleet, KillGeneration(1));
     }
 }
 
 #[test]
-fn one_bucket_is_killed_for_a_while_and_stays_in_shadow() {
+fn bucket_killed_with_a_ttl_stays_in_shadow_afterwards() {
     let mut fleet = fleet_of(policy(&enforced_with("")));
     fleet.run(2.0);
     let scope = Scope::Bucket(bucket());
@@ -62,17 +62,17 @@ fn one_bucket_is_killed_for_a_while_and_stays_in_shadow() {
 }
 
 #[test]
-fn what_a_child_tells_is_learned_and_an_order_below_is_a_kill_whatever_its_number() {
+fn order_at_an_aggregator_kills_with_any_generation() {
     let mut fleet = settled(enforced());
     fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
     assert!(fleet.brain.on_kill_ends(&Scope::Fleet) && !fleet.brain.on_kill_ends(&Scope::Fleet));
     fleet.run(1.0);
     let now = fleet.now();
-    // Killed apart, with a number that is known here and over.
+    // Killed independently, with a generation that is known here and has ended.
     let report = fleet.zones[0].report(now);
     let report = Report { kill: KillGeneration(1), ordered: [Scope::Fleet].into(), ..report };
     let stream = fleet.zones[0].stream;
-    assert!(fleet.brain.on_report(now, stream, report).unwrap(), "everybody has to hear of it");
+    assert!(fleet.brain.on_report(now, stream, report).unwrap(), "all aggregators are sent it");
     assert_eq!(fleet.brain.kills().fleet(), KillGeneration(3));
     let command = fleet.brain.durable().command(&Scope::Fleet).unwrap().clone();
     assert_eq!(
@@ -86,12 +86,12 @@ fn what_a_child_tells_is_learned_and_an_order_below_is_a_kill_whatever_its_numbe
     let report = fleet.zones[1].report(now);
     let liar = Report { kills: [(bucket(), KillGeneration(u64::MAX))].into(), ..report };
     let stream = fleet.zones[1].stream;
-    assert!(matches!(fleet.brain.on_report(now, stream, liar), Err(Refused::KillJump { .. })));
+    assert!(matches!(fleet.brain.on_report(now, stream, liar), Err(StreamRejected::KillJump { .. })));
 }
 
 #[test]
-fn what_was_ordered_and_ended_below_is_learned_once_whatever_its_number() {
-    // Whether the number it came to is new here; what the generation is afterwards.
+fn order_that_ended_at_an_aggregator_is_learned_once_with_any_generation() {
+    // The generation at the aggregator, which is new here or not, and the generation here afterwards.
     for (number, generation) in [(8, 8), (2, 4)] {
         let mut fleet = fleet_of(policy(&enforced_with("")));
         fleet.run(1.0);
@@ -109,7 +109,7 @@ fn what_was_ordered_and_ended_below_is_learned_once_whatever_its_number() {
         let report = fleet.zones[0].report(now);
         let report = Report { kill: KillGeneration(number), ended: [Scope::Fleet].into(), ..report };
         let stream = fleet.zones[0].stream;
-        assert!(fleet.brain.on_report(now, stream, report).unwrap(), "everybody has to hear of it");
+        assert!(fleet.brain.on_report(now, stream, report).unwrap(), "all aggregators are sent it");
         assert_eq!(fleet.brain.kills().fleet(), KillGeneration(generation));
         fleet.run(1.0);
         assert_eq!(modes(&fleet), [Mode::Shadow; 2], "{number}");
@@ -117,14 +117,14 @@ fn what_was_ordered_and_ended_below_is_learned_once_whatever_its_number() {
 }
 
 #[test]
-fn a_drill_waits_for_every_aggregator_and_touches_nothing_else() {
+fn drill_waits_for_every_aggregator_and_changes_no_mode() {
     let mut fleet = settled(enforced());
     let (now, durable) = (fleet.now(), fleet.brain.durable().clone());
     let drill = fleet.brain.begin_drill(now);
-    assert_eq!((drill, fleet.brain.timing().silent_aggregators()), (Drill(1), 2));
+    assert_eq!((drill, fleet.brain.drill_timing().silent_aggregators()), (Drill(1), 2));
     fleet.run(1.0);
-    assert!(!fleet.brain.timing().is_complete(), "these aggregators know of no drills");
-    assert!(fleet.brain.timing().spreads().values().all(|spread| spread.heard() == 0));
+    assert!(!fleet.brain.drill_timing().is_complete(), "the scripted aggregators confirm no drills");
+    assert!(fleet.brain.drill_timing().spreads().values().all(|spread| spread.confirmed() == 0));
     assert_eq!((modes(&fleet), fleet.brain.durable()), (vec![Mode::Enforce; 2], &durable));
     assert_eq!(fleet.brain.begin_drill(now), Drill(2));
 }

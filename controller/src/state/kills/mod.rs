@@ -1,58 +1,58 @@
-//! Which kills are in force, who says so, and what stays in shadow after them: what a controller must not forget of the
-//! kill switch.
+//! The durable state of the kill switch: generations, the commands that keep them killed, and the buckets that stay in
+//! shadow after a kill.
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::names::Bucket;
-use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, NoRoom, Scope};
-use plimsoll_policy::Policy;
 use plimsoll_core::decision::Mode;
+use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, KilledBucketsFull, Scope};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::names::Text;
+use plimsoll_policy::Policy;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Cause, Durable};
+use super::{Cause, DurableState};
 
-/// A person's order to kill, given by command; or what was learned from below, where nobody here knows who gave it.
+/// An operator's command to kill, or a kill that an aggregator reported, whose operator and reason are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// Why; absent where it was learned from a child.
+    /// The reason; absent if an aggregator reported the kill.
     pub reason: Option<Text>,
-    /// Who says that it was them; nobody checks.
+    /// The operator as given in the command, not authenticated.
     pub by: Option<Text>,
-    /// Since when, in seconds since 1970 by this machine's clock; absent where that was not known.
+    /// The start in seconds since 1970 by this machine's clock; absent if it was not known.
     pub since_s: Option<i64>,
-    /// When it ends by itself, likewise; absent: when somebody ends it.
+    /// The end in seconds since 1970; absent if the kill lasts until a command ends it.
     pub until_s: Option<i64>,
 }
 
-/// The switch of one bucket that was killed alone at some time.
+/// The kill switch of one bucket that was ever killed alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSwitch {
-    /// Odd means killed.
+    /// The generation; odd means killed.
     pub generation: KillGeneration,
-    /// What says so.
+    /// The command that keeps it killed.
     pub command: Option<Command>,
-    /// It is kept in shadow until somebody raises its entry.
+    /// Present while the bucket stays in shadow after a kill, until its entry is promoted.
     pub held: Option<Held>,
 }
 
-/// What a bucket's stage was when it was last looked at, so that a rise of it is noticed.
+/// The stage of a bucket's entry when it was last read, by which a promotion is noticed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// The entry of the policy it falls under; absent where none matches.
+    /// The policy entry that covers the bucket; absent if none matches.
     pub entry: Option<String>,
-    /// That entry's stage.
+    /// The stage of the entry.
     pub at: Mode,
 }
 
 impl Command {
-    /// One whose reason is not known, because it was given elsewhere.
+    /// Creates the command for a kill that an aggregator reported.
     #[must_use]
     pub const fn learned(since_s: Option<i64>) -> Self {
         Self { reason: None, by: None, since_s, until_s: None }
     }
 
-    fn is_over(&self, unix_s: i64) -> bool {
+    fn is_expired(&self, unix_s: i64) -> bool {
         self.until_s.is_some_and(|until| unix_s >= until)
     }
 
@@ -61,7 +61,7 @@ impl Command {
     }
 }
 
-/// Reads the cause as it is written now, and as it was before there were commands: whether there is one.
+/// Reads a command, or the flag that older states have in its place.
 pub(super) fn command_or_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Command>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -75,8 +75,8 @@ pub(super) fn command_or_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Opti
     })
 }
 
-impl Durable {
-    /// The generation of what is named.
+impl DurableState {
+    /// The generation of a scope.
     #[must_use]
     pub fn generation(&self, scope: &Scope) -> KillGeneration {
         match scope {
@@ -87,34 +87,39 @@ impl Durable {
         }
     }
 
-    /// The generations that concern a bucket.
+    /// The two generations that concern a bucket.
     #[must_use]
     pub fn kill_of(&self, bucket: &Bucket) -> Kill {
         Kill { fleet: self.kill, bucket: self.generation(&Scope::Bucket(bucket.clone())) }
     }
 
-    /// What is in force for a bucket that falls under an entry whose stage is `stage`.
+    /// Returns the mode in force for a bucket whose entry is at `stage`.
     #[must_use]
     pub fn mode_of(&self, bucket: &Bucket, stage: Mode) -> Mode {
         let is_held = self.bucket_kills.get(bucket).is_some_and(|of| of.held.is_some());
         let kill = self.kill_of(bucket);
-        kill.of(if is_held { Mode::Shadow } else { stage }, kill)
+        kill.mode(if is_held { Mode::Shadow } else { stage }, kill)
     }
 
-    /// Somebody orders a kill; another order for the same takes its place. True when anything changed.
+    /// Kills a scope by command, which replaces an earlier command for it. Returns true if anything changed.
     ///
     /// # Errors
-    /// When there is no room for another bucket.
-    pub fn on_command(&mut self, scope: &Scope, command: Command, policy: &Policy) -> Result<bool, NoRoom> {
+    /// If there is no room for another bucket.
+    pub fn on_command(
+        &mut self,
+        scope: &Scope,
+        command: Command,
+        policy: &Policy,
+    ) -> Result<bool, KilledBucketsFull> {
         self.set(scope, Some(command), policy)
     }
 
-    /// Somebody takes such an order back, or it ends by itself. What was killed stays in shadow. True when there was one.
+    /// Ends the command for a scope, whose buckets stay in shadow. Returns true if there was a command.
     pub fn on_command_ends(&mut self, scope: &Scope, policy: &Policy) -> bool {
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }
 
-    /// The order in force.
+    /// The command in force for a scope.
     #[must_use]
     pub fn command(&self, scope: &Scope) -> Option<&Command> {
         match scope {
@@ -123,20 +128,21 @@ impl Durable {
         }
     }
 
-    /// Time passes on the wall: orders that were given for a while end. True when one did.
+    /// Ends the commands that have expired at the time of day `unix_s`. Returns true if any has.
     pub fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
         let scopes = self.bucket_kills.keys().cloned().map(Scope::Bucket).chain([Scope::Fleet]);
-        let is_over = |scope: &Scope| self.command(scope).is_some_and(|command| command.is_over(unix_s));
-        let over: Vec<Scope> = scopes.filter(is_over).collect();
-        for scope in &over {
+        let is_expired =
+            |scope: &Scope| self.command(scope).is_some_and(|command| command.is_expired(unix_s));
+        let expired: Vec<Scope> = scopes.filter(is_expired).collect();
+        for scope in &expired {
             self.on_command_ends(scope, policy);
         }
-        !over.is_empty()
+        !expired.is_empty()
     }
 
-    /// Takes over what a child holds. An odd generation counts as an order whose reason is not known; an even one ends such
-    /// an order, and none that was given here. Whatever it is, somebody has turned the switch, and so everything it
-    /// concerns goes to shadow. True when anything changed.
+    /// Takes larger generations that an aggregator holds. An odd one counts as a command without a reason; an even one ends
+    /// such a command, but no command given here. In both cases an operator used the switch, so every bucket that it
+    /// concerns goes to shadow. Returns true if anything changed.
     pub fn on_learned(
         &mut self,
         fleet: KillGeneration,
@@ -160,33 +166,33 @@ impl Durable {
                 }
             }
             self.lower(&scope, policy);
-            self.turn(&scope, policy);
+            self.settle_generation(&scope, policy);
             changed = true;
         }
         changed
     }
 
-    /// Something was ordered killed at an aggregator that did not know what is known here. Whatever generation it came to,
-    /// and whatever that one is here: it is a kill. True when that changed anything.
+    /// Takes an order to kill that was given at an aggregator, which did not know the state here: it kills whatever the
+    /// generations are. Returns true if anything changed.
     pub fn on_ordered_below(&mut self, scope: &Scope, unix_s: Option<i64>, policy: &Policy) -> bool {
         self.command(scope).is_none()
             && self.set(scope, Some(Command::learned(unix_s)), policy).unwrap_or(false)
     }
 
-    /// Something was ordered killed and has ended at an aggregator, and nobody here knew of it: neither did whoever decided
-    /// the modes that hold. A kill and its end, unless it is killed anyway. True when that changed anything.
+    /// Takes a kill that began and ended at an aggregator. The modes in force were decided without knowledge of it, so the
+    /// generation moves past a kill and its end, unless the scope is killed anyway. Returns true if anything changed.
     pub fn on_ended_below(&mut self, scope: &Scope, policy: &Policy) -> bool {
         let Ok((generation, _)) = self.switch(scope) else { return false };
         if generation.is_killed() {
             return false;
         }
-        *generation = generation.turned(true).turned(false);
+        *generation = generation.switched(true).switched(false);
         self.lower(scope, policy);
         true
     }
 
-    /// Notices what somebody has raised: it is no longer kept in shadow for having been killed. True when anything changed.
-    /// Linear in the buckets that are.
+    /// Releases the buckets whose entries were promoted from the shadow that followed a kill. Returns true if anything
+    /// changed. Linear in the buckets ever killed alone.
     pub fn settle_held(&mut self, policy: &Policy) -> bool {
         let fleet = self.kill;
         let mut changed = false;
@@ -201,7 +207,8 @@ impl Durable {
             let next = if entry == held.entry && at > held.at && !kill.is_on() {
                 None
             } else {
-                // Another entry is nobody's word on this bucket, and what is raised while killed does not survive it.
+                // A change to another entry is no promotion of this bucket, and a promotion while killed does not outlive
+                // the kill.
                 Some(Held { entry, at })
             };
             if next.as_ref() != Some(held) {
@@ -212,35 +219,43 @@ impl Durable {
         changed
     }
 
-    /// Brings the generation of what is named in line with its causes. An edge puts everything it concerns into shadow, and
-    /// nothing leaves it by the edge back.
-    pub(super) fn turn(&mut self, scope: &Scope, policy: &Policy) {
+    /// Updates the generation of a scope from the policy file and the command. A kill puts every bucket that it concerns
+    /// into shadow; its end releases none.
+    pub(super) fn settle_generation(&mut self, scope: &Scope, policy: &Policy) {
         let by_file = matches!(scope, Scope::Fleet) && self.killed_by_file;
         let Ok((generation, command)) = self.switch(scope) else { return };
         let killed = by_file || command.is_some();
-        *generation = generation.turned(killed);
+        *generation = generation.switched(killed);
         if killed {
             self.lower(scope, policy);
         }
     }
 
-    fn set(&mut self, scope: &Scope, command: Option<Command>, policy: &Policy) -> Result<bool, NoRoom> {
+    fn set(
+        &mut self,
+        scope: &Scope,
+        command: Option<Command>,
+        policy: &Policy,
+    ) -> Result<bool, KilledBucketsFull> {
         let (_, held) = self.switch(scope)?;
         if *held == command {
             return Ok(false);
         }
         *held = command;
-        self.turn(scope, policy);
+        self.settle_generation(scope, policy);
         Ok(true)
     }
 
-    fn switch(&mut self, scope: &Scope) -> Result<(&mut KillGeneration, &mut Option<Command>), NoRoom> {
+    fn switch(
+        &mut self,
+        scope: &Scope,
+    ) -> Result<(&mut KillGeneration, &mut Option<Command>), KilledBucketsFull> {
         match scope {
             Scope::Fleet => Ok((&mut self.kill, &mut self.killed_by_command)),
             Scope::Bucket(bucket) => {
                 let has_room = self.bucket_kills.len() < KILLED_BUCKETS_MAX;
                 if !has_room && !self.bucket_kills.contains_key(bucket) {
-                    return Err(NoRoom);
+                    return Err(KilledBucketsFull);
                 }
                 let switch = self.bucket_kills.entry(bucket.clone()).or_default();
                 Ok((&mut switch.generation, &mut switch.command))
@@ -251,12 +266,12 @@ impl Durable {
     fn lower(&mut self, scope: &Scope, policy: &Policy) {
         let mut why = self.why(scope);
         if why.is_empty() {
-            why.push("killed at an aggregator, where it has ended since".to_owned());
+            why.push("killed at an aggregator, where the kill has ended".to_owned());
         }
         match scope {
             Scope::Fleet => self.put_in_shadow(None, Cause::Kill, &why),
             Scope::Bucket(bucket) => {
-                // Its own entry goes to shadow; that of a pattern stands for other buckets, too.
+                // Only an entry of the bucket's own name goes to shadow: a pattern covers other buckets, too.
                 self.put_in_shadow(Some(bucket.as_str()), Cause::Kill, &why);
                 let entry = policy.entry(bucket);
                 let stage = entry.as_ref().and_then(|entry| self.stages.get(entry));
@@ -268,13 +283,13 @@ impl Durable {
         }
     }
 
-    /// Who says that it is killed, in words.
+    /// The causes of a kill as text.
     fn why(&self, scope: &Scope) -> Vec<String> {
         let file =
             (matches!(scope, Scope::Fleet) && self.killed_by_file).then(|| "kill_switch: true".to_owned());
         let command = self.command(scope).map(|command| match &command.reason {
             Some(reason) => reason.to_string(),
-            None => "learned from an aggregator".to_owned(),
+            None => "reported by an aggregator".to_owned(),
         });
         file.into_iter().chain(command).collect()
     }

@@ -1,5 +1,4 @@
-//! Every edge between the causes of a kill, what a child holds, the files and a restart: what becomes of the generation and
-//! of the mode.
+//! Generations and modes after every sequence of commands, aggregators' reports, policy files and restarts.
 
 use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
@@ -10,7 +9,7 @@ fn policy_of(text: &str) -> Policy {
     Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
 }
 
-/// One bucket of its own name, and one that falls under a pattern.
+/// A policy with one entry of the bucket's own name, and a pattern.
 fn policy(kill: bool, api: &str, pattern: &str) -> Policy {
     policy_of(&format!(
         "kill_switch: {kill}\nbuckets:\n  api: {{ limit: 1, mode: {api} }}\n  \"p/*\": {{ limit: 1, mode: {pattern} }}\n\
@@ -35,9 +34,9 @@ fn ordered(until_s: Option<i64>) -> Command {
     }
 }
 
-/// A controller in full enforcement, and the policy it read last.
-struct Held {
-    durable: Durable,
+/// The state of a controller in full enforcement, and the latest policy.
+struct Scene {
+    durable: DurableState,
     policy: Policy,
 }
 
@@ -59,10 +58,10 @@ enum Act {
     OffP1,
 }
 
-impl Held {
+impl Scene {
     fn new() -> Self {
         let policy = policy(false, "enforce", "enforce");
-        let mut durable = Durable::first_start();
+        let mut durable = DurableState::first_start();
         durable.on_policy(&policy);
         Self { durable, policy }
     }
@@ -102,11 +101,11 @@ impl Held {
             Act::OnP1 => drop(durable.on_command(&alone("p/1"), ordered(None), policy).unwrap()),
             Act::OffP1 => drop(durable.on_command_ends(&alone("p/1"), policy)),
         }
-        // As the brain does whenever it tells aggregators anything.
+        // The brain does so before it computes directives.
         self.durable.settle_held(&self.policy);
     }
 
-    /// The generations of the fleet, `api` and `p/1`, and whether `api`, `p/1` and `p/2` enforce.
+    /// The generations of the fleet, `api` and `p/1`, and flags for whether `api`, `p/1` and `p/2` enforce.
     fn seen(&self) -> ([u64; 3], [bool; 3]) {
         let generation = |scope: &Scope| self.durable.generation(scope).0;
         let enforces = |(entry, name): (&str, &str)| {
@@ -120,7 +119,7 @@ impl Held {
 }
 
 #[test]
-fn every_edge_has_one_meaning() {
+fn generations_and_modes_follow_every_sequence_of_causes() {
     use Act::*;
     const NONE: [bool; 3] = [false; 3];
     const ALL: [bool; 3] = [true; 3];
@@ -128,12 +127,12 @@ fn every_edge_has_one_meaning() {
     let down = Modes("shadow", "shadow");
     let table: &[(&[Act], [u64; 3], [bool; 3])] = &[
         (&[], [0, 0, 0], ALL),
-        // Either cause alone; a restart forgets none.
+        // Either cause alone; both survive a restart.
         (&[On], [1, 0, 0], NONE),
         (&[On, Restart], [1, 0, 0], NONE),
         (&[File(true)], [1, 0, 0], NONE),
         (&[File(true), Restart], [1, 0, 0], NONE),
-        // Off means shadow first, until somebody raises the modes.
+        // The end of a kill leaves shadow, until the modes are raised.
         (&[On, Off], [2, 0, 0], NONE),
         (&[On, Off, Restart], [2, 0, 0], NONE),
         (&[On, Off, up], [2, 0, 0], NONE),
@@ -142,7 +141,7 @@ fn every_edge_has_one_meaning() {
         (&[File(true), File(false), down, up], [2, 0, 0], ALL),
         (&[On, down, up, Off], [2, 0, 0], NONE),
         (&[On, down, Off, up], [2, 0, 0], ALL),
-        // Both: an edge that does not change whether either says so changes nothing.
+        // Both causes: the generation changes only with the first and the last of them.
         (&[File(true), On], [1, 0, 0], NONE),
         (&[On, On], [1, 0, 0], NONE),
         (&[File(true), On, Off], [1, 0, 0], NONE),
@@ -150,7 +149,7 @@ fn every_edge_has_one_meaning() {
         (&[File(true), On, File(false), Off], [2, 0, 0], NONE),
         (&[Off, File(false)], [0, 0, 0], ALL),
         (&[On, Off, On], [3, 0, 0], NONE),
-        // For a while: as off by hand, and once.
+        // A time to live: its expiry is like an end by command, and happens once.
         (&[OnFor(600), Time(599)], [1, 0, 0], NONE),
         (&[OnFor(600), Time(600)], [2, 0, 0], NONE),
         (&[OnFor(600), Time(600), Restart, Time(0)], [2, 0, 0], NONE),
@@ -160,7 +159,7 @@ fn every_edge_has_one_meaning() {
         (&[OnFor(600), On, Time(600)], [1, 0, 0], NONE),
         (&[On, OnFor(600), Time(600)], [2, 0, 0], NONE),
         (&[OnFor(600), Time(600), down, up, Time(0), Time(700)], [2, 0, 0], ALL),
-        // What a child holds: an older number is nothing, an odd one an order, an even one somebody's kill and its end.
+        // Generations of an aggregator: an older one is ignored, an odd one is an order, an even one a kill and its end.
         (&[Learn(0)], [0, 0, 0], ALL),
         (&[Learn(7)], [7, 0, 0], NONE),
         (&[Learn(7), Learn(6), Learn(5)], [7, 0, 0], NONE),
@@ -176,7 +175,7 @@ fn every_edge_has_one_meaning() {
         (&[File(true), Learn(2)], [3, 0, 0], NONE),
         (&[File(true), Learn(4), File(false)], [6, 0, 0], NONE),
         (&[OnFor(600), Learn(3), Time(600)], [4, 0, 0], NONE),
-        // Ordered and ended at an aggregator that counted apart: whoever raised the modes knew nothing of it.
+        // Ordered and ended at an aggregator with generations of its own: the modes were raised without knowledge of it.
         (&[EndedBelow], [2, 0, 0], NONE),
         (&[EndedBelow, Restart, up], [2, 0, 0], NONE),
         (&[EndedBelow, down, up], [2, 0, 0], ALL),
@@ -195,7 +194,7 @@ fn every_edge_has_one_meaning() {
         (&[OnApi, On, OffApi, Off, down, up], [2, 2, 0], ALL),
         (&[LearnApi(3)], [0, 3, 0], [false, true, true]),
         (&[LearnApi(3), LearnApi(4), Restart], [0, 4, 0], [false, true, true]),
-        // One that shares its entry: the others go on, and it comes back when somebody raises the entry.
+        // A bucket that shares its entry: the others enforce, and it is released when the entry is raised.
         (&[OnP1], [0, 0, 1], [true, false, true]),
         (&[OnP1, OffP1], [0, 0, 2], [true, false, true]),
         (&[OnP1, OffP1, Restart, up], [0, 0, 2], [true, false, true]),
@@ -205,41 +204,41 @@ fn every_edge_has_one_meaning() {
         (&[OnP1, OffP1, On, Off, down, up], [2, 0, 2], ALL),
     ];
     for (acts, generations, enforces) in table {
-        let mut held = Held::new();
-        acts.iter().for_each(|act| held.act(*act));
-        assert_eq!(held.seen(), (*generations, *enforces), "{acts:?}");
+        let mut scene = Scene::new();
+        acts.iter().for_each(|act| scene.act(*act));
+        assert_eq!(scene.seen(), (*generations, *enforces), "{acts:?}");
     }
 }
 
 #[test]
-fn a_bucket_that_was_killed_stays_in_shadow_whatever_entry_it_falls_under() {
-    let mut held = Held::new();
-    held.act(Act::OnApi);
-    held.act(Act::OffApi);
-    // Its own entry goes, and a pattern that enforces takes it over.
+fn killed_bucket_stays_in_shadow_when_its_entry_changes() {
+    let mut scene = Scene::new();
+    scene.act(Act::OnApi);
+    scene.act(Act::OffApi);
+    // Its own entry is removed, and an enforcing pattern covers it.
     let pattern = "buckets: { \"a*\": { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
-    let under = |text: &str, durable: &mut Durable| {
+    let under = |text: &str, durable: &mut DurableState| {
         let policy = policy_of(text);
         durable.on_policy(&policy);
         let stage = durable.stages[&policy.entry(&bucket("api")).unwrap()].stage;
         durable.mode_of(&bucket("api"), stage)
     };
-    let durable = &mut held.durable;
+    let durable = &mut scene.durable;
     assert_eq!(under(pattern, durable), Mode::Shadow);
     assert_eq!(under(pattern, durable), Mode::Shadow);
     assert_eq!(under(&format!("{pattern}# the same\n"), durable), Mode::Shadow);
     assert_eq!(under(&pattern.replace("enforce", "canary"), durable), Mode::Shadow);
-    assert_eq!(under(pattern, durable), Mode::Enforce, "somebody has raised it");
+    assert_eq!(under(pattern, durable), Mode::Enforce, "the entry was raised");
 }
 
 #[test]
-fn the_causes_are_kept_with_who_and_why_and_a_file_from_before_is_read() {
-    let mut held = Held::new();
-    held.act(Act::OnFor(600));
-    held.act(Act::OnP1);
-    let text = serde_json::to_string(&held.durable).unwrap();
-    let back: Durable = serde_json::from_str(&text).unwrap();
-    assert_eq!(back, held.durable);
+fn commands_survive_a_restart_and_an_older_state_is_read() {
+    let mut scene = Scene::new();
+    scene.act(Act::OnFor(600));
+    scene.act(Act::OnP1);
+    let text = serde_json::to_string(&scene.durable).unwrap();
+    let back: DurableState = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, scene.durable);
     assert_eq!(back.command(&Scope::Fleet), Some(&ordered(Some(600))));
 
     let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -247,7 +246,7 @@ fn the_causes_are_kept_with_who_and_why_and_a_file_from_before_is_read() {
     fields.remove("bucket_kills").unwrap();
     for (flag, command) in [(true, Some(Command::learned(None))), (false, None)] {
         fields_with(&mut older, flag);
-        let read: Durable = serde_json::from_value(older.clone()).unwrap();
+        let read: DurableState = serde_json::from_value(older.clone()).unwrap();
         assert_eq!((read.command(&Scope::Fleet), read.kill), (command.as_ref(), KillGeneration(1)));
         assert!(read.bucket_kills.is_empty());
     }
@@ -258,14 +257,17 @@ fn fields_with(older: &mut serde_json::Value, flag: bool) {
 }
 
 #[test]
-fn there_is_a_bound_on_buckets_killed_alone_and_the_fleet_can_always_be() {
-    let mut held = Held::new();
+fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
+    let mut scene = Scene::new();
     for number in 0..KILLED_BUCKETS_MAX {
-        held.durable.on_command(&alone(&format!("b{number}")), ordered(None), &held.policy).unwrap();
+        scene.durable.on_command(&alone(&format!("b{number}")), ordered(None), &scene.policy).unwrap();
     }
-    assert_eq!(held.durable.on_command(&alone("one-more"), ordered(None), &held.policy), Err(NoRoom));
+    assert_eq!(
+        scene.durable.on_command(&alone("one-more"), ordered(None), &scene.policy),
+        Err(KilledBucketsFull)
+    );
     let learned = [(bucket("one-more"), KillGeneration(1))].into();
-    assert!(!held.durable.on_learned(KillGeneration(0), &learned, None, &held.policy));
-    held.act(Act::On);
-    assert_eq!(held.durable.kill, KillGeneration(1));
+    assert!(!scene.durable.on_learned(KillGeneration(0), &learned, None, &scene.policy));
+    scene.act(Act::On);
+    assert_eq!(scene.durable.kill, KillGeneration(1));
 }
