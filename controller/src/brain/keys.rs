@@ -1,120 +1,102 @@
-//! Every key that the controller tells apart, and what was counted of it. A tenant nobody lists that has not been heard of
-//! for long gives its place to others: a fleet may see any number of them pass.
+//! The keys of the fleet and the requests counted for each. A tenant that policy does not list and that has been idle for
+//! long is evicted: any number of tenants may pass through a fleet over time.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Key, KeyId, KeyTable, Tenant};
-use plimsoll_core::report::{Entry, Ledger, New, Place, Tally};
+use plimsoll_core::names::{Bucket, Key, KeyId, KeyTable, Place, Tenant};
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Entry, Ledger, New, Tally};
 
-/// A key without counts for this long may be forgotten. By then a zone that fell silent counts no more.
+/// A key without counts for this long may be evicted. By then the share of a silent zone has been released.
 pub(crate) const IDLE: Duration = Duration::from_secs(600);
-/// The search for them looks at every key once in so many ticks.
+/// The number of ticks in which the search for idle keys visits every key.
 const SEARCH_TICKS: usize = 120;
 
-/// The keys by id.
+/// All keys by id.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    table: KeyTable,
-    accounts: Vec<Account>,
-    /// Given out since this was last asked.
+    table: KeyTable<Account>,
+    /// Keys that were added since the last [`take_new`](Self::take_new).
     new: Vec<KeyId>,
     now: MonoTime,
-    /// How far the search for idle keys has come.
-    searched: usize,
 }
 
-/// What is known of one key.
+/// The counts of one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     total: Tally,
-    /// Which use of the id this is.
-    generation: u32,
-    /// When it last had counts.
-    heard: MonoTime,
+    /// When the key last had counts.
+    counted: MonoTime,
 }
 
 impl Keys {
     pub(crate) fn new(now: MonoTime, keys_max: usize) -> Self {
-        Self { table: KeyTable::new(keys_max), accounts: Vec::new(), new: Vec::new(), now, searched: 0 }
+        Self { table: KeyTable::new(keys_max), new: Vec::new(), now }
     }
 
-    /// The bucket's class `default`, which must find room before tenants fold into it.
+    /// Adds the bucket's class `default`, which must find room before tenants fold into it.
     pub(crate) fn declare(&mut self, bucket: &Bucket) {
         self.open(&default_of(bucket));
     }
 
     /// Every key with its id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &Key)> {
-        let all = (0..).map(KeyId).zip(self.table.keys());
-        all.filter(|(id, key)| self.table.get(key) == Some(*id))
+        self.table.iter().map(|(id, key, _)| (id, key))
     }
 
-    /// Every key and what was counted of it in all; of one that was forgotten, with the class `default`.
+    /// Every key with its total counts. The counts of evicted keys are part of the class `default`.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (&Key, Tally)> {
-        self.iter().map(|(id, key)| (key, self.total(id)))
+        self.table.iter().map(|(_, key, account)| (key, account.total))
     }
 
-    /// What was counted of a key in all.
+    /// The total counts of a key.
     pub(crate) fn total(&self, id: KeyId) -> Tally {
-        self.accounts.get(id.index()).map_or(Tally::ZERO, |account| account.total)
+        self.table.value(id).map_or(Tally::ZERO, |account| account.total)
     }
 
-    /// What was added to a key came too late to say anything about the present rate.
+    /// Marks counts that were added to a key as late: they show nothing about the present rate.
     pub(crate) fn note_late(&mut self, id: KeyId, delta: Tally) {
-        if let Some(account) = self.accounts.get_mut(id.index()) {
+        if let Some(account) = self.table.value_mut(id) {
             account.total.late = account.total.late.plus(delta.counts.since(delta.late));
         }
     }
 
-    /// The keys that were given ids since this was last asked.
+    /// Takes the keys that were added since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<(KeyId, Key)> {
         let new = std::mem::take(&mut self.new);
-        new.into_iter().filter_map(|id| Some((id, self.table.keys().get(id.index())?.clone()))).collect()
+        new.into_iter().filter_map(|id| Some((id, self.table.key(id)?.clone()))).collect()
     }
 
-    /// Into which the entries of one report go.
+    /// The ledger into which the entries of one report go.
     pub(crate) fn entering(&mut self) -> Entering<'_> {
         Entering { keys: self, entries: Vec::new() }
     }
 
-    /// Time passes: looks through a part of the keys for those that had no counts for long and of which `may_leave` says
-    /// yes. They are forgotten, and their ids go to others; returns which, by bucket.
+    /// Evicts idle keys in a part of the table if `may_leave` allows it, and returns them by bucket. Their ids are reused,
+    /// and their counts stay, with the class `default`.
     pub(crate) fn on_tick(
         &mut self,
         now: MonoTime,
         may_leave: impl Fn(KeyId, &Key) -> bool,
     ) -> HashMap<Bucket, HashSet<KeyId>> {
         self.now = now;
-        let from = if self.searched >= self.accounts.len() { 0 } else { self.searched };
-        let to = (from + self.accounts.len().div_ceil(SEARCH_TICKS)).min(self.accounts.len());
-        self.searched = to;
-        let mut gone: HashMap<Bucket, HashSet<KeyId>> = HashMap::new();
-        for id in (from..to).map(|at| KeyId(at as u32)) {
-            let Some(key) = self.table.keys().get(id.index()) else { continue };
-            let heard = self.accounts.get(id.index()).map_or(now, |account| account.heard);
-            let is_held = self.table.get(key) == Some(id);
-            if now.since(heard) < IDLE || key.tenant.is_default_class() || !is_held || !may_leave(id, key) {
-                continue;
+        let mut evicted: HashMap<Bucket, HashSet<KeyId>> = HashMap::new();
+        for (id, key, account) in self.table.next_part(SEARCH_TICKS) {
+            let is_idle = now.since(account.counted) >= IDLE && !key.tenant.is_default_class();
+            if is_idle && may_leave(id, key) {
+                evicted.entry(key.bucket.clone()).or_default().insert(id);
             }
-            gone.entry(key.bucket.clone()).or_default().insert(id);
-            self.forget(id);
         }
-        gone
-    }
-
-    /// What was counted of the key stays, with the class `default`.
-    fn forget(&mut self, id: KeyId) {
-        let Some(key) = self.table.keys().get(id.index()) else { return };
-        let default = self.table.get(&default_of(&key.bucket));
-        self.table.remove(id);
-        let Some(account) = self.accounts.get_mut(id.index()) else { return };
-        let Account { total, generation, heard } = *account;
-        *account = Account { total: Tally::ZERO, generation: generation.wrapping_add(1), heard };
-        if let Some(default) = default.and_then(|default| self.accounts.get_mut(default.index())) {
-            default.total = default.total.plus(total);
+        for (bucket, ids) in &evicted {
+            let totals = ids.iter().filter_map(|id| self.table.remove(*id)).map(|account| account.total);
+            let total = totals.fold(Tally::ZERO, Tally::plus);
+            let default = self.table.get(&default_of(bucket));
+            if let Some(default) = default.and_then(|default| self.table.value_mut(default)) {
+                default.total = default.total.plus(total);
+            }
         }
+        evicted
     }
 
     fn place(&mut self, key: &Key) -> Option<Place> {
@@ -122,25 +104,20 @@ impl Keys {
     }
 
     fn open(&mut self, key: &Key) -> Option<Place> {
-        let before = self.table.len();
-        let id = self.table.intern(key)?;
-        if self.accounts.len() <= id.index() {
-            self.accounts.resize(id.index() + 1, Account::default());
+        let (place, is_new) = self.table.intern(key)?;
+        if is_new {
+            self.table.value_mut(place.id)?.counted = self.now;
+            self.new.push(place.id);
         }
-        let account = self.accounts.get_mut(id.index())?;
-        if self.table.len() > before {
-            account.heard = self.now;
-            self.new.push(id);
-        }
-        Some(Place { id, generation: account.generation })
+        Some(place)
     }
 }
 
-/// One report on its way in.
+/// One report on its way into the table.
 #[derive(Debug)]
 pub(crate) struct Entering<'a> {
     keys: &'a mut Keys,
-    /// What it added, by key.
+    /// The counts that it added, by key.
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -150,15 +127,11 @@ impl Ledger for Entering<'_> {
     }
 
     fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
-        let is_current = |place: &Place| {
-            let account = self.keys.accounts.get(place.id.index());
-            account.is_some_and(|account| account.generation == place.generation)
-        };
-        let place = place.filter(is_current).or_else(|| self.keys.place(key));
+        let place = place.filter(|place| self.keys.table.is_current(*place)).or_else(|| self.keys.place(key));
         let own = place.map(|place| place.id);
-        if let Some(account) = own.and_then(|own| self.keys.accounts.get_mut(own.index())) {
+        if let Some(account) = own.and_then(|own| self.keys.table.value_mut(own)) {
             account.total = account.total.plus(new.delta);
-            account.heard = self.keys.now;
+            account.counted = self.keys.now;
         }
         self.entries.push(Entry { own, delta: new.delta, pedigree: new.pedigree });
         place

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::ingest::Noted;
-use super::{
-    Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Place, Report, Tally,
-};
-use crate::names::{Key, KeyId};
+use super::{Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Report, Tally};
+use crate::names::{Key, KeyId, Place};
 use crate::quantity::{MonoTime, Pace};
 
 /// What a parent remembers of one instance, across its streams.

@@ -3,18 +3,7 @@
 use std::time::Duration;
 
 use super::Tally;
-use crate::names::{Key, KeyId};
-
-/// Where the counts of a key go in a parent's own tables.
-///
-/// Ids are used again for other keys, so a place says which use of the id it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The parent's own id.
-    pub id: KeyId,
-    /// Which use of the id; any number that its owner tells apart.
-    pub generation: u32,
-}
+use crate::names::{Key, KeyId, Place};
 
 /// Where entries of a report come from, which decides whether they speak about the present rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

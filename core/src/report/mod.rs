@@ -13,7 +13,7 @@ mod tests;
 pub use books::Books;
 pub use evidence::{Batches, CohortKey, Evidence, Outcomes, STANDS_MAX, Side};
 pub use identity::{Identity, InstanceId, Role};
-pub use ingest::{Entered, Entry, Ledger, New, Origin, Place};
+pub use ingest::{Entered, Entry, Ledger, New, Origin};
 pub use outbox::{Handover, Outbox};
 pub use rejected::InvalidReport;
 pub use tallies::Tallies;

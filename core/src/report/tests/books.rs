@@ -4,6 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::names::Place;
 
 /// Books after two sound reports: keys `a` (10 requests, 2 of them late and 1 refused) and `b` (nothing yet).
 fn books() -> Books {
