@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::law::Parameters;
+use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::report::{Counts, Echo, Identity, InstanceId, Outbox, Report, Role, Tally};
-use plimsoll_core::decision::Mode;
-use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::{ReportDecoder, ReportEncoder, wire};
 use prost::Message;
 
@@ -134,7 +134,7 @@ impl Fleet {
 
     fn bytes_per_entry(&self) -> f64 {
         let bytes: usize = self.clients.iter().map(|client| client.next.encoded_len()).sum();
-        let entries: usize = self.clients.iter().map(|client| client.next.gaps.len()).sum();
+        let entries: usize = self.clients.iter().map(|client| client.next.id_gaps.len()).sum();
         assert_eq!(entries, CLIENTS * KEYS);
         bytes as f64 / entries as f64
     }

@@ -1,46 +1,47 @@
-//! The way up to the controller, or to an aggregator that leads to it, as logs and metrics see it.
+//! Logs and metrics of the stream to the parent.
 
 use std::error::Error;
 
-use plimsoll_proto::child::{Broken, Observer};
+use plimsoll_proto::driver::child::{Observer, StreamError};
 
 use crate::admin::metrics::Events;
 
-/// Logs the first failure, each other reason, and the return, not every attempt in between.
+/// Logs the first failure, every change of its reason, and the reconnection. Repeated attempts with the same failure are
+/// logged at the level debug.
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Events,
-    /// Why the last attempt failed, if it was said.
-    said: Option<String>,
+    /// The reason of the latest failure; `None` while connected.
+    logged: Option<String>,
 }
 
 impl Log {
     pub(crate) const fn new(events: Events) -> Self {
-        Self { events, said: None }
+        Self { events, logged: None }
     }
 }
 
 impl Observer for Log {
     fn on_connected(&mut self) {
         self.events.on_uplink_connected();
-        self.said = None;
+        self.logged = None;
         tracing::info!("connected to the parent");
     }
 
-    fn on_disconnected(&mut self, why: &Broken, was_connected: bool) {
-        self.events.on_uplink_broken(was_connected, matches!(why, Broken::Invalid(_)));
+    fn on_disconnected(&mut self, why: &StreamError, was_connected: bool) {
+        self.events.on_uplink_broken(was_connected, matches!(why, StreamError::Decode(_)));
         let reason = why.to_string();
         if was_connected {
-            tracing::warn!(%why, "lost the parent; the zone goes on with what it holds");
-        } else if self.said.as_ref() == Some(&reason) {
-            tracing::debug!(%why, "still without the parent");
+            tracing::warn!(%why, "lost the parent; the zone keeps the directives it has");
+        } else if self.logged.as_ref() == Some(&reason) {
+            tracing::debug!(%why, "still cannot reach the parent");
         } else {
-            tracing::warn!(%why, "cannot reach the parent; the zone goes on with what it holds");
+            tracing::warn!(%why, "cannot reach the parent; the zone keeps the directives it has");
         }
-        self.said = Some(reason);
+        self.logged = Some(reason);
     }
 
-    fn on_refused(&mut self, why: &dyn Error) {
-        tracing::debug!(%why, "a directive was refused; what was held stays");
+    fn on_rejected(&mut self, why: &dyn Error) {
+        tracing::debug!(%why, "rejected directives of the parent; those in force stay");
     }
 }

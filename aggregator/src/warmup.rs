@@ -1,38 +1,38 @@
-//! A restarted aggregator stays quiet until its clients are back: those who return first would otherwise be given
-//! what the others, who still act on what they hold, are using up.
+//! The warm-up of a restarted aggregator: no counts go up and no values go down until its children are back. The first
+//! children to return would otherwise be given the share that the others, which act on older directives, still use.
 
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 
-/// Nobody new for this long: everybody is back, unless it is known that they are not.
-const NOBODY_JOINED_FOR: Duration = Duration::from_secs(2);
-/// The longest a restart is waited out, the span over which clients spread their return.
-const QUIET_MAX: Duration = Duration::from_secs(30);
-/// Of the clients that are known to be due, the share that must be back for a pause in joining to be the end of it:
-/// a client that died together with its aggregator should not be waited for.
-const MOST: f64 = 0.9;
+/// A pause of this length without a new child ends the warm-up, unless more children are known to be missing.
+const PAUSE: Duration = Duration::from_secs(2);
+/// The longest warm-up: the span over which clients spread their return.
+const WARMUP_MAX: Duration = Duration::from_secs(30);
+/// The share of the expected children that must be back for a pause to end the warm-up. A client that died together with
+/// its aggregator is not waited for.
+const BACK_MIN: f64 = 0.9;
 
-/// Whether this aggregator takes part in control yet.
+/// The state of the warm-up of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warmup {
     state: State,
-    /// Whether the controller has said how many clients there were before, and how many, if it remembers.
-    told: Option<Option<u32>>,
-    /// When time was first seen to pass.
+    /// The parent's answer: the children this aggregator had before, if the parent remembers. `None` before the answer.
+    expected: Option<Option<u32>>,
+    /// The first tick.
     began: Option<MonoTime>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// No client has come yet: whether any should, only the controller can say.
+    /// No child has connected yet. Only the parent knows whether any is expected.
     #[default]
     Alone,
-    /// The first client already held directives: this is a restart, and more will come.
+    /// The first child already held directives: this is a restart, and more children will come.
     Returning {
-        /// When the first one came.
+        /// When the first child connected.
         since: MonoTime,
-        /// When the latest one came.
+        /// When the latest child connected.
         joined: MonoTime,
     },
     /// In full service.
@@ -40,30 +40,30 @@ enum State {
 }
 
 impl Warmup {
-    /// A client greets; `holds` says whether it already had a directive.
-    pub(crate) fn on_greeting(&mut self, now: MonoTime, holds: bool) {
+    /// A child greets. `has_directives` is true if it already follows directives.
+    pub(crate) fn on_greeting(&mut self, now: MonoTime, has_directives: bool) {
         self.state = match self.state {
-            State::Alone if holds => State::Returning { since: now, joined: now },
+            State::Alone if has_directives => State::Returning { since: now, joined: now },
             State::Alone | State::Over => State::Over,
             State::Returning { since, .. } => State::Returning { since, joined: now },
         };
     }
 
-    /// The controller says how many clients there were before, if it remembers.
-    pub(crate) fn on_told(&mut self, children: Option<u32>) {
-        self.told = Some(children);
+    /// The parent sends the number of children this aggregator had before, if it remembers.
+    pub(crate) fn on_expected(&mut self, children: Option<u32>) {
+        self.expected = Some(children);
     }
 
-    /// Time passes while `connected` children are here, and those among them that have traffic of their own to show have
-    /// done so, or not; true at the moment the quiet ends.
+    /// Advances the warm-up with `connected` children. `have_shown` is true once every child aggregator has shown its
+    /// traffic. Returns true at the moment the warm-up ends.
     pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32, have_shown: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         let next = match self.state {
-            State::Alone if now.since(began) >= QUIET_MAX => State::Over,
+            State::Alone if now.since(began) >= WARMUP_MAX => State::Over,
             State::Returning { since, joined } => {
-                let paused = now.since(joined) >= NOBODY_JOINED_FOR;
+                let paused = now.since(joined) >= PAUSE;
                 let all_here = have_shown && self.are_all_back(connected, paused);
-                if !all_here && now.since(since) < QUIET_MAX {
+                if !all_here && now.since(since) < WARMUP_MAX {
                     return false;
                 }
                 State::Over
@@ -75,17 +75,17 @@ impl Warmup {
     }
 
     fn are_all_back(&self, connected: u32, paused: bool) -> bool {
-        match self.told.flatten() {
-            Some(due) => connected >= due || paused && f64::from(connected) >= MOST * f64::from(due),
+        match self.expected.flatten() {
+            Some(due) => connected >= due || paused && f64::from(connected) >= BACK_MIN * f64::from(due),
             None => paused,
         }
     }
 
-    /// Whether counts are held back on the way up, and values on the way down.
-    pub(crate) fn holds_back(self) -> bool {
+    /// Returns true while counts are withheld from the parent and values from the children.
+    pub(crate) fn withholds(self) -> bool {
         match self.state {
-            // A count of nothing would pass for traffic that has gone.
-            State::Alone => self.told.is_none_or(|due| due.is_some_and(|due| due > 0)),
+            // The parent would take a count of zero for traffic that has ended.
+            State::Alone => self.expected.is_none_or(|due| due.is_some_and(|due| due > 0)),
             State::Returning { .. } => true,
             State::Over => false,
         }
@@ -101,51 +101,51 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_start_is_never_quiet() {
-        let mut quiet = Warmup::default();
-        quiet.on_greeting(at(1), false);
-        quiet.on_greeting(at(2), true);
-        assert!(!quiet.holds_back());
+    fn first_start_has_no_warmup() {
+        let mut warmup = Warmup::default();
+        warmup.on_greeting(at(1), false);
+        warmup.on_greeting(at(2), true);
+        assert!(!warmup.withholds());
     }
 
     #[test]
-    fn a_restart_is_quiet_until_nobody_joins_any_more() {
-        let mut quiet = Warmup::default();
-        quiet.on_greeting(at(1), true);
-        quiet.on_tick(at(2), 1, true);
-        quiet.on_greeting(at(2), true);
-        quiet.on_tick(at(3), 2, true);
-        assert!(quiet.holds_back());
-        quiet.on_tick(at(4), 2, true);
-        assert!(!quiet.holds_back());
+    fn warmup_ends_after_a_pause_without_a_new_child() {
+        let mut warmup = Warmup::default();
+        warmup.on_greeting(at(1), true);
+        warmup.on_tick(at(2), 1, true);
+        warmup.on_greeting(at(2), true);
+        warmup.on_tick(at(3), 2, true);
+        assert!(warmup.withholds());
+        warmup.on_tick(at(4), 2, true);
+        assert!(!warmup.withholds());
     }
 
     #[test]
-    fn what_comes_through_aggregators_below_must_have_been_seen() {
-        let mut quiet = Warmup::default();
-        quiet.on_told(Some(2));
-        quiet.on_greeting(at(1), true);
-        quiet.on_greeting(at(1), true);
-        assert!(!quiet.on_tick(at(4), 2, false), "they are back, but nobody knows what each of them needs");
-        assert!(quiet.holds_back());
-        assert!(quiet.on_tick(at(4), 2, true));
-        assert!(!quiet.holds_back());
+    fn warmup_waits_until_child_aggregators_have_shown_their_traffic() {
+        let mut warmup = Warmup::default();
+        warmup.on_expected(Some(2));
+        warmup.on_greeting(at(1), true);
+        warmup.on_greeting(at(1), true);
+        assert!(!warmup.on_tick(at(4), 2, false), "both are back, but their traffic is not known yet");
+        assert!(warmup.withholds());
+        assert!(warmup.on_tick(at(4), 2, true));
+        assert!(!warmup.withholds());
     }
 
     #[test]
-    fn joining_cannot_keep_it_quiet_for_ever() {
-        let mut quiet = Warmup::default();
+    fn joining_children_cannot_prolong_the_warmup_for_ever() {
+        let mut warmup = Warmup::default();
         let counts_from = (0..60).find(|s| {
-            quiet.on_greeting(at(*s), true);
-            quiet.on_tick(at(*s), 1, true);
-            !quiet.holds_back()
+            warmup.on_greeting(at(*s), true);
+            warmup.on_tick(at(*s), 1, true);
+            !warmup.withholds()
         });
         assert_eq!(counts_from, Some(30));
     }
 
     #[test]
-    fn clients_that_are_known_to_be_due_are_waited_for() {
-        // (expected, connected, seconds since anybody joined) and whether they are counted by then
+    fn expected_children_are_waited_for() {
+        // (expected, connected, seconds since the latest child joined, counted by then)
         for (expected, connected, pause, counted) in [
             (2, 1, 10, false),
             (2, 2, 0, true),
@@ -155,24 +155,24 @@ mod tests {
             (10, 8, 30, true),
             (0, 1, 0, true),
         ] {
-            let mut quiet = Warmup::default();
-            quiet.on_told(Some(expected));
-            quiet.on_greeting(at(100), true);
-            quiet.on_tick(at(100 + pause), connected, true);
-            assert_eq!(!quiet.holds_back(), counted, "{connected} of {expected} after {pause} s");
+            let mut warmup = Warmup::default();
+            warmup.on_expected(Some(expected));
+            warmup.on_greeting(at(100), true);
+            warmup.on_tick(at(100 + pause), connected, true);
+            assert_eq!(!warmup.withholds(), counted, "{connected} of {expected} after {pause} s");
         }
     }
 
     #[test]
-    fn nothing_is_counted_before_it_is_known_whether_clients_are_due() {
-        let mut quiet = Warmup::default();
-        assert!(quiet.holds_back(), "nobody has said anything yet");
-        quiet.on_told(None);
-        assert!(!quiet.holds_back(), "a first start");
-        quiet.on_told(Some(4));
-        assert!(quiet.holds_back(), "four clients are due");
-        assert!(!quiet.on_tick(at(10), 0, true));
-        assert!(quiet.on_tick(at(40), 0, true), "but they are not waited for for ever");
-        assert!(!quiet.holds_back());
+    fn counts_are_withheld_until_the_parent_has_sent_the_number_of_children() {
+        let mut warmup = Warmup::default();
+        assert!(warmup.withholds(), "the parent has not answered yet");
+        warmup.on_expected(None);
+        assert!(!warmup.withholds(), "a first start");
+        warmup.on_expected(Some(4));
+        assert!(warmup.withholds(), "four clients are expected");
+        assert!(!warmup.on_tick(at(10), 0, true));
+        assert!(warmup.on_tick(at(40), 0, true), "the wait is bounded");
+        assert!(!warmup.withholds());
     }
 }

@@ -1,5 +1,22 @@
-//! The admin port of an aggregator: `/status`, `/metrics`, health checks and the kill switch.
+//! The admin port of an aggregator: metrics, health checks, `/status` and the kill switch.
 
 mod kill_routes;
 pub(crate) mod metrics;
 pub mod status;
+
+use axum::routing::get;
+use axum::{Json, Router};
+use plimsoll_admin::server;
+use plimsoll_proto::shared::Shared;
+
+use crate::zone::Zone;
+use metrics::Events;
+use status::Status;
+
+/// All routes of the admin port.
+pub(crate) fn routes(zone: Shared<Zone>, events: Events) -> Router {
+    let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
+    let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
+    let status = move || async move { Json(for_status.with(|zone, now| Status::of(zone, now))) };
+    server::routes(metrics, || true).route("/status", get(status)).merge(kill)
+}

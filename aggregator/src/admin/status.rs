@@ -1,19 +1,19 @@
-//! What an aggregator knows, for people: the answer of `/status`.
+//! The answer of `/status`: the state of an aggregator for operators.
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Role;
-use plimsoll_core::quantity::MonoTime;
 use serde::Serialize;
 
 use crate::zone::Zone;
 
-/// Children of a kind listed one by one; a fleet larger than that is read from the metrics.
+/// Children of one role that are listed. Larger fleets are observed by metrics.
 const LISTED_MAX: usize = 1_000;
 
-/// The whole picture at one moment.
+/// The state of an aggregator at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Status {
     /// The zone's name.
@@ -24,44 +24,44 @@ pub struct Status {
     pub kill_generation: u64,
     /// Seconds since the controller last covered a roll-up; null if it never did.
     pub upstream_age_s: Option<f64>,
-    /// Whether a restart is being waited out.
+    /// True while the aggregator waits for its children after a restart.
     pub quiet: bool,
     /// Every bucket with a limit.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
-    /// Clients, those who are away but remembered included.
+    /// Clients, including those that are away but remembered.
     pub clients: Vec<ChildStatus>,
-    /// Aggregators below, likewise.
+    /// Child aggregators, likewise.
     pub aggregators: Vec<ChildStatus>,
 }
 
-/// One bucket.
+/// The state of one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BucketStatus {
-    /// Whether the zone lives on its own part of the limit, because no controller leads.
+    /// True while the zone lives on its own part of the limit because no controller leads.
     pub on_hold: bool,
-    /// That part, in requests/s; null while the controller has given none.
+    /// That part, in requests/s; null while the controller has sent none.
     pub hold_rps: Option<f64>,
 }
 
-/// One child.
+/// The state of one child.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChildStatus {
-    /// A name that outlives restarts.
+    /// A name that stays the same across restarts.
     pub name: String,
     /// The service it belongs to.
     pub service: String,
-    /// Whether it has a stream now.
+    /// True while it has a stream.
     pub connected: bool,
-    /// Seconds since it first spoke here.
+    /// Seconds since its first report here.
     pub since_s: f64,
-    /// Seconds since it was last heard.
+    /// Seconds since its latest report.
     pub heard_s: f64,
-    /// The last report entered on its present stream.
+    /// Sequence number of the latest report on its present stream.
     pub seq: u64,
 }
 
 impl Status {
-    /// Takes the picture.
+    /// Reads the state of a zone.
     #[must_use]
     pub fn of(zone: &Zone, now: MonoTime) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Status {
             epoch: zone.epoch().map(|epoch| epoch.0),
             kill_generation: zone.kills().fleet().0,
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
-            quiet: zone.is_quiet(),
+            quiet: zone.is_warming_up(),
             buckets: buckets(zone, now),
             clients: children(zone, now, Role::Client),
             aggregators: children(zone, now, Role::Aggregator),
@@ -78,7 +78,7 @@ impl Status {
 }
 
 fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
-    let children = zone.roster().iter().filter(|child| child.identity.role == role).take(LISTED_MAX);
+    let children = zone.sessions().iter().filter(|child| child.identity.role == role).take(LISTED_MAX);
     let each = children.map(|child| ChildStatus {
         name: child.identity.name.to_string(),
         service: child.identity.service.to_string(),

@@ -1,251 +1,243 @@
-//! The aggregators below this one: who they are, what is offered through each, and what each is told. Pure.
+//! Everything below this aggregator: the sessions of its children and the directives for clients and child aggregators.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod child_aggregators;
+mod traffic;
+
+pub(crate) use child_aggregators::{ChildAggregator, ChildAggregators};
+pub(crate) use traffic::{Shares, Traffic};
+
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Name, Zone};
-use plimsoll_core::directive::Board;
+use plimsoll_core::directive::{Board, Message};
+use plimsoll_core::exchange::sessions::{Head, Sessions};
+use plimsoll_core::exchange::{Path, StreamId, StreamRejected};
+use plimsoll_core::kill::Kills;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::law::presence::presence;
-use plimsoll_core::exchange::Path;
-use plimsoll_core::report::{Identity, InstanceId, Report};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Echo, Identity, InstanceId, Report, Role};
 
-/// The place of an aggregator, which outlives its processes.
-type Place = (Zone, Name);
+use crate::zone::Bounds;
 
-/// All aggregators below that are connected or still count.
-#[derive(Debug, Default)]
-pub(crate) struct Below {
-    branches: BTreeMap<InstanceId, Branch>,
-    /// Counts what changed on any of their boards.
-    changes: u64,
-}
+/// For this long after its stream closed a client still counts in the division of guards.
+const LEFT_GRACE: Duration = Duration::from_millis(1_500);
 
-/// One of them.
+/// The children of one aggregator.
 #[derive(Debug)]
-pub(crate) struct Branch {
-    place: Place,
-    /// Who stands below it.
-    path: Path,
-    /// How many children it had when it last reported counts, in whatever process.
-    pub(crate) children: Option<u32>,
-    /// The buckets of which it brought a hold.
-    brought: BTreeSet<Bucket>,
-    /// When this process of it greeted.
-    since: MonoTime,
-    /// When its stream ended; `None` while it has one.
-    left: Option<MonoTime>,
-    pub(crate) traffic: Traffic,
-    /// What it is told.
-    pub(crate) board: Board,
+pub(crate) struct Downstream {
+    pub(crate) sessions: Sessions,
+    pub(crate) aggregators: ChildAggregators,
+    /// The directives for clients.
+    pub(crate) client_board: Board,
+    /// When limits were last divided between clients and child aggregators, and whether there were clients.
+    divided: Option<(MonoTime, bool)>,
 }
 
-/// What is offered through one aggregator, by the lanes of the fast loop.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    /// Requests/s, smoothed as clients smooth theirs, and held as they are between two reports.
-    rates: Vec<f64>,
-    /// What the report that is being entered brings.
-    fresh: Vec<f64>,
-    /// It has shown a rate.
-    shown: bool,
-    /// Its part of what may pass here.
-    pub(crate) parts: Parts,
-}
-
-/// Parts of what may pass, by lane.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    by_lane: Vec<f64>,
-    /// That of a lane which is not among them.
-    otherwise: f64,
-}
-
-impl Parts {
-    /// The same part of every lane.
-    pub(crate) const fn all(part: f64) -> Self {
-        Self { by_lane: Vec::new(), otherwise: part }
-    }
-
-    /// These, and where there are none all the same.
-    pub(crate) fn fill(&mut self, parts: impl Iterator<Item = f64>, otherwise: f64) {
-        self.by_lane.clear();
-        self.by_lane.extend(parts);
-        self.otherwise = otherwise;
-    }
-
-    pub(crate) fn of(&self, lane: u32) -> f64 {
-        self.by_lane.get(lane as usize).copied().unwrap_or(self.otherwise)
-    }
-
-    /// The part of what nothing is known of.
-    pub(crate) const fn otherwise(&self) -> f64 {
-        self.otherwise
-    }
-}
-
-impl Default for Parts {
-    fn default() -> Self {
-        Self::all(0.0)
-    }
-}
-
-impl Traffic {
-    /// Requests of a lane came.
-    #[inline]
-    pub(crate) fn add(&mut self, lane: usize, offered: f64) {
-        if self.fresh.len() <= lane {
-            self.fresh.resize(lane + 1, 0.0);
-        }
-        if let Some(fresh) = self.fresh.get_mut(lane) {
-            *fresh += offered;
+impl Downstream {
+    pub(crate) fn new(own: InstanceId, bounds: &Bounds) -> Self {
+        Self {
+            sessions: Sessions::new(own, bounds.children_max, bounds.keys_per_child_max)
+                .with_keys_of_aggregators(bounds.keys_max),
+            aggregators: ChildAggregators::default(),
+            client_board: Board::default(),
+            divided: None,
         }
     }
 
-    /// All of a report was added, which took `span` to gather; `None` if that says nothing about the present rate.
-    pub(crate) fn settle(&mut self, span: Option<Duration>, parameters: &Parameters) {
-        let Some(span) = span.map(|span| span.as_secs_f64()).filter(|span| *span > 0.0) else {
-            self.fresh.fill(0.0);
-            return;
-        };
-        let first = !std::mem::replace(&mut self.shown, true);
-        let kept = if first { 0.0 } else { (-span / parameters.share_time.as_secs_f64()).exp() };
-        self.rates.resize(self.fresh.len(), 0.0);
-        for (rate, fresh) in self.rates.iter_mut().zip(&mut self.fresh) {
-            *rate = kept * *rate + (1.0 - kept) * std::mem::take(fresh) / span;
-        }
-    }
-
-    /// Requests/s offered.
-    pub(crate) fn rate(&self, lane: usize) -> f64 {
-        self.rates.get(lane).copied().unwrap_or_default()
-    }
-}
-
-impl Branch {
-    /// How much it counts: nobody can tell one that died from one that is cut off, so what it lives on is held for it, and
-    /// released, as a controller does.
-    pub(crate) fn presence(&self, now: MonoTime) -> f64 {
-        self.left.map_or(1.0, |left| presence(now.since(left)))
-    }
-
-    /// Whether it is sent rates. Before it has shown its traffic it lives on the hold that it came with, or on an even part.
-    pub(crate) fn is_served(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        self.traffic.shown || now.since(self.since) >= parameters.start_wait
-    }
-
-    /// Whether it came with a hold of this bucket.
-    pub(crate) fn brought(&self, bucket: &Bucket) -> bool {
-        self.brought.contains(bucket)
-    }
-
-    /// A report came.
-    pub(crate) fn on_report(&mut self, report: &Report) {
-        if self.path != report.path {
-            self.path = report.path.clone();
-        }
-        // None is no news: whoever restarts has none at first, and must still learn whom to wait for.
-        if report.time.is_some() && report.children > 0 {
-            self.children = Some(report.children);
-        }
-    }
-}
-
-impl Below {
-    /// An aggregator greets. A new process in its place takes over what is known of the old one's traffic; returns the
-    /// instance that it replaces.
+    /// Opens the session of a child. `board` holds the directives in force: child aggregators are sent all of them, since a
+    /// zone holds policy before its clients have traffic.
+    ///
+    /// # Errors
+    /// When the stream is superseded or there is no room for another child.
     pub(crate) fn greet(
         &mut self,
         now: MonoTime,
-        identity: &Identity,
+        stream: StreamId,
+        identity: Identity,
         report: &Report,
-    ) -> Option<InstanceId> {
-        let place = (identity.zone.clone(), identity.name.clone());
-        let replaced = self
-            .branches
-            .iter()
-            .find(|(instance, branch)| **instance != identity.instance && branch.place == place)
-            .map(|(instance, _)| *instance);
-        let before = replaced.and_then(|instance| self.branches.remove(&instance));
-        let branch = self.branches.entry(identity.instance).or_insert_with(|| {
-            let (children, traffic) =
-                before.map(|branch| (branch.children, branch.traffic)).unwrap_or_default();
-            Branch {
-                place,
-                path: Path::default(),
-                children,
-                brought: BTreeSet::new(),
-                since: now,
-                left: None,
-                traffic,
-                board: Board::default(),
+        board: &Board,
+    ) -> Result<(), StreamRejected> {
+        let child = self.sessions.open(now, stream, identity.clone())?;
+        if identity.role == Role::Aggregator {
+            board.iter().for_each(|(bucket, _)| child.wants(bucket));
+            if let Some(replaced) = self.aggregators.greet(now, &identity, report) {
+                self.sessions.remove(replaced);
             }
-        });
-        (branch.since, branch.left) = (now, None);
-        branch.brought = report.holds.keys().cloned().collect();
-        replaced
+            self.divided = None;
+        }
+        Ok(())
     }
 
-    /// Its stream has ended.
-    pub(crate) fn close(&mut self, now: MonoTime, instance: InstanceId) {
-        if let Some(branch) = self.branches.get_mut(&instance) {
-            branch.left = Some(now);
+    /// Closes a stream. Returns the child's instance if this was its present stream.
+    pub(crate) fn close(&mut self, now: MonoTime, stream: StreamId) -> Option<InstanceId> {
+        let instance = self.sessions.close(now, stream)?;
+        self.aggregators.close(now, instance);
+        Some(instance)
+    }
+
+    /// Forgets a child that stopped in good order.
+    pub(crate) fn remove(&mut self, instance: InstanceId) {
+        self.sessions.remove(instance);
+        self.aggregators.remove(instance);
+    }
+
+    /// Forgets children that have been away for long.
+    pub(crate) fn prune(&mut self, now: MonoTime) {
+        self.sessions.prune(now);
+        self.aggregators.prune(now);
+    }
+
+    /// Checks the chain below a child aggregator, with `hops` aggregators between this one and the controller.
+    ///
+    /// # Errors
+    /// When the chain is a loop or too long.
+    pub(crate) fn check_path(&self, child: InstanceId, path: &Path, hops: u32) -> Result<(), StreamRejected> {
+        path.check(self.sessions.own(), child, hops.saturating_add(1))
+    }
+
+    /// The longest chain of connected aggregators below this one.
+    pub(crate) fn path(&self) -> Path {
+        self.aggregators.path()
+    }
+
+    /// The number of children with a stream.
+    pub(crate) fn connected(&self) -> u32 {
+        u32::try_from(self.sessions.connected_count()).unwrap_or(u32::MAX)
+    }
+
+    /// The number of clients that share the guards.
+    pub(crate) fn clients(&self, now: MonoTime) -> usize {
+        let children = self.sessions.connected_count() + self.sessions.left_within(now, LEFT_GRACE);
+        children.saturating_sub(self.aggregators.within(now, LEFT_GRACE))
+    }
+
+    /// Subscribes every child aggregator to a bucket that is new here.
+    pub(crate) fn subscribe_aggregators(&mut self, bucket: &Bucket) {
+        for (instance, _) in self.aggregators.iter() {
+            if let Some(child) = self.sessions.get_mut(instance) {
+                child.wants(bucket);
+            }
         }
     }
 
-    /// It stops in good order: its part is free at once.
-    pub(crate) fn remove(&mut self, instance: InstanceId) {
-        self.branches.remove(&instance);
+    /// Returns true if limits have to be divided anew between clients and child aggregators: once a tick, or at once when
+    /// the first client came or the last one left. Records the division.
+    pub(crate) fn begin_division(
+        &mut self,
+        now: MonoTime,
+        has_clients: bool,
+        parameters: &Parameters,
+    ) -> bool {
+        let is_due = self.divided.is_none_or(|(at, had_clients)| {
+            // Occasions come a little early or late. Half a period decides which one is meant.
+            had_clients != has_clients || now.since(at) + parameters.fast_period / 2 >= parameters.tick
+        });
+        if is_due {
+            self.divided = Some((now, has_clients));
+        }
+        is_due
     }
 
-    /// Forgets those of which nothing counts any more.
-    pub(crate) fn prune(&mut self, now: MonoTime) {
-        self.branches.retain(|_, branch| branch.presence(now) > 0.0);
+    /// Returns true if the latest division does not include every child aggregator.
+    pub(crate) const fn is_undivided(&self) -> bool {
+        self.divided.is_none()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.branches.is_empty()
+    /// Sends every child the whole state again and divides limits anew, as if nothing had been sent.
+    pub(crate) fn resend_all(&mut self) {
+        self.sessions.iter_mut().for_each(plimsoll_core::exchange::sessions::Child::forget_told);
+        self.divided = None;
     }
 
-    pub(crate) fn get_mut(&mut self, instance: InstanceId) -> Option<&mut Branch> {
-        self.branches.get_mut(&instance)
+    /// The version of all directives for children. It grows with every change.
+    pub(crate) fn version(&self) -> u64 {
+        self.client_board.version() + self.aggregators.changes()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (InstanceId, &Branch)> + Clone {
-        self.branches.iter().map(|(instance, branch)| (*instance, branch))
+    /// The next message for the child of a stream, if there is news or a heartbeat is due. `values` is false while values
+    /// are withheld. `hops` is the number of aggregators between this one and the controller.
+    pub(crate) fn next_message(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        head: Head,
+        values: bool,
+        kills: &Kills,
+        hops: u32,
+    ) -> Option<Message> {
+        let child = self.sessions.by_stream(stream)?;
+        let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
+        let Some(aggregator) = self.aggregators.get_mut(child.identity.instance) else {
+            return child.next_message(now, head, &mut self.client_board, values, echo, kills);
+        };
+        let mut message = child.next_message(now, head, &mut aggregator.board, values, echo, kills)?;
+        message.head.children = aggregator.children;
+        message.head.above = hops.saturating_add(1);
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::names::{Name, Zone};
+
+    use super::*;
+
+    fn at(ms: u64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_millis(ms))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Branch> {
-        self.branches.values_mut()
+    fn identity(role: Role, instance: u128) -> Identity {
+        Identity {
+            instance: InstanceId(instance),
+            name: Name::new("host:1").unwrap(),
+            service: Name::new("shop").unwrap(),
+            zone: Zone::new("a").unwrap(),
+            role,
+        }
     }
 
-    /// How many are connected, or were no longer than `span` ago.
-    pub(crate) fn within(&self, now: MonoTime, span: Duration) -> usize {
-        let lately = |branch: &&Branch| branch.left.is_none_or(|left| now.since(left) <= span);
-        self.branches.values().filter(lately).count()
+    fn downstream() -> Downstream {
+        Downstream::new(InstanceId(100), &Bounds::default())
     }
 
-    /// Whether all that are connected have shown their traffic, or have had the time to.
-    pub(crate) fn have_shown(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        let mut here = self.branches.values().filter(|branch| branch.left.is_none());
-        here.all(|branch| branch.is_served(now, parameters))
+    fn greet(downstream: &mut Downstream, stream: u64, identity: Identity) {
+        let (report, board) = (Report::default(), Board::default());
+        downstream.greet(at(0), StreamId(stream), identity, &report, &board).unwrap();
     }
 
-    /// The longest chain of those that are connected.
-    pub(crate) fn path(&self) -> Path {
-        let here = self.branches.iter().filter(|(_, branch)| branch.left.is_none());
-        let longest = here.max_by_key(|(_, branch)| branch.path.len());
-        longest.map(|(instance, branch)| Path::through(*instance, &branch.path)).unwrap_or_default()
+    #[test]
+    fn aggregators_are_no_clients_and_clients_count_for_a_while_after_they_left() {
+        let mut downstream = downstream();
+        greet(&mut downstream, 1, identity(Role::Client, 1));
+        greet(&mut downstream, 2, identity(Role::Aggregator, 2));
+        assert_eq!((downstream.connected(), downstream.clients(at(0))), (2, 1));
+        assert_eq!(downstream.close(at(0), StreamId(1)), Some(InstanceId(1)));
+        assert_eq!((downstream.clients(at(1_500)), downstream.clients(at(1_501))), (1, 0));
     }
 
-    /// Something changed on a board.
-    pub(crate) fn on_change(&mut self) {
-        self.changes += 1;
+    #[test]
+    fn new_process_of_a_child_aggregator_replaces_the_old_session() {
+        let mut downstream = downstream();
+        greet(&mut downstream, 1, identity(Role::Aggregator, 1));
+        greet(&mut downstream, 2, identity(Role::Aggregator, 2));
+        assert!(downstream.sessions.is_superseded(StreamId(1)));
+        assert_eq!((downstream.connected(), downstream.path().ids()), (1, &[InstanceId(2)][..]));
     }
 
-    /// Counts what changed on any board.
-    pub(crate) const fn changes(&self) -> u64 {
-        self.changes
+    #[test]
+    fn limits_are_divided_once_a_tick_and_at_once_for_a_new_aggregator_or_the_first_client() {
+        let parameters = Parameters::default();
+        let mut downstream = downstream();
+        assert!(downstream.begin_division(at(0), false, &parameters));
+        assert!(!downstream.begin_division(at(100), false, &parameters));
+        assert!(downstream.begin_division(at(100), true, &parameters), "the first client came");
+        let next = parameters.tick.as_millis() as u64 + 100;
+        assert!(!downstream.begin_division(at(next - 100), true, &parameters));
+        assert!(downstream.begin_division(at(next), true, &parameters));
+        assert!(!downstream.is_undivided());
+        greet(&mut downstream, 1, identity(Role::Aggregator, 1));
+        assert!(downstream.is_undivided());
+        assert!(downstream.begin_division(at(next), true, &parameters));
     }
 }

@@ -1,135 +1,134 @@
-//! What aggregators below are told: to each the part of what may pass here that follows from its traffic, as a controller
-//! would tell it.
+//! Directives for child aggregators: each is sent the share of what may pass here that follows from its traffic, in the same
+//! form as a controller sends it.
 
-use plimsoll_core::names::Bucket;
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
-use plimsoll_core::law::{Share, Sharing};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::law::{Share, Sharing};
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
-use super::client_directives::told;
-use super::{FastLoop, Moment};
-use crate::downstream::{Below, Branch, Parts};
+use super::client_directives::rounded;
+use super::{Context, FastLoop};
+use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 
-/// What is worked out once of a key, for all branches.
-struct Shared {
+/// The directive of one key before it is divided between child aggregators.
+struct Undivided {
     key: KeyDirective,
     values: Values,
-    lane: u32,
+    slot: u32,
     allowed: Option<f64>,
     cap: Option<f64>,
 }
 
 impl FastLoop {
-    /// Divides what may pass here anew, between the clients, if there are any, and the aggregators below. The parts hold
-    /// until the next time, for both, so that together they never make more than the whole. O(K B) for K lanes and B
-    /// branches.
-    pub(crate) fn share(&mut self, moment: Moment, below: &mut Below) {
-        self.beyond.clear();
-        if below.is_empty() {
+    /// Divides what may pass here between the clients, if there are any, and child aggregators. The shares of all hold until
+    /// the next division, so that together they never exceed the whole. O(K A) for K slots and A child aggregators.
+    pub(crate) fn divide_limits(&mut self, context: Context, aggregators: &mut ChildAggregators) {
+        self.aggregator_rates.clear();
+        if aggregators.is_empty() {
             self.sharing = 1.0;
-            self.own = Parts::all(1.0);
+            self.client_shares = Shares::all(1.0);
             return;
         }
-        let (now, parameters) = (moment.now, self.parameters);
-        let clients = f64::from(u8::from(moment.clients > 0));
-        let presences: Vec<f64> = below.iter().map(|(_, branch)| branch.presence(now)).collect();
-        let at_lane = |at: usize| {
-            let branches = below.iter().zip(&presences);
-            let branches = branches.map(move |((_, branch), presence)| Share {
+        let (now, parameters) = (context.now, self.parameters);
+        let clients = f64::from(u8::from(context.clients > 0));
+        let presences: Vec<f64> = aggregators.iter().map(|(_, child)| child.presence(now)).collect();
+        let at_slot = |slot: usize| {
+            let children = aggregators.iter().zip(&presences);
+            let children = children.map(move |((_, child), presence)| Share {
                 presence: *presence,
-                offered: branch.traffic.rate(at),
+                offered: child.traffic.rate(slot),
             });
-            (Sharing::of(branches.clone()), branches)
+            (Sharing::of(children.clone()), children)
         };
-        let all: Vec<(Share, Sharing)> = (self.lanes.iter().enumerate())
-            .map(|(at, lane)| {
-                let own = Share { presence: clients, offered: lane.offered };
-                let (beyond, branches) = at_lane(at);
-                self.beyond.push(beyond.offered());
-                (own, Sharing::of(branches.chain([own])))
+        let by_slot: Vec<(Share, Sharing)> = (self.rates.iter().enumerate())
+            .map(|(slot, rates)| {
+                let own = Share { presence: clients, offered: rates.offered };
+                let (of_children, children) = at_slot(slot);
+                self.aggregator_rates.push(of_children.offered());
+                (own, Sharing::of(children.chain([own])))
             })
             .collect();
-        // Of what no traffic is known everyone gets as much.
+        // Keys without known traffic are divided evenly.
         let unknown = |presence: f64| Share { presence, offered: 0.0 };
-        let nothing = Sharing::of(presences.iter().copied().chain([clients]).map(unknown));
-        self.sharing = nothing.presences().max(1.0);
-        let own = all.iter().map(|(own, all)| all.part(*own, &parameters));
-        self.own.fill(own, nothing.part(unknown(clients), &parameters));
-        for (branch, presence) in below.iter_mut().zip(presences) {
-            let rates: Vec<f64> = (0..all.len()).map(|at| branch.traffic.rate(at)).collect();
-            let parts = rates
+        let even = Sharing::of(presences.iter().copied().chain([clients]).map(unknown));
+        self.sharing = even.presences().max(1.0);
+        let own = by_slot.iter().map(|(own, all)| all.part(*own, &parameters));
+        self.client_shares.fill(own, even.part(unknown(clients), &parameters));
+        for (child, presence) in aggregators.iter_mut().zip(presences) {
+            let rates: Vec<f64> = (0..by_slot.len()).map(|slot| child.traffic.rate(slot)).collect();
+            let shares = rates
                 .iter()
-                .zip(&all)
+                .zip(&by_slot)
                 .map(|(offered, (_, all))| all.part(Share { presence, offered: *offered }, &parameters));
-            branch.traffic.parts.fill(parts, nothing.part(unknown(presence), &parameters));
+            child.traffic.shares.fill(shares, even.part(unknown(presence), &parameters));
         }
     }
 
-    /// What each aggregator below is to be told of a bucket, in their order. While a restart is waited out (`quiet`) no
-    /// hold is told, for nobody knows yet how it would have to be divided.
-    pub(crate) fn directives_below(
+    /// The directive of a bucket for each child aggregator, in their order. While `withholds` is true after a restart, no
+    /// holds are sent: the traffic by which they would be divided is not known yet.
+    pub(crate) fn directives_for_aggregators(
         &mut self,
         bucket: &Bucket,
         posted: &Posted,
-        moment: Moment,
-        quiet: bool,
-        below: &Below,
+        context: Context,
+        withholds: bool,
+        aggregators: &ChildAggregators,
     ) -> Vec<BucketDirective> {
         let limit = posted.terms().limit;
         let denied = limit == Limit::PerSecond(Rate::ZERO);
-        let shared = self.shared(bucket, posted, moment);
+        let undivided = self.undivided(bucket, posted, context);
         let presences = posted.terms().presences.unwrap_or(Presences::ONE).times(self.sharing);
-        let each = below.iter().map(|(_, branch)| {
-            let served = branch.is_served(moment.now, &self.parameters);
+        let each = aggregators.iter().map(|(_, child)| {
+            let is_served = child.is_served(context.now, &self.parameters);
             let hold = match posted.terms().hold {
-                Some(hold) if !quiet && limited(limit) => hold_of(branch, bucket, hold, served, &shared),
+                Some(hold) if !withholds && is_divisible(limit) => {
+                    hold_of(child, bucket, hold, is_served, &undivided)
+                }
                 _ => None,
             };
             let terms = Terms { presences: Some(presences), hold, clients: None, ..*posted.terms() };
-            let keys = shared
+            let keys = undivided
                 .iter()
-                .map(|shared| if served || denied { shared.for_branch(branch) } else { shared.key.clone() });
+                .map(|key| if is_served || denied { key.share_of(child) } else { key.key.clone() });
             BucketDirective { bucket: bucket.clone(), whole: true, terms, keys: keys.collect() }
         });
         each.collect()
     }
 
-    fn shared(&mut self, bucket: &Bucket, posted: &Posted, moment: Moment) -> Vec<Shared> {
-        let now = self.on_grid(moment.now).unwrap_or_default();
-        let given =
-            limited(posted.terms().limit).then(|| self.given(bucket, posted, Moment { now, ..moment }));
-        let mut shared = Vec::new();
+    fn undivided(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Vec<Undivided> {
+        let now = self.clock.on_grid(context.now).unwrap_or_default();
+        let allowances = is_divisible(posted.terms().limit)
+            .then(|| self.allowances(bucket, posted, Context { now, ..context }));
+        let mut undivided = Vec::new();
         for (at, (tenant, values)) in posted.keys().enumerate() {
-            let id = self.buckets.get(bucket).and_then(|members| members.by_tenant.get(tenant)).copied();
-            let lane = self.lane_of(id);
-            let (allowed, cap) = match &given {
-                Some(given) => given.each.get(at).copied().unwrap_or_default(),
-                // No limit, or nothing at all.
+            let id = self.buckets.get(bucket).and_then(|keys| keys.by_tenant.get(tenant)).copied();
+            let slot = self.slot_of(id);
+            let (allowed, cap) = match &allowances {
+                Some(allowances) => allowances.by_key.get(at).copied().unwrap_or_default(),
+                // No limit, or a limit of zero.
                 None => (values.rate.map(Rate::per_second), values.cap.map(Rate::per_second)),
             };
             let ratio = match allowed {
-                Some(allowed) if given.as_ref().is_some_and(|given| given.by_rates) => {
-                    self.ratio(lane, now, allowed).or(values.ratio)
+                Some(allowed) if allowances.as_ref().is_some_and(|allowances| allowances.by_rates) => {
+                    self.ratio(slot, now, allowed).or(values.ratio)
                 }
                 _ => values.ratio,
             };
             let values = Values { ratio, guard: None, offered: None, ..values };
             let entitled = Values { entitlement: values.entitlement, ..Values::default() };
             let key = KeyDirective { tenant: tenant.clone(), values: entitled };
-            shared.push(Shared { key, values, lane, allowed, cap });
+            undivided.push(Undivided { key, values, slot, allowed, cap });
         }
-        shared
+        undivided
     }
 
-    /// The ratio over all that is offered here; `None` where too little is to tell.
-    fn ratio(&mut self, lane: u32, now: MonoTime, allowed: f64) -> Option<DropRatio> {
+    /// The ratio over all requests offered here; `None` where they are too few.
+    fn ratio(&mut self, slot: u32, now: MonoTime, allowed: f64) -> Option<DropRatio> {
         let parameters = self.parameters;
-        let beyond = self.beyond.get(lane as usize).copied().unwrap_or_default();
-        let own = self.lanes.get_mut(lane as usize).map_or(0.0, |lane| lane.rate(now, &parameters));
-        let offered = own + beyond;
+        let of_children = self.aggregator_rates.get(slot as usize).copied().unwrap_or_default();
+        let own = self.rates.get_mut(slot as usize).map_or(0.0, |rates| rates.rate(now, &parameters));
+        let offered = own + of_children;
         if offered.max(allowed) * parameters.window.as_secs_f64() < parameters.counts_min {
             return None;
         }
@@ -137,32 +136,39 @@ impl FastLoop {
     }
 }
 
-impl Shared {
-    fn for_branch(&self, branch: &Branch) -> KeyDirective {
+impl Undivided {
+    fn share_of(&self, child: &ChildAggregator) -> KeyDirective {
         let tenant = self.key.tenant.clone();
-        let part = branch.traffic.parts.of(self.lane);
-        let of = |whole: Option<f64>| whole.and_then(|whole| told(whole * part));
+        let share = child.traffic.shares.of(self.slot);
+        let of = |whole: Option<f64>| whole.and_then(|whole| rounded(whole * share));
         KeyDirective { tenant, values: Values { rate: of(self.allowed), cap: of(self.cap), ..self.values } }
     }
 }
 
-/// Whether there is something to divide.
-fn limited(limit: Limit) -> bool {
+/// Returns true if there is something to divide.
+fn is_divisible(limit: Limit) -> bool {
     limit.per_second().is_some_and(|limit| limit > Rate::ZERO)
 }
 
-/// A branch's part of the hold: that of what may pass now, by which its rates are parts of the rates. Before its traffic is
-/// known it keeps the hold that it came with, or has as much as everyone.
-fn hold_of(branch: &Branch, bucket: &Bucket, hold: Rate, served: bool, shared: &[Shared]) -> Option<Rate> {
-    let parts = &branch.traffic.parts;
-    if !served {
-        return (!branch.brought(bucket)).then(|| told(hold.per_second() * parts.otherwise())).flatten();
+/// A child's part of the hold: its part of what may pass now. Before its traffic is known it keeps the hold that it brought,
+/// or has an even part.
+fn hold_of(
+    child: &ChildAggregator,
+    bucket: &Bucket,
+    hold: Rate,
+    is_served: bool,
+    undivided: &[Undivided],
+) -> Option<Rate> {
+    let shares = &child.traffic.shares;
+    if !is_served {
+        let even = hold.per_second() * shares.without_slot();
+        return (!child.brought_hold(bucket)).then(|| rounded(even)).flatten();
     }
     let (mut whole, mut part) = (0.0, 0.0);
-    for shared in shared {
-        let allowed = shared.allowed.unwrap_or_default();
+    for key in undivided {
+        let allowed = key.allowed.unwrap_or_default();
         whole += allowed;
-        part += allowed * parts.of(shared.lane);
+        part += allowed * shares.of(key.slot);
     }
-    told(hold.per_second() * if whole > 0.0 { part / whole } else { parts.otherwise() })
+    rounded(hold.per_second() * if whole > 0.0 { part / whole } else { shares.without_slot() })
 }

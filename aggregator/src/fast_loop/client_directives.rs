@@ -1,92 +1,96 @@
-//! What clients are told: the ratio and the guard of each key, by what the controller gave the zone and what was just
-//! offered.
+//! Directives for clients: the ratio and the guard of each key, from the rates of the controller and the latest traffic.
 
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT};
-use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
-use plimsoll_core::law::{Claimant, Class, divide_hold, fast_ratio};
-use plimsoll_core::directive::OnSilence;
+use plimsoll_core::directive::{BucketDirective, KeyDirective, OnSilence, Posted, Terms, Values};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::law::{Claimant, Class, divide_hold, fast_ratio};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT};
+use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
-use super::{FastLoop, Moment};
+use super::{Context, FastLoop};
 
-/// What may pass of each key, clients and aggregators below together.
-pub(super) struct Given {
+/// The rates that may pass, for clients and child aggregators together.
+pub(super) struct Allowances {
     pub(super) on_hold: bool,
-    /// Ratios follow from rates, not from the directive.
+    /// True if ratios follow from the rates here, false if they are those of the directive.
     pub(super) by_rates: bool,
-    /// By the keys that have a directive, in their order: what may pass, and what the guards leave room for, in
-    /// requests/s.
-    pub(super) each: Vec<(Option<f64>, Option<f64>)>,
+    /// For each key with a directive, in their order: the allowed rate and the cap of the guards, in requests/s.
+    pub(super) by_key: Vec<(Option<f64>, Option<f64>)>,
 }
 
 impl FastLoop {
-    /// What the zone's clients are to be told of a bucket. O(K log K) for K keys with directives.
-    pub(crate) fn directive(&mut self, bucket: &Bucket, posted: &Posted, moment: Moment) -> BucketDirective {
-        let terms = Terms { presences: None, hold: None, clients: Some(moment.clients), ..*posted.terms() };
+    /// The directive of a bucket for clients. O(K log K) for K keys with directives.
+    pub(crate) fn directive(
+        &mut self,
+        bucket: &Bucket,
+        posted: &Posted,
+        context: Context,
+    ) -> BucketDirective {
+        let terms = Terms { presences: None, hold: None, clients: Some(context.clients), ..*posted.terms() };
         let keys = match posted.terms().limit {
-            Limit::Unlimited | Limit::Unknown => plain(posted, Values::default()),
+            Limit::Unlimited | Limit::Unknown => same_for_all(posted, Values::default()),
             Limit::PerSecond(Rate::ZERO) => {
                 let nothing = Some(Rate::ZERO);
                 let ratio = Some(DropRatio::ALL);
-                plain(posted, Values { ratio, guard: nothing, offered: nothing, ..Values::default() })
+                same_for_all(posted, Values { ratio, guard: nothing, offered: nothing, ..Values::default() })
             }
             Limit::PerSecond(_) => {
-                let now = self.on_grid(moment.now).unwrap_or_default();
-                self.keys(bucket, posted, Moment { now, ..moment })
+                let now = self.clock.on_grid(context.now).unwrap_or_default();
+                self.keys(bucket, posted, Context { now, ..context })
             }
         };
         BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
     }
 
-    /// What may pass of each key, as of a moment on the grid.
-    pub(super) fn given(&mut self, bucket: &Bucket, posted: &Posted, moment: Moment) -> Given {
-        let on_hold = self.is_on_hold(bucket, moment.led);
+    /// The allowances of a bucket at a time on the grid.
+    pub(super) fn allowances(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Allowances {
+        let on_hold = self.is_on_hold(bucket, context.led);
         let terms = posted.terms();
         let keeps_ratio = on_hold
             && terms.on_silence == OnSilence::Ratio
             && posted.own(DEFAULT_TENANT).is_some_and(|values| values.ratio.is_some());
         if let Some(hold) = terms.hold.filter(|_| on_hold && !keeps_ratio) {
-            let held = self.divide(bucket, posted, hold, moment.now);
-            let each = held.into_iter().map(|held| (Some(held), Some(held))).collect();
-            return Given { on_hold, by_rates: true, each };
+            let rates = self.divide(bucket, posted, hold, context.now);
+            let by_key = rates.into_iter().map(|rate| (Some(rate), Some(rate))).collect();
+            return Allowances { on_hold, by_rates: true, by_key };
         }
         let per_second = |rate: Option<Rate>| rate.map(Rate::per_second);
-        let told = posted.keys().map(|(_, values)| (per_second(values.rate), per_second(values.cap)));
-        Given { on_hold, by_rates: !on_hold, each: told.collect() }
+        let by_key = posted.keys().map(|(_, values)| (per_second(values.rate), per_second(values.cap)));
+        Allowances { on_hold, by_rates: !on_hold, by_key: by_key.collect() }
     }
 
-    fn keys(&mut self, bucket: &Bucket, posted: &Posted, moment: Moment) -> Vec<KeyDirective> {
-        let given = self.given(bucket, posted, moment);
-        let Some(members) = self.buckets.get(bucket) else { return Vec::new() };
+    fn keys(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Vec<KeyDirective> {
+        let allowances = self.allowances(bucket, posted, context);
+        let Some(bucket_keys) = self.buckets.get(bucket) else { return Vec::new() };
         let mut keys = Vec::new();
-        for ((tenant, values), (allowed, cap)) in posted.keys().zip(given.each) {
-            let own = self.lane_of(members.by_tenant.get(tenant).copied());
-            // With aggregators below, the clients have a part of what may pass, and their traffic is what it is for.
-            let part = self.own.of(own);
-            let (allowed, cap) = (allowed.map(|allowed| allowed * part), cap.map(|cap| cap * part));
-            let lane = self.lanes.get_mut(own as usize);
+        for ((tenant, values), (allowed, cap)) in posted.keys().zip(allowances.by_key) {
+            let slot = self.slot_of(bucket_keys.by_tenant.get(tenant).copied());
+            // With child aggregators the clients have a share of what may pass, for their own traffic.
+            let share = self.client_shares.of(slot);
+            let (allowed, cap) = (allowed.map(|allowed| allowed * share), cap.map(|cap| cap * share));
             let parameters = &self.parameters;
-            let (window, offered, factor) = match lane {
-                Some(lane) => {
-                    lane.cap = cap.unwrap_or_default();
-                    let tells = lane.used && lane.young_until.is_none_or(|until| until <= moment.now);
-                    (tells.then_some(&mut lane.window), lane.offered, lane.slack.factor())
+            let (window, offered, factor) = match self.rates.get_mut(slot as usize) {
+                Some(rates) => {
+                    rates.cap = cap.unwrap_or_default();
+                    let is_known = rates.used && rates.young_until.is_none_or(|until| until <= context.now);
+                    (is_known.then_some(&mut rates.window), rates.offered, rates.slack.factor())
                 }
                 None => (None, 0.0, parameters.slack_min),
             };
             let ratio = match allowed {
-                Some(allowed) if given.by_rates => {
-                    Some(fast_ratio(window, moment.now, allowed, given.on_hold, values.ratio, parameters))
-                }
+                Some(allowed) if allowances.by_rates => Some(fast_ratio(
+                    window,
+                    context.now,
+                    allowed,
+                    allowances.on_hold,
+                    values.ratio,
+                    parameters,
+                )),
                 _ => values.ratio,
             };
             let values = Values {
                 ratio,
-                guard: cap.and_then(|cap| told(cap * factor)),
-                offered: told(offered),
+                guard: cap.and_then(|cap| rounded(cap * factor)),
+                offered: rounded(offered),
                 ..Values::default()
             };
             keys.push(KeyDirective { tenant: tenant.clone(), values });
@@ -94,21 +98,22 @@ impl FastLoop {
         keys
     }
 
-    /// The zone's own division of what it lives on, by the keys that have a directive, in their order.
+    /// Divides the hold between the keys that have a directive. The result is in their order.
     fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Vec<f64> {
         let parameters = self.parameters;
-        let (ways, lanes, beyond) = (&self.ways, &mut self.lanes, &self.beyond);
-        let Some(members) = self.buckets.get(bucket) else { return Vec::new() };
+        let Some(bucket_keys) = self.buckets.get(bucket) else { return Vec::new() };
+        let by_tenant = &bucket_keys.by_tenant;
+        let slots = posted.keys().map(|(tenant, _)| self.slot_of(by_tenant.get(tenant).copied()));
+        let slots: Vec<u32> = slots.collect();
         let mut claimants: Vec<Claimant> = posted
             .keys()
-            .map(|(tenant, values)| {
-                let way = members.by_tenant.get(tenant).and_then(|id| ways.get(id.index()));
-                let lane = way.and_then(|way| lanes.get_mut(way.own as usize));
-                let beyond = way.and_then(|way| beyond.get(way.own as usize)).copied().unwrap_or_default();
+            .zip(slots)
+            .map(|((tenant, values), slot)| {
+                let own = self.rates.get_mut(slot as usize).map_or(0.0, |rates| rates.rate(now, &parameters));
                 let entitlement = values.entitlement;
                 let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
                 Claimant {
-                    offered: lane.map_or(0.0, |lane| lane.rate(now, &parameters)) + beyond,
+                    offered: own + self.aggregator_rates.get(slot as usize).copied().unwrap_or_default(),
                     weight: entitlement.map_or(1.0, |entitlement| entitlement.weight.get()),
                     floor: entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
                     tenant_limit: entitlement
@@ -127,12 +132,13 @@ impl FastLoop {
     }
 }
 
-/// A rate as it travels, in thousandths, so that a figure that fades away for ever is not told for ever.
-pub(super) fn told(per_second: f64) -> Option<Rate> {
+/// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero reaches it and is not sent
+/// for ever.
+pub(super) fn rounded(per_second: f64) -> Option<Rate> {
     Rate::new((per_second * 1e3).round() / 1e3).ok()
 }
 
 /// The same values for every key that has a directive.
-fn plain(posted: &Posted, values: Values) -> Vec<KeyDirective> {
+fn same_for_all(posted: &Posted, values: Values) -> Vec<KeyDirective> {
     posted.keys().map(|(tenant, _)| KeyDirective { tenant: tenant.clone(), values }).collect()
 }

@@ -1,43 +1,44 @@
-//! The traffic of one key as the fast loop sees it, and what all entries of a report have in common on their way there.
+//! The rate of one key in the fast loop, and what the entries of one report have in common.
 
 use std::time::Duration;
 
 use plimsoll_core::law::{Parameters, Slack, Spread, Window};
-use plimsoll_core::report::Counts;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Counts;
 
-/// What is the same for all entries of the report that is being entered.
+/// The span of a report, shared by all of its entries.
 #[derive(Debug)]
-pub(crate) struct Arriving {
+pub(crate) struct ReportSpan {
     spread: Spread,
-    /// The time over which a share follows what comes, in seconds.
+    /// The time constant of the smoothed rate, in seconds.
     share_s: f64,
 }
 
-impl Arriving {
-    /// Of a report that took `span` to gather and arrives `now`. `first` says that it is the first of its client, whose
-    /// share begins with it.
-    pub(crate) fn new(now: MonoTime, span: Duration, first: bool, parameters: &Parameters) -> Self {
-        let time = if first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
+impl ReportSpan {
+    /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first report of a client, whose
+    /// smoothed rate begins with it.
+    pub(crate) fn new(now: MonoTime, span: Duration, is_first: bool, parameters: &Parameters) -> Self {
+        let time = if is_first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
         let spread =
-            if first { Spread::first(now, span, parameters) } else { Spread::new(now, span, parameters) };
+            if is_first { Spread::first(now, span, parameters) } else { Spread::new(now, span, parameters) };
         Self { spread, share_s: time.as_secs_f64() }
     }
 }
 
-/// The traffic of one key, as the fast loop sees it.
+/// The traffic of one key.
 #[derive(Debug)]
 pub(crate) struct KeyRates {
     pub(crate) window: Window,
-    /// Requests/s offered, smoothed as clients smooth theirs: what a client's share is a share of. As of `ticked`.
+    /// Requests/s, smoothed as clients smooth theirs: a client's share is a share of it. As of the latest tick.
     pub(crate) offered: f64,
-    /// What came since the slack was last looked at.
+    /// Counts since the latest update of the slack.
     pub(crate) period: Counts,
+    /// The cap of all guards together, in requests/s.
     pub(crate) cap: f64,
     pub(crate) slack: Slack,
-    /// Anything came at all.
+    /// True once there was traffic.
     pub(crate) used: bool,
-    /// Until when its window has not seen enough to tell, if the key had traffic before it had a lane.
+    /// Until then the window has not seen enough, if the key had traffic before it was tracked.
     pub(crate) young_until: Option<MonoTime>,
 }
 
@@ -55,16 +56,16 @@ impl KeyRates {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, arriving: &Arriving, counts: Counts, parameters: &Parameters) {
+    pub(crate) fn add(&mut self, report: &ReportSpan, counts: Counts, parameters: &Parameters) {
         let offered = counts.offered as f64;
         self.used = true;
-        self.window.add_spread(&arriving.spread, offered, parameters);
+        self.window.add_spread(&report.spread, offered, parameters);
         self.period = self.period.plus(counts);
-        // At once and not spread: lagging behind what clients know of themselves, it would make every share too large.
-        self.offered += offered / arriving.share_s;
+        // At once and not spread: if it lagged behind the rate that clients see themselves, every share would be too large.
+        self.offered += offered / report.share_s;
     }
 
-    /// What is offered now, over the longer window where few come.
+    /// The present rate in requests/s, over the longer window where requests are few.
     pub(crate) fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
         if !self.used {
             return 0.0;

@@ -1,221 +1,260 @@
-//! The fast loop: what flows through the zone by key, and the directives for its clients that follow from that and from
-//! what the controller gave the zone. Pure.
+//! The fast loop: follows the traffic of each key in tenths of seconds, and computes directives from it and from the rates
+//! that the parent sent. Pure.
 
 mod aggregator_directives;
 mod client_directives;
-pub(crate) mod key_rates;
+mod key_rates;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::directive::{Board, BucketDirective, Posted};
 use plimsoll_core::law::{Division, Parameters, SLACK_PERIOD};
-use plimsoll_core::report::Counts;
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Counts;
 
-use crate::downstream::{Parts, Traffic};
-use crate::fast_loop::key_rates::{Arriving, KeyRates};
+use crate::downstream::{Shares, Traffic};
+use key_rates::{KeyRates, ReportSpan};
 
-/// Bins of time end this much before the loop looks at them, so that a tick that comes a little late does not put
-/// every later one before the end of its bin, and all rates a whole bin behind.
+/// Bins of windows end this much before the loop reads them. A tick that comes a little late would otherwise put every later
+/// one before the end of its bin, and all rates one bin behind.
 const GRID_SLACK: Duration = Duration::from_millis(5);
 
-/// Lanes for keys without a directive of their own: so many are followed from their first request on, so that the one
-/// that is given a directive has its past. Of others it begins with the directive.
-const LANES_SPARE: usize = 4_096;
-/// Stands for no lane.
-const NONE: u32 = u32::MAX;
+/// Keys without a directive of their own that are tracked from their first request on, so that a directive finds their past.
+/// Others are tracked from their directive on.
+const UNDIRECTED_MAX: usize = 4_096;
+/// The slot of a key that is not tracked.
+const NO_SLOT: u32 = u32::MAX;
 
 /// The traffic of all keys.
 #[derive(Debug)]
 pub(crate) struct FastLoop {
     parameters: Parameters,
     /// By key id.
-    ways: Vec<Way>,
-    lanes: Vec<KeyRates>,
+    slots: Vec<KeySlots>,
+    /// The rates of tracked keys, by slot.
+    rates: Vec<KeyRates>,
     free: Vec<u32>,
-    /// Lanes of keys without a directive of their own.
-    spare: usize,
-    buckets: BTreeMap<Bucket, Members>,
+    /// Tracked keys without a directive of their own.
+    undirected: usize,
+    buckets: BTreeMap<Bucket, BucketKeys>,
     division: Division,
-    /// Where the grid of the windows begins, once the fast loop runs: see [`GRID_SLACK`].
-    grid: Option<MonoTime>,
-    ticked: MonoTime,
-    /// How many of the slack's periods are over.
-    period: u128,
-    report: Option<Arriving>,
-    /// What the clients' part is of what may pass here; the rest goes to aggregators below.
-    own: Parts,
-    /// Requests/s offered through aggregators below, by lane, and how many share, clients as one, each as much as it counts.
-    beyond: Vec<f64>,
+    clock: Clock,
+    /// The span of the report that is being merged.
+    report: Option<ReportSpan>,
+    /// The clients' share of what may pass here. The rest goes to child aggregators.
+    client_shares: Shares,
+    /// Requests/s offered through child aggregators, by slot.
+    aggregator_rates: Vec<f64>,
+    /// The weight of all that share a limit here: each child aggregator by its presence, and clients together as one.
     sharing: f64,
+}
+
+/// The time of the fast loop.
+#[derive(Debug, Default)]
+struct Clock {
+    /// Origin of the grid of the windows, once the loop runs; see [`GRID_SLACK`].
+    grid: Option<MonoTime>,
+    /// The latest tick.
+    ticked: MonoTime,
+    /// Number of periods of the slack that have ended.
+    period: u128,
 }
 
 /// The keys of one bucket.
 #[derive(Debug, Default)]
-struct Members {
+struct BucketKeys {
     by_tenant: BTreeMap<Tenant, KeyId>,
-    /// The latest directive that tells carried rates: the controller leads this bucket.
+    /// True if the latest directive carried rates, so that the controller leads this bucket.
     led: bool,
 }
 
-/// Where the traffic of one key is followed. That of a key without a directive of its own also counts as traffic of the
-/// class `default`, whose directive its clients follow for it. Small, because every entry of a report reads one.
+/// The slots in which the traffic of one key is tracked. The traffic of a key without a directive of its own also counts as
+/// traffic of the class `default`, whose directive its clients follow. Small, because every report entry reads one.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct KeySlots {
     own: u32,
-    /// The lane of the class `default`, if the key has no directive of its own.
+    /// The slot of the class `default`, if the key has no directive of its own.
     shared: u32,
     directed: bool,
 }
 
-/// What a zone knows besides a bucket itself when it works out a directive.
+impl KeySlots {
+    const NONE: Self = Self { own: NO_SLOT, shared: NO_SLOT, directed: false };
+}
+
+/// The state of the zone that a directive depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct Context {
     pub(crate) now: MonoTime,
-    /// The controller confirms what it is told.
+    /// The controller confirms the zone's reports.
     pub(crate) led: bool,
+    /// Clients that share the guards.
     pub(crate) clients: u32,
+}
+
+impl Clock {
+    /// The time on the grid of the windows; `None` before the loop runs.
+    fn on_grid(&self, now: MonoTime) -> Option<MonoTime> {
+        self.grid.map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
+    }
+
+    /// Advances to `now`. Returns the time since the latest tick, and true if a period of the slack has ended.
+    fn advance(&mut self, now: MonoTime) -> (Duration, bool) {
+        self.grid.get_or_insert(now);
+        let now = self.on_grid(now).unwrap_or_default();
+        let elapsed = now.since(self.ticked);
+        self.ticked = now;
+        // By the grid and not by the latest tick: one that comes a little early must not prolong a period by a tick.
+        let period = now.since(MonoTime::ZERO).as_nanos() / SLACK_PERIOD.as_nanos();
+        let has_ended = period > self.period;
+        self.period = self.period.max(period);
+        (elapsed, has_ended)
+    }
 }
 
 impl FastLoop {
     pub(crate) fn new(parameters: Parameters) -> Self {
         Self {
             parameters,
-            ways: Vec::new(),
-            lanes: Vec::new(),
+            slots: Vec::new(),
+            rates: Vec::new(),
             free: Vec::new(),
-            spare: 0,
+            undirected: 0,
             buckets: BTreeMap::new(),
             division: Division::default(),
-            grid: None,
-            ticked: MonoTime::ZERO,
-            period: 0,
+            clock: Clock::default(),
             report: None,
-            own: Parts::all(1.0),
-            beyond: Vec::new(),
+            client_shares: Shares::all(1.0),
+            aggregator_rates: Vec::new(),
             sharing: 1.0,
         }
     }
 
-    /// Takes notice of a key that is new; `board` says whether it was directed before it had traffic.
-    pub(crate) fn introduce(&mut self, id: KeyId, key: &Key, board: &Board) {
-        let members = self.buckets.entry(key.bucket.clone()).or_default();
-        members.by_tenant.insert(key.tenant.clone(), id);
-        let default = members.by_tenant.get(DEFAULT_TENANT).copied().filter(|default| *default != id);
+    /// Adds a key. `board` holds the directives in force: the key may have one before it has traffic.
+    pub(crate) fn add_key(&mut self, id: KeyId, key: &Key, board: &Board) {
+        let keys = self.buckets.entry(key.bucket.clone()).or_default();
+        keys.by_tenant.insert(key.tenant.clone(), id);
+        let default = keys.by_tenant.get(DEFAULT_TENANT).copied().filter(|default| *default != id);
         let directed = board.get(&key.bucket).is_some_and(|posted| posted.own(key.tenant.as_str()).is_some());
-        let is_followed = directed || default.is_none() || self.spare < LANES_SPARE;
-        let own = if is_followed { self.open_lane(None) } else { NONE };
-        self.spare += usize::from(is_followed && !directed);
-        let shared = if directed { NONE } else { self.lane_of(default) };
-        if self.ways.len() <= id.index() {
-            self.ways.resize(id.index() + 1, Way { own: NONE, shared: NONE, directed: false });
+        let is_tracked = directed || default.is_none() || self.undirected < UNDIRECTED_MAX;
+        let own = if is_tracked { self.open_slot(None) } else { NO_SLOT };
+        self.undirected += usize::from(is_tracked && !directed);
+        let shared = if directed { NO_SLOT } else { self.slot_of(default) };
+        if self.slots.len() <= id.index() {
+            self.slots.resize(id.index() + 1, KeySlots::NONE);
         }
-        if let Some(way) = self.ways.get_mut(id.index()) {
-            *way = Way { own, shared, directed };
-        }
+        self.set_slots(id, KeySlots { own, shared, directed });
     }
 
-    /// A key is gone, and its id will be another's.
-    pub(crate) fn withdraw(&mut self, id: KeyId, key: &Key) {
-        if let Some(members) = self.buckets.get_mut(&key.bucket)
-            && members.by_tenant.get(&key.tenant) == Some(&id)
+    /// Removes a key, whose id will be reused.
+    pub(crate) fn remove_key(&mut self, id: KeyId, key: &Key) {
+        if let Some(keys) = self.buckets.get_mut(&key.bucket)
+            && keys.by_tenant.get(&key.tenant) == Some(&id)
         {
-            members.by_tenant.remove(&key.tenant);
+            keys.by_tenant.remove(&key.tenant);
         }
-        let Some(way) = self.ways.get_mut(id.index()) else { return };
-        if way.own != NONE {
-            self.free.push(way.own);
-            self.spare -= usize::from(!way.directed && self.spare > 0);
+        let Some(KeySlots { own, directed, .. }) = self.slots(id) else { return };
+        if own != NO_SLOT {
+            self.free.push(own);
+            self.undirected -= usize::from(!directed && self.undirected > 0);
         }
-        *way = Way { own: NONE, shared: NONE, directed: false };
+        self.set_slots(id, KeySlots::NONE);
     }
 
-    fn open_lane(&mut self, young_until: Option<MonoTime>) -> u32 {
-        let lane = KeyRates::new(young_until, &self.parameters);
-        match self.free.pop() {
-            Some(at) => {
-                if let Some(held) = self.lanes.get_mut(at as usize) {
-                    *held = lane;
-                }
-                at
-            }
-            None => {
-                self.lanes.push(lane);
-                self.lanes.len() as u32 - 1
-            }
+    fn slots(&self, id: KeyId) -> Option<KeySlots> {
+        debug_assert!(id.index() < self.slots.len(), "{id:?} was never added");
+        self.slots.get(id.index()).copied()
+    }
+
+    fn set_slots(&mut self, id: KeyId, slots: KeySlots) {
+        debug_assert!(id.index() < self.slots.len(), "{id:?} was never added");
+        if let Some(held) = self.slots.get_mut(id.index()) {
+            *held = slots;
         }
     }
 
-    fn lane_of(&self, id: Option<KeyId>) -> u32 {
-        id.and_then(|id| self.ways.get(id.index())).map_or(NONE, |way| way.own)
+    fn open_slot(&mut self, young_until: Option<MonoTime>) -> u32 {
+        let rates = KeyRates::new(young_until, &self.parameters);
+        let Some(slot) = self.free.pop() else {
+            self.rates.push(rates);
+            return self.rates.len() as u32 - 1;
+        };
+        debug_assert!((slot as usize) < self.rates.len(), "a slot that was never opened is free");
+        if let Some(held) = self.rates.get_mut(slot as usize) {
+            *held = rates;
+        }
+        slot
     }
 
-    /// The entries that follow are of a report that took `span` to gather. `first` says that they are the first of their
-    /// client, whose share begins with them.
-    pub(crate) fn begin(&mut self, now: MonoTime, span: Duration, first: bool) {
-        let parameters = &self.parameters;
-        self.report = self.on_grid(now).map(|now| Arriving::new(now, span, first, parameters));
+    fn slot_of(&self, id: Option<KeyId>) -> u32 {
+        id.and_then(|id| self.slots(id)).map_or(NO_SLOT, |slots| slots.own)
     }
 
-    /// The entries of the report arrived: what was counted of each key, without what came late.
+    /// Begins a report of a client, which covers `span`. `is_first` is true for the first one of the client.
+    pub(crate) fn begin(&mut self, now: MonoTime, span: Duration, is_first: bool) {
+        let now = self.clock.on_grid(now);
+        self.report = now.map(|now| ReportSpan::new(now, span, is_first, &self.parameters));
+    }
+
+    /// Adds the entries of the report: the counts of each key without those that came late.
     pub(crate) fn add(&mut self, entries: &[(KeyId, Counts)]) {
-        let Some(arriving) = self.report.take() else { return };
-        for (key, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
-            let Some(way) = self.ways.get(key.index()) else { continue };
-            for lane in [way.own, way.shared] {
-                if let Some(lane) = self.lanes.get_mut(lane as usize) {
-                    lane.add(&arriving, *counts, &self.parameters);
+        let Some(report) = self.report.take() else { return };
+        for (id, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
+            let Some(KeySlots { own, shared, .. }) = self.slots(*id) else { continue };
+            for slot in [own, shared] {
+                if let Some(rates) = self.rates.get_mut(slot as usize) {
+                    rates.add(&report, *counts, &self.parameters);
                 }
             }
         }
     }
 
-    /// The same of an aggregator below, whose report took `span` to gather, `None` if that says nothing of the present rate.
-    /// What comes through aggregators below is no part of the fast loop's windows: each has one of its own, and what a few
-    /// large reports say of single tenths of seconds would make the ratios of all others jump.
-    pub(crate) fn add_branch(
+    /// Adds the entries of a child aggregator's report to its traffic. `span` is the time that the report covers, `None` if
+    /// it shows nothing about the present rate. The windows of the fast loop do not include this traffic: each child has a
+    /// fast loop of its own, and a few large reports would make the ratios of all others jump between tenths of seconds.
+    pub(crate) fn add_to_child(
         &self,
         entries: &[(KeyId, Counts)],
         span: Option<Duration>,
         traffic: &mut Traffic,
     ) {
-        for (key, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
-            let Some(way) = self.ways.get(key.index()) else { continue };
-            for lane in [way.own, way.shared] {
-                if lane != NONE {
-                    traffic.add(lane as usize, counts.offered as f64);
+        for (id, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
+            let Some(KeySlots { own, shared, .. }) = self.slots(*id) else { continue };
+            for slot in [own, shared] {
+                if slot != NO_SLOT {
+                    traffic.add(slot as usize, counts.offered as f64);
                 }
             }
         }
         traffic.settle(span, &self.parameters);
     }
 
-    /// The controller has spoken of a bucket.
+    /// Takes a directive of the parent, which has been applied to `posted`.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
-        let members = self.buckets.entry(directive.bucket.clone()).or_default();
-        // Some keys without rates say nothing of the others: one that is only just known of has none yet.
+        let keys = self.buckets.entry(directive.bucket.clone()).or_default();
+        // A few keys without rates show nothing about the others: a key that is new to the controller has none yet.
         let has_rates = directive.keys.iter().any(|key| key.values.rate.is_some());
         if has_rates || directive.whole && !directive.keys.is_empty() {
-            members.led = has_rates;
+            keys.led = has_rates;
         }
-        let default = members.by_tenant.get(DEFAULT_TENANT).copied();
-        let named = |tenant: &Tenant| members.by_tenant.get(tenant).copied();
+        let default = keys.by_tenant.get(DEFAULT_TENANT).copied();
+        let id_of = |tenant: &Tenant| keys.by_tenant.get(tenant).copied();
         let directed: Vec<KeyId> = if directive.whole {
-            posted.keys().filter_map(|(tenant, _)| named(tenant)).collect()
+            posted.keys().filter_map(|(tenant, _)| id_of(tenant)).collect()
         } else {
-            directive.keys.iter().filter_map(|key| named(&key.tenant)).collect()
+            directive.keys.iter().filter_map(|key| id_of(&key.tenant)).collect()
         };
-        let mut no_longer = Vec::new();
+        let mut undirected = Vec::new();
         if directive.whole {
-            let known = members.by_tenant.values().copied();
-            let ways = &self.ways;
-            no_longer.extend(known.filter(|id| ways.get(id.index()).is_some_and(|way| way.directed)));
+            let known = keys.by_tenant.values().copied();
+            let slots = &self.slots;
+            undirected.extend(known.filter(|id| slots.get(id.index()).is_some_and(|slots| slots.directed)));
             let still: HashSet<KeyId> = directed.iter().copied().collect();
-            no_longer.retain(|id| !still.contains(id));
+            undirected.retain(|id| !still.contains(id));
         }
-        for id in no_longer {
+        for id in undirected {
             self.undirect(id, default);
         }
         for id in directed {
@@ -223,60 +262,45 @@ impl FastLoop {
         }
     }
 
-    /// A key has a directive of its own from now on.
+    /// The key has a directive of its own from now on.
     fn direct(&mut self, id: KeyId) {
-        let Some(Way { own, directed: false, .. }) = self.ways.get(id.index()).copied() else { return };
-        let own = if own == NONE {
-            let young_until = self.ticked + self.parameters.window + self.parameters.fast_period;
-            self.open_lane(Some(young_until))
+        let Some(KeySlots { own, directed: false, .. }) = self.slots(id) else { return };
+        let own = if own == NO_SLOT {
+            let young_until = self.clock.ticked + self.parameters.window + self.parameters.fast_period;
+            self.open_slot(Some(young_until))
         } else {
-            self.spare = self.spare.saturating_sub(1);
+            self.undirected = self.undirected.saturating_sub(1);
             own
         };
-        if let Some(way) = self.ways.get_mut(id.index()) {
-            *way = Way { own, shared: NONE, directed: true };
-        }
+        self.set_slots(id, KeySlots { own, shared: NO_SLOT, directed: true });
     }
 
-    /// A key follows the class `default` from now on.
+    /// The key follows the class `default` from now on.
     fn undirect(&mut self, id: KeyId, default: Option<KeyId>) {
-        let shared = self.lane_of(default.filter(|default| *default != id));
-        let Some(way) = self.ways.get_mut(id.index()) else { return };
-        (way.directed, way.shared) = (false, shared);
-        if self.spare < LANES_SPARE || shared == NONE {
-            self.spare += 1;
+        let shared = self.slot_of(default.filter(|default| *default != id));
+        let Some(KeySlots { mut own, .. }) = self.slots(id) else { return };
+        if self.undirected < UNDIRECTED_MAX || shared == NO_SLOT {
+            self.undirected += 1;
         } else {
-            self.free.push(std::mem::replace(&mut way.own, NONE));
+            self.free.push(std::mem::replace(&mut own, NO_SLOT));
         }
+        self.set_slots(id, KeySlots { own, shared, directed: false });
     }
 
-    /// Time passes, once every period of the fast loop: shares and slacks follow. Linear in keys with traffic.
+    /// Fades smoothed rates and updates slacks, once every period of the fast loop. Linear in keys with traffic.
     pub(crate) fn on_tick(&mut self, now: MonoTime) {
-        self.grid.get_or_insert(now);
-        let now = self.on_grid(now).unwrap_or_default();
-        let since_last = now.since(self.ticked);
-        self.ticked = now;
-        let kept = (-since_last.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
-        for lane in self.lanes.iter_mut().filter(|lane| lane.used) {
-            lane.offered *= kept;
-        }
-        // By the grid and not by the last time: a tick that comes a little early must not make a period one tick longer.
-        let period = now.since(MonoTime::ZERO).as_nanos() / SLACK_PERIOD.as_nanos();
-        if period > self.period {
-            self.period = period;
-            for lane in self.lanes.iter_mut().filter(|lane| lane.used) {
-                lane.slack.on_period(std::mem::take(&mut lane.period), lane.cap, &self.parameters);
+        let (elapsed, has_period_ended) = self.clock.advance(now);
+        let kept = (-elapsed.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
+        for rates in self.rates.iter_mut().filter(|rates| rates.used) {
+            rates.offered *= kept;
+            if has_period_ended {
+                rates.slack.on_period(std::mem::take(&mut rates.period), rates.cap, &self.parameters);
             }
         }
     }
 
-    /// The time on the grid of the windows; `None` before the fast loop runs.
-    fn on_grid(&self, now: MonoTime) -> Option<MonoTime> {
-        self.grid.map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
-    }
-
-    /// Whether the zone lives on its hold of a bucket.
+    /// Returns true if the zone lives on its hold of a bucket.
     pub(crate) fn is_on_hold(&self, bucket: &Bucket, led: bool) -> bool {
-        !(led && self.buckets.get(bucket).is_some_and(|members| members.led))
+        !(led && self.buckets.get(bucket).is_some_and(|keys| keys.led))
     }
 }

@@ -1,31 +1,32 @@
-//! How busy this process is: the one place that asks the runtime.
+//! The load of this process, as the async runtime measures it: the only file of the crate that reads runtime metrics.
 
 use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::time::{Duration, Instant};
 
 use crate::schedule::report_interval::Load;
 
-/// How often the load is looked at.
+/// The span over which the load is averaged.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Gathers what the runtime's threads and the ticks have to say.
+/// Measures the busy share of the runtime's threads and the delay of ticks.
 #[derive(Debug)]
 pub(crate) struct LoadMeter {
     runtime: RuntimeMetrics,
     began: Instant,
-    /// How long the threads had been busy in all when this period began.
+    /// Total busy time of all threads at the start of this period.
     busy: Duration,
+    /// The longest delay of a tick in this period.
     late: Duration,
 }
 
 impl LoadMeter {
-    /// Measures the present runtime from now on.
+    /// Starts to measure the current runtime.
     pub(crate) fn start() -> Self {
         let runtime = Handle::current().metrics();
         Self { busy: busy(&runtime), runtime, began: Instant::now(), late: Duration::ZERO }
     }
 
-    /// A tick that was due at a moment comes now; once a period, what was seen in it.
+    /// Takes note of a tick that was due at `due`. Returns the load once per period.
     pub(crate) fn on_tick(&mut self, due: Instant) -> Option<Load> {
         let now = Instant::now();
         self.late = self.late.max(now.saturating_duration_since(due));
@@ -42,7 +43,7 @@ impl LoadMeter {
     }
 }
 
-/// How long the threads have been busy since they started, taken together.
+/// Total busy time of all threads since they started.
 fn busy(runtime: &RuntimeMetrics) -> Duration {
     (0..runtime.num_workers()).map(|worker| runtime.worker_total_busy_duration(worker)).sum()
 }

@@ -1,5 +1,91 @@
-//! The pace of the zone: how busy the process is, how often children report, and when directives are sent.
+//! The pace of one zone: how busy the process is, how often children report, and when directives are sent to them.
 
 pub(crate) mod load_meter;
 pub(crate) mod push_schedule;
 pub mod report_interval;
+
+use std::time::Duration;
+
+use plimsoll_core::law::Parameters;
+use plimsoll_core::quantity::MonoTime;
+
+use push_schedule::PushSchedule;
+use report_interval::{Load, ReportInterval};
+
+/// A report that covers at least this span counts as late: it shows how many requests there were, not their present rate.
+const LATE: Duration = Duration::from_millis(1_500);
+/// The same threshold in report intervals. The longer of the two applies.
+const LATE_INTERVALS: u32 = 3;
+
+/// The report interval of the zone's children and the push schedule that follows from it.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    /// Period of the fast loop.
+    fast_period: Duration,
+    /// Period of the controller.
+    tick: Duration,
+    /// Interval at which children are asked to report.
+    report_interval: Duration,
+    chooser: ReportInterval,
+    load: Load,
+    pub(crate) pushes: PushSchedule,
+}
+
+impl Schedule {
+    pub(crate) fn new(parameters: &Parameters) -> Self {
+        Self {
+            fast_period: parameters.fast_period,
+            tick: parameters.tick,
+            report_interval: parameters.report_interval,
+            chooser: ReportInterval::default(),
+            load: Load::default(),
+            pushes: PushSchedule::default(),
+        }
+    }
+
+    /// Takes the latest load of the process and chooses the report interval by it.
+    pub(crate) fn on_load(&mut self, load: Load) {
+        self.load = load;
+        self.report_interval = self.chooser.on_load(load);
+    }
+
+    /// The latest load of the process.
+    pub(crate) const fn load(&self) -> Load {
+        self.load
+    }
+
+    /// The interval at which children are asked to report.
+    pub(crate) const fn report_interval(&self) -> Duration {
+        self.report_interval
+    }
+
+    /// The span from which a report counts as late.
+    pub(crate) fn late_from(&self) -> Duration {
+        LATE.max(self.report_interval * LATE_INTERVALS)
+    }
+
+    /// Returns true if directives are due on this tick of the fast loop.
+    pub(crate) fn is_due_on_tick(&self, now: MonoTime) -> bool {
+        self.pushes.is_due(now, self.report_interval, self.fast_period)
+    }
+
+    /// Returns true if directives are due on this message of the parent. After a decision every message passes at once.
+    pub(crate) fn is_due_on_message(&self, now: MonoTime) -> bool {
+        self.pushes.is_due(now, self.report_interval, self.tick) || self.pushes.follows_decision(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_count_as_late_from_three_intervals_but_never_below_one_and_a_half_seconds() {
+        let mut schedule = Schedule::new(&Parameters::default());
+        assert_eq!(schedule.late_from(), LATE);
+        let overloaded = Load { busy: 1.0, late: Duration::ZERO };
+        schedule.on_load(overloaded);
+        assert_eq!((schedule.load(), schedule.report_interval()), (overloaded, Duration::from_secs(1)));
+        assert_eq!(schedule.late_from(), Duration::from_secs(3));
+    }
+}

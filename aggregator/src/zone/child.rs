@@ -1,126 +1,98 @@
-//! The zone as a child of its controller, or of an aggregator above it: rolls counts up, applies what comes down.
+//! The zone as the child of a controller, or of an aggregator on the path to it: rolls counts up and applies directives.
 
-use plimsoll_core::directive::{BucketDirective, Posted, Terms};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::*;
+use plimsoll_core::directive::{BucketDirective, Directives, Posted, StaleDirective, Terms};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Report;
+
+use super::Zone;
 
 impl Child for Zone {
     fn on_open(&mut self, _now: MonoTime) {
-        self.outbox.open();
-        self.order.open();
-        self.rollups.open();
         self.upstream.open();
-        self.greeted = false;
-        // What nobody above listened to may be of a stage that is over.
-        self.evidence.clear();
-        (self.kills_told, self.timing_told, self.drill_told) = (0, 0, Drill::default());
-        self.ordered.values_mut().for_each(|ordered| ordered.told = None);
-        self.unasked = self.asked.iter().cloned().collect();
+        self.kills.on_open();
     }
 
     fn report(&mut self, now: MonoTime) -> Report {
-        let counting = !self.quiet.holds_back();
+        let counting = !self.warmup.withholds();
+        let is_greeting = self.upstream.begin_report();
         let mut report = Report {
-            identity: (!self.greeted).then(|| self.identity.clone()),
+            identity: is_greeting.then(|| self.identity.clone()),
             time: counting.then_some(now),
-            epoch: self.order.epoch().max(self.epoch_below),
-            kill: self.kills.fleet(),
-            kills: self.kills.since(self.kills_told),
-            ordered: self.orders_to_tell(true),
-            ended: self.orders_to_tell(false),
-            drill: self.kills.drill(),
-            spreads: self.spreads_to_tell(),
-            children: self.children(),
-            path: self.below.path(),
-            holds: if self.greeted { BTreeMap::new() } else { self.holds() },
-            asked: std::mem::take(&mut self.unasked),
+            epoch: self.upstream.highest_epoch(),
+            children: self.downstream.connected(),
+            path: self.downstream.path(),
+            holds: if is_greeting { self.holds() } else { BTreeMap::new() },
+            asked: self.upstream.subscriptions.take_pending(),
             ..Report::default()
         };
-        self.greeted = true;
-        (self.kills_told, self.drill_told) = (self.kills.version(), self.kills.drill());
-        let keys = if counting { self.accounts.keys() } else { &[] };
-        self.outbox.fill(&mut report, keys, |id| self.accounts.tally(id));
-        self.upstream.on_report(now, report.seq);
-        self.ordered.values_mut().for_each(|ordered| ordered.told = ordered.told.or(Some(report.seq)));
-        if report.time.is_some() {
-            report.evidence = Batches::one(report.seq, std::mem::take(&mut self.evidence));
-            self.rollups.sent(report.seq, &self.roster);
-        }
+        let keys = if counting { self.keys.keys() } else { &[] };
+        self.upstream.outbox.fill(&mut report, keys, |id| self.keys.tally(id));
+        self.kills.fill(&mut report);
+        self.upstream.finish_report(now, &mut report, &self.downstream.sessions);
         report
     }
 
-    fn on_directives(&mut self, now: MonoTime, mut directives: Directives) -> Result<(), Stale> {
-        if let Err((held, got)) = self.kills.check(directives.kill, &directives.kills) {
-            self.figures.stale += 1;
-            return Err(Stale::KillJump { held, got });
+    fn on_directives(&mut self, now: MonoTime, mut directives: Directives) -> Result<(), StaleDirective> {
+        // Merge kill generations and acknowledgements before the epoch check: both hold even if the directives are stale.
+        if self.kills.on_directives(&directives).inspect_err(|_| self.counters.stale += 1)? {
+            self.on_kill_change(now);
         }
-        // A kill is never too old to be heard, and a receipt is for this stream, whoever reigns.
-        self.on_confirmed_orders(directives.echo.confirmed);
-        if self.kills.merge(directives.kill, &directives.kills) {
-            self.stand_by_orders();
-            self.on_turn(now);
-        }
-        self.hear_drill(now, directives.drill);
-        self.outbox.on_echo(directives.echo);
-        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
-        if let Err(stale) = self.order.accept(directives.epoch, directives.seq) {
-            self.figures.stale += 1;
-            return Err(stale);
-        }
-        let decided = directives.policy_hash.is_some_and(|hash| self.policy_hash != Some(hash));
-        self.policy_hash = directives.policy_hash.or(self.policy_hash);
-        let mut decided = decided || self.pushes.is_first(self.order.epoch());
+        self.join_drill(now, directives.drill);
+        self.upstream.on_acknowledgement(&directives);
+        let is_new_policy = self.upstream.accept(&directives).inspect_err(|_| self.counters.stale += 1)?;
+        let mut decided = is_new_policy || self.schedule.pushes.is_new_epoch(self.upstream.epoch());
         for directive in &mut directives.buckets {
-            directive.terms.kill = directive.terms.kill.at_most(self.kills.of(&directive.bucket));
+            self.kills.kills().cap_knowledge(directive);
             let held = self.board.get(&directive.bucket);
             decided |= is_decision(directive, held);
             if held.is_none() {
-                self.tell_below_of(&directive.bucket);
+                self.downstream.subscribe_aggregators(&directive.bucket);
             }
             self.board.apply(directive);
             if let Some(posted) = self.board.get(&directive.bucket) {
-                self.flows.on_directive(directive, posted);
+                self.fast_loop.on_directive(directive, posted);
             }
         }
-        self.rollups.on_confirmed(directives.echo.confirmed, &mut self.roster);
-        self.upstream.on_message(now, &directives);
-        self.quiet.on_told(directives.children);
+        self.upstream.on_applied(now, &directives, &mut self.downstream.sessions);
+        self.warmup.on_expected(directives.children);
         if decided {
-            self.pushes.on_decision(now);
+            self.schedule.pushes.on_decision(now);
         }
-        let due = self.pushes.is_due(now, self.parameters.report_interval, self.parameters.tick);
-        if due || self.pushes.is_in_wake(now) {
+        if self.schedule.is_due_on_message(now) {
             self.direct(now, !directives.buckets.is_empty());
         }
         Ok(())
     }
 
     fn is_report_due(&self) -> bool {
-        self.drill_told < self.kills.drill()
+        self.kills.is_report_due()
     }
 
     fn has_news(&mut self) -> bool {
-        let (head, version) = (self.head(), self.told.version() + self.below.changes());
-        self.pushes.has_news(head, version)
+        let (head, version) = (self.head(), self.downstream.version());
+        self.schedule.pushes.has_changed(head, version)
     }
 
     fn farewell(&mut self, now: MonoTime) -> Report {
-        // With clients that go on by themselves this is a restart, and their share must be held for them.
-        let leaving = self.children() == 0;
+        // While clients are connected this is a restart, and the zone's share must be held for them.
+        let leaving = self.downstream.connected() == 0;
         Report { leaving, ..self.report(now) }
     }
 
     fn report_interval(&self) -> Duration {
-        // A controller leaves it to the zone, which rolls up once a tick. An aggregator above asks for more, as of its
-        // clients: two reports in one of its own roll-ups and none in the next would look like traffic on and off. What
-        // the parameters call the report interval is for the zone's clients.
-        let Parameters { tick, .. } = self.parameters;
-        self.upstream.interval().unwrap_or(tick)
+        // A controller leaves the interval to the zone, which rolls up once a tick. An aggregator asks for more reports, as
+        // it does of its clients: two reports in one of its own roll-ups and none in the next would look like traffic that
+        // stops and starts.
+        self.upstream.report_interval().unwrap_or(self.parameters.tick)
     }
 }
 
-/// Whether a directive says anything that people or rules have decided: all but rates and holds, which move all the time,
-/// and what coherent coins draw by, which follows from a new epoch.
+/// Returns true if a directive carries a decision of an operator or a rollout rule: anything but rates and holds, which
+/// change all the time, and the terms of coherent coins, which follow from a new epoch.
 fn is_decision(directive: &BucketDirective, held: Option<&Posted>) -> bool {
     let Some(held) = held else { return true };
     let decided = |terms: &Terms| Terms { hold: None, presences: None, coherence: None, ..*terms };

@@ -2,83 +2,83 @@
 
 use std::time::Duration;
 
-use plimsoll_core::names::{Key, KeyId};
 use plimsoll_core::directive::Board;
-use plimsoll_core::report::{Counts, Ledger, New, Origin, Outbox, Place};
+use plimsoll_core::names::{Key, KeyId, Place};
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Counts, Ledger, New, Origin, Outbox};
 
-use crate::key_counts::KeyCounts;
 use crate::downstream::Traffic;
 use crate::fast_loop::FastLoop;
+use crate::key_counts::KeyCounts;
 
-/// The entries of a report before they go into the tables, which is when all have been checked and found their places:
-/// what is done for each then is so little that the memory of many is waited for at a time.
+/// The entries of a report, buffered until all have been checked and placed. Each table is then updated in one short loop,
+/// so that the processor waits for the memory of many entries at a time.
 #[derive(Debug, Default)]
-pub(super) struct Arrived {
+pub(super) struct EntryBuffer {
     entries: Vec<(KeyId, Counts)>,
-    /// The late parts, by the entry's number.
+    /// The late parts, by position of the entry.
     late: Vec<(usize, Counts)>,
 }
 
-/// Where they go.
-pub(super) struct Entering<'a> {
-    pub(super) arrived: &'a mut Arrived,
+/// The ledger of one report: the tables that its entries go into.
+pub(super) struct Ingest<'a> {
+    pub(super) buffer: &'a mut EntryBuffer,
     pub(super) now: MonoTime,
-    pub(super) accounts: &'a mut KeyCounts,
-    pub(super) flows: &'a mut FastLoop,
+    pub(super) keys: &'a mut KeyCounts,
+    pub(super) fast_loop: &'a mut FastLoop,
     pub(super) board: &'a Board,
     pub(super) outbox: &'a mut Outbox,
-    /// A report that covers this much says nothing about the present rate.
+    /// The span from which a report shows nothing about the present rate.
     pub(super) late_from: Duration,
-    pub(super) all_late: bool,
-    /// What is offered through the aggregator below whose report it is, if it is that of one.
-    pub(super) branch: Option<&'a mut Traffic>,
-    /// What it took to gather, if that says something about the present rate.
+    pub(super) is_all_late: bool,
+    /// The traffic of the child aggregator that sent the report; `None` if a client sent it.
+    pub(super) child_traffic: Option<&'a mut Traffic>,
+    /// The time that the report covers, if it shows something about the present rate.
     pub(super) span: Option<Duration>,
 }
 
-impl Entering<'_> {
+impl Ingest<'_> {
     fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
-        let found = self.accounts.find(key, came)?;
+        let found = self.keys.find(key, came)?;
         if found.is_new
-            && let Some(key) = self.accounts.keys().get(found.place.id.index())
+            && let Some(key) = self.keys.key(found.place.id)
         {
-            self.flows.introduce(found.place.id, key, self.board);
-            // Whatever had this id before is settled, or it would not have been given away.
+            self.fast_loop.add_key(found.place.id, key, self.board);
+            // The counts of the key that had this id before are settled, or the id would not be free.
             self.outbox.replace(found.place.id);
         }
         Some(found.place)
     }
 
-    /// All entries have come: they go into the tables. Returns how many requests came late.
+    /// Moves the buffered entries into the tables. Returns the number of requests that came late.
     pub(super) fn finish(self) -> u64 {
-        let Arrived { entries, late } = self.arrived;
+        let EntryBuffer { entries, late } = self.buffer;
         for (id, counts) in &*entries {
-            self.accounts.add(*id, *counts);
+            self.keys.add(*id, *counts);
         }
         let mut came_late = 0;
         for (entry, late) in late.drain(..) {
             came_late += late.offered;
             if let Some((id, counts)) = entries.get_mut(entry) {
-                self.accounts.add_late(*id, late);
+                self.keys.add_late(*id, late);
                 *counts = counts.since(late);
             }
         }
-        match self.branch {
-            Some(traffic) => self.flows.add_branch(entries, self.span, traffic),
-            None => self.flows.add(entries),
+        match self.child_traffic {
+            Some(traffic) => self.fast_loop.add_to_child(entries, self.span, traffic),
+            None => self.fast_loop.add(entries),
         }
         entries.clear();
         came_late
     }
 }
 
-impl Ledger for Entering<'_> {
+impl Ledger for Ingest<'_> {
     fn begin(&mut self, span: Option<Duration>, first_span: bool) {
-        self.all_late = span.is_none_or(|span| span >= self.late_from);
-        self.span = span.filter(|_| !self.all_late);
-        if self.branch.is_none() {
-            self.flows.begin(self.now, span.unwrap_or_default(), first_span);
+        self.is_all_late = span.is_none_or(|span| span >= self.late_from);
+        self.span = span.filter(|_| !self.is_all_late);
+        if self.child_traffic.is_none() {
+            self.fast_loop.begin(self.now, span.unwrap_or_default(), first_span);
         }
     }
 
@@ -89,18 +89,18 @@ impl Ledger for Entering<'_> {
     #[inline]
     fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
         let place = match place {
-            Some(place) if self.accounts.is_current(place) => place,
+            Some(place) if self.keys.is_current(place) => place,
             _ => self.find(key, new.delta.counts.offered)?,
         };
-        let late = if self.all_late || new.pedigree == Origin::TakenOver {
+        let late = if self.is_all_late || new.pedigree == Origin::TakenOver {
             new.delta.counts
         } else {
             new.delta.late
         };
         if late != Counts::ZERO {
-            self.arrived.late.push((self.arrived.entries.len(), late));
+            self.buffer.late.push((self.buffer.entries.len(), late));
         }
-        self.arrived.entries.push((place.id, new.delta.counts));
+        self.buffer.entries.push((place.id, new.delta.counts));
         Some(place)
     }
 }

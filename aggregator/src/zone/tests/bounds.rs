@@ -210,7 +210,7 @@ fn idle_keys_leave_and_their_ids_go_to_others() {
     crowded.offer(0, "d", 4);
     crowded.seconds(1, |_| ());
     assert_eq!(crowded.zone.keys(), before + 2);
-    assert!(crowded.zone.accounts.keys().len() < 10, "ids are used again");
+    assert!(crowded.zone.keys.keys().len() < 10, "ids are used again");
     assert_eq!((crowded.counted("a"), crowded.counted("d")), (8, 4));
     crowded.check_balanced();
 }

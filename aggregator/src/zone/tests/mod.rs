@@ -13,11 +13,15 @@ mod tree;
 
 use std::time::Duration;
 
+use plimsoll_core::directive::{Board, Directives, Entitlement, Epoch};
+use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};
+use plimsoll_core::law::Parameters;
+use plimsoll_core::names::{Bucket, Key, Tenant};
+use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
+use plimsoll_core::report::{Batches, Echo, Evidence, Identity, InstanceId, Report, Role};
+
 use super::*;
-use plimsoll_core::names::Tenant;
-use plimsoll_core::directive::Entitlement;
-use plimsoll_core::quantity::Rate;
-use plimsoll_core::quantity::DropRatio;
+use crate::schedule::report_interval::Load;
 use scripted::{Client, Said, Scene, aggregator, answered, entitled, identity, per_second, ratio_of, zone};
 
 fn at(ms: u64) -> MonoTime {

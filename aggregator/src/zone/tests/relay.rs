@@ -83,7 +83,7 @@ fn a_client_back_after_a_cut_brings_late_counts_and_loses_none() {
     let tally = report.tallies.values().find(|tally| tally.counts.offered > 0).unwrap();
     assert_eq!(tally.counts.offered, 5_030);
     assert_eq!(tally.late.offered, 5_000);
-    assert_eq!(zone.figures().unconfirmed, 0);
+    assert_eq!(zone.counters().unconfirmed, 0);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_kill_is_passed_on_from_either_side_and_an_older_message_cannot_undo_it() {
     assert!(zone.on_report(at(40), client.stream, from_below).unwrap(), "others have to hear it");
     assert_eq!(zone.report(at(50)).kill, KillGeneration(5));
     let liar = Report { kill: KillGeneration(u64::MAX), ..client.report(at(60)) };
-    assert!(matches!(zone.on_report(at(60), client.stream, liar), Err(Refused::KillJump { .. })));
+    assert!(matches!(zone.on_report(at(60), client.stream, liar), Err(StreamRejected::KillJump { .. })));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn an_epoch_that_only_clients_remember_reaches_the_controller() {
     liar.epoch = Some(Epoch(u64::MAX));
     let report = liar.report(at(20));
     let refused = zone.on_report(at(20), liar.stream, report);
-    assert_eq!(refused, Err(Refused::EpochJump { claimed: u64::MAX, own: 41 }));
+    assert_eq!(refused, Err(StreamRejected::EpochJump { claimed: u64::MAX, own: 41 }));
     assert_eq!(zone.report(at(30)).epoch, Some(Epoch(41)));
 }
 
@@ -143,8 +143,8 @@ fn buckets_and_children_are_bounded() {
     let mut report = client.report(at(0));
     report.asked = ["api", "b", "c"].map(|name| Bucket::new(name).unwrap()).to_vec();
     zone.on_report(at(0), client.stream, report).unwrap();
-    assert_eq!((zone.figures().homeless, zone.report(at(1)).asked.len()), (2, 1));
+    assert_eq!((zone.counters().rejected, zone.report(at(1)).asked.len()), (2, 1));
     let mut second = Client::new(2);
     let report = second.report(at(0));
-    assert_eq!(zone.on_report(at(0), second.stream, report), Err(Refused::Full(1)));
+    assert_eq!(zone.on_report(at(0), second.stream, report), Err(StreamRejected::Full(1)));
 }

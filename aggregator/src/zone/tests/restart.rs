@@ -1,9 +1,9 @@
 //! A zone that restarts among clients that go on.
 
 use super::*;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::Values;
 use plimsoll_core::kill::KillGeneration;
-use plimsoll_core::decision::Mode;
 
 /// A zone that has begun anew, and its first client back.
 fn restarted(said: Said) -> Scene {
@@ -24,9 +24,9 @@ fn a_restarted_zone_is_quiet_until_its_clients_are_back() {
     let report = scene.zone.report(scene.now());
     assert_eq!((report.time, report.tallies.len()), (None, 0), "alive, but counting nothing");
     scene.run(1.5);
-    assert!(scene.zone.is_quiet(), "someone might still join");
+    assert!(scene.zone.is_warming_up(), "someone might still join");
     scene.run(0.1);
-    assert!(!scene.zone.is_quiet());
+    assert!(!scene.zone.is_warming_up());
     // What was withheld is told at once: the fast loop has seen the traffic meanwhile.
     let ratio = scene.clients[0].ratio("acme");
     assert!((ratio - 0.5).abs() < 0.01, "{ratio}");
@@ -46,7 +46,7 @@ fn kill_and_mode_pass_at_once_though_it_is_quiet() {
     let kill = KillGeneration(3);
     let message = Directives { kill, ..shadowed.message(9, 0) };
     scene.zone.on_directives(now, message).unwrap();
-    assert!(scene.zone.is_quiet());
+    assert!(scene.zone.is_warming_up());
     let told = scene.clients[0].hear(&mut scene.zone, now).unwrap();
     assert_eq!((told.kill, told.buckets[0].terms.mode), (kill, Mode::Shadow));
     assert_eq!(scene.clients[0].values("acme"), Values::default());

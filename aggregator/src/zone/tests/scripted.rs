@@ -1,18 +1,16 @@
 //! Clients that offer requests, a controller that says what it is told to say, and the tenths of seconds in between.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
 
-use super::super::*;
-use super::{at, bucket, tenant};
-use plimsoll_core::names::{KeyId, Name, Tenant, Zone as ZoneName};
-use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Posted, Terms, Values};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{Counts, InstanceId, Tally};
-use plimsoll_core::decision::Mode;
+use plimsoll_core::names::{KeyId, Name};
+use plimsoll_core::quantity::Limit;
+use plimsoll_core::report::{Outbox, Tally};
+
+use super::*;
 
 pub(super) const CONTROLLER: InstanceId = InstanceId(200);
 const STEP: u64 = 100;

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::tree::Tree;
 use super::*;
-use plimsoll_core::law::presence::Presences;
 use plimsoll_core::exchange::Path;
+use plimsoll_core::law::presence::Presences;
 
 fn path(ids: &[u128]) -> Path {
     Path::new(ids.iter().copied().map(InstanceId).collect())
@@ -27,7 +27,7 @@ fn offering(instance: u128, rps: f64) -> Client {
 
 #[test]
 fn a_loop_and_a_chain_too_long_are_refused_and_say_what_to_do() {
-    let too_deep = |aggregators| Err(Refused::TooDeep { aggregators });
+    let too_deep = |aggregators| Err(StreamRejected::TooDeep { aggregators });
     // (the child, those below it, aggregators above this one) and what becomes of it, at the one that is 100
     for (child, ids, above, judged) in [
         (1, &[][..], 0, Ok(false)),
@@ -35,15 +35,15 @@ fn a_loop_and_a_chain_too_long_are_refused_and_say_what_to_do() {
         (1, &[2, 3, 4, 5], 0, too_deep(6)),
         (1, &[2, 3], 1, Ok(false)),
         (1, &[2, 3, 4], 1, too_deep(6)),
-        (100, &[], 0, Err(Refused::Loop)),
-        (1, &[2, 100], 0, Err(Refused::Loop)),
+        (100, &[], 0, Err(StreamRejected::Loop)),
+        (1, &[2, 100], 0, Err(StreamRejected::Loop)),
     ] {
         let mut zone = answered();
         zone.on_directives(at(0), Directives { above, ..Said::ratio(7).message(2, 1) }).unwrap();
         let got = zone.on_report(at(10), StreamId(1), greeting(child, ids));
         assert_eq!(got, judged, "{child} {ids:?} below {above}");
         if let Err(refused) = got {
-            assert_eq!(zone.roster().connected_count(), 0, "nothing of it was entered");
+            assert_eq!(zone.sessions().connected_count(), 0, "nothing of it was entered");
             assert!(["loop", "too_deep"].contains(&refused.label()));
             assert!(refused.to_string().contains("controller"), "{refused}");
         }
@@ -60,7 +60,7 @@ fn two_that_greet_each_other_at_the_same_moment_find_out() {
     one.on_report(at(1), StreamId(1), from_other).unwrap();
     let report = one.report(at(100));
     assert_eq!(report.path, path(&[2]));
-    assert_eq!(other.on_report(at(101), StreamId(1), report), Err(Refused::Loop));
+    assert_eq!(other.on_report(at(101), StreamId(1), report), Err(StreamRejected::Loop));
     other.on_close(at(101), StreamId(1));
     assert_eq!(other.report(at(200)).path, Path::default(), "who went away stands below no more");
 }
@@ -80,7 +80,7 @@ fn the_longest_chain_of_those_connected_is_told_with_every_report() {
     assert_eq!(zone.report(at(50)).path, path(&[1, 11, 12]));
     let too_long = Report { seq: 3, path: path(&[11, 12, 13, 14]), ..Report::default() };
     let refused = zone.on_report(at(60), StreamId(0), too_long);
-    assert_eq!(refused, Err(Refused::TooDeep { aggregators: 6 }));
+    assert_eq!(refused, Err(StreamRejected::TooDeep { aggregators: 6 }));
 }
 
 #[test]
@@ -293,11 +293,11 @@ fn the_books_balance_when_the_one_in_the_middle_is_replaced() {
     tree.run(10.2);
     tree.replace_upper(101);
     tree.run(1.0);
-    assert!(tree.upper.is_quiet(), "those below held directives: this is a restart");
+    assert!(tree.upper.is_warming_up(), "those below held directives: this is a restart");
     tree.run(9.0);
-    assert!(!tree.upper.is_quiet());
+    assert!(!tree.upper.is_warming_up());
     let (counted, decided) = (tree.counted.values().sum::<u64>(), tree.decided());
-    let unconfirmed = tree.unconfirmed + tree.upper.figures().unconfirmed;
+    let unconfirmed = tree.unconfirmed + tree.upper.counters().unconfirmed;
     assert!(counted <= decided, "{counted} of {decided}");
     // What is under way takes a roll-up and what it waits for.
     assert!(decided <= counted + unconfirmed + 1_500, "{counted} and {unconfirmed} of {decided}");

@@ -1,0 +1,176 @@
+//! The child aggregators: identity, traffic and directives of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use plimsoll_core::directive::Board;
+use plimsoll_core::exchange::Path;
+use plimsoll_core::law::Parameters;
+use plimsoll_core::law::presence::presence;
+use plimsoll_core::names::{Bucket, Name, Zone};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Identity, InstanceId, Report};
+
+use crate::downstream::traffic::Traffic;
+
+/// Zone and name of an aggregator, which stay the same across restarts of its process.
+type StableName = (Zone, Name);
+
+/// All child aggregators that are connected or still hold a share.
+#[derive(Debug, Default)]
+pub(crate) struct ChildAggregators {
+    by_instance: BTreeMap<InstanceId, ChildAggregator>,
+    /// Number of changes to any of their boards.
+    changes: u64,
+}
+
+/// One child aggregator.
+#[derive(Debug)]
+pub(crate) struct ChildAggregator {
+    name: StableName,
+    /// The longest chain of aggregators below it.
+    path: Path,
+    /// The number of its children in its latest report with counts, from whichever process. `None` before the first.
+    pub(crate) children: Option<u32>,
+    /// Buckets for which it already had a hold at its greeting.
+    held: BTreeSet<Bucket>,
+    /// When this process of it greeted.
+    since: MonoTime,
+    /// When its stream ended; `None` while it has one.
+    left: Option<MonoTime>,
+    pub(crate) traffic: Traffic,
+    /// The directives for it.
+    pub(crate) board: Board,
+}
+
+impl ChildAggregator {
+    /// The weight of the child in a division, 0 to 1. A parent cannot tell a dead child from a disconnected one, so the
+    /// share of a silent child is held for it and then released, as the controller does with zones.
+    pub(crate) fn presence(&self, now: MonoTime) -> f64 {
+        self.left.map_or(1.0, |left| presence(now.since(left)))
+    }
+
+    /// Returns true if the child is sent rates. Before its traffic is known it lives on the hold that it brought, or on an
+    /// even share.
+    pub(crate) fn is_served(&self, now: MonoTime, parameters: &Parameters) -> bool {
+        self.traffic.has_shown() || now.since(self.since) >= parameters.start_wait
+    }
+
+    /// Returns true if the child already had a hold of this bucket at its greeting.
+    pub(crate) fn brought_hold(&self, bucket: &Bucket) -> bool {
+        self.held.contains(bucket)
+    }
+
+    /// Takes path and number of children from a report.
+    pub(crate) fn on_report(&mut self, report: &Report) {
+        if self.path != report.path {
+            self.path = report.path.clone();
+        }
+        // Zero is not taken: a restarted child has none at first and must still learn how many to wait for.
+        if report.time.is_some() && report.children > 0 {
+            self.children = Some(report.children);
+        }
+    }
+}
+
+impl ChildAggregators {
+    /// Adds a child aggregator. A new process with a known name takes over the traffic of the old one; returns the instance
+    /// that it replaces.
+    pub(crate) fn greet(
+        &mut self,
+        now: MonoTime,
+        identity: &Identity,
+        report: &Report,
+    ) -> Option<InstanceId> {
+        let name = (identity.zone.clone(), identity.name.clone());
+        let replaced = self
+            .by_instance
+            .iter()
+            .find(|(instance, child)| **instance != identity.instance && child.name == name)
+            .map(|(instance, _)| *instance);
+        let before = replaced.and_then(|instance| self.by_instance.remove(&instance));
+        let child = self.by_instance.entry(identity.instance).or_insert_with(|| {
+            let (children, traffic) = before.map(|child| (child.children, child.traffic)).unwrap_or_default();
+            ChildAggregator {
+                name,
+                path: Path::default(),
+                children,
+                held: BTreeSet::new(),
+                since: now,
+                left: None,
+                traffic,
+                board: Board::default(),
+            }
+        });
+        (child.since, child.left) = (now, None);
+        child.held = report.holds.keys().cloned().collect();
+        replaced
+    }
+
+    /// The stream of a child ended. Its share is held for it.
+    pub(crate) fn close(&mut self, now: MonoTime, instance: InstanceId) {
+        if let Some(child) = self.by_instance.get_mut(&instance) {
+            child.left = Some(now);
+        }
+    }
+
+    /// A child stopped in good order. Its share is free at once.
+    pub(crate) fn remove(&mut self, instance: InstanceId) {
+        self.by_instance.remove(&instance);
+    }
+
+    /// Forgets children whose share has been released.
+    pub(crate) fn prune(&mut self, now: MonoTime) {
+        self.by_instance.retain(|_, child| child.presence(now) > 0.0);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_instance.is_empty()
+    }
+
+    /// A child aggregator by its instance.
+    pub(crate) fn get(&self, instance: InstanceId) -> Option<&ChildAggregator> {
+        self.by_instance.get(&instance)
+    }
+
+    pub(crate) fn get_mut(&mut self, instance: InstanceId) -> Option<&mut ChildAggregator> {
+        self.by_instance.get_mut(&instance)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (InstanceId, &ChildAggregator)> + Clone {
+        self.by_instance.iter().map(|(instance, child)| (*instance, child))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ChildAggregator> {
+        self.by_instance.values_mut()
+    }
+
+    /// The number of children that are connected or left no longer than `span` ago.
+    pub(crate) fn within(&self, now: MonoTime, span: Duration) -> usize {
+        let recent = |child: &&ChildAggregator| child.left.is_none_or(|left| now.since(left) <= span);
+        self.by_instance.values().filter(recent).count()
+    }
+
+    /// Returns true once all connected children have shown their traffic or had the time to.
+    pub(crate) fn have_shown(&self, now: MonoTime, parameters: &Parameters) -> bool {
+        let mut connected = self.by_instance.values().filter(|child| child.left.is_none());
+        connected.all(|child| child.is_served(now, parameters))
+    }
+
+    /// The longest chain of connected aggregators below this one.
+    pub(crate) fn path(&self) -> Path {
+        let connected = self.by_instance.iter().filter(|(_, child)| child.left.is_none());
+        let longest = connected.max_by_key(|(_, child)| child.path.len());
+        longest.map(|(instance, child)| Path::through(*instance, &child.path)).unwrap_or_default()
+    }
+
+    /// Counts a change to a board.
+    pub(crate) fn on_change(&mut self) {
+        self.changes += 1;
+    }
+
+    /// The number of changes to any board.
+    pub(crate) const fn changes(&self) -> u64 {
+        self.changes
+    }
+}

@@ -1,0 +1,123 @@
+//! The traffic of one child aggregator, by slots of the fast loop, and the share of each limit that follows from it.
+
+use std::time::Duration;
+
+use plimsoll_core::law::Parameters;
+
+/// The rates offered through one child aggregator, by slots of the [fast loop](crate::fast_loop::FastLoop).
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// Requests/s, smoothed as clients smooth theirs and constant between two reports.
+    rates: Vec<f64>,
+    /// Requests in the report that is being merged.
+    fresh: Vec<f64>,
+    /// True once a report has shown a rate.
+    has_shown: bool,
+    /// The child's share of what may pass here.
+    pub(crate) shares: Shares,
+}
+
+/// Shares of what may pass, 0 to 1, by slot of the fast loop.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    by_slot: Vec<f64>,
+    /// The share of keys without a slot.
+    without_slot: f64,
+}
+
+impl Shares {
+    /// The same share of every key.
+    pub(crate) const fn all(share: f64) -> Self {
+        Self { by_slot: Vec::new(), without_slot: share }
+    }
+
+    /// Replaces all shares.
+    pub(crate) fn fill(&mut self, by_slot: impl Iterator<Item = f64>, without_slot: f64) {
+        self.by_slot.clear();
+        self.by_slot.extend(by_slot);
+        self.without_slot = without_slot;
+    }
+
+    /// The share of a key, by its slot.
+    pub(crate) fn of(&self, slot: u32) -> f64 {
+        self.by_slot.get(slot as usize).copied().unwrap_or(self.without_slot)
+    }
+
+    /// The share of keys without a slot, of which no traffic is known.
+    pub(crate) const fn without_slot(&self) -> f64 {
+        self.without_slot
+    }
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self::all(0.0)
+    }
+}
+
+impl Traffic {
+    /// Adds requests of one key to the report that is being merged.
+    #[inline]
+    pub(crate) fn add(&mut self, slot: usize, offered: f64) {
+        if self.fresh.len() <= slot {
+            self.fresh.resize(slot + 1, 0.0);
+        }
+        if let Some(fresh) = self.fresh.get_mut(slot) {
+            *fresh += offered;
+        }
+    }
+
+    /// Ends a report. `span` is the time that it covers, `None` if it shows nothing about the present rate.
+    pub(crate) fn settle(&mut self, span: Option<Duration>, parameters: &Parameters) {
+        let Some(span) = span.map(|span| span.as_secs_f64()).filter(|span| *span > 0.0) else {
+            self.fresh.fill(0.0);
+            return;
+        };
+        let first = !std::mem::replace(&mut self.has_shown, true);
+        let kept = if first { 0.0 } else { (-span / parameters.share_time.as_secs_f64()).exp() };
+        self.rates.resize(self.fresh.len(), 0.0);
+        for (rate, fresh) in self.rates.iter_mut().zip(&mut self.fresh) {
+            *rate = kept * *rate + (1.0 - kept) * std::mem::take(fresh) / span;
+        }
+    }
+
+    /// The smoothed rate of one key in requests/s.
+    pub(crate) fn rate(&self, slot: usize) -> f64 {
+        self.rates.get(slot).copied().unwrap_or_default()
+    }
+
+    /// Returns true once a report has shown a rate.
+    pub(crate) const fn has_shown(&self) -> bool {
+        self.has_shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_rate_is_taken_as_it_is_and_later_ones_are_smoothed() {
+        let parameters = Parameters::default();
+        let mut traffic = Traffic::default();
+        traffic.add(1, 50.0);
+        traffic.settle(Some(Duration::from_millis(500)), &parameters);
+        assert_eq!((traffic.rate(0), traffic.rate(1), traffic.rate(2)), (0.0, 100.0, 0.0));
+        traffic.settle(Some(parameters.share_time), &parameters);
+        assert!((traffic.rate(1) - 100.0 / std::f64::consts::E).abs() < 1e-9, "{}", traffic.rate(1));
+    }
+
+    #[test]
+    fn report_without_a_span_shows_no_rate() {
+        let mut traffic = Traffic::default();
+        traffic.add(0, 1_000.0);
+        traffic.settle(None, &Parameters::default());
+        assert!(!traffic.has_shown());
+        traffic.settle(Some(Duration::from_secs(1)), &Parameters::default());
+        assert_eq!(
+            (traffic.has_shown(), traffic.rate(0)),
+            (true, 0.0),
+            "its requests are not counted later either"
+        );
+    }
+}

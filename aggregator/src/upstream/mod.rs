@@ -1,0 +1,166 @@
+//! The stream to the parent: what has been sent on it, what the controller has confirmed, and what the next report carries.
+
+mod freshness;
+mod rollups;
+mod subscriptions;
+
+use std::time::Duration;
+
+use plimsoll_core::directive::{Directives, Epoch, Sequence, StaleDirective};
+use plimsoll_core::exchange::sessions::Sessions;
+use plimsoll_core::law::Parameters;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Batches, Evidence, Outbox, Report};
+
+use freshness::Freshness;
+use rollups::Rollups;
+use subscriptions::Subscriptions;
+
+/// The parent of one aggregator: a controller, or an aggregator on the path to it.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    has_greeted: bool,
+    /// Epoch and sequence number of the latest directives.
+    sequence: Sequence,
+    policy_hash: Option<u64>,
+    /// The highest epoch that a child claims. A controller that lost its state must learn of it.
+    claimed_epoch: Option<Epoch>,
+    freshness: Freshness,
+    rollups: Rollups,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) outbox: Outbox,
+    /// Evidence for rollout gates since the latest roll-up.
+    pub(crate) evidence: Evidence,
+}
+
+impl Upstream {
+    pub(crate) fn new(buckets_max: usize) -> Self {
+        Self {
+            has_greeted: false,
+            sequence: Sequence::default(),
+            policy_hash: None,
+            claimed_epoch: None,
+            freshness: Freshness::default(),
+            rollups: Rollups::default(),
+            subscriptions: Subscriptions::new(buckets_max),
+            outbox: Outbox::default(),
+            evidence: Evidence::default(),
+        }
+    }
+
+    /// A new stream begins. Evidence that no parent has received may be of a stage that is over, so it is dropped.
+    pub(crate) fn open(&mut self) {
+        self.has_greeted = false;
+        self.sequence.open();
+        self.freshness.open();
+        self.rollups.open();
+        self.subscriptions.open();
+        self.outbox.open();
+        self.evidence.clear();
+    }
+
+    /// Returns true for the first report of a stream, which is the greeting.
+    pub(crate) fn begin_report(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_greeted, true)
+    }
+
+    /// Completes a report that is about to be sent. One without counts (`time` is absent) carries no evidence, and the
+    /// controller's confirmation of it confirms no report of a child.
+    pub(crate) fn finish_report(&mut self, now: MonoTime, report: &mut Report, sessions: &Sessions) {
+        self.freshness.on_report(now, report.seq);
+        if report.time.is_some() {
+            report.evidence = Batches::one(report.seq, std::mem::take(&mut self.evidence));
+            self.rollups.sent(report.seq, sessions);
+        }
+    }
+
+    /// Takes acknowledgements, which hold even if the directives are stale.
+    pub(crate) fn on_acknowledgement(&mut self, directives: &Directives) {
+        self.outbox.on_echo(directives.echo);
+        directives.parent.into_iter().for_each(|parent| self.outbox.on_answer(parent));
+    }
+
+    /// Accepts directives unless they are older than the latest ones. Returns true if they name a new policy.
+    ///
+    /// # Errors
+    /// When they are stale.
+    pub(crate) fn accept(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
+        self.sequence.accept(directives.epoch, directives.seq)?;
+        let is_new_policy = directives.policy_hash.is_some_and(|hash| self.policy_hash != Some(hash));
+        self.policy_hash = directives.policy_hash.or(self.policy_hash);
+        Ok(is_new_policy)
+    }
+
+    /// Accepted directives were applied: the children's reports in confirmed roll-ups are confirmed too.
+    pub(crate) fn on_applied(&mut self, now: MonoTime, directives: &Directives, sessions: &mut Sessions) {
+        self.rollups.on_confirmed(directives.echo.confirmed, sessions);
+        self.freshness.on_message(now, directives);
+    }
+
+    /// Takes the epoch that a child claims.
+    pub(crate) fn on_claimed_epoch(&mut self, epoch: Option<Epoch>) {
+        self.claimed_epoch = self.claimed_epoch.max(epoch);
+    }
+
+    /// The epoch of the latest directives.
+    pub(crate) const fn epoch(&self) -> Option<Epoch> {
+        self.sequence.epoch()
+    }
+
+    /// The highest epoch applied here or claimed by a child.
+    pub(crate) fn highest_epoch(&self) -> Option<Epoch> {
+        self.epoch().max(self.claimed_epoch)
+    }
+
+    /// The hash of the policy in force.
+    pub(crate) const fn policy_hash(&self) -> Option<u64> {
+        self.policy_hash
+    }
+
+    /// The number of aggregators between this one and the controller.
+    pub(crate) const fn hops(&self) -> u32 {
+        self.freshness.hops()
+    }
+
+    /// The report interval requested by the parent; `None` while it leaves that to its child.
+    pub(crate) const fn report_interval(&self) -> Option<Duration> {
+        self.freshness.interval()
+    }
+
+    /// Returns true while a controller leads; see [`Freshness::is_led`].
+    pub(crate) fn is_led(&self, now: MonoTime, parameters: &Parameters) -> bool {
+        self.freshness.is_led(now, parameters)
+    }
+
+    /// The time since the controller last covered a roll-up of this zone; `None` if it never did.
+    pub(crate) fn age(&self, now: MonoTime) -> Option<Duration> {
+        self.freshness.age(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greeting_is_the_first_report_of_every_stream() {
+        let mut upstream = Upstream::new(1);
+        assert!(upstream.begin_report() && !upstream.begin_report());
+        upstream.open();
+        assert!(upstream.begin_report());
+    }
+
+    #[test]
+    fn highest_epoch_includes_the_claims_of_children() {
+        let mut upstream = Upstream::new(1);
+        let directives =
+            Directives { epoch: Some(Epoch(3)), seq: 1, policy_hash: Some(7), ..Directives::default() };
+        assert_eq!(upstream.accept(&directives).ok(), Some(true), "the first policy");
+        upstream.on_claimed_epoch(Some(Epoch(5)));
+        upstream.on_claimed_epoch(None);
+        assert_eq!((upstream.epoch(), upstream.highest_epoch()), (Some(Epoch(3)), Some(Epoch(5))));
+        assert!(upstream.accept(&directives).is_err(), "the same sequence number again");
+        let next = Directives { seq: 2, ..directives };
+        assert_eq!((upstream.accept(&next).ok(), upstream.policy_hash()), (Some(false), Some(7)));
+    }
+}
