@@ -1,4 +1,4 @@
-//! How a parent reads and writes messages: reports by prost, directives from bytes that were encoded once for many.
+//! The gRPC codec of a parent: decodes reports with prost and writes directives from bytes that are shared by all children.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,23 +12,24 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::{ProstCodec, ProstDecoder};
 
-use crate::parent::ParentService;
+use crate::driver::parent::ParentService;
 use crate::wire::exchange_server::SERVICE_NAME;
 use crate::{MESSAGE_BYTES_MAX, Part, wire};
 
-/// What a stream sets aside for reading, and again for writing: most messages fit. It grows where one does not.
+/// The initial size of a stream's read buffer and of its write buffer, in bytes. Most messages fit; a buffer grows for
+/// larger ones.
 const BUFFER_BYTES: usize = 1_024;
 
-/// The parent's end of `Exchange.Converse`.
+/// The codec of the parent's end of `Exchange.Converse`.
 #[derive(Clone, Copy, Debug, Default)]
 struct ParentCodec;
 
-/// Writes parts.
+/// Encodes parts of directives.
 #[derive(Clone, Copy, Debug, Default)]
 struct PartEncoder;
 
 fn buffers() -> BufferSettings {
-    // Nothing is gained by waiting for a second message: each leaves by itself.
+    // A yield threshold of 1 byte: each message is sent at once instead of waiting for the next one.
     BufferSettings::new(BUFFER_BYTES, 1)
 }
 
@@ -62,7 +63,7 @@ impl Encoder for PartEncoder {
     }
 }
 
-/// The one method of the service.
+/// The only method of the service.
 struct Converse<P>(ParentService<P>);
 
 impl<P: Parent + Send + 'static> StreamingService<wire::Report> for Converse<P> {
@@ -90,7 +91,7 @@ impl<P: Parent + Send + 'static> tower_service::Service<http::Request<Body>> for
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         if request.uri().path() != "/plimsoll.exchange.v1.Exchange/Converse" {
-            let status = Status::unimplemented("this service has one method, Converse");
+            let status = Status::unimplemented("unknown method: this service has Converse only");
             return Box::pin(std::future::ready(Ok(status.into_http())));
         }
         let converse = Converse(self.clone());

@@ -1,13 +1,13 @@
-//! A state machine that several tasks talk to: the one place where a tier meets the clock.
+//! A state machine that several tasks share: the one place where a tier reads the clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A state machine behind a lock that is only ever held for pure computation, together with the clock it is fed
-/// from and the bell that says it changed. Cloning gives another handle to the same one.
+/// A state machine behind a lock, with its clock and a change notification. The lock is held for pure computation only.
+/// Clones share the state machine.
 #[derive(Debug)]
 pub struct Shared<S> {
     inner: Arc<Inner<S>>,
@@ -17,7 +17,7 @@ pub struct Shared<S> {
 struct Inner<S> {
     state: Mutex<S>,
     origin: Instant,
-    bell: watch::Sender<()>,
+    changes: watch::Sender<()>,
 }
 
 impl<S> Clone for Shared<S> {
@@ -27,35 +27,36 @@ impl<S> Clone for Shared<S> {
 }
 
 impl<S> Shared<S> {
-    /// Takes a state machine; its clock begins now.
+    /// Wraps a state machine and starts its clock.
     #[must_use]
     pub fn new(state: S) -> Self {
-        let inner = Inner { state: Mutex::new(state), origin: Instant::now(), bell: watch::Sender::new(()) };
+        let inner =
+            Inner { state: Mutex::new(state), origin: Instant::now(), changes: watch::Sender::new(()) };
         Self { inner: Arc::new(inner) }
     }
 
-    /// The present on this state machine's clock.
+    /// Returns the current time of the state machine's clock.
     #[must_use]
     pub fn now(&self) -> MonoTime {
         MonoTime::from_elapsed(self.inner.origin.elapsed())
     }
 
-    /// Runs `f` on the state machine at the present time. `f` must not block.
+    /// Runs `f` on the state machine at the current time. `f` must not block.
     pub fn with<R>(&self, f: impl FnOnce(&mut S, MonoTime) -> R) -> R {
-        // A panic elsewhere leaves counts that are at worst behind; stopping all protection would be worse.
+        // After a panic in another task the counts may lag behind; refusing to go on would stop all load shedding.
         let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.now();
         f(&mut state, now)
     }
 
-    /// Says that there may be something new to tell.
-    pub fn ring(&self) {
-        self.inner.bell.send_replace(());
+    /// Notifies all [`changes`](Self::changes) receivers that there may be a message to send.
+    pub fn notify(&self) {
+        self.inner.changes.send_replace(());
     }
 
-    /// Hears every [`ring`](Self::ring) from now on, several as one.
+    /// Returns a receiver that sees every [`notify`](Self::notify) from now on; several in a row count as one.
     #[must_use]
-    pub fn bell(&self) -> watch::Receiver<()> {
-        self.inner.bell.subscribe()
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.inner.changes.subscribe()
     }
 }

@@ -1,8 +1,8 @@
-//! Directives between bytes and core, in parts that keep the bounds.
+//! Round trips of directives, in parts within the bounds of a message.
 
 use super::*;
 
-/// The messages that carry directives, as they leave.
+/// Encodes directives as messages.
 pub(super) fn bytes_of(directives: &Directives) -> Vec<Vec<u8>> {
     let each = encode_directives(directives.clone().into()).map(|part| {
         let mut bytes = Vec::new();
@@ -13,12 +13,12 @@ pub(super) fn bytes_of(directives: &Directives) -> Vec<Vec<u8>> {
     each.collect()
 }
 
-/// The first of them as any reader of protobuf sees it.
+/// Returns the first message, decoded by prost alone.
 fn first_part(directives: &Directives) -> wire::Directives {
     wire::Directives::decode(bytes_of(directives).remove(0).as_slice()).unwrap()
 }
 
-/// Sends directives through bytes; returns into how many parts they went.
+/// Asserts that directives survive the round trip, and returns the number of their parts.
 fn check_directives(directives: &Directives) -> usize {
     let mut decoder = DirectivesDecoder::default();
     let parts = bytes_of(directives);
@@ -26,8 +26,8 @@ fn check_directives(directives: &Directives) -> usize {
         assert!(part.len() <= MESSAGE_BYTES_MAX, "{} bytes", part.len());
         let part = wire::Directives::decode(part.as_slice()).unwrap();
         assert!(part.buckets.iter().map(|bucket| bucket.keys.len()).sum::<usize>() <= KEYS_PER_PART_MAX);
-        let whole = decoder.decode(part).unwrap();
-        assert_eq!(whole.as_ref(), (left == 0).then_some(directives));
+        let decoded = decoder.decode(part).unwrap();
+        assert_eq!(decoded.as_ref(), (left == 0).then_some(directives));
     }
     parts.len()
 }
@@ -56,11 +56,11 @@ fn message(buckets: Vec<BucketDirective>) -> Directives {
 }
 
 #[test]
-fn directives_of_any_size_keep_the_bounds_of_a_message_and_whether_they_are_whole() {
+fn directives_of_any_size_stay_within_message_bounds_and_keep_the_snapshot_flag() {
     for whole in [false, true] {
         let large = |name| directive(name, whole, 5_000);
         assert!(check_directives(&message(vec![large("a"), large("b")])) > 2);
-        // Around the ends of parts, and a bucket that begins where another one ended a part.
+        // Sizes around the end of a part, and a bucket that starts where another one filled a part.
         for tenants in [0, 1, 1_021, 1_022, 1_023, 1_024, 1_025, 2_046, 2_047] {
             let fits = |name| directive(name, whole, tenants);
             check_directives(&message(vec![fits("a"), fits("b"), directive("c", !whole, 1)]));
@@ -68,10 +68,10 @@ fn directives_of_any_size_keep_the_bounds_of_a_message_and_whether_they_are_whol
         let many = (0..5_000).map(|number| directive(&longest(number), whole, 0)).collect();
         assert!(check_directives(&message(many)) > 1);
     }
-    assert_eq!(check_directives(&message(Vec::new())), 1, "a heartbeat is a message");
+    assert_eq!(check_directives(&message(Vec::new())), 1, "a heartbeat is one message");
 }
 
-fn limit_after_the_wire(limit: Limit) -> Limit {
+fn round_trip_limit(limit: Limit) -> Limit {
     let terms = Terms { limit, ..Terms::default() };
     let sent = message(vec![BucketDirective { terms, ..directive("a", true, 0) }]);
     let part = first_part(&sent);
@@ -79,7 +79,7 @@ fn limit_after_the_wire(limit: Limit) -> Limit {
 }
 
 #[test]
-fn limits_are_exact_to_a_thousandth_and_only_zero_is_zero() {
+fn limits_round_to_a_thousandth_and_only_zero_becomes_zero() {
     let rate = |per_second: f64| Limit::PerSecond(Rate::new(per_second).unwrap());
     let table = [
         (Limit::Unknown, Limit::Unknown),
@@ -88,14 +88,14 @@ fn limits_are_exact_to_a_thousandth_and_only_zero_is_zero() {
         (rate(f64::MIN_POSITIVE), rate(0.001)),
         (rate(0.000_4), rate(0.001)),
         (rate(0.001), rate(0.001)),
-        // A thousand times this is a little more than 70.
+        // 0.07 * 1000 is slightly more than 70 in floating point.
         (rate(0.07), rate(0.07)),
         (rate(1.0 / 3.0), rate(0.333)),
         (rate(999.999_6), rate(1_000.0)),
         (rate(f64::MAX), rate(u64::MAX as f64 / 1e3)),
     ];
-    for (sent, due) in table {
-        assert_eq!(limit_after_the_wire(sent), due, "{sent:?}");
+    for (sent, expected) in table {
+        assert_eq!(round_trip_limit(sent), expected, "{sent:?}");
     }
 }
 
@@ -129,7 +129,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     )
 }
 
-/// Entitlements that the wire carries exactly.
+/// Generates entitlements that the wire carries exactly.
 fn any_entitlement() -> impl Strategy<Value = Entitlement> {
     let weight = prop_oneof![1_000..10_000u64, 1_000..=1_000_000_000_000_000u64]
         .prop_map(|nano| Weight::new(nano as f64 / 1e9).unwrap());
@@ -182,7 +182,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
     )
 }
 
-/// A directive with the longest names and the largest number in every field.
+/// Returns a directive with the longest names and the largest number in every field.
 fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
     let most = Some(largest_rate());
     let entitlement = Entitlement {
@@ -220,7 +220,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
 }
 
 #[test]
-fn the_largest_directives_keep_the_bounds_of_a_message() {
+fn largest_directives_stay_within_message_bounds() {
     let message = |buckets| Directives {
         epoch: Some(Epoch(u64::MAX)),
         seq: u64::MAX,
@@ -239,22 +239,22 @@ fn the_largest_directives_keep_the_bounds_of_a_message() {
     let buckets = |count: usize, tenants| {
         message((0..count).map(|number| largest_directive(&longest(number), tenants)).collect())
     };
-    // A full part of keys of one bucket, of buckets without keys, and of buckets with one key each.
+    // Full parts: keys of one bucket, buckets without keys, buckets with one key each.
     for full in [buckets(1, 1_023), buckets(1_024, 0), buckets(512, 1)] {
         assert_eq!(check_directives(&full), 1);
         assert!(bytes_of(&full)[0].len() > MESSAGE_BYTES_MAX / 4 * 3 - 8 * 1024);
     }
-    assert_eq!(check_directives(&buckets(1, 1_024)), 1, "parts are filled by bytes");
+    assert_eq!(check_directives(&buckets(1, 1_024)), 1, "the bytes, not the keys, fill a part");
     assert_eq!(check_directives(&buckets(1, 1_300)), 2);
     assert_eq!(check_directives(&buckets(3, 4_000)), 12);
     let killed = |number| (Bucket::new(&longest(number)).unwrap(), KillGeneration(u64::MAX));
     let with_kills =
         |directives| Directives { kills: (0..KILLED_BUCKETS_MAX).map(killed).collect(), ..directives };
     assert_eq!(check_directives(&with_kills(buckets(0, 0))), 1);
-    assert_eq!(check_directives(&with_kills(buckets(1, 1_023))), 2, "kills go first");
+    assert_eq!(check_directives(&with_kills(buckets(1, 1_023))), 2, "kill generations precede the buckets");
 }
 
-fn values_after_the_wire(values: Values) -> Values {
+fn round_trip_values(values: Values) -> Values {
     let key = KeyDirective { tenant: Tenant::default_class(), values };
     let sent = message(vec![BucketDirective { keys: vec![key], ..directive("a", true, 0) }]);
     let part = first_part(&sent);
@@ -262,8 +262,8 @@ fn values_after_the_wire(values: Values) -> Values {
 }
 
 #[test]
-fn every_value_travels_by_itself_and_an_absent_one_is_not_zero() {
-    let nothing = Values::default();
+fn absent_values_differ_from_zero() {
+    let none = Values::default();
     let zero = Some(Rate::ZERO);
     let entitlement = |weight, tenant_limit| {
         Some(Entitlement {
@@ -274,16 +274,16 @@ fn every_value_travels_by_itself_and_an_absent_one_is_not_zero() {
         })
     };
     for values in [
-        nothing,
-        Values { ratio: Some(DropRatio::NONE), ..nothing },
-        Values { rate: zero, ..nothing },
-        Values { cap: zero, ..nothing },
-        Values { guard: zero, ..nothing },
-        Values { offered: zero, ..nothing },
-        Values { entitlement: entitlement(Weight::MIN, None), ..nothing },
-        Values { entitlement: entitlement(Weight::MAX, zero), ..nothing },
+        none,
+        Values { ratio: Some(DropRatio::NONE), ..none },
+        Values { rate: zero, ..none },
+        Values { cap: zero, ..none },
+        Values { guard: zero, ..none },
+        Values { offered: zero, ..none },
+        Values { entitlement: entitlement(Weight::MIN, None), ..none },
+        Values { entitlement: entitlement(Weight::MAX, zero), ..none },
     ] {
-        assert_eq!(values_after_the_wire(values), values);
+        assert_eq!(round_trip_values(values), values);
     }
 }
 
@@ -291,13 +291,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn directives_survive_the_wire(directives in any_directives()) {
+    fn directives_survive_a_round_trip(directives in any_directives()) {
         check_directives(&directives);
     }
 
     #[test]
-    fn any_limit_arrives_within_half_a_thousandth(per_second in prop_oneof![0.0..10.0, 0.0..1e12]) {
-        let arrived = limit_after_the_wire(Limit::PerSecond(Rate::new(per_second).unwrap()));
+    fn limit_error_is_at_most_half_a_thousandth(per_second in prop_oneof![0.0..10.0, 0.0..1e12]) {
+        let arrived = round_trip_limit(Limit::PerSecond(Rate::new(per_second).unwrap()));
         let arrived = arrived.per_second().unwrap().per_second();
         prop_assert_eq!(arrived == 0.0, per_second == 0.0);
         let tolerance = if per_second < 0.001 { 0.001 } else { 0.000_5 + per_second * f64::EPSILON };
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn any_weight_arrives_as_a_weight_within_half_a_billionth(weight in prop_oneof![1e-6..1e-5, 1e-6..=1e6]) {
+    fn weight_error_is_at_most_half_a_billionth(weight in prop_oneof![1e-6..1e-5, 1e-6..=1e6]) {
         let entitlement = Entitlement {
             weight: Weight::new(weight).unwrap(),
             floor: Rate::ZERO,
@@ -313,7 +313,7 @@ proptest! {
             declared: true,
         };
         let values = Values { entitlement: Some(entitlement), ..Values::default() };
-        let arrived = values_after_the_wire(values).entitlement.unwrap().weight.get();
+        let arrived = round_trip_values(values).entitlement.unwrap().weight.get();
         prop_assert!((arrived - weight).abs() <= 0.5e-9 + weight * 2.0 * f64::EPSILON, "{} became {}", weight, arrived);
     }
 }

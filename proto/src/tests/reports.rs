@@ -1,4 +1,4 @@
-//! Reports between bytes and core, in parts that keep the bounds.
+//! Round trips of reports, in parts within the bounds of a message.
 
 use proptest::sample::Index;
 
@@ -43,7 +43,7 @@ fn any_definition() -> impl Strategy<Value = KeyDefinition> {
     )
 }
 
-/// A report that defines no keys, counts nothing and has no number.
+/// Generates a report without keys, counts and sequence number.
 fn any_report() -> impl Strategy<Value = Report> {
     let head = (option::of(any_identity()), option::of(0..=MICROS_MAX));
     let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
@@ -75,7 +75,7 @@ fn any_report() -> impl Strategy<Value = Report> {
     )
 }
 
-/// What one report of a stream defines and counts: definitions, some of them anew, and for some ids what came since.
+/// One report of a stream: its head, its definitions, which may reuse an id, and the increase of some counts.
 type Step = (Report, Vec<(Option<Index>, KeyDefinition)>, Vec<(Index, Tally)>);
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -83,16 +83,16 @@ fn any_step() -> impl Strategy<Value = Step> {
     (any_report(), definitions, vec((any::<Index>(), any_tally()), 0..20))
 }
 
-/// The reports of one stream: they define keys as they go, some ids anew, and what they count only grows.
+/// Generates the reports of one stream. Ids are defined and reused along the way; counts only grow.
 pub(super) fn any_stream() -> impl Strategy<Value = Vec<Report>> {
     vec(any_step(), 1..5).prop_map(|steps| {
         let mut held: Vec<Tally> = Vec::new();
         let mut reports = Vec::new();
         for ((mut report, definitions, counts), seq) in steps.into_iter().zip(1..) {
             report.seq = seq;
-            for (anew, definition) in definitions {
-                let anew = anew.filter(|_| !held.is_empty());
-                let id = anew.map_or(held.len(), |anew| anew.index(held.len()));
+            for (reused, definition) in definitions {
+                let reused = reused.filter(|_| !held.is_empty());
+                let id = reused.map_or(held.len(), |index| index.index(held.len()));
                 held.resize(held.len().max(id + 1), Tally::ZERO);
                 held[id] = Tally::ZERO;
                 report.definitions.insert(KeyId(id as u32), definition);
@@ -111,7 +111,7 @@ pub(super) fn any_stream() -> impl Strategy<Value = Vec<Report>> {
     })
 }
 
-/// Sends the reports of one stream through bytes; returns into how many parts each went.
+/// Asserts that the reports of one stream survive the round trip, and returns the number of parts of each.
 fn check_reports(reports: &[Report]) -> Vec<usize> {
     let (mut encoder, mut decoder) = (ReportEncoder::default(), ReportDecoder::default());
     reports
@@ -120,25 +120,26 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
             let parts = encoder.encode(report);
             for (part, left) in parts.iter().zip((0..parts.len()).rev()) {
                 assert!(part.encoded_len() <= MESSAGE_BYTES_MAX, "{} bytes", part.encoded_len());
-                let lists = [part.gaps.len(), part.definitions.len(), part.asked.len(), part.holds.len()];
+                let lists =
+                    [part.id_gaps.len(), part.definitions.len(), part.subscriptions.len(), part.holds.len()];
                 assert!(lists.iter().all(|list| *list <= KEYS_PER_PART_MAX), "{lists:?}");
                 let part = wire::Report::decode(part.encode_to_vec().as_slice()).unwrap();
-                let whole = decoder.decode(part).unwrap();
-                assert_eq!(whole.as_ref(), (left == 0).then_some(report));
+                let decoded = decoder.decode(part).unwrap();
+                assert_eq!(decoded.as_ref(), (left == 0).then_some(report));
             }
             parts.len()
         })
         .collect()
 }
 
-/// A spread of as many different waits as are told apart.
+/// Returns latencies in almost every step of the histogram.
 fn largest_spread() -> Spread {
     let spread = Spread::of((1..60_000_000).step_by(211).map(|us| (us, u64::MAX)), u64::MAX);
-    assert!(spread.waits().len() > SPREAD_STEPS_MAX / 2);
+    assert!(spread.latencies().len() > SPREAD_STEPS_MAX / 2);
     spread
 }
 
-/// The first report of a stream with `keys` new keys, everything else in it as large as can be.
+/// Returns the first report of a stream with `keys` new keys and the largest values everywhere.
 fn largest_report(keys: usize) -> Report {
     let most = Counts {
         offered: u64::MAX,
@@ -192,7 +193,7 @@ fn largest_report(keys: usize) -> Report {
     }
 }
 
-/// Evidence of so many buckets, each with a few bins in their longest form.
+/// Returns evidence of `buckets` buckets, each with a few bins in their longest encoding.
 fn largest_evidence(seq: u64, buckets: usize) -> Batches {
     let mut latency = Histogram::default();
     (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
@@ -201,24 +202,24 @@ fn largest_evidence(seq: u64, buckets: usize) -> Batches {
     let mut evidence = Evidence::default();
     for number in 0..buckets {
         let bucket = Bucket::new(&longest(number)).unwrap();
-        evidence.put(Stand { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
+        evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
     }
     Batches::one(seq, evidence)
 }
 
 fn any_evidence() -> impl Strategy<Value = Batches> {
-    let stand = (any_bucket(), select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]), any::<bool>());
+    let cohort = (any_bucket(), select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]), any::<bool>());
     let bins = vec((0..BINS as u16, 1..u64::MAX / 64), 0..9);
     let outcomes = (any::<[u64; 4]>(), bins).prop_map(|([offered, refused, would_dropped, failed], bins)| {
         let mut latency = Histogram::default();
         bins.into_iter().for_each(|(bin, count)| latency.add(Bin::new(bin).unwrap(), count));
         Outcomes { offered, refused, would_dropped, failed, latency }
     });
-    vec((stand, outcomes), 0..5).prop_map(|all| {
+    vec((cohort, outcomes), 0..5).prop_map(|all| {
         let mut evidence = Evidence::default();
         for ((bucket, mode, canary), outcomes) in all {
             let side = if canary { Side::Canary } else { Side::Control };
-            evidence.put(Stand { bucket, mode, side }, outcomes);
+            evidence.put(CohortKey { bucket, mode, side }, outcomes);
         }
         Batches::one(1, evidence)
     })
@@ -226,13 +227,13 @@ fn any_evidence() -> impl Strategy<Value = Batches> {
 
 proptest! {
     #[test]
-    fn evidence_comes_out_as_it_went_in(evidence in any_evidence()) {
+    fn evidence_survives_a_round_trip(evidence in any_evidence()) {
         check_reports(&[Report { seq: 1, evidence, ..Report::default() }]);
     }
 }
 
 #[test]
-fn ten_thousand_keys_with_the_longest_names_keep_the_bounds_of_a_message() {
+fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
     let evidence = largest_evidence(2, 1);
     let next = Report { seq: 2, definitions: BTreeMap::new(), evidence, ..largest_report(1) };
     let parts = check_reports(&[largest_report(10_000), next]);
@@ -240,17 +241,17 @@ fn ten_thousand_keys_with_the_longest_names_keep_the_bounds_of_a_message() {
     assert_eq!(parts[1], 1);
 }
 
-/// The same as above with nothing but one list, so that no other list hides what an entry of it is taken for.
+/// Each list is alone in its report, so that no other list hides a wrong estimate of its entries.
 #[test]
-fn every_list_alone_keeps_the_bounds_of_a_message_and_fills_its_parts() {
+fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
     let largest = largest_report(5_000);
     let bare = Report { seq: u64::MAX, ..largest_report(0) };
     let Report { asked, holds, definitions, tallies, .. } = largest;
     for (list, report) in [
-        ("asked", Report { asked, ..bare.clone() }),
+        ("subscriptions", Report { asked, ..bare.clone() }),
         ("holds", Report { holds, ..bare.clone() }),
         ("definitions", Report { definitions, ..bare.clone() }),
-        ("counts", Report { tallies, ..bare.clone() }),
+        ("id_gaps", Report { tallies, ..bare.clone() }),
         ("evidence", Report { evidence: largest_evidence(u64::MAX, 4_096), ..bare.clone() }),
     ] {
         let mut encoder = ReportEncoder::default();
@@ -263,7 +264,7 @@ fn every_list_alone_keeps_the_bounds_of_a_message_and_fills_its_parts() {
     }
 }
 
-/// A report that defines so many keys.
+/// Returns a report that defines `keys` keys.
 fn defining(keys: u32) -> Report {
     let definition = |id: u32| {
         let key = Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() };
@@ -274,10 +275,10 @@ fn defining(keys: u32) -> Report {
 }
 
 #[test]
-fn small_entries_fill_a_part_up_to_its_bound() {
+fn small_entries_fill_a_part_up_to_the_key_limit() {
     let tallies = |keys: u32| (0..keys).map(|id| (KeyId(id), Tally::ZERO)).collect();
     let stream = |keys| [defining(5_000), Report { seq: 2, tallies: tallies(keys), ..Report::default() }];
-    assert_eq!(check_reports(&[Report { seq: 1, ..Report::default() }]), [1], "a heartbeat is a message");
+    assert_eq!(check_reports(&[Report { seq: 1, ..Report::default() }]), [1], "a heartbeat is one message");
     assert_eq!(check_reports(&stream(1_000))[1], 1);
     assert_eq!(check_reports(&stream(4_096))[1], 1);
     assert_eq!(check_reports(&stream(4_097))[1], 2);
@@ -286,7 +287,7 @@ fn small_entries_fill_a_part_up_to_its_bound() {
     assert!(check_reports(&[holds])[0] > 1);
 }
 
-/// The bytes of the second of two reports about `keys` keys, in which each column grows by so much.
+/// Returns the size of a report in which the counts of `keys` keys grow by `grows`, and their late parts by `late`.
 fn bytes_of_next(keys: u32, grows: Counts, late: Counts) -> usize {
     let base = Tally {
         counts: Counts { offered: 1 << 40, dropped: 1 << 39, would_dropped: 1 << 38, ..Counts::ZERO },
@@ -302,7 +303,7 @@ fn bytes_of_next(keys: u32, grows: Counts, late: Counts) -> usize {
 }
 
 #[test]
-fn an_entry_takes_at_most_five_bytes_when_two_counts_change_by_less_than_128() {
+fn key_takes_at_most_five_bytes_when_two_counts_grow_by_less_than_128() {
     let of = |offered, dropped| Counts { offered, dropped, ..Counts::ZERO };
     for (keys, grows, most) in [
         (10, of(1, 0), 5.0),
@@ -314,15 +315,15 @@ fn an_entry_takes_at_most_five_bytes_when_two_counts_change_by_less_than_128() {
         (1_000, of(128, 127), 4.1),
     ] {
         let bytes = bytes_of_next(keys, grows, Counts::ZERO) as f64 / f64::from(keys);
-        assert!(bytes <= most, "{bytes} bytes an entry for {keys} keys that grow by {grows:?}");
+        assert!(bytes <= most, "{bytes} bytes per key for {keys} keys that grow by {grows:?}");
     }
     let late = bytes_of_next(1_000, of(100, 3), of(100, 3)) as f64 / 1e3;
-    assert!(late > 5.0 && late < 5.1, "the late parts take columns of their own: {late}");
+    assert!(late > 5.0 && late < 5.1, "late parts have their own columns: {late}");
 }
 
-/// The example of docs/wire.md, byte by byte.
+/// The example in docs/wire.md, byte by byte.
 #[test]
-fn a_report_is_these_bytes() {
+fn report_encodes_to_the_documented_bytes() {
     let tally =
         |offered, dropped| Tally { counts: Counts { offered, dropped, ..Counts::ZERO }, late: Counts::ZERO };
     let report = |seq, tallies: [Tally; 3]| Report {
@@ -335,7 +336,7 @@ fn a_report_is_these_bytes() {
     let _ = encoder.encode(&defining(7));
     let _ = encoder.encode(&report(2, [tally(1_000, 500), tally(0, 0), tally(70_000, 9)]));
     let parts = encoder.encode(&report(3, [tally(1_012, 502), tally(5, 0), tally(70_300, 9)]));
-    let due = [
+    let expected = [
         [0x08, 0x03].as_slice(),
         &[0x18, 0x80, 0x9f, 0x49],
         &[0x72, 0x03, 0x00, 0x00, 0x04],
@@ -344,11 +345,11 @@ fn a_report_is_these_bytes() {
         &[0x12, 0x03, 0x02, 0x00, 0x00],
     ];
     assert_eq!(parts.len(), 1);
-    assert_eq!(parts[0].encode_to_vec(), due.concat());
+    assert_eq!(parts[0].encode_to_vec(), expected.concat());
 }
 
 #[test]
-fn a_hold_of_zero_and_one_of_almost_zero_are_told_apart() {
+fn positive_hold_never_becomes_zero() {
     let rates = [0.0, f64::MIN_POSITIVE, 0.001, 1.0 / 3.0].map(|rate| Rate::new(rate).unwrap());
     let buckets = ["a", "b", "c", "d"].map(|name| Bucket::new(name).unwrap());
     let report = Report { seq: 1, holds: buckets.into_iter().zip(rates).collect(), ..Report::default() };
@@ -362,7 +363,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn reports_survive_the_wire(reports in any_stream()) {
+    fn reports_survive_a_round_trip(reports in any_stream()) {
         check_reports(&reports);
     }
 }

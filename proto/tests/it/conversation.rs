@@ -1,12 +1,12 @@
-//! A conversation from the greeting to the farewell, and how it goes on when the parent dies in between.
+//! Streams from the greeting to the last report, and reconnection after the death of the parent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::directive::{BucketDirective, Epoch};
+use plimsoll_core::exchange::sessions::HEARTBEAT;
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::report::{Counts, KeyDefinition, Report, Tallies, Tally};
-use plimsoll_core::roster::HEARTBEAT;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -14,14 +14,14 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::scripted::{ChildEvent, ParentEvent, Running, Server, directive, mute, patiently, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_state_answers_the_greeting_at_once() {
+async fn greeting_is_answered_before_the_first_heartbeat() {
     let mut server = Server::start(9);
     let mut child = Running::greet(&server.uri());
-    let first = child.told().await;
+    let first = child.applied().await;
     assert_eq!((first.seq, first.echo.covered), (1, 1));
     assert_eq!(first.buckets, [directive(1, 0)]);
     let waited = until(&mut server.events, |event| match event {
-        ParentEvent::Told(waited) => Some(waited),
+        ParentEvent::Answered(waited) => Some(waited),
         ParentEvent::Report(..) | ParentEvent::Closed(_) => None,
     });
     assert!(waited.await < HEARTBEAT / 2);
@@ -29,29 +29,29 @@ async fn the_first_state_answers_the_greeting_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_arrive_in_order_and_reports_at_the_interval_the_parent_asks_for() {
+async fn directives_arrive_in_order_and_set_the_report_interval() {
     let mut server = Server::start(9);
-    // The child would wait an hour; the first state asks for less.
+    // The child's own interval is an hour; the first directives shorten it.
     let mut child = Running::start(&server.uri(), Report::default(), Duration::from_secs(3_600));
-    child.told_limit(1).await;
+    child.applied_limit(1).await;
     for limit in 2..20 {
         server.post(&directive(limit, 0));
-        child.told_limit(limit).await;
+        child.applied_limit(limit).await;
     }
-    let mut due = 1..=10;
+    let mut expected = 1..=10;
     until(&mut server.events, |event| {
         if let ParentEvent::Report(_, report) = event {
-            assert_eq!(Some(report.seq), due.next());
+            assert_eq!(Some(report.seq), expected.next());
             assert_eq!(report.identity.is_some(), report.seq == 1);
         }
-        due.is_empty().then_some(())
+        expected.is_empty().then_some(())
     })
     .await;
     child.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_larger_than_a_message_travels_in_parts_and_arrives_whole() {
+async fn reports_and_directives_larger_than_a_message_arrive_complete() {
     let mut server = Server::start(9);
     let name = |number: usize| format!("{number:0>128}");
     let definition = |number| KeyDefinition {
@@ -71,68 +71,68 @@ async fn what_is_larger_than_a_message_travels_in_parts_and_arrives_whole() {
 
     let greeting = Report { definitions, tallies, ..Report::default() };
     let mut child = Running::start(&server.uri(), greeting.clone(), Duration::from_millis(20));
-    assert_eq!(child.told().await.buckets, [directive(2, 5_000)]);
-    let heard = until(&mut server.events, |event| match event {
+    assert_eq!(child.applied().await.buckets, [directive(2, 5_000)]);
+    let received = until(&mut server.events, |event| match event {
         ParentEvent::Report(_, report) => Some(report),
-        ParentEvent::Told(_) | ParentEvent::Closed(_) => None,
+        ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
     })
     .await;
     assert_eq!(
-        (heard.seq, &heard.definitions, &heard.tallies),
+        (received.seq, &received.definitions, &received.tallies),
         (1, &greeting.definitions, &greeting.tallies)
     );
     child.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_old_is_refused_and_the_conversation_goes_on() {
+async fn stale_directives_are_rejected_without_ending_the_stream() {
     let server = Server::start(9);
     let mut child = Running::greet(&server.uri());
-    child.told_limit(1).await;
+    child.applied_limit(1).await;
     server.parent.with(|parent, _| parent.epoch = Epoch(4));
     server.post(&directive(2, 0));
-    let why = until(&mut child.events, |event| match event {
-        ChildEvent::Refused(why) => Some(why),
-        ChildEvent::Disconnected(why) => panic!("the stream ended: {why}"),
+    let error = until(&mut child.events, |event| match event {
+        ChildEvent::Rejected(error) => Some(error),
+        ChildEvent::Disconnected(error) => panic!("the stream ended: {error}"),
         _ => None,
     })
     .await;
-    assert!(why.contains("older"), "{why}");
+    assert!(error.contains("older"), "{error}");
     server.parent.with(|parent, _| parent.epoch = Epoch(6));
     server.post(&directive(3, 0));
-    let next = child.told().await;
+    let next = child.applied().await;
     let changed = BucketDirective { whole: false, ..directive(3, 0) };
     assert_eq!((next.epoch, next.buckets), (Some(Epoch(6)), vec![changed]));
     child.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_comes_back_when_its_parent_does() {
+async fn child_reconnects_when_its_parent_restarts() {
     let server = Server::start(9);
     let mut child = Running::greet(&server.uri());
-    child.told_limit(1).await;
+    child.applied_limit(1).await;
     let address = server.die().await;
     child.disconnected().await;
 
     let mut server = Server::start_at(address, 9);
     server.post(&directive(2, 0));
-    let first = child.told().await;
-    assert_eq!((first.seq, first.echo.covered), (1, 1), "a stream of its own");
+    let first = child.applied().await;
+    assert_eq!((first.seq, first.echo.covered), (1, 1), "the stream starts anew");
     assert_eq!(first.buckets, [directive(2, 0)]);
     until(&mut server.events, |event| match event {
         ParentEvent::Report(_, report) => report.identity.map(|_| assert_eq!(report.seq, 1)),
-        ParentEvent::Told(_) | ParentEvent::Closed(_) => None,
+        ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
     })
     .await;
     child.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_parent_that_stops_says_so_and_waits_for_nobody() {
+async fn parent_shutdown_ends_all_streams_with_a_status_and_without_waiting() {
     let mut server = Server::start(9);
     let mut child = Running::greet(&server.uri());
-    child.told_limit(1).await;
-    // One who has not said yet who it is.
+    child.applied_limit(1).await;
+    // A stream without a greeting.
     let mut silent = server.stream().await;
     server.closing.cancel();
     assert!(child.disconnected().await.contains("this parent stops"));
@@ -143,25 +143,25 @@ async fn a_parent_that_stops_says_so_and_waits_for_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_that_stops_says_farewell() {
+async fn child_shutdown_sends_a_last_report_that_is_marked_leaving() {
     let mut server = Server::start(9);
     let mut child = Running::greet(&server.uri());
-    child.told_limit(1).await;
+    child.applied_limit(1).await;
     child.stop().await;
     let stream = until(&mut server.events, |event| match event {
         ParentEvent::Report(stream, report) => report.leaving.then_some(stream),
-        ParentEvent::Told(_) | ParentEvent::Closed(_) => None,
+        ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
     })
     .await;
     until(&mut server.events, |event| match event {
         ParentEvent::Closed(closed) => (closed == stream).then_some(()),
-        ParentEvent::Told(_) | ParentEvent::Report(..) => None,
+        ParentEvent::Answered(_) | ParentEvent::Report(..) => None,
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_stops_at_once_also_while_its_parent_does_not_answer() {
+async fn child_shutdown_is_immediate_while_the_parent_does_not_answer() {
     let listener = mute().await;
     let uri = format!("http://{}", listener.local_addr().unwrap());
     let mut child = Running::greet(&uri);
@@ -169,12 +169,12 @@ async fn a_child_stops_at_once_also_while_its_parent_does_not_answer() {
     until(&mut child.events, |event| matches!(event, ChildEvent::Opened).then_some(())).await;
     child.shutdown.cancel();
     patiently(child.task).await.unwrap();
-    // Had it gone on until the parent counts as silent, it would have said so.
+    // A child that waited for the silence timeout would have emitted an event.
     assert!(child.events.recv().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_is_served_beside_the_conversation() {
+async fn health_service_is_served_on_the_same_port() {
     let server = Server::start(9);
     let channel = plimsoll_proto::transport::endpoint(&server.uri()).unwrap().connect().await.unwrap();
     for service in ["", "plimsoll.exchange.v1.Exchange"] {

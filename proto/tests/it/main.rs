@@ -1,4 +1,4 @@
-//! Both drivers over real sockets, with state machines that do what a test tells them to.
+//! Both drivers over real sockets, with scripted state machines.
 
 #[cfg(test)]
 mod conversation;

@@ -1,23 +1,22 @@
-//! A parent and a child whose every event a test can wait for, and the sockets between them.
+//! A scripted parent and child over real sockets, with an event for everything that a test may wait for.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::mpsc as blocking;
 use std::time::Duration;
 
-use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{
-    Board, BucketDirective, Directives, Epoch, KeyDirective, Message, Stale, Terms, Values,
+    Board, BucketDirective, Directives, Epoch, KeyDirective, Message, StaleDirective, Terms, Values,
 };
-use plimsoll_core::exchange::{Child, Parent, Refused, StreamId};
+use plimsoll_core::exchange::sessions::{Head, Sessions};
+use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};
 use plimsoll_core::kill::{KillGeneration, Kills};
-use plimsoll_core::rate::{Limit, Rate};
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::quantity::{Limit, MonoTime, Rate};
 use plimsoll_core::report::{Echo, Identity, InstanceId, Report, Role};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::roster::{Head, Roster};
-use plimsoll_core::time::MonoTime;
-use plimsoll_proto::child::{self, Broken, Observer};
-use plimsoll_proto::parent::{OnRefused, ParentService};
+use plimsoll_proto::driver::child::{self, Observer, StreamError};
+use plimsoll_proto::driver::parent::{OnRejected, ParentService};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::wire::exchange_client::ExchangeClient;
 use plimsoll_proto::{transport, wire};
@@ -30,25 +29,25 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
-/// Far beyond what any step takes: a test that gets here has failed, however slow the machine.
+/// Far longer than any step takes, so that a timeout means a failed test even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The reign that every child has heard of.
+/// The epoch that every child holds.
 const EPOCH: Epoch = Epoch(5);
 
-/// Waits for `event`, but not forever.
+/// Waits for `event`, at most [`PATIENCE`].
 pub(crate) async fn patiently<T>(event: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, event).await.expect("it did not happen")
+    timeout(PATIENCE, event).await.expect("the event did not happen in time")
 }
 
-/// The next event that `pick` makes something of; those before it are skipped.
+/// Waits for the first event for which `pick` returns a value. Events before it are skipped.
 pub(crate) async fn until<E: Debug, T>(
     events: &mut UnboundedReceiver<E>,
     mut pick: impl FnMut(E) -> Option<T>,
 ) -> T {
     patiently(async {
         loop {
-            let event = events.recv().await.expect("nothing more can happen");
+            let event = events.recv().await.expect("the event source ended");
             if let Some(picked) = pick(event) {
                 return picked;
             }
@@ -57,7 +56,7 @@ pub(crate) async fn until<E: Debug, T>(
     .await
 }
 
-/// What holds for the one bucket: this limit, and as much for each of this many tenants with the longest names.
+/// Returns a directive with this limit for one bucket, and the same rate for `tenants` tenants with the longest names.
 pub(crate) fn directive(limit: u32, tenants: usize) -> BucketDirective {
     let rate = Rate::new(f64::from(limit)).unwrap();
     let tenant = |number| Tenant::new(&format!("{number:0>128}")).unwrap();
@@ -84,109 +83,109 @@ pub(crate) fn identity(instance: u128) -> Identity {
     }
 }
 
-/// A parent that tells every child everything on its board, and tells the test what it hears.
+/// A parent that sends its whole board to every child and emits an event for every call.
 #[derive(Debug)]
 pub(crate) struct ScriptedParent {
-    /// The epoch at the top of every message.
+    /// The epoch of every message.
     pub(crate) epoch: Epoch,
     board: Board,
-    roster: Roster,
+    sessions: Sessions,
     events: UnboundedSender<ParentEvent>,
 }
 
 #[derive(Debug)]
 pub(crate) enum ParentEvent {
     Report(StreamId, Box<Report>),
-    /// A message was composed, this long after its stream was last heard.
-    Told(Duration),
+    /// A message was composed, this long after the last report of its stream.
+    Answered(Duration),
     Closed(StreamId),
 }
 
 impl ScriptedParent {
-    /// Changes what holds.
+    /// Changes the directive of the bucket.
     pub(crate) fn post(&mut self, directive: &BucketDirective) {
-        assert!(self.board.apply(directive), "a change was meant");
+        assert!(self.board.apply(directive), "the directive changes nothing");
     }
 
-    fn tell(&self, event: ParentEvent) {
-        // A test that has seen enough does not listen any more.
+    fn emit(&self, event: ParentEvent) {
+        // A test may drop its receiver early.
         let _ = self.events.send(event);
     }
 }
 
 impl Parent for ScriptedParent {
-    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        if self.roster.by_stream(stream).is_none() {
-            let identity = report.identity.clone().ok_or(Refused::Greeting)?;
-            let child = self.roster.open(now, stream, identity)?;
+    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
+        if self.sessions.by_stream(stream).is_none() {
+            let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+            let child = self.sessions.open(now, stream, identity)?;
             self.board.iter().for_each(|(bucket, _)| child.wants(bucket));
         }
-        let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
+        let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         child.heard = now;
         child.books.enter(now, &report, |_| None)?;
-        let news = report.kill > KillGeneration(0);
-        self.tell(ParentEvent::Report(stream, Box::new(report)));
-        Ok(news)
+        let changed = report.kill > KillGeneration(0);
+        self.emit(ParentEvent::Report(stream, Box::new(report)));
+        Ok(changed)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
-        self.roster.close(now, stream);
-        self.tell(ParentEvent::Closed(stream));
+        self.sessions.close(now, stream);
+        self.emit(ParentEvent::Closed(stream));
     }
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
         let report_interval = Some(Duration::from_millis(20));
         let kills = Kills::default();
         let head = Head { epoch: Some(self.epoch), report_interval, ..Head::of(&kills) };
-        let child = self.roster.by_stream(stream)?;
+        let child = self.sessions.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: 0 };
         let waited = now.since(child.heard);
         let message = child.next_message(now, head, &mut self.board, true, echo, &kills)?;
-        self.tell(ParentEvent::Told(waited));
+        self.emit(ParentEvent::Answered(waited));
         Some(message)
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {
-        self.roster.is_superseded(stream)
+        self.sessions.is_superseded(stream)
     }
 }
 
-/// A parent behind a socket, on threads of its own so that it can die like a process.
+/// A parent behind a socket, on its own threads, so that it can end like a killed process.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) parent: Shared<ScriptedParent>,
     pub(crate) events: UnboundedReceiver<ParentEvent>,
-    pub(crate) refusals: UnboundedReceiver<&'static str>,
+    pub(crate) rejections: UnboundedReceiver<&'static str>,
     pub(crate) closing: CancellationToken,
     served: JoinHandle<()>,
     runtime: Option<Runtime>,
 }
 
 #[derive(Debug)]
-struct Refusals(UnboundedSender<&'static str>);
+struct Rejections(UnboundedSender<&'static str>);
 
-impl OnRefused for Refusals {
-    fn on_refused(&self, reason: &'static str) {
+impl OnRejected for Rejections {
+    fn on_rejected(&self, reason: &'static str) {
         let _ = self.0.send(reason);
     }
 }
 
 impl Server {
-    /// A parent of at most `children_max` children on a port of its own; a limit of 1 holds.
+    /// Starts a parent of at most `children_max` children on a free port, with a limit of 1.
     pub(crate) fn start(children_max: usize) -> Self {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), children_max)
     }
 
     pub(crate) fn start_at(address: SocketAddr, children_max: usize) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let (heard, events) = mpsc::unbounded_channel();
-        let (refused, refusals) = mpsc::unbounded_channel();
+        let (emit, events) = mpsc::unbounded_channel();
+        let (reject, rejections) = mpsc::unbounded_channel();
         let closing = CancellationToken::new();
         let mut parent = ScriptedParent {
             epoch: EPOCH,
             board: Board::default(),
-            roster: Roster::new(InstanceId(99), children_max, 100_000),
-            events: heard,
+            sessions: Sessions::new(InstanceId(99), children_max, 100_000),
+            events: emit,
         };
         parent.post(&directive(1, 0));
         let (bound, bound_to) = blocking::channel();
@@ -197,14 +196,14 @@ impl Server {
             bound.send(listener.local_addr().unwrap()).unwrap();
             let parent = Shared::new(parent);
             handed.send(parent.clone()).unwrap();
-            let service = ParentService::new(parent, stop.clone(), Refusals(refused));
+            let service = ParentService::new(parent, stop.clone(), Rejections(reject));
             transport::serve(listener, service, stop.cancelled()).await.unwrap();
         });
         Self {
             address: bound_to.recv_timeout(PATIENCE).unwrap(),
             parent: parent_of.recv_timeout(PATIENCE).unwrap(),
             events,
-            refusals,
+            rejections,
             closing,
             served,
             runtime: Some(runtime),
@@ -215,29 +214,29 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Changes what holds and tells everybody.
+    /// Changes the directive of the bucket and notifies all streams.
     pub(crate) fn post(&self, directive: &BucketDirective) {
         self.parent.with(|parent, _| parent.post(directive));
-        self.parent.ring();
+        self.parent.notify();
     }
 
-    /// Waits until a server that was told to close has ended all its connections.
+    /// Waits until the server has shut down, after `closing` was cancelled.
     pub(crate) async fn served(&mut self) {
         patiently(&mut self.served).await.unwrap();
     }
 
-    /// Ends as a killed process does: without a word, its sockets closed by the system.
+    /// Ends like a killed process: without a status, and the system closes the sockets.
     pub(crate) async fn die(mut self) -> SocketAddr {
         let runtime = self.runtime.take().unwrap();
         spawn_blocking(|| runtime.shutdown_timeout(PATIENCE)).await.unwrap();
         self.address
     }
 
-    /// A stream that a test holds in its own hands.
+    /// Opens a stream without a driver.
     pub(crate) async fn stream(&self) -> Stream {
         let channel = transport::endpoint(&self.uri()).unwrap().connect().await.unwrap();
         let (reports, receiver) = mpsc::channel(64);
-        // Larger than what is allowed, so that it is the other end that refuses.
+        // No limit here, so that the parent has to reject a message that is too large.
         let mut client = ExchangeClient::new(channel).max_encoding_message_size(usize::MAX);
         let converse = client.converse(ReceiverStream::new(receiver));
         let directives = patiently(converse).await.unwrap().into_inner();
@@ -265,20 +264,20 @@ impl Stream {
     }
 
     pub(crate) async fn next(&mut self) -> wire::Directives {
-        patiently(self.directives.message()).await.unwrap().expect("the stream goes on")
+        patiently(self.directives.message()).await.unwrap().expect("the stream ended")
     }
 }
 
-/// The greeting of an instance, as it travels.
+/// Returns the encoded greeting of an instance.
 pub(crate) fn greeting(instance: u128) -> wire::Report {
     let report = Report { seq: 1, identity: Some(identity(instance)), ..Report::default() };
     plimsoll_proto::encode_report(&report).remove(0)
 }
 
-/// A child that sends what it is given and tells the test what it is told.
+/// A child that sends a given greeting and emits an event for every call.
 #[derive(Debug)]
 pub(crate) struct ScriptedChild {
-    /// What a greeting says besides who speaks.
+    /// The first report, except for the identity.
     greeting: Report,
     interval: Duration,
     seq: u64,
@@ -288,10 +287,10 @@ pub(crate) struct ScriptedChild {
 #[derive(Debug)]
 pub(crate) enum ChildEvent {
     Opened,
-    Told(Directives),
+    Applied(Directives),
     Connected,
     Disconnected(String),
-    Refused(String),
+    Rejected(String),
 }
 
 impl Child for ScriptedChild {
@@ -309,12 +308,12 @@ impl Child for ScriptedChild {
         Report { seq: 1, time: Some(now), identity: Some(identity(7)), ..self.greeting.clone() }
     }
 
-    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), Stale> {
+    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
         if let Some(got) = directives.epoch.filter(|epoch| *epoch < EPOCH) {
-            return Err(Stale::Epoch { held: EPOCH, got });
+            return Err(StaleDirective::Epoch { held: EPOCH, got });
         }
         self.interval = directives.report_interval.unwrap_or(self.interval);
-        let _ = self.events.send(ChildEvent::Told(directives));
+        let _ = self.events.send(ChildEvent::Applied(directives));
         Ok(())
     }
 
@@ -330,16 +329,16 @@ impl Observer for Log {
         let _ = self.0.send(ChildEvent::Connected);
     }
 
-    fn on_disconnected(&mut self, why: &Broken, _was_connected: bool) {
-        let _ = self.0.send(ChildEvent::Disconnected(why.to_string()));
+    fn on_disconnected(&mut self, error: &StreamError, _was_connected: bool) {
+        let _ = self.0.send(ChildEvent::Disconnected(error.to_string()));
     }
 
-    fn on_refused(&mut self, why: &dyn std::error::Error) {
-        let _ = self.0.send(ChildEvent::Refused(why.to_string()));
+    fn on_rejected(&mut self, error: &dyn std::error::Error) {
+        let _ = self.0.send(ChildEvent::Rejected(error.to_string()));
     }
 }
 
-/// A child with its driver, at work.
+/// A running child with its driver.
 pub(crate) struct Running {
     pub(crate) events: UnboundedReceiver<ChildEvent>,
     pub(crate) shutdown: CancellationToken,
@@ -347,53 +346,53 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Keeps `greeting` going to the parent at `uri`.
+    /// Starts a child of the parent at `uri`, whose first report is `greeting`.
     pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
-        let (told, events) = mpsc::unbounded_channel();
-        let child = ScriptedChild { greeting, interval, seq: 0, events: told.clone() };
+        let (emit, events) = mpsc::unbounded_channel();
+        let child = ScriptedChild { greeting, interval, seq: 0, events: emit.clone() };
         let shutdown = CancellationToken::new();
         let endpoint = transport::endpoint(uri).unwrap();
-        let task = tokio::spawn(child::run(Shared::new(child), endpoint, shutdown.clone(), Log(told)));
+        let task = tokio::spawn(child::run(Shared::new(child), endpoint, shutdown.clone(), Log(emit)));
         Self { events, shutdown, task }
     }
 
-    /// A child with nothing to say but who it is.
+    /// Starts a child whose greeting carries its identity alone.
     pub(crate) fn greet(uri: &str) -> Self {
         Self::start(uri, Report::default(), Duration::from_millis(20))
     }
 
-    /// Waits for the next message of the parent that was applied.
-    pub(crate) async fn told(&mut self) -> Directives {
+    /// Waits for the next directives that are applied.
+    pub(crate) async fn applied(&mut self) -> Directives {
         until(&mut self.events, |event| match event {
-            ChildEvent::Told(directives) => Some(directives),
+            ChildEvent::Applied(directives) => Some(directives),
             _ => None,
         })
         .await
     }
 
-    /// Waits for a limit to be told.
-    pub(crate) async fn told_limit(&mut self, limit: u32) {
-        let due = directive(limit, 0).terms.limit;
-        while !self.told().await.buckets.iter().any(|bucket| bucket.terms.limit == due) {}
+    /// Waits for directives with this limit.
+    pub(crate) async fn applied_limit(&mut self, limit: u32) {
+        let expected = directive(limit, 0).terms.limit;
+        while !self.applied().await.buckets.iter().any(|bucket| bucket.terms.limit == expected) {}
     }
 
-    /// Waits for a stream to end; why it did.
+    /// Waits for the end of a stream and returns the error.
     pub(crate) async fn disconnected(&mut self) -> String {
         until(&mut self.events, |event| match event {
-            ChildEvent::Disconnected(why) => Some(why),
+            ChildEvent::Disconnected(error) => Some(error),
             _ => None,
         })
         .await
     }
 
-    /// Asks for an orderly stop and waits for it.
+    /// Shuts the child down in an orderly way.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         patiently(self.task).await.unwrap();
     }
 }
 
-/// A socket that accepts and then never says a word.
+/// Returns a socket that accepts connections and never answers.
 pub(crate) async fn mute() -> TcpListener {
     transport::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! How many bytes a number of connections carry, counted at their sockets: what the network sees, framing included.
+//! Byte counts of connections, taken at their sockets, so that they include the framing.
 
 use std::io;
 use std::pin::Pin;
@@ -11,28 +11,28 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Bytes since the start, over all connections that share it.
+/// Bytes sent and received by all connections that share the counts.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Bytes that were sent.
+    /// Bytes sent to the parent.
     pub up: AtomicU64,
-    /// Bytes that came.
+    /// Bytes received from the parent.
     pub down: AtomicU64,
 }
 
-/// Connects, and counts what goes over the connection.
+/// Connector whose connections count their bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Metered(pub(crate) Arc<Traffic>);
+pub(crate) struct MeteredConnector(pub(crate) Arc<Traffic>);
 
-/// A connection whose bytes are counted.
+/// A connection that counts its bytes.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct MeteredStream {
     stream: TcpStream,
     traffic: Arc<Traffic>,
 }
 
-impl tower_service::Service<Uri> for Metered {
-    type Response = TokioIo<Counted>;
+impl tower_service::Service<Uri> for MeteredConnector {
+    type Response = TokioIo<MeteredStream>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -46,12 +46,12 @@ impl tower_service::Service<Uri> for Metered {
             let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
             let stream = TcpStream::connect(authority).await?;
             stream.set_nodelay(true)?;
-            Ok(TokioIo::new(Counted { stream, traffic }))
+            Ok(TokioIo::new(MeteredStream { stream, traffic }))
         })
     }
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for MeteredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -64,7 +64,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for MeteredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -98,7 +98,7 @@ impl AsyncWrite for Counted {
     }
 }
 
-impl Counted {
+impl MeteredStream {
     fn count(&self, written: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(bytes)) = written {
             self.traffic.up.fetch_add(*bytes as u64, Ordering::Relaxed);

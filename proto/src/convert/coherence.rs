@@ -1,18 +1,19 @@
-//! What a coherent coin draws by, between core and wire: a secret, which no log may show.
+//! Conversions of the seed of a coherent coin: a secret, which no log may show.
 
 use std::fmt;
 
-use plimsoll_core::coherence::{Coherence, CoinKey};
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 
-use crate::{Invalid, wire};
+use super::DecodeError;
+use crate::wire;
 
-pub(crate) fn coherence(coherence: Coherence) -> wire::Coherence {
+pub(super) fn encode_coherence(coherence: Coherence) -> wire::Coherence {
     wire::Coherence { key: coherence.key.to_bytes().to_vec(), salt: coherence.salt }
 }
 
-pub(crate) fn coherence_of(coherence: wire::Coherence) -> Result<Coherence, Invalid> {
+pub(super) fn decode_coherence(coherence: wire::Coherence) -> Result<Coherence, DecodeError> {
     let key = <[u8; 16]>::try_from(coherence.key.as_slice());
-    let key = key.map_err(|_| Invalid::CoinKey(coherence.key.len()))?;
+    let key = key.map_err(|_| DecodeError::CoinKey(coherence.key.len()))?;
     Ok(Coherence { key: CoinKey::from_bytes(key), salt: coherence.salt })
 }
 
@@ -24,26 +25,27 @@ impl fmt::Debug for wire::Coherence {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use prost::Message;
 
+    use super::*;
+
     #[test]
-    fn a_key_is_16_bytes_and_never_shown() {
+    fn coin_key_is_16_bytes_and_redacted_in_debug_output() {
         let table: [(usize, Option<usize>); 5] =
             [(16, None), (0, Some(0)), (15, Some(15)), (17, Some(17)), (65_536, Some(65_536))];
-        for (length, refused) in table {
+        for (length, rejected) in table {
             let sent = wire::Coherence { key: vec![0xab; length], salt: 7 };
             let bucket = wire::BucketDirective { coherence: Some(sent.clone()), ..Default::default() };
             assert_eq!(wire::BucketDirective::decode(bucket.encode_to_vec().as_slice()).unwrap(), bucket);
             let shown = format!("{bucket:?} {sent:#?}");
             assert!(!shown.contains("ab") && !shown.contains("171") && shown.contains("salt: 7"), "{shown}");
-            match refused {
+            match rejected {
                 None => {
-                    let due = Coherence { key: CoinKey::from_bytes([0xab; 16]), salt: 7 };
-                    assert_eq!(coherence_of(sent.clone()), Ok(due));
-                    assert_eq!(coherence(due), sent);
+                    let expected = Coherence { key: CoinKey::from_bytes([0xab; 16]), salt: 7 };
+                    assert_eq!(decode_coherence(sent.clone()), Ok(expected));
+                    assert_eq!(encode_coherence(expected), sent);
                 }
-                Some(length) => assert_eq!(coherence_of(sent), Err(Invalid::CoinKey(length))),
+                Some(length) => assert_eq!(decode_coherence(sent), Err(DecodeError::CoinKey(length))),
             }
         }
     }

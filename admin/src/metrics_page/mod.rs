@@ -1,5 +1,8 @@
-//! A page of metrics, built anew from the state whenever it is asked for: nothing to keep in step, and what is gone
-//! from the state is gone from the page.
+//! Metrics rendered from the current state at each scrape. No registry has to follow the state: a series disappears with
+//! the state behind it.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 
@@ -7,28 +10,28 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 
-/// One value and the values of its labels.
+/// Label values and the value of one series.
 pub type Row = (Vec<String>, f64);
 
-/// A histogram that was counted elsewhere.
+/// Counts of one histogram series, collected by the caller.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Buckets {
-    /// Upper edges, ascending, and how many values are not above each.
+pub struct HistogramCounts {
+    /// Upper bounds, ascending, each with the number of values up to it.
     pub up_to: Vec<(f64, u64)>,
     /// The sum of all values.
     pub sum: f64,
-    /// How many values there are.
+    /// The number of values.
     pub count: u64,
 }
 
-/// The metrics of one moment.
+/// The metrics of one scrape.
 #[derive(Debug, Default)]
 pub struct Page {
     registry: Registry,
 }
 
 impl Page {
-    /// Adds a gauge: a value that may rise and fall.
+    /// Adds a gauge, a value that rises and falls.
     pub fn gauge(&mut self, name: &str, help: &str, labels: &[&str], rows: impl IntoIterator<Item = Row>) {
         let added = GaugeVec::new(Opts::new(name, help), labels).and_then(|vec| {
             for (labels, value) in rows {
@@ -36,28 +39,28 @@ impl Page {
             }
             self.registry.register(Box::new(vec))
         });
-        complain(name, added);
+        log_failure(name, added);
     }
 
-    /// Adds a counter: a value that only ever grows while the process lives.
+    /// Adds a counter, a value that only grows while the process lives.
     pub fn counter(&mut self, name: &str, help: &str, labels: &[&str], rows: impl IntoIterator<Item = Row>) {
         let added = CounterVec::new(Opts::new(name, help), labels).and_then(|vec| {
             for (labels, value) in rows {
-                // A negative step would panic; a count is none.
+                // A negative step would panic.
                 vec.get_metric_with_label_values(&labels)?.inc_by(value.max(0.0));
             }
             self.registry.register(Box::new(vec))
         });
-        complain(name, added);
+        log_failure(name, added);
     }
 
-    /// Adds a histogram.
+    /// Adds a histogram. One without series is left out of the page.
     pub fn histogram(
         &mut self,
         name: &str,
         help: &str,
         labels: &[&str],
-        rows: impl IntoIterator<Item = (Vec<String>, Buckets)>,
+        rows: impl IntoIterator<Item = (Vec<String>, HistogramCounts)>,
     ) {
         let names = labels.iter().map(|label| (*label).to_owned()).collect();
         let added = Desc::new(name.to_owned(), help.to_owned(), names, HashMap::new()).and_then(|desc| {
@@ -71,32 +74,32 @@ impl Page {
             family.set_help(help.to_owned());
             family.set_field_type(MetricType::HISTOGRAM);
             family.set_metric(metrics);
-            self.registry.register(Box::new(Counted { desc, family }))
+            self.registry.register(Box::new(Complete { desc, family }))
         });
-        complain(name, added);
+        log_failure(name, added);
     }
 
-    /// The metrics as Prometheus knows them.
+    /// Returns the metric families.
     #[must_use]
     pub fn families(&self) -> Vec<MetricFamily> {
         self.registry.gather()
     }
 
-    /// The metrics as Prometheus reads them.
+    /// Returns the page in the Prometheus text format.
     #[must_use]
     pub fn text(&self) -> String {
         let text = TextEncoder::new().encode_to_string(&self.families());
-        text.unwrap_or_else(|error| format!("# the metrics cannot be written: {error}\n"))
+        text.unwrap_or_else(|error| format!("# cannot encode metrics: {error}\n"))
     }
 }
 
-/// A family that is complete.
-struct Counted {
+/// A metric family with all its series.
+struct Complete {
     desc: Desc,
     family: MetricFamily,
 }
 
-impl Collector for Counted {
+impl Collector for Complete {
     fn desc(&self) -> Vec<&Desc> {
         vec![&self.desc]
     }
@@ -106,7 +109,7 @@ impl Collector for Counted {
     }
 }
 
-fn metric(labels: &[&str], values: Vec<String>, buckets: &Buckets) -> Metric {
+fn metric(labels: &[&str], values: Vec<String>, buckets: &HistogramCounts) -> Metric {
     let pairs = labels.iter().zip(values).map(|(name, value)| {
         let mut pair = LabelPair::default();
         pair.set_name((*name).to_owned());
@@ -128,50 +131,20 @@ fn metric(labels: &[&str], values: Vec<String>, buckets: &Buckets) -> Metric {
     metric
 }
 
-/// One row without labels.
+/// Returns one row without labels.
 #[must_use]
 pub fn plain(value: f64) -> [Row; 1] {
     [(Vec::new(), value)]
 }
 
-/// A yes as 1, a no as 0.
+/// Returns 1 for true and 0 for false.
 #[must_use]
 pub const fn flag(yes: bool) -> f64 {
     if yes { 1.0 } else { 0.0 }
 }
 
-fn complain(name: &str, added: prometheus::Result<()>) {
+fn log_failure(name: &str, added: prometheus::Result<()>) {
     if let Err(error) = added {
-        tracing::error!(name, %error, "a metric cannot be added");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_reads_as_prometheus_expects() {
-        let mut page = Page::default();
-        page.gauge("plimsoll_epoch", "The epoch.", &[], plain(3.0));
-        page.counter("plimsoll_x_total", "X.", &["why"], [(vec!["a\"b".to_owned()], 2.0)]);
-        let buckets = Buckets { up_to: vec![(0.1, 2), (0.5, 3)], sum: 1.5, count: 4 };
-        page.histogram("plimsoll_y_seconds", "Y.", &["bucket"], [(vec!["b".to_owned()], buckets)]);
-        page.histogram("plimsoll_z_seconds", "Z.", &[], []);
-        let text = page.text();
-        for line in [
-            "# TYPE plimsoll_y_seconds histogram",
-            "plimsoll_y_seconds_bucket{bucket=\"b\",le=\"0.1\"} 2",
-            "plimsoll_y_seconds_bucket{bucket=\"b\",le=\"+Inf\"} 4",
-            "plimsoll_y_seconds_sum{bucket=\"b\"} 1.5",
-            "plimsoll_y_seconds_count{bucket=\"b\"} 4",
-        ] {
-            assert!(text.contains(&format!("{line}\n")), "{line}: {text}");
-        }
-        assert!(text.contains("# TYPE plimsoll_epoch gauge\nplimsoll_epoch 3\n"), "{text}");
-        assert!(
-            text.contains("# TYPE plimsoll_x_total counter\nplimsoll_x_total{why=\"a\\\"b\"} 2\n"),
-            "{text}"
-        );
+        tracing::error!(name, %error, "metric not exported");
     }
 }

@@ -1,5 +1,5 @@
-//! Routes of the admin port that commands speak to: for callers on this machine alone, as long as nobody has to show who
-//! they are, and with small bodies.
+//! Access control of the admin commands: they have no authentication yet, so only callers on the same machine may use
+//! them, with small bodies.
 
 use std::net::SocketAddr;
 
@@ -12,35 +12,35 @@ use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The largest body that is read, where a route does not say otherwise.
+/// The largest request body accepted, in bytes, unless a route sets its own limit.
 const BODY_BYTES_MAX: usize = 4 * 1024;
 
-/// A body of JSON; one that does not fit is answered with what is wrong, as JSON.
+/// A JSON request body. An invalid one is answered with an [`ErrorBody`].
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<T>(pub T);
+pub struct JsonBody<T>(pub T);
 
-/// Why nothing was done.
+/// The JSON body of every error answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// In words.
+pub struct ErrorBody {
+    /// The reason, in words.
     pub error: String,
-    /// The line of what was sent, where one is to blame.
+    /// The line of the request body that is invalid, from 1, if the error has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
 
-/// An answer that says why nothing was done.
+/// Returns an answer with this status and an [`ErrorBody`].
 #[must_use]
-pub fn refuse(status: StatusCode, why: impl ToString) -> Response {
-    (status, Json(Refusal { error: why.to_string(), line: None })).into_response()
+pub fn error_response(status: StatusCode, reason: impl ToString) -> Response {
+    (status, Json(ErrorBody { error: reason.to_string(), line: None })).into_response()
 }
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         match Json::<T>::from_request(request, state).await {
-            Ok(Json(asked)) => Ok(Self(asked)),
+            Ok(Json(body)) => Ok(Self(body)),
             Err(rejection) => {
                 let status = match rejection {
                     JsonRejection::BytesRejection(_) | JsonRejection::MissingJsonContentType(_) => {
@@ -48,28 +48,28 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Asked<T> {
                     }
                     _ => StatusCode::BAD_REQUEST,
                 };
-                Err(refuse(status, rejection.body_text()))
+                Err(error_response(status, rejection.body_text()))
             }
         }
     }
 }
 
-/// The same routes for callers on this machine alone: others get 403 and are told why.
-pub fn local(routes: Router) -> Router {
-    routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(from_fn(only_from_here))
+/// Restricts `routes` to loopback callers and bounds the bodies. Other callers get 403 with the reason.
+pub fn loopback_only(routes: Router) -> Router {
+    routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(from_fn(require_loopback))
 }
 
-async fn only_from_here(request: Request, next: Next) -> Response {
+async fn require_loopback(request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     if peer.is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback()) {
         return next.run(request).await;
     }
     let from = peer.map_or("an unknown address".to_owned(), |ConnectInfo(peer)| peer.ip().to_string());
-    refuse(
+    error_response(
         StatusCode::FORBIDDEN,
         format_args!(
-            "this is for callers on the machine itself as long as nobody has to show who they are, and it was asked from \
-             {from}: run the command there"
+            "this route has no authentication and accepts loopback callers only, but the request came from {from}: run \
+             the command on the machine itself"
         ),
     )
 }

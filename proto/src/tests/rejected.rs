@@ -1,6 +1,6 @@
-//! Every way in which a message may be out of range, and the word it is refused with.
+//! Messages out of range, each with the error that rejects it.
 
-use plimsoll_core::bucket::InvalidName;
+use plimsoll_core::names::InvalidName;
 
 use super::*;
 
@@ -28,30 +28,31 @@ fn defines(bucket: &str, tenant: &str) -> wire::KeyDefinition {
     }
 }
 
-/// So many definitions, from this id on.
+/// Returns `keys` definitions whose ids start at `from`.
 fn definitions(from: u32, keys: u32) -> Vec<wire::KeyDefinition> {
     (from..from + keys).map(|id| wire::KeyDefinition { id, ..defines("b", "t") }).collect()
 }
 
-/// Counts of these ids, ascending, each with so much offered; columns of one number stand for all.
+/// Returns a report in which `offered` of each of these ids, ascending, grows by the same number.
 fn counts(ids: impl IntoIterator<Item = u32>, offered: u64) -> wire::Report {
-    let mut due = 0;
-    let gap = |id: u32| id - std::mem::replace(&mut due, id + 1);
-    let gaps: Vec<u32> = ids.into_iter().map(gap).collect();
-    let offered = vec![offered; gaps.len()];
-    wire::Report { counts: Some(wire::Columns { offered, ..wire::Columns::default() }), gaps, ..report() }
+    let mut next = 0;
+    let gap = |id: u32| id - std::mem::replace(&mut next, id + 1);
+    let id_gaps: Vec<u32> = ids.into_iter().map(gap).collect();
+    let offered = vec![offered; id_gaps.len()];
+    let count_deltas = Some(wire::Columns { offered, ..wire::Columns::default() });
+    wire::Report { count_deltas, id_gaps, ..report() }
 }
 
 fn hold(bucket: &str) -> wire::Hold {
     wire::Hold { bucket: bucket.to_owned(), milli_rps: 1 }
 }
 
-/// A report with one piece of evidence.
-fn saw(change: impl FnOnce(&mut wire::Evidence)) -> wire::Report {
+/// Returns a report with the evidence of one cohort.
+fn with_evidence(change: impl FnOnce(&mut wire::Evidence)) -> wire::Report {
     let mut evidence = wire::Evidence {
         bucket: "b".to_owned(),
         mode: wire::Mode::Canary as i32,
-        latency_gaps: vec![7],
+        latency_bin_gaps: vec![7],
         latency_counts: vec![1],
         ..wire::Evidence::default()
     };
@@ -63,33 +64,33 @@ fn more(report: wire::Report) -> wire::Report {
     wire::Report { more: true, ..report }
 }
 
-fn invalid_name(field: &'static str, source: InvalidName) -> Invalid {
-    Invalid::Name { field, source }
+fn invalid_name(field: &'static str, source: InvalidName) -> DecodeError {
+    DecodeError::Name { field, source }
 }
 
-fn too_many(field: &'static str, got: usize, most: usize) -> Invalid {
-    Invalid::TooMany { field, got, most }
+fn too_many(field: &'static str, got: usize, most: usize) -> DecodeError {
+    DecodeError::TooMany { field, got, most }
 }
 
-/// All parts but the last are taken, the last one is refused.
-fn check_report_refused(parts: Vec<wire::Report>, why: &Invalid) {
+/// Asserts that the last part is rejected and all parts before it are accepted.
+fn check_report_rejected(parts: Vec<wire::Report>, error: &DecodeError) {
     let mut decoder = ReportDecoder::default();
     let last = parts.len() - 1;
     for (at, part) in parts.into_iter().enumerate() {
         let decoded = decoder.decode(part);
         if at < last {
-            assert_eq!(decoded, Ok(None), "part {at} before {why}");
+            assert_eq!(decoded, Ok(None), "part {at} before {error}");
         } else {
-            assert_eq!(decoded.as_ref(), Err(why));
+            assert_eq!(decoded.as_ref(), Err(error));
         }
     }
 }
 
 #[test]
-fn reports_out_of_range_are_refused() {
+fn reports_out_of_range_are_rejected() {
     let with = |definition| wire::Report { definitions: vec![definition], ..report() };
     let space = InvalidName::Byte { byte: ' ', at: 1 };
-    let enumeration = |value| Invalid::Enumeration { field: "role", value };
+    let enumeration = |value| DecodeError::Enumeration { field: "role", value };
     let part_max = KEYS_PER_PART_MAX;
     let counted = |ids: &[u32], offered| wire::Report {
         definitions: definitions(0, 3),
@@ -98,24 +99,24 @@ fn reports_out_of_range_are_refused() {
     let with_columns = |change: fn(&mut wire::Columns)| {
         let mut columns = wire::Columns::default();
         change(&mut columns);
-        wire::Report { counts: Some(columns), ..counted(&[0, 1, 2], 0) }
+        wire::Report { count_deltas: Some(columns), ..counted(&[0, 1, 2], 0) }
     };
-    let columns = |field, got| Invalid::Columns { field, got, due: 3 };
+    let columns = |field, got| DecodeError::Columns { field, got, expected: 3 };
     let path = |lengths: &[usize]| {
         let path = lengths.iter().map(|length| vec![7; *length]).collect();
         wire::Report { path, ..report() }
     };
     let table = [
-        (vec![wire::Report::default()], Invalid::Zero("seq")),
-        (vec![wire::Report { epoch: Some(0), ..report() }], Invalid::Zero("epoch")),
-        (vec![greeting(|identity| identity.instance.truncate(15))], Invalid::Instance(15)),
-        (vec![greeting(|identity| identity.instance.push(0))], Invalid::Instance(17)),
-        (vec![greeting(|identity| identity.instance.clear())], Invalid::Instance(0)),
-        (vec![path(&[16, 15])], Invalid::Instance(15)),
-        (vec![path(&[17])], Invalid::Instance(17)),
-        (vec![path(&[0])], Invalid::Instance(0)),
-        (vec![path(&[16; 17])], Invalid::TooMany { field: "path", got: 17, most: 16 }),
-        (vec![more(report()), path(&[16])], Invalid::Parts("path")),
+        (vec![wire::Report::default()], DecodeError::Zero("seq")),
+        (vec![wire::Report { epoch: Some(0), ..report() }], DecodeError::Zero("epoch")),
+        (vec![greeting(|identity| identity.instance.truncate(15))], DecodeError::Instance(15)),
+        (vec![greeting(|identity| identity.instance.push(0))], DecodeError::Instance(17)),
+        (vec![greeting(|identity| identity.instance.clear())], DecodeError::Instance(0)),
+        (vec![path(&[16, 15])], DecodeError::Instance(15)),
+        (vec![path(&[17])], DecodeError::Instance(17)),
+        (vec![path(&[0])], DecodeError::Instance(0)),
+        (vec![path(&[16; 17])], DecodeError::TooMany { field: "path", got: 17, most: 16 }),
+        (vec![more(report()), path(&[16])], DecodeError::Parts("path")),
         (vec![greeting(|identity| identity.name.clear())], invalid_name("name", InvalidName::Empty)),
         (vec![greeting(|identity| identity.service = "a b".to_owned())], invalid_name("service", space)),
         (vec![greeting(|identity| identity.zone = "a b".to_owned())], invalid_name("zone", space)),
@@ -125,96 +126,111 @@ fn reports_out_of_range_are_refused() {
         (vec![with(defines("", "t"))], invalid_name("bucket", InvalidName::Empty)),
         (vec![with(defines("b", "a b"))], invalid_name("tenant", space)),
         (vec![with(defines("b", &longest(0).repeat(2)))], invalid_name("tenant", InvalidName::TooLong(256))),
-        (vec![wire::Report { asked: vec!["a b".to_owned()], ..report() }], invalid_name("asked", space)),
-        (vec![wire::Report { holds: vec![hold("a b")], ..report() }], invalid_name("hold", space)),
+        (
+            vec![wire::Report { subscriptions: vec!["a b".to_owned()], ..report() }],
+            invalid_name("subscriptions", space),
+        ),
+        (vec![wire::Report { holds: vec![hold("a b")], ..report() }], invalid_name("holds", space)),
         (
             vec![wire::Report { holds: vec![hold("a"), hold("")], ..report() }],
-            invalid_name("hold", InvalidName::Empty),
+            invalid_name("holds", InvalidName::Empty),
         ),
-        (vec![saw(|evidence| evidence.bucket = "a b".to_owned())], invalid_name("evidence", space)),
-        (vec![saw(|evidence| evidence.mode = 0)], Invalid::Enumeration { field: "mode", value: 0 }),
-        (vec![saw(|evidence| evidence.mode = 4)], Invalid::Enumeration { field: "mode", value: 4 }),
-        (vec![saw(|evidence| evidence.latency_gaps = vec![2_048])], Invalid::Bin(2_048)),
-        (vec![saw(|evidence| evidence.latency_gaps = vec![u32::MAX])], Invalid::Bin(u32::MAX)),
+        (vec![with_evidence(|evidence| evidence.bucket = "a b".to_owned())], invalid_name("evidence", space)),
         (
-            vec![saw(|evidence| {
-                evidence.latency_gaps = vec![2_047, 0];
+            vec![with_evidence(|evidence| evidence.mode = 0)],
+            DecodeError::Enumeration { field: "mode", value: 0 },
+        ),
+        (
+            vec![with_evidence(|evidence| evidence.mode = 4)],
+            DecodeError::Enumeration { field: "mode", value: 4 },
+        ),
+        (vec![with_evidence(|evidence| evidence.latency_bin_gaps = vec![2_048])], DecodeError::Bin(2_048)),
+        (
+            vec![with_evidence(|evidence| evidence.latency_bin_gaps = vec![u32::MAX])],
+            DecodeError::Bin(u32::MAX),
+        ),
+        (
+            vec![with_evidence(|evidence| {
+                evidence.latency_bin_gaps = vec![2_047, 0];
                 evidence.latency_counts = vec![1, 1];
             })],
-            Invalid::Bin(2_048),
+            DecodeError::Bin(2_048),
         ),
         (
-            vec![saw(|evidence| evidence.latency_counts = vec![1, 1])],
-            Invalid::Columns { field: "evidence.latency_counts", got: 2, due: 1 },
+            vec![with_evidence(|evidence| evidence.latency_counts = vec![1, 1])],
+            DecodeError::Columns { field: "evidence.latency_counts", got: 2, expected: 1 },
         ),
         (
-            vec![saw(|evidence| evidence.latency_gaps = vec![0; 2_049])],
-            Invalid::TooMany { field: "evidence.latency_gaps", got: 2_049, most: 2_048 },
+            vec![with_evidence(|evidence| evidence.latency_bin_gaps = vec![0; 2_049])],
+            DecodeError::TooMany { field: "evidence.latency_bin_gaps", got: 2_049, most: 2_048 },
         ),
-        (vec![with(wire::KeyDefinition { id: 1, ..defines("b", "t") })], Invalid::Definition(1)),
+        (vec![with(wire::KeyDefinition { id: 1, ..defines("b", "t") })], DecodeError::Definition(1)),
         (
             vec![with(wire::KeyDefinition { id: u32::MAX, ..defines("b", "t") })],
-            Invalid::Definition(u32::MAX),
+            DecodeError::Definition(u32::MAX),
         ),
-        (vec![wire::Report { definitions: vec![defines("b", "t"); 2], ..report() }], Invalid::Definition(0)),
-        (vec![more(with(defines("b", "t"))), with(defines("b", "t"))], Invalid::Definition(0)),
-        (vec![counts([0], 1)], Invalid::Undefined(0)),
-        (vec![counts([0, 1, 2, 7], 1)], Invalid::Undefined(0)),
-        (vec![wire::Report { gaps: vec![u32::MAX; 3], ..report() }], Invalid::Undefined(u32::MAX)),
-        (vec![counted(&[0, 1, 3], 1)], Invalid::Undefined(3)),
-        (vec![more(counted(&[0, 2], 1)), counts([2], 1)], Invalid::Unsorted(2)),
-        (vec![more(counted(&[0, 2], 1)), counts([1], 1)], Invalid::Unsorted(1)),
+        (
+            vec![wire::Report { definitions: vec![defines("b", "t"); 2], ..report() }],
+            DecodeError::Definition(0),
+        ),
+        (vec![more(with(defines("b", "t"))), with(defines("b", "t"))], DecodeError::Definition(0)),
+        (vec![counts([0], 1)], DecodeError::Undefined(0)),
+        (vec![counts([0, 1, 2, 7], 1)], DecodeError::Undefined(0)),
+        (vec![wire::Report { id_gaps: vec![u32::MAX; 3], ..report() }], DecodeError::Undefined(u32::MAX)),
+        (vec![counted(&[0, 1, 3], 1)], DecodeError::Undefined(3)),
+        (vec![more(counted(&[0, 2], 1)), counts([2], 1)], DecodeError::Unsorted(2)),
+        (vec![more(counted(&[0, 2], 1)), counts([1], 1)], DecodeError::Unsorted(1)),
         (
             vec![more(counted(&[0], 1)), with(wire::KeyDefinition { id: 3, ..defines("b", "t") })],
-            Invalid::Parts("definitions"),
+            DecodeError::Parts("definitions"),
         ),
         (
-            vec![wire::Report { gaps: Vec::new(), ..with_columns(|columns| columns.offered = vec![1]) }],
-            Invalid::Columns { field: "counts", got: 1, due: 0 },
+            vec![wire::Report { id_gaps: Vec::new(), ..with_columns(|columns| columns.offered = vec![1]) }],
+            DecodeError::Columns { field: "count_deltas", got: 1, expected: 0 },
         ),
-        (vec![with_columns(|columns| columns.offered = vec![1; 2])], columns("counts", 2)),
-        (vec![with_columns(|columns| columns.dropped = vec![1; 2])], columns("counts", 2)),
-        (vec![with_columns(|columns| columns.guard_dropped = vec![1; 4])], columns("counts", 4)),
-        (vec![with_columns(|columns| columns.would_dropped = vec![1; 2])], columns("counts", 2)),
-        (vec![with_columns(|columns| columns.would_guard_dropped = vec![1; 2])], columns("counts", 2)),
+        (vec![with_columns(|columns| columns.offered = vec![1; 2])], columns("count_deltas", 2)),
+        (vec![with_columns(|columns| columns.dropped = vec![1; 2])], columns("count_deltas", 2)),
+        (vec![with_columns(|columns| columns.guard_dropped = vec![1; 4])], columns("count_deltas", 4)),
+        (vec![with_columns(|columns| columns.would_dropped = vec![1; 2])], columns("count_deltas", 2)),
+        (vec![with_columns(|columns| columns.would_guard_dropped = vec![1; 2])], columns("count_deltas", 2)),
         (
             vec![wire::Report {
-                late: Some(wire::Columns { dropped: vec![1; 2], ..wire::Columns::default() }),
+                late_deltas: Some(wire::Columns { dropped: vec![1; 2], ..wire::Columns::default() }),
                 ..counted(&[0, 1, 2], 1)
             }],
-            columns("late", 2),
+            columns("late_deltas", 2),
         ),
-        (vec![counts(0..4_097, 1)], too_many("counts", 4_097, part_max)),
+        (vec![counts(0..4_097, 1)], too_many("id_gaps", 4_097, part_max)),
         (
             vec![wire::Report { definitions: vec![defines("b", "t"); 4_097], ..report() }],
             too_many("definitions", 4_097, part_max),
         ),
         (
-            vec![wire::Report { asked: vec!["b".to_owned(); 4_097], ..report() }],
-            too_many("asked", 4_097, part_max),
+            vec![wire::Report { subscriptions: vec!["b".to_owned(); 4_097], ..report() }],
+            too_many("subscriptions", 4_097, part_max),
         ),
         (
             vec![wire::Report { holds: vec![hold("b"); 4_097], ..report() }],
             too_many("holds", 4_097, part_max),
         ),
-        (vec![more(report()), wire::Report { seq: 2, ..report() }], Invalid::Parts("seq")),
-        (vec![more(report()), wire::Report { time_us: Some(1), ..report() }], Invalid::Parts("time")),
-        (vec![more(report()), greeting(|_| ())], Invalid::Parts("identity")),
-        (vec![more(greeting(|_| ())), greeting(|_| ())], Invalid::Parts("identity")),
+        (vec![more(report()), wire::Report { seq: 2, ..report() }], DecodeError::Parts("seq")),
+        (vec![more(report()), wire::Report { time_us: Some(1), ..report() }], DecodeError::Parts("time")),
+        (vec![more(report()), greeting(|_| ())], DecodeError::Parts("identity")),
+        (vec![more(greeting(|_| ())), greeting(|_| ())], DecodeError::Parts("identity")),
     ];
-    for (parts, why) in table {
-        check_report_refused(parts, &why);
+    for (parts, error) in table {
+        check_report_rejected(parts, &error);
     }
 }
 
-/// Every column of a key may reach the end of what a count holds, and none may go beyond it.
+/// Every column of a key may reach 2^64 - 1 and none may exceed it.
 #[test]
-fn differences_that_add_up_to_too_much_are_refused() {
+fn deltas_that_overflow_a_count_are_rejected() {
     let all = |with: fn(&mut wire::Columns) -> &mut Vec<u64>, seq, late, number| {
         let mut columns = wire::Columns::default();
         *with(&mut columns) = vec![0, number];
-        let (counts, late) = if late { (None, Some(columns)) } else { (Some(columns), None) };
-        wire::Report { seq, gaps: vec![0, 0], counts, late, ..report() }
+        let (count_deltas, late_deltas) = if late { (None, Some(columns)) } else { (Some(columns), None) };
+        wire::Report { seq, id_gaps: vec![0, 0], count_deltas, late_deltas, ..report() }
     };
     let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 5] = [
         |columns| &mut columns.offered,
@@ -229,12 +245,12 @@ fn differences_that_add_up_to_too_much_are_refused() {
         let decoded = decoder.decode(first).unwrap().unwrap();
         assert_ne!(decoded.tallies.get(KeyId(1)), Some(Tally::ZERO));
         assert!(decoder.decode(all(column, 2, late, 0)).unwrap().is_some());
-        assert_eq!(decoder.decode(all(column, 3, late, 1)), Err(Invalid::Overflow(1)));
+        assert_eq!(decoder.decode(all(column, 3, late, 1)), Err(DecodeError::Overflow(1)));
     }
 }
 
 #[test]
-fn a_report_in_endless_parts_is_refused_at_its_bound() {
+fn report_of_endless_parts_is_rejected_at_the_key_limit() {
     let part = |number: u32| more(counts((number * 4_096..).take(4_096), 1));
     let mut decoder = ReportDecoder::default();
     for seq in 1..=257 {
@@ -245,25 +261,25 @@ fn a_report_in_endless_parts_is_refused_at_its_bound() {
     let mut parts = (0..257).map(|number| wire::Report { seq: 258, ..part(number) });
     let last = parts.by_ref().map(|part| decoder.decode(part)).find(Result::is_err);
     let most = KEYS_PER_MESSAGE_MAX;
-    assert_eq!(last, Some(Err(too_many("counts", most + 4_096, most))));
-    assert_eq!(parts.next(), None, "the last one was too many");
+    assert_eq!(last, Some(Err(too_many("id_gaps", most + 4_096, most))));
+    assert_eq!(parts.next(), None, "the last part exceeds the limit");
 }
 
 #[test]
-fn holds_without_end_are_refused_at_their_bound() {
+fn endless_holds_are_rejected_at_the_key_limit() {
     let part = |number: usize| {
         let names = (number * 4_096..).take(4_096).map(|bucket| hold(&bucket.to_string()));
         more(wire::Report { holds: names.collect(), ..report() })
     };
     let parts = (0..257).map(part).collect();
-    check_report_refused(parts, &too_many("holds", KEYS_PER_MESSAGE_MAX + 4_096, KEYS_PER_MESSAGE_MAX));
+    check_report_rejected(parts, &too_many("holds", KEYS_PER_MESSAGE_MAX + 4_096, KEYS_PER_MESSAGE_MAX));
 }
 
 #[test]
-fn a_gap_and_a_repetition_are_refused_by_what_keeps_the_order_of_a_stream() {
+fn gaps_and_repetitions_of_seq_are_rejected() {
     let numbered = |seq| wire::Report { seq, ..report() };
-    let gap = |expected, got| Invalid::Gap { expected, got };
-    // What has come completely, what comes then, and why it is refused.
+    let gap = |expected, got| DecodeError::Gap { expected, got };
+    // Reports received, the next part, and the error.
     let table = [
         (0, numbered(2), gap(1, 2)),
         (0, more(numbered(2)), gap(1, 2)),
@@ -276,16 +292,16 @@ fn a_gap_and_a_repetition_are_refused_by_what_keeps_the_order_of_a_stream() {
         (5, numbered(7), gap(6, 7)),
         (5, wire::Report { definitions: vec![defines("b", "t")], ..numbered(7) }, gap(6, 7)),
     ];
-    for (complete, refused, why) in table {
+    for (complete, next, error) in table {
         let mut decoder = ReportDecoder::default();
         for seq in 1..=complete {
-            // In parts: the parts of one report have one number between them.
+            // All parts of one report have the same number.
             assert_eq!(decoder.decode(more(numbered(seq))), Ok(None));
             assert_eq!(decoder.decode(more(numbered(seq))), Ok(None));
             let decoded = decoder.decode(numbered(seq)).unwrap();
             assert_eq!(decoded.map(|report| report.seq), Some(seq));
         }
-        assert_eq!(decoder.decode(refused), Err(why));
+        assert_eq!(decoder.decode(next), Err(error));
     }
 }
 
@@ -306,35 +322,35 @@ fn key(tenant: &str, ratio: Option<u32>) -> wire::KeyDirective {
     wire::KeyDirective { tenant: tenant.to_owned(), ratio, ..wire::KeyDirective::default() }
 }
 
-fn check_directives_refused(parts: Vec<wire::Directives>, why: &Invalid) {
+fn check_directives_rejected(parts: Vec<wire::Directives>, error: &DecodeError) {
     let mut decoder = DirectivesDecoder::default();
     let last = parts.len() - 1;
     for (at, part) in parts.into_iter().enumerate() {
         let decoded = decoder.decode(part);
         if at < last {
-            assert_eq!(decoded, Ok(None), "part {at} before {why}");
+            assert_eq!(decoded, Ok(None), "part {at} before {error}");
         } else {
-            assert_eq!(decoded.as_ref(), Err(why));
+            assert_eq!(decoded.as_ref(), Err(error));
         }
     }
 }
 
 #[test]
-fn directives_out_of_range_are_refused() {
+fn directives_out_of_range_are_rejected() {
     let ratio = |units| directives(vec![bucket("b", vec![key("t", Some(units))])]);
-    let above = |units| Invalid::Ratio(DropRatio::new(units).unwrap_err());
+    let above = |units| DecodeError::Ratio(DropRatio::new(units).unwrap_err());
     let mode = |value| directives(vec![wire::BucketDirective { mode: value, ..bucket("b", Vec::new()) }]);
-    let enumeration = |value| Invalid::Enumeration { field: "mode", value };
+    let enumeration = |value| DecodeError::Enumeration { field: "mode", value };
     let weight = |weight_nano| {
         let entitlement = Some(wire::Entitlement { weight_nano, ..wire::Entitlement::default() });
         directives(vec![bucket("b", vec![wire::KeyDirective { entitlement, ..key("t", None) }])])
     };
-    let no_weight = |weight| Invalid::Weight(Weight::new(weight).unwrap_err());
+    let no_weight = |weight| DecodeError::Weight(Weight::new(weight).unwrap_err());
     let presences = |thousandths| {
         let presences_milli = Some(thousandths);
         directives(vec![wire::BucketDirective { presences_milli, ..bucket("b", Vec::new()) }])
     };
-    let no_presences = |thousandths| Invalid::Presences(Presences::new(thousandths).unwrap_err());
+    let no_presences = |thousandths| DecodeError::Presences(Presences::new(thousandths).unwrap_err());
     let percent = |canary_milli_percent| {
         directives(vec![wire::BucketDirective { canary_milli_percent, ..bucket("b", Vec::new()) }])
     };
@@ -344,15 +360,15 @@ fn directives_out_of_range_are_refused() {
     let table = [
         (vec![ratio((1 << 31) + 1)], above((1 << 31) + 1)),
         (vec![ratio(u32::MAX)], above(u32::MAX)),
-        (vec![wire::Directives { seq: 0, ..none() }], Invalid::Zero("seq")),
-        (vec![wire::Directives { epoch: Some(0), ..none() }], Invalid::Zero("epoch")),
+        (vec![wire::Directives { seq: 0, ..none() }], DecodeError::Zero("seq")),
+        (vec![wire::Directives { epoch: Some(0), ..none() }], DecodeError::Zero("epoch")),
         (
             vec![wire::Directives { report_interval_ms: Some(0), ..none() }],
-            Invalid::Zero("report_interval_ms"),
+            DecodeError::Zero("report_interval_ms"),
         ),
         (
             vec![wire::Directives { epoch: None, ..directives(vec![bucket("b", Vec::new())]) }],
-            Invalid::ValuesWithoutEpoch,
+            DecodeError::ValuesWithoutEpoch,
         ),
         (vec![weight(0)], no_weight(0.0)),
         (vec![weight(999)], no_weight(0.000_000_999)),
@@ -360,8 +376,8 @@ fn directives_out_of_range_are_refused() {
         (vec![weight(u64::MAX)], no_weight(u64::MAX as f64 / 1e9)),
         (vec![presences(0)], no_presences(0)),
         (vec![presences(999)], no_presences(999)),
-        (vec![percent(100_001)], Invalid::Percent(100_001)),
-        (vec![percent(u32::MAX)], Invalid::Percent(u32::MAX)),
+        (vec![percent(100_001)], DecodeError::Percent(100_001)),
+        (vec![percent(u32::MAX)], DecodeError::Percent(u32::MAX)),
         (vec![mode(0)], enumeration(0)),
         (vec![mode(4)], enumeration(4)),
         (vec![directives(vec![bucket("", Vec::new())])], invalid_name("bucket", InvalidName::Empty)),
@@ -374,17 +390,17 @@ fn directives_out_of_range_are_refused() {
             too_many("keys", 4_098, part_max),
         ),
         (vec![directives(vec![bucket("b", Vec::new()); 4_097])], too_many("buckets", 4_097, part_max)),
-        (vec![first(none()), wire::Directives { seq: 2, ..none() }], Invalid::Parts("seq")),
-        (vec![first(none()), wire::Directives { epoch: Some(2), ..none() }], Invalid::Parts("epoch")),
-        (vec![first(none()), wire::Directives { epoch: None, ..none() }], Invalid::Parts("epoch")),
+        (vec![first(none()), wire::Directives { seq: 2, ..none() }], DecodeError::Parts("seq")),
+        (vec![first(none()), wire::Directives { epoch: Some(2), ..none() }], DecodeError::Parts("epoch")),
+        (vec![first(none()), wire::Directives { epoch: None, ..none() }], DecodeError::Parts("epoch")),
     ];
-    for (parts, why) in table {
-        check_directives_refused(parts, &why);
+    for (parts, error) in table {
+        check_directives_rejected(parts, &error);
     }
 }
 
 #[test]
-fn the_ends_of_every_range_are_taken() {
+fn ends_of_every_range_are_accepted() {
     let ends = [
         directives(vec![bucket("b", vec![key("t", Some(1 << 31)), key("u", Some(0)), key("v", None)])]),
         wire::Directives { epoch: Some(u64::MAX), seq: u64::MAX, ..wire::Directives::default() },
@@ -426,7 +442,7 @@ fn the_ends_of_every_range_are_taken() {
 }
 
 #[test]
-fn false_is_no_promise_that_there_is_no_limit() {
+fn unlimited_set_to_false_is_an_unknown_limit() {
     let unlimited = |yes| wire::BucketDirective {
         limit: Some(wire::bucket_directive::Limit::Unlimited(yes)),
         ..bucket("b", Vec::new())
@@ -440,15 +456,15 @@ fn false_is_no_promise_that_there_is_no_limit() {
 }
 
 #[test]
-fn an_interval_beyond_all_reason_is_cut_to_a_minute() {
+fn report_interval_is_capped_at_one_minute() {
     let message = wire::Directives { report_interval_ms: Some(u32::MAX), ..directives(Vec::new()) };
     let decoded = DirectivesDecoder::default().decode(message).unwrap().unwrap();
     assert_eq!(decoded.report_interval, Some(Duration::from_secs(60)));
 }
 
 #[test]
-fn a_coin_or_a_silence_that_is_not_known_here_is_the_default() {
-    for (coin, on_silence, due) in [
+fn unknown_coin_and_on_silence_decode_to_the_default() {
+    for (coin, on_silence, expected) in [
         (0, 0, (Coin::Dithered, OnSilence::Allocation)),
         (1, 1, (Coin::Dithered, OnSilence::Allocation)),
         (2, 2, (Coin::Independent, OnSilence::Ratio)),
@@ -456,9 +472,9 @@ fn a_coin_or_a_silence_that_is_not_known_here_is_the_default() {
         (4, 3, (Coin::Dithered, OnSilence::Allocation)),
         (-1, -1, (Coin::Dithered, OnSilence::Allocation)),
     ] {
-        let told = wire::BucketDirective { coin, on_silence, ..bucket("b", Vec::new()) };
-        let decoded = DirectivesDecoder::default().decode(directives(vec![told])).unwrap().unwrap();
+        let sent = wire::BucketDirective { coin, on_silence, ..bucket("b", Vec::new()) };
+        let decoded = DirectivesDecoder::default().decode(directives(vec![sent])).unwrap().unwrap();
         let terms = decoded.buckets[0].terms;
-        assert_eq!((terms.coin, terms.on_silence), due, "{coin}, {on_silence}");
+        assert_eq!((terms.coin, terms.on_silence), expected, "{coin}, {on_silence}");
     }
 }

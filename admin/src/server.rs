@@ -1,4 +1,4 @@
-//! The admin port that every tier has: metrics, health, readiness, and whatever the tier adds.
+//! The HTTP server of an admin port, with the routes that every tier has: metrics, health and readiness.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -9,8 +9,9 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-/// The routes of every admin port. `metrics` writes the page; `ready` says whether the process can do its work.
-/// Neither depends on a tier above: a controller that is away must not get its aggregators restarted.
+/// Routes of every admin port. `metrics` renders the metrics page; `ready` returns true if the process can do its work.
+///
+/// Neither may depend on a tier above: an orchestrator must not restart aggregators because the controller is down.
 pub fn routes(
     metrics: impl Fn() -> String + Clone + Send + Sync + 'static,
     ready: impl Fn() -> bool + Clone + Send + Sync + 'static,
@@ -27,7 +28,7 @@ pub fn routes(
         .route("/readyz", get(readiness))
 }
 
-/// Serves `routes` on `listener` until `shutdown` completes.
+/// Serves `routes` on `listener` until `shutdown` completes. Requests in progress are answered first.
 ///
 /// # Errors
 /// When the server fails.

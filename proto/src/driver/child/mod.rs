@@ -1,73 +1,33 @@
-//! The child's end of a conversation: reports at its interval, applies what comes, and comes back with jitter when
-//! the stream breaks.
+//! The child's end of a stream: sends reports at the child's interval, applies directives, and reconnects with jitter.
+
+mod observer;
+pub mod traffic;
 
 use std::collections::VecDeque;
-use std::error::Error as _;
 use std::sync::Arc;
 
-use plimsoll_core::backoff::Backoff;
 use plimsoll_core::exchange::Child;
+use plimsoll_core::exchange::backoff::Backoff;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
 use tonic::transport::Endpoint;
-use tonic::{Status, Streaming};
 
+pub use self::observer::{Observer, StreamError};
+use self::traffic::{MeteredConnector, Traffic};
 use crate::shared::Shared;
-use crate::traffic::{Metered, Traffic};
 use crate::wire::exchange_client::ExchangeClient;
-use crate::{DirectivesDecoder, Invalid, MESSAGE_BYTES_MAX, ReportEncoder, wire};
+use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
 
-/// A parent says something every half second; one that said nothing for ten times as long is not listening.
+/// The time without a message after which the child leaves its parent: ten times the parent's heartbeat of 500 ms.
 const PARENT_SILENT: Duration = Duration::from_secs(5);
-/// How long an orderly stop waits for the farewell to leave.
+/// The longest time that an orderly stop waits, for the last report to be sent and again for the parent to close.
 const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Is told how the conversation goes, for logs and metrics.
-pub trait Observer: Send + 'static {
-    /// The first message of the parent came on a new stream.
-    fn on_connected(&mut self) {}
-    /// A stream ended, or could not begin; `was_connected` says which.
-    fn on_disconnected(&mut self, why: &Broken, was_connected: bool) {
-        let _ = (why, was_connected);
-    }
-    /// A message was not applied; what was held stays.
-    fn on_refused(&mut self, why: &dyn std::error::Error) {
-        let _ = why;
-    }
-}
-
-/// Why a stream ended, or could not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum Broken {
-    /// No connection came about.
-    #[error("cannot connect: {}", root_cause(.0))]
-    Connect(#[from] tonic::transport::Error),
-    /// The parent closed the stream.
-    #[error("the parent closed the stream: {}", .0.source().map_or_else(|| .0.message().to_owned(), root_cause))]
-    Closed(Box<Status>),
-    /// The stream ended without a word.
-    #[error("the stream ended")]
-    Ended,
-    /// The parent says nothing any more.
-    #[error("nothing was heard of the parent for {PARENT_SILENT:?}")]
-    Silent,
-    /// What came cannot be a message.
-    #[error("a message of the parent is out of range: {0}")]
-    Invalid(#[from] Invalid),
-}
-
-/// What lies at the bottom of an error: "connection refused" says more than "transport error".
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
-}
-
-/// Keeps a conversation with the parent at `endpoint` going until `shutdown` is cancelled, then says farewell.
+/// Exchanges reports and directives with the parent at `endpoint`, over one stream after the other, until `shutdown` is
+/// cancelled. Then it sends the last report.
 pub async fn run<C: Child + Send + 'static>(
     child: Shared<C>,
     endpoint: Endpoint,
@@ -77,7 +37,7 @@ pub async fn run<C: Child + Send + 'static>(
     run_over(child, &endpoint, None, shutdown, observer).await;
 }
 
-/// The same with all bytes of its connections counted in `traffic`.
+/// Does the same as [`run`] and counts all bytes of its connections in `traffic`.
 pub async fn run_metered<C: Child + Send + 'static>(
     child: Shared<C>,
     endpoint: &Endpoint,
@@ -106,10 +66,10 @@ async fn run_over<C: Child + Send + 'static>(
             encoder: ReportEncoder::default(),
             outgoing: VecDeque::new(),
         };
-        let Err(broken) = driver.converse(endpoint, &shutdown).await else { return };
+        let Err(error) = driver.converse(endpoint, &shutdown).await else { return };
         let was_connected = driver.connected;
-        observer.on_disconnected(&broken, was_connected);
-        // Without entropy the wait is drawn from the middle: worse spread, but never a busy loop.
+        observer.on_disconnected(&error, was_connected);
+        // Without entropy the backoff has no jitter, but it is still a wait.
         let draw = getrandom::u32().unwrap_or(u32::MAX / 2);
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -123,21 +83,25 @@ struct Driver<'a, C, O> {
     observer: &'a mut O,
     backoff: &'a mut Backoff,
     traffic: Option<Arc<Traffic>>,
-    /// The parent has spoken on this stream.
+    /// True after the first message of the parent on this stream.
     connected: bool,
     encoder: ReportEncoder,
-    /// Parts of a report that has begun to be sent.
+    /// Unsent parts of the current report.
     outgoing: VecDeque<wire::Report>,
 }
 
 impl<C: Child, O: Observer> Driver<'_, C, O> {
-    /// One stream, from greeting to end. `Ok` only when this child stops.
-    async fn converse(&mut self, endpoint: &Endpoint, shutdown: &CancellationToken) -> Result<(), Broken> {
+    /// Runs one stream from the greeting to its end. Returns `Ok` on shutdown only.
+    async fn converse(
+        &mut self,
+        endpoint: &Endpoint,
+        shutdown: &CancellationToken,
+    ) -> Result<(), StreamError> {
         let traffic = self.traffic.clone();
         let connect = async {
             match traffic {
                 None => endpoint.connect().await,
-                Some(traffic) => endpoint.connect_with_connector(Metered(traffic)).await,
+                Some(traffic) => endpoint.connect_with_connector(MeteredConnector(traffic)).await,
             }
         };
         let channel = tokio::select! {
@@ -154,18 +118,19 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             answer = timeout(PARENT_SILENT, client.converse(ReceiverStream::new(receiver))) => answer,
         };
         let directives = answer
-            .map_err(|_| Broken::Silent)?
-            .map_err(|status| Broken::Closed(Box::new(status)))?
+            .map_err(|_| StreamError::Silent)?
+            .map_err(|status| StreamError::Closed(Box::new(status)))?
             .into_inner();
-        self.talk(directives, reports, shutdown).await
+        self.exchange(directives, reports, shutdown).await
     }
 
-    async fn talk(
+    /// Sends reports and applies directives until the stream ends.
+    async fn exchange(
         &mut self,
         mut directives: Streaming<wire::Directives>,
         reports: mpsc::Sender<wire::Report>,
         shutdown: &CancellationToken,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), StreamError> {
         let mut decoder = DirectivesDecoder::default();
         let mut next_report = Instant::now();
         let mut silent_at = Instant::now() + PARENT_SILENT;
@@ -174,7 +139,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                 () = shutdown.cancelled() => break,
                 message = directives.message() => {
                     let message =
-                        message.map_err(|status| Broken::Closed(Box::new(status)))?.ok_or(Broken::Ended)?;
+                        message.map_err(|status| StreamError::Closed(Box::new(status)))?.ok_or(StreamError::Ended)?;
                     silent_at = Instant::now() + PARENT_SILENT;
                     if !self.connected {
                         self.connected = true;
@@ -187,12 +152,12 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                             let due = child.is_report_due();
                             (applied, if due { Duration::ZERO } else { child.report_interval() })
                         });
-                        // A shorter interval holds from now on, not from the end of the long one.
+                        // A shorter interval applies at once, not after the longer one has passed.
                         next_report = next_report.min(Instant::now() + wait);
                         match applied {
-                            // What came from above goes on to those below at once.
-                            Ok(()) => if self.child.with(|child, _| child.has_news()) { self.child.ring() },
-                            Err(stale) => self.observer.on_refused(&stale),
+                            // Forwards changes downstream at once.
+                            Ok(()) => if self.child.with(|child, _| child.has_news()) { self.child.notify() },
+                            Err(stale) => self.observer.on_rejected(&stale),
                         }
                     }
                 }
@@ -200,35 +165,36 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                     let (report, interval) =
                         self.child.with(|child, now| (child.report(now), child.report_interval()));
                     self.outgoing.extend(self.encoder.encode(&report));
-                    // Missed reports are not made up for: the counts are cumulative.
+                    // Missed reports are skipped: counts are cumulative.
                     next_report = (next_report + interval).max(Instant::now());
                 }
                 permit = reports.reserve(), if !self.outgoing.is_empty() => {
-                    let permit = permit.map_err(|_| Broken::Ended)?;
+                    let permit = permit.map_err(|_| StreamError::Ended)?;
                     if let Some(part) = self.outgoing.pop_front() {
                         permit.send(part);
                     }
                 }
-                () = sleep_until(silent_at) => return Err(Broken::Silent),
+                () = sleep_until(silent_at) => return Err(StreamError::Silent),
             }
         }
-        self.say_farewell(directives, reports).await;
+        self.send_last_report(directives, reports).await;
         Ok(())
     }
 
-    async fn say_farewell(
+    /// Sends the last report and waits until the parent closes the stream.
+    async fn send_last_report(
         &mut self,
         mut directives: Streaming<wire::Directives>,
         reports: mpsc::Sender<wire::Report>,
     ) {
-        let farewell = self.child.with(|child, now| child.farewell(now));
-        self.outgoing.extend(self.encoder.encode(&farewell));
+        let last = self.child.with(|child, now| child.farewell(now));
+        self.outgoing.extend(self.encoder.encode(&last));
         while let Some(part) = self.outgoing.pop_front() {
             if !matches!(timeout(FAREWELL, reports.send(part)).await, Ok(Ok(()))) {
                 return;
             }
         }
-        // The parent ends the stream once it has read the farewell.
+        // The parent ends the stream after it has read the last report.
         drop(reports);
         let _ = timeout(FAREWELL, async { while let Ok(Some(_)) = directives.message().await {} }).await;
     }

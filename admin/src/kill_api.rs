@@ -1,0 +1,177 @@
+//! Requests and answers of the kill switch, the same at a controller and at an aggregator.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::kill::drill::Spread;
+use plimsoll_core::names::{Bucket, Text, Zone};
+use serde::{Deserialize, Serialize};
+
+/// The path that answers [`KillStatus`] by GET.
+pub const STATUS: &str = "/kill";
+/// The path that takes [`KillOn`] by POST and answers [`KillStatus`].
+pub const ON: &str = "/kill/on";
+/// The path that takes [`KillOff`] by POST and answers [`KillStatus`].
+pub const OFF: &str = "/kill/off";
+/// The path that takes [`DrillOrder`] by POST and answers [`DrillReport`] when every client has acknowledged the drill
+/// or the timeout passed.
+pub const DRILL: &str = "/kill/drill";
+/// The longest duration that a kill may be ordered for: 366 days, in seconds.
+pub const TTL_MAX_S: u64 = 366 * 24 * 3_600;
+/// The longest timeout of a drill, in milliseconds.
+pub const DRILL_MAX_MS: u64 = 60_000;
+
+/// A request to kill: clients admit every request of the fleet or of one bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KillOn {
+    /// The operator's reason.
+    pub reason: Text,
+    /// The bucket to kill; absent: the whole fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<Bucket>,
+    /// Seconds after which the kill ends by itself, from 1 to [`TTL_MAX_S`]; absent: it lasts until [`KillOff`].
+    /// Controllers only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_s: Option<u64>,
+    /// The operator's name, unverified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Text>,
+}
+
+/// A request to end a kill.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KillOff {
+    /// The bucket to revive; absent: the whole fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<Bucket>,
+    /// The operator's reason, for the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text>,
+    /// The operator's name, unverified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Text>,
+}
+
+/// The kill switches of the fleet and of single buckets, as one process holds them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillStatus {
+    /// The tier of the process that answers.
+    pub tier: Tier,
+    /// The switch of the whole fleet.
+    pub fleet: KillState,
+    /// The switches of all buckets that were ever killed on their own.
+    pub buckets: BTreeMap<Bucket, KillState>,
+    /// True if the state survives a restart of this process. An aggregator relies on its clients instead.
+    pub saved: bool,
+}
+
+/// The tier of the process that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// A controller, which knows the causes of each kill.
+    Controller,
+    /// An aggregator, which holds kill generations only.
+    Aggregator,
+}
+
+/// The kill switch of the fleet or of one bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillState {
+    /// The kill generation; an odd one means killed.
+    pub generation: KillGeneration,
+    /// True if killed, by the generation.
+    pub killed: bool,
+    /// True if the policy file orders the kill.
+    pub by_file: bool,
+    /// The kill order in force, if one was given by command.
+    pub command: Option<KillOrder>,
+    /// True if the bucket stays in shadow after a kill, until an operator raises its entry.
+    pub held_in_shadow: bool,
+    /// True if this process knows the bucket apart from the kill. An unknown name is probably misspelt.
+    pub known: bool,
+}
+
+/// A kill that was ordered by command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillOrder {
+    /// The operator's reason; null if this process learned of the kill from a child.
+    pub reason: Option<Text>,
+    /// The operator's name, unverified.
+    pub by: Option<Text>,
+    /// The time of the order, in seconds since 1970.
+    pub since_s: Option<i64>,
+    /// The time at which the kill ends by itself, in seconds since 1970.
+    pub until_s: Option<i64>,
+}
+
+/// A request to measure how long a kill generation takes to reach every client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrillOrder {
+    /// The time to wait for acknowledgements, in milliseconds, up to [`DRILL_MAX_MS`].
+    pub timeout_ms: u64,
+}
+
+/// The result of a drill.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DrillReport {
+    /// The number of the drill.
+    pub drill: u64,
+    /// True if every client has acknowledged it.
+    pub complete: bool,
+    /// Direct aggregators that have not reported any latency.
+    pub silent_aggregators: usize,
+    /// Latencies by zone.
+    pub zones: BTreeMap<Zone, DrillLatency>,
+    /// Latencies of all zones together.
+    pub all: DrillLatency,
+}
+
+/// Latencies from the order of a drill to the arrival of the clients' acknowledgements: upper bounds of the time to
+/// reach a client, since the way back is included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DrillLatency {
+    /// Clients that have acknowledged the drill.
+    pub clients: u64,
+    /// Clients that have not.
+    pub missing: u64,
+    /// Median in milliseconds, over the clients that have acknowledged; null if none has.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile in milliseconds, likewise.
+    pub p99_ms: Option<f64>,
+    /// Maximum in milliseconds, likewise.
+    pub last_ms: Option<f64>,
+}
+
+impl DrillLatency {
+    /// Summarizes the latencies of one zone, or of several merged.
+    #[must_use]
+    pub fn new(spread: &Spread) -> Self {
+        let ms = |share| spread.quantile(share).map(|wait| wait.as_secs_f64() * 1e3);
+        Self {
+            clients: spread.confirmed(),
+            missing: spread.missing,
+            p50_ms: ms(0.5),
+            p99_ms: ms(0.99),
+            last_ms: ms(1.0),
+        }
+    }
+}
+
+impl DrillReport {
+    /// Summarizes the latencies of all zones.
+    #[must_use]
+    pub fn new(
+        drill: u64,
+        spreads: &BTreeMap<Zone, Spread>,
+        complete: bool,
+        silent_aggregators: usize,
+    ) -> Self {
+        let all = spreads.values().fold(Spread::default(), Spread::plus);
+        let zones = spreads.iter().map(|(zone, spread)| (zone.clone(), DrillLatency::new(spread))).collect();
+        Self { drill, complete, silent_aggregators, zones, all: DrillLatency::new(&all) }
+    }
+}

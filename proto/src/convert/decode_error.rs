@@ -1,0 +1,100 @@
+//! Reasons to reject a message before any of it reaches a state machine.
+
+use plimsoll_core::law::InvalidWeight;
+use plimsoll_core::law::presence::InvalidPresences;
+use plimsoll_core::names::InvalidName;
+use plimsoll_core::quantity::{InvalidRate, InvalidRatio};
+
+/// A message that is out of range. It is rejected and counted, and changes nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DecodeError {
+    /// An invalid name.
+    #[error("{field}: {source}")]
+    Name {
+        /// The field.
+        field: &'static str,
+        /// The rule that the name breaks.
+        source: InvalidName,
+    },
+    /// A drop ratio above 1.
+    #[error("ratio: {0}")]
+    Ratio(#[from] InvalidRatio),
+    /// A number that is not a rate.
+    #[error("rate: {0}")]
+    Rate(#[from] InvalidRate),
+    /// A number that is not a weight.
+    #[error("weight: {0}")]
+    Weight(#[from] InvalidWeight),
+    /// Fewer presences than one.
+    #[error("presences: {0}")]
+    Presences(#[from] InvalidPresences),
+    /// A canary share above 100 %.
+    #[error("canary_milli_percent: {0} exceeds the maximum of 100000")]
+    Percent(u32),
+    /// A gap or a repetition in the sequence numbers of a stream.
+    #[error("seq: expected report {expected}, got {got}")]
+    Gap {
+        /// The expected number.
+        expected: u64,
+        /// The number received.
+        got: u64,
+    },
+    /// An instance id that is not 16 bytes long.
+    #[error("instance: expected 16 bytes, got {0}")]
+    Instance(usize),
+    /// A key of a coherent coin that is not 16 bytes long.
+    #[error("coherence.key: expected 16 bytes, got {0}")]
+    CoinKey(usize),
+    /// A number without a meaning in its enumeration.
+    #[error("{field}: {value} is not a known value")]
+    Enumeration {
+        /// The field.
+        field: &'static str,
+        /// The number received.
+        value: i32,
+    },
+    /// A zero in a field that counts from 1.
+    #[error("{0}: must not be zero")]
+    Zero(&'static str),
+    /// A list longer than a message may carry.
+    #[error("{field}: {got} entries exceed the maximum of {most}")]
+    TooMany {
+        /// The field.
+        field: &'static str,
+        /// The number of entries received.
+        got: usize,
+        /// The most entries allowed.
+        most: usize,
+    },
+    /// A key id that does not ascend within a report.
+    #[error("id_gaps: id {0} is not above the one before it")]
+    Unsorted(u32),
+    /// A definition that skips ids, or a second one of the same id in a report.
+    #[error("definitions: id {0} is neither the next id nor reused once")]
+    Definition(u32),
+    /// Counts for an id without a definition.
+    #[error("count_deltas: id {0} has no definition")]
+    Undefined(u32),
+    /// A column whose length differs from the number of keys.
+    #[error("{field}: expected {expected} numbers, got {got}")]
+    Columns {
+        /// The field.
+        field: &'static str,
+        /// The length received.
+        got: usize,
+        /// The number of keys.
+        expected: usize,
+    },
+    /// Deltas whose sum exceeds 64 bits.
+    #[error("count_deltas: the counts of id {0} exceed 64 bits")]
+    Overflow(u32),
+    /// A latency bin above the last one of the histogram.
+    #[error("evidence.latency_bin_gaps: bin {0} does not exist")]
+    Bin(u32),
+    /// Bucket directives from a parent that never received any from a controller.
+    #[error("buckets: a message without an epoch must not carry any")]
+    ValuesWithoutEpoch,
+    /// Parts of one message that contradict each other.
+    #[error("the parts of one message differ in {0}")]
+    Parts(&'static str),
+}

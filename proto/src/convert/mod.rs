@@ -1,0 +1,14 @@
+//! Conversions between wire messages and core types. Decoders validate every value, so that a state machine never sees a
+//! message that is out of range.
+
+mod coherence;
+mod decode_error;
+mod directives;
+mod kill;
+mod report;
+mod scalars;
+
+pub use decode_error::DecodeError;
+pub use directives::DirectivesDecoder;
+pub(crate) use directives::{bucket_piece, encode_head};
+pub use report::{ReportDecoder, ReportEncoder, encode_report};

@@ -1,0 +1,172 @@
+//! Delta encoding of counts: a message carries the increase of each count since the previous one of its stream.
+
+use plimsoll_core::names::KeyId;
+use plimsoll_core::report::{Counts, Tallies, Tally};
+
+use crate::convert::DecodeError;
+use crate::wire;
+
+/// The counts sent so far on one stream, equal at both of its ends. Indexed by the stream's key ids, which are dense.
+#[derive(Debug, Default)]
+pub(super) struct SentCounts {
+    counts: Vec<Counts>,
+    /// Late parts of the counts; empty until one is not zero.
+    late: Vec<Counts>,
+}
+
+impl SentCounts {
+    /// Assigns an id to a key, whose counts start at zero. Returns false if the id is neither the next one nor in use.
+    pub(super) fn define(&mut self, id: KeyId) -> bool {
+        let at = id.index();
+        if let Some(late) = self.late.get_mut(at) {
+            *late = Counts::ZERO;
+        }
+        if at == self.counts.len() {
+            self.counts.push(Counts::ZERO);
+        }
+        let Some(counts) = self.counts.get_mut(at) else { return false };
+        *counts = Counts::ZERO;
+        true
+    }
+
+    /// Records `tally` as sent and returns its increase since the last call for the key.
+    pub(super) fn advance(&mut self, id: KeyId, tally: Tally) -> Tally {
+        let at = id.index();
+        debug_assert!(at < self.counts.len(), "id {at} has no definition on this stream");
+        if tally.late != Counts::ZERO && self.late.len() < self.counts.len() {
+            self.late.resize(self.counts.len(), Counts::ZERO);
+        }
+        let mut before = Tally::ZERO;
+        if let Some(counts) = self.counts.get_mut(at) {
+            before.counts = std::mem::replace(counts, tally.counts);
+        }
+        if let Some(late) = self.late.get_mut(at) {
+            before.late = std::mem::replace(late, tally.late);
+        }
+        tally.since(before)
+    }
+
+    /// Adds the deltas of one part and returns the new counts. Linear in the number of keys of the part.
+    ///
+    /// # Errors
+    /// When a column is not as long as the list of ids, an id has no definition, or a sum exceeds 64 bits.
+    pub(super) fn apply(&mut self, part: &wire::Report) -> Result<Tallies, DecodeError> {
+        let keys = part.id_gaps.len();
+        let counts = Columns::new("count_deltas", part.count_deltas.as_ref(), keys)?;
+        let late = Columns::new("late_deltas", part.late_deltas.as_ref(), keys)?;
+        if !late.is_empty() && self.late.len() < self.counts.len() {
+            self.late.resize(self.counts.len(), Counts::ZERO);
+        }
+        let mut tallies = Tallies::with_capacity(keys);
+        let mut next = 0_usize;
+        for (at, gap) in part.id_gaps.iter().enumerate() {
+            let index = next.saturating_add(*gap as usize);
+            next = index.saturating_add(1);
+            let id = KeyId(u32::try_from(index).map_err(|_| DecodeError::Undefined(u32::MAX))?);
+            let held = self.counts.get_mut(index).ok_or(DecodeError::Undefined(id.0))?;
+            counts.add(at, held).ok_or(DecodeError::Overflow(id.0))?;
+            let mut tally = Tally { counts: *held, late: Counts::ZERO };
+            if let Some(held) = self.late.get_mut(index) {
+                late.add(at, held).ok_or(DecodeError::Overflow(id.0))?;
+                tally.late = *held;
+            }
+            let ascends = tallies.push(id, tally);
+            debug_assert!(ascends, "ids ascend by construction");
+        }
+        Ok(tallies)
+    }
+}
+
+/// Columns of a part: each as long as the list of ids, or empty if all its numbers are zero.
+struct Columns<'a> {
+    offered: &'a [u64],
+    dropped: &'a [u64],
+    /// Guard-dropped, would-dropped and would-guard-dropped, which most reports leave out.
+    others: Option<[&'a [u64]; 3]>,
+}
+
+impl<'a> Columns<'a> {
+    fn new(
+        field: &'static str,
+        columns: Option<&'a wire::Columns>,
+        keys: usize,
+    ) -> Result<Self, DecodeError> {
+        let Some(columns) = columns else { return Ok(Self { offered: &[], dropped: &[], others: None }) };
+        let others = [&columns.guard_dropped, &columns.would_dropped, &columns.would_guard_dropped];
+        for column in [&columns.offered, &columns.dropped].into_iter().chain(others) {
+            if !column.is_empty() && column.len() != keys {
+                return Err(DecodeError::Columns { field, got: column.len(), expected: keys });
+            }
+        }
+        Ok(Self {
+            offered: &columns.offered,
+            dropped: &columns.dropped,
+            others: others.iter().any(|column| !column.is_empty()).then(|| others.map(Vec::as_slice)),
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.offered.is_empty() && self.dropped.is_empty() && self.others.is_none()
+    }
+
+    /// Adds the deltas of the key at index `at`. Returns `None` on overflow.
+    #[inline]
+    fn add(&self, at: usize, to: &mut Counts) -> Option<()> {
+        let plus = |held: &mut u64, column: &[u64]| {
+            if let Some(delta) = column.get(at) {
+                *held = held.checked_add(*delta)?;
+            }
+            Some(())
+        };
+        plus(&mut to.offered, self.offered)?;
+        plus(&mut to.dropped, self.dropped)?;
+        if let Some([guard, would, would_guard]) = self.others {
+            plus(&mut to.guard_dropped, guard)?;
+            plus(&mut to.would_dropped, would)?;
+            plus(&mut to.would_guard_dropped, would_guard)?;
+        }
+        Some(())
+    }
+}
+
+/// Returns the most bytes that the deltas of one key take on the wire, columns of zeros included.
+pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
+    let of = |counts: Counts| -> usize {
+        let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = counts;
+        let columns = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
+        columns.into_iter().map(varint_len).sum()
+    };
+    varint_len(u64::from(gap)) + of(delta.counts) + of(delta.late)
+}
+
+/// Returns the encoded length of a number in bytes.
+const fn varint_len(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Appends the deltas of one key to the columns.
+pub(super) fn push(columns: &mut Option<wire::Columns>, delta: Counts) {
+    let columns = columns.get_or_insert_default();
+    columns.offered.push(delta.offered);
+    columns.dropped.push(delta.dropped);
+    columns.guard_dropped.push(delta.guard_dropped);
+    columns.would_dropped.push(delta.would_dropped);
+    columns.would_guard_dropped.push(delta.would_guard_dropped);
+}
+
+/// Clears columns of zeros, and drops the columns if none is left.
+pub(super) fn trim_zeros(columns: &mut Option<wire::Columns>) {
+    let Some(present) = columns else { return };
+    let wire::Columns { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = present;
+    let all = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
+    let mut any_left = false;
+    for column in all {
+        if column.iter().all(|delta| *delta == 0) {
+            column.clear();
+        }
+        any_left |= !column.is_empty();
+    }
+    if !any_left {
+        *columns = None;
+    }
+}

@@ -1,0 +1,76 @@
+//! Conversions of rollout evidence. A latency histogram travels as its non-empty bins.
+
+use plimsoll_core::names::Bucket;
+use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
+use plimsoll_core::stats::{BINS, Bin, Histogram};
+
+use crate::convert::DecodeError;
+use crate::convert::directives::{decode_mode, encode_mode};
+use crate::convert::scalars::{check_len, decode_name};
+use crate::wire;
+
+/// The most cohorts in one report. The sender leaves out more: ten thousand buckets do not all change modes at a time.
+pub(super) const COHORTS_MAX: usize = plimsoll_core::report::STANDS_MAX;
+
+/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, four counts and
+/// framing, and two numbers for each bin.
+pub(super) fn bytes_max(outcomes: &Outcomes) -> usize {
+    const BIN_BYTES_MAX: usize = 2 + 10;
+    (128 + 3) + 2 + 2 + 4 * 11 + 2 * 4 + 5 + outcomes.latency.iter().len() * BIN_BYTES_MAX
+}
+
+pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes) -> wire::Evidence {
+    let mut next = 0;
+    let gap = |(bin, _): (Bin, u64)| {
+        let gap = u32::from(bin.number()) - next;
+        next = u32::from(bin.number()) + 1;
+        gap
+    };
+    wire::Evidence {
+        bucket: cohort.bucket.to_string(),
+        mode: encode_mode(cohort.mode) as i32,
+        canary: cohort.side == Side::Canary,
+        offered: outcomes.offered,
+        refused: outcomes.refused,
+        would_dropped: outcomes.would_dropped,
+        failed: outcomes.failed,
+        latency_bin_gaps: outcomes.latency.iter().map(gap).collect(),
+        latency_counts: outcomes.latency.iter().map(|(_, count)| count).collect(),
+    }
+}
+
+pub(super) fn decode_evidence(seq: u64, all: Vec<wire::Evidence>) -> Result<Batches, DecodeError> {
+    let mut evidence = Evidence::default();
+    for cohort in all {
+        let key = CohortKey {
+            bucket: decode_name("evidence", &cohort.bucket, Bucket::new)?,
+            mode: decode_mode(cohort.mode)?,
+            side: if cohort.canary { Side::Canary } else { Side::Control },
+        };
+        let latency = decode_histogram(&cohort)?;
+        let wire::Evidence { offered, refused, would_dropped, failed, .. } = cohort;
+        evidence.put(key, Outcomes { offered, refused, would_dropped, failed, latency });
+    }
+    Ok(Batches::one(seq, evidence))
+}
+
+fn decode_histogram(evidence: &wire::Evidence) -> Result<Histogram, DecodeError> {
+    let (gaps, counts) = (&evidence.latency_bin_gaps, &evidence.latency_counts);
+    check_len("evidence.latency_bin_gaps", gaps.len(), BINS)?;
+    if gaps.len() != counts.len() {
+        return Err(DecodeError::Columns {
+            field: "evidence.latency_counts",
+            got: counts.len(),
+            expected: gaps.len(),
+        });
+    }
+    let mut histogram = Histogram::default();
+    let mut next = 0_u32;
+    for (gap, count) in gaps.iter().zip(counts) {
+        let number = next.saturating_add(*gap);
+        let bin = u16::try_from(number).ok().and_then(Bin::new).ok_or(DecodeError::Bin(number))?;
+        histogram.add(bin, *count);
+        next = number.saturating_add(1);
+    }
+    Ok(histogram)
+}

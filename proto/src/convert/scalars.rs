@@ -1,0 +1,54 @@
+//! Conversions of single values: names, ids, epochs, and rates.
+//!
+//! A rate travels as thousandths of a request per second, because an integer cannot be NaN.
+
+use plimsoll_core::directive::Epoch;
+use plimsoll_core::names::InvalidName;
+use plimsoll_core::quantity::Rate;
+use plimsoll_core::report::InstanceId;
+
+use super::DecodeError;
+
+/// Encodes a rate in thousandths, rounded. A positive rate never becomes zero; a large one saturates.
+pub(super) fn encode_rate(rate: Rate) -> u64 {
+    let nearest = (rate.per_second() * 1e3).round() as u64;
+    nearest.max(u64::from(rate > Rate::ZERO))
+}
+
+/// Decodes a rate from thousandths.
+pub(super) fn decode_rate(milli: u64) -> Result<Rate, DecodeError> {
+    Ok(Rate::new(milli as f64 / 1e3)?)
+}
+
+/// Encodes an instance id as 16 bytes.
+pub(super) fn encode_instance(instance: InstanceId) -> Vec<u8> {
+    instance.0.to_be_bytes().to_vec()
+}
+
+/// Decodes an instance id from 16 bytes.
+pub(super) fn decode_instance(bytes: &[u8]) -> Result<InstanceId, DecodeError> {
+    let instance = bytes.try_into().map_err(|_| DecodeError::Instance(bytes.len()))?;
+    Ok(InstanceId(u128::from_be_bytes(instance)))
+}
+
+/// Decodes an optional epoch, which is never zero.
+pub(super) fn decode_epoch(epoch: Option<u64>) -> Result<Option<Epoch>, DecodeError> {
+    match epoch {
+        Some(0) => Err(DecodeError::Zero("epoch")),
+        epoch => Ok(epoch.map(Epoch)),
+    }
+}
+
+/// Decodes a name with the constructor of its type.
+pub(super) fn decode_name<N>(
+    field: &'static str,
+    text: &str,
+    new: impl FnOnce(&str) -> Result<N, InvalidName>,
+) -> Result<N, DecodeError> {
+    new(text).map_err(|source| DecodeError::Name { field, source })
+}
+
+/// Rejects a list of `got` entries if `most` are allowed.
+pub(super) fn check_len(field: &'static str, got: usize, most: usize) -> Result<(), DecodeError> {
+    if got > most { Err(DecodeError::TooMany { field, got, most }) } else { Ok(()) }
+}

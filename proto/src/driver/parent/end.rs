@@ -1,0 +1,68 @@
+//! Reasons why a parent's stream ends, each with its gRPC status and metric label.
+
+use std::error::Error;
+
+use plimsoll_core::exchange::StreamRejected;
+use tonic::{Code, Status};
+
+use crate::DecodeError;
+
+/// Reason why a stream ended.
+pub(super) enum End {
+    /// The child closed the stream or its connection.
+    Gone,
+    /// The state machine rejected the stream.
+    Rejected(StreamRejected),
+    /// A message was out of range.
+    Decode(DecodeError),
+    /// A message could not be parsed, or was too large.
+    Unreadable(Box<Status>),
+    /// The child sent no greeting in time.
+    Silent,
+    /// A newer stream of the same child replaced this one.
+    Superseded,
+    /// This parent shuts down.
+    Closing,
+}
+
+impl End {
+    /// Classifies a failed read. A status of the decoder has no source; any other is about the connection.
+    pub(super) fn from_read_error(status: Status) -> Self {
+        let is_decode_code = matches!(status.code(), Code::OutOfRange | Code::Internal | Code::Unimplemented);
+        if is_decode_code && status.source().is_none() {
+            Self::Unreadable(Box::new(status))
+        } else {
+            Self::Gone
+        }
+    }
+
+    /// Returns the metric label and the final status of the stream; `None` if the child left by itself.
+    pub(super) fn status(&self) -> Option<(&'static str, Status)> {
+        Some(match self {
+            Self::Gone => return None,
+            Self::Rejected(rejected) => {
+                let text = rejected.to_string();
+                let status = match rejected {
+                    StreamRejected::Broken(_) | StreamRejected::Greeting => Status::invalid_argument(text),
+                    StreamRejected::Full(_) => Status::resource_exhausted(text),
+                    StreamRejected::Unknown => Status::aborted(text),
+                    StreamRejected::WrongTier(_)
+                    | StreamRejected::Loop
+                    | StreamRejected::TooDeep { .. }
+                    | StreamRejected::EpochJump { .. }
+                    | StreamRejected::KillJump { .. } => Status::failed_precondition(text),
+                };
+                (rejected.label(), status)
+            }
+            // Each value may be in range, but the order of the stream is broken.
+            Self::Decode(gap @ DecodeError::Gap { .. }) => {
+                ("broken", Status::invalid_argument(gap.to_string()))
+            }
+            Self::Decode(error) => ("invalid", Status::invalid_argument(error.to_string())),
+            Self::Unreadable(status) => ("unreadable", Status::invalid_argument(status.message())),
+            Self::Silent => ("silent", Status::deadline_exceeded("no greeting arrived in time")),
+            Self::Superseded => ("superseded", Status::aborted("a newer stream of this child took over")),
+            Self::Closing => ("closing", Status::unavailable("this parent stops")),
+        })
+    }
+}

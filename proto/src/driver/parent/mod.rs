@@ -1,0 +1,186 @@
+//! The parent's end of a stream: passes reports to the state machine and sends its directives, one task per stream.
+
+mod end;
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_core::exchange::sessions::HEARTBEAT;
+use plimsoll_core::exchange::{Parent, StreamId};
+use tokio::sync::mpsc;
+use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+
+use self::end::End;
+use crate::shared::Shared;
+use crate::{Part, Parts, ReportDecoder, encode_directives, wire};
+
+/// The longest time from the opening of a stream to the greeting.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest time that the final status waits for a child that has not read the messages before it.
+const FINAL_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Serves a [`Parent`] state machine over gRPC.
+#[derive(Debug)]
+pub struct ParentService<P> {
+    shared: Shared<P>,
+    streams: Arc<Streams>,
+}
+
+/// State that all streams of one parent share.
+#[derive(Debug)]
+struct Streams {
+    next: AtomicU64,
+    closing: CancellationToken,
+    rejected: Box<dyn OnRejected>,
+}
+
+/// Observer of the streams that a parent closes because the child broke a rule.
+pub trait OnRejected: Send + Sync + Debug + 'static {
+    /// Called when a stream is closed; `reason` is a metric label.
+    fn on_rejected(&self, reason: &'static str);
+}
+
+impl<P: Parent + Send + 'static> ParentService<P> {
+    /// Serves `shared` until `closing` is cancelled, which ends all streams.
+    pub fn new(shared: Shared<P>, closing: CancellationToken, rejected: impl OnRejected) -> Self {
+        let streams = Streams { next: AtomicU64::new(1), closing, rejected: Box::new(rejected) };
+        Self { shared, streams: Arc::new(streams) }
+    }
+}
+
+impl<P> Clone for ParentService<P> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), streams: Arc::clone(&self.streams) }
+    }
+}
+
+impl<P: Parent + Send + 'static> ParentService<P> {
+    /// Spawns the task of a new stream and returns the messages to send on it.
+    pub(crate) fn converse(&self, reports: Streaming<wire::Report>) -> ReceiverStream<Result<Part, Status>> {
+        // One slot: the state machine conflates updates for a slow reader, so they are not queued here.
+        let (sender, receiver) = mpsc::channel(1);
+        let session = Session {
+            stream: StreamId(self.streams.next.fetch_add(1, Ordering::Relaxed)),
+            shared: self.shared.clone(),
+            streams: Arc::clone(&self.streams),
+            decoder: ReportDecoder::default(),
+            outgoing: None,
+        };
+        tokio::spawn(session.run(reports, sender));
+        ReceiverStream::new(receiver)
+    }
+}
+
+/// The task of one stream.
+struct Session<P: Parent> {
+    stream: StreamId,
+    shared: Shared<P>,
+    streams: Arc<Streams>,
+    decoder: ReportDecoder,
+    /// Unsent parts of the current message.
+    outgoing: Option<Parts>,
+}
+
+impl<P: Parent> Session<P> {
+    async fn run(
+        mut self,
+        mut reports: Streaming<wire::Report>,
+        directives: mpsc::Sender<Result<Part, Status>>,
+    ) {
+        let closing = self.streams.closing.clone();
+        let greeted = tokio::select! {
+            () = closing.cancelled() => Err(End::Closing),
+            greeted = timeout(GREETING_TIMEOUT, self.greeting(&mut reports)) => {
+                greeted.unwrap_or(Err(End::Silent))
+            }
+        };
+        let end = match greeted {
+            Err(end) => end,
+            Ok(()) => match self.exchange(&mut reports, &directives).await {
+                Err(end) => end,
+                Ok(never) => match never {},
+            },
+        };
+        // No notification: a departure is not urgent, and when many children leave together each would wake all others.
+        self.shared.with(|parent, now| parent.on_close(now, self.stream));
+        if let Some((reason, status)) = end.status() {
+            self.streams.rejected.on_rejected(reason);
+            tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream rejected");
+            // The child may be slow or gone; the task must not outlive it.
+            let _ = timeout(FINAL_STATUS_TIMEOUT, directives.send(Err(status))).await;
+        }
+    }
+
+    /// Reads reports until the greeting is complete.
+    async fn greeting(&mut self, reports: &mut Streaming<wire::Report>) -> Result<(), End> {
+        while !self.take(reports.message().await)? {}
+        Ok(())
+    }
+
+    /// Reads reports and sends directives until the stream ends.
+    async fn exchange(
+        &mut self,
+        reports: &mut Streaming<wire::Report>,
+        directives: &mpsc::Sender<Result<Part, Status>>,
+    ) -> Result<Infallible, End> {
+        let mut changes = self.shared.changes();
+        let mut heartbeat = interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let closing = self.streams.closing.clone();
+        // One future for the whole stream: ten thousand streams wait for the same token.
+        let mut closed = pin!(closing.cancelled());
+        // The first message answers the greeting at once, before any heartbeat.
+        let mut is_due = true;
+        loop {
+            tokio::select! {
+                () = &mut closed => return Err(End::Closing),
+                report = reports.message() => { self.take(report)?; }
+                permit = directives.reserve(), if is_due || self.outgoing.is_some() => {
+                    let permit = permit.map_err(|_| End::Gone)?;
+                    if self.outgoing.is_none() {
+                        is_due = false;
+                        self.outgoing = self.next_message()?;
+                    }
+                    if let Some(part) = self.outgoing.as_mut().and_then(Iterator::next) {
+                        permit.send(Ok(part));
+                    }
+                    self.outgoing.take_if(|parts| parts.is_over());
+                }
+                changed = changes.changed() => {
+                    changed.map_err(|_| End::Closing)?;
+                    is_due = true;
+                }
+                _ = heartbeat.tick() => is_due = true,
+            }
+        }
+    }
+
+    /// Decodes a message of the child. Returns true if it completed a report.
+    fn take(&mut self, message: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
+        let part = message.map_err(End::from_read_error)?.ok_or(End::Gone)?;
+        let Some(report) = self.decoder.decode(part).map_err(End::Decode)? else { return Ok(false) };
+        let changed = self.shared.with(|parent, now| parent.on_report(now, self.stream, report));
+        if changed.map_err(End::Rejected)? {
+            self.shared.notify();
+        }
+        Ok(true)
+    }
+
+    fn next_message(&self) -> Result<Option<Parts>, End> {
+        let message = self.shared.with(|parent, now| {
+            if parent.is_superseded(self.stream) {
+                return Err(End::Superseded);
+            }
+            Ok(parent.message(now, self.stream))
+        });
+        // Encoded when it is sent, after the lock of the state machine is released.
+        Ok(message?.map(encode_directives))
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages survive a round trip over the wire within its bounds; all others are rejected.
+
+mod corrupted;
+mod directives;
+mod rejected;
+mod reports;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
+use plimsoll_core::decision::{Coin, Mode};
+use plimsoll_core::directive::{
+    BucketDirective, Directives, Entitlement, Epoch, KeyDirective, OnSilence, Terms, Values,
+};
+use plimsoll_core::exchange::Path;
+use plimsoll_core::kill::drill::{Drill, SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
+use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, Scope};
+use plimsoll_core::law::Weight;
+use plimsoll_core::law::presence::Presences;
+use plimsoll_core::names::{Bucket, Key, KeyId, NAME_BYTES_MAX, Name, Tenant, Zone};
+use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
+use plimsoll_core::report::{
+    Batches, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes, Report, Role,
+    Side, Tallies, Tally,
+};
+use plimsoll_core::rollout::{Cohort, Percent};
+use plimsoll_core::stats::{BINS, Bin, Histogram};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use prost::Message;
+
+use super::*;
+
+const NAME: &str = "[A-Za-z0-9._:/@-]{1,128}";
+/// The latest time on the wire, in microseconds.
+const MICROS_MAX: u64 = u64::MAX / 1_000;
+
+/// Returns a name of the greatest length that ends in `number`.
+fn longest(number: usize) -> String {
+    format!("{number:0>NAME_BYTES_MAX$}")
+}
+
+/// Returns the rate with the longest encoding.
+fn largest_rate() -> Rate {
+    Rate::new(u64::MAX as f64 / 1e3).unwrap()
+}
+
+fn any_bucket() -> impl Strategy<Value = Bucket> {
+    NAME.prop_map(|name| Bucket::new(&name).unwrap())
+}
+
+fn any_tenant() -> impl Strategy<Value = Tenant> {
+    NAME.prop_map(|name| Tenant::new(&name).unwrap())
+}
+
+/// Generates rates that the wire carries exactly.
+fn any_rate() -> impl Strategy<Value = Rate> {
+    prop_oneof![0..10u64, 0..1u64 << 50].prop_map(|milli| Rate::new(milli as f64 / 1e3).unwrap())
+}
