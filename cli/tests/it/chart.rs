@@ -1,4 +1,4 @@
-//! What an operator holds in hands: the chart and its policy files, and the words of the binary itself.
+//! The chart and its policy files agree with the binary, and the binary explains itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,32 +10,32 @@ use tempfile::TempDir;
 use crate::house::root;
 use crate::process::run;
 
-/// The exit code for what was asked wrongly.
+/// The exit code for invalid arguments or input.
 const USAGE: i32 = 2;
 
 fn chart() -> PathBuf {
     root().join("charts/plimsoll")
 }
 
-/// Exit code, standard output and standard error.
-fn said(output: Output) -> (Option<i32>, String, String) {
+/// The exit code, standard output and standard error.
+fn parts(output: Output) -> (Option<i32>, String, String) {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[test]
-fn the_policy_of_the_chart_is_valid() {
+fn policy_of_the_chart_is_valid() {
     let files = chart().join("files");
     let (policy, tenants) = (files.join("policy.yaml"), files.join("tenants.yaml"));
-    let (code, out, err) = said(run(&["check".as_ref(), policy.as_os_str(), tenants.as_os_str()]));
+    let (code, out, err) = parts(run(&["check".as_ref(), policy.as_os_str(), tenants.as_os_str()]));
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("valid: "), "{out}");
 }
 
 #[test]
-fn a_bad_file_is_refused_with_its_place_a_snippet_and_a_hint() {
-    // The file, where its fault is and what is said of it: path, snippet, hint.
-    for (policy, place, words) in [
+fn invalid_policy_is_reported_with_place_snippet_and_hint() {
+    // The file, the place of its fault, and the texts of the error: path, snippet, hint.
+    for (policy, place, texts) in [
         (
             "buckets:\n  checkout: { limt: 1000 }\n",
             "policy.yaml:2:15",
@@ -60,17 +60,17 @@ fn a_bad_file_is_refused_with_its_place_a_snippet_and_a_hint() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("policy.yaml");
         fs::write(&path, policy).unwrap();
-        let (code, out, err) = said(run(&["check".as_ref(), path.as_os_str()]));
+        let (code, out, err) = parts(run(&["check".as_ref(), path.as_os_str()]));
         assert_eq!((code, out.as_str()), (Some(USAGE), ""), "{policy}{err}");
-        assert!(err.contains(&format!("{place}:")), "{place} is not named:\n{err}");
-        for words in words {
-            assert!(err.contains(words), "{words} is not said:\n{err}");
+        assert!(err.contains(&format!("{place}:")), "{place} is missing:\n{err}");
+        for text in texts {
+            assert!(err.contains(text), "{text} is missing:\n{err}");
         }
     }
 }
 
 #[test]
-fn every_command_explains_itself_and_every_flag_can_come_from_the_environment() {
+fn every_command_has_help_and_every_flag_an_environment_variable() {
     let mut open: Vec<Vec<String>> = vec![Vec::new()];
     let mut flags_seen = 0;
     while let Some(command) = open.pop() {
@@ -81,27 +81,27 @@ fn every_command_explains_itself_and_every_flag_can_come_from_the_environment() 
         }
         open.extend(commands(&help).map(|name| [command.as_slice(), &[name.to_owned()]].concat()));
     }
-    assert!(flags_seen > 20, "the flags were not found: {flags_seen}");
+    assert!(flags_seen > 20, "only {flags_seen} flags were found");
 }
 
 #[test]
-fn a_flag_that_does_not_exist_is_refused_with_a_hint() {
+fn unknown_flag_fails_with_a_hint() {
     for (args, hint) in [
         (["controller", "--polcy", "x"], "--policy"),
         (["up", "--durations", "1s"], "--duration"),
         (["aggregator", "--zones", "a"], "--zone"),
     ] {
-        let (code, out, err) = said(run(&args));
+        let (code, out, err) = parts(run(&args));
         assert_eq!((code, out.as_str()), (Some(USAGE), ""), "{args:?}");
         assert!(err.contains("tip: ") && err.contains(&format!("'{hint}'")), "{args:?}: {err}");
     }
-    let (code, _, err) = said(run(&["controler"]));
+    let (code, _, err) = parts(run(&["controler"]));
     assert_eq!(code, Some(USAGE));
     assert!(err.contains("'controller'"), "{err}");
 }
 
 #[test]
-fn the_chart_starts_tiers_with_flags_they_have() {
+fn chart_starts_tiers_with_existing_flags() {
     for (template, command) in [("controller", "controller"), ("aggregators", "aggregator")] {
         let help = help(&[command.to_owned()]);
         let known: BTreeSet<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
@@ -118,32 +118,32 @@ fn the_chart_starts_tiers_with_flags_they_have() {
 }
 
 #[test]
-fn templates_use_only_values_and_names_that_are_defined() {
+fn templates_use_only_defined_values_and_names() {
     let values = value_paths(&fs::read_to_string(chart().join("values.yaml")).unwrap());
     let templates: Vec<String> = fs::read_dir(chart().join("templates"))
         .unwrap()
         .map(|entry| template_text(entry.unwrap().file_name().to_str().unwrap()))
         .collect();
     let templates = templates.join("\n");
-    let used = words_after(&templates, ".Values.", |letter| letter.is_ascii_alphanumeric() || letter == '.');
+    let used = texts_after(&templates, ".Values.", |letter| letter.is_ascii_alphanumeric() || letter == '.');
     assert!(used.len() > 10, "{used:?}");
     let unknown: Vec<&String> = used.difference(&values).collect();
     assert!(unknown.is_empty(), "values.yaml does not have {unknown:?}");
 
     let name = |letter: char| letter != '"';
-    let defined = words_after(&templates, "{{- define \"", name);
-    let included = words_after(&templates, "include \"", name);
+    let defined = texts_after(&templates, "{{- define \"", name);
+    let included = texts_after(&templates, "include \"", name);
     assert!(!included.is_empty());
-    assert_eq!(defined, included, "names defined, and names included");
+    assert_eq!(defined, included, "defined names, and included names");
 }
 
 #[test]
-fn values_are_found_by_their_indentation() {
+fn value_paths_follow_the_indentation() {
     let paths = value_paths("a:\n  # b:\n  c: 1\n  d:\n    e: {}\nf: []\n");
     assert_eq!(paths.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "a.c", "a.d", "a.d.e", "f"]);
 }
 
-/// A flag of a help page and what is said about it.
+/// A flag of a help page with its text.
 struct Flag<'a> {
     name: &'a str,
     text: String,
@@ -151,7 +151,7 @@ struct Flag<'a> {
 
 fn help(command: &[String]) -> String {
     let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
-    let (code, out, err) = said(run(&args));
+    let (code, out, err) = parts(run(&args));
     assert_eq!((code, err.as_str()), (Some(0), ""), "{args:?}");
     out
 }
@@ -178,7 +178,7 @@ fn flags(help: &str) -> Vec<Flag<'_>> {
 fn commands(help: &str) -> impl Iterator<Item = &str> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let list = list.take_while(|line| !line.is_empty());
-    // What is indented deeper is the rest of the line above.
+    // Deeper lines continue the line above.
     let names = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help")
 }
@@ -187,7 +187,7 @@ fn template_text(name: &str) -> String {
     fs::read_to_string(Path::new(&chart()).join("templates").join(name)).unwrap()
 }
 
-/// The paths of all keys of a YAML file, as long as it nests by indentation alone.
+/// The paths of all keys of a YAML file that nests by indentation alone.
 fn value_paths(yaml: &str) -> BTreeSet<String> {
     let mut open: Vec<(usize, &str)> = Vec::new();
     let mut paths = BTreeSet::new();
@@ -204,8 +204,8 @@ fn value_paths(yaml: &str) -> BTreeSet<String> {
     paths
 }
 
-/// What stands after every `mark`, as far as the letters are `wanted`.
-fn words_after(text: &str, mark: &str, wanted: impl Fn(char) -> bool) -> BTreeSet<String> {
+/// The texts after every `mark`, as long as their letters are `wanted`.
+fn texts_after(text: &str, mark: &str, wanted: impl Fn(char) -> bool) -> BTreeSet<String> {
     let rests = text.split(mark).skip(1);
     rests.map(|rest| rest.chars().take_while(|letter| wanted(*letter)).collect()).collect()
 }

@@ -1,5 +1,5 @@
-//! Extra gates on real processes and a real Prometheus server: what it says passes and ends a canary, and while it is away
-//! or has nothing to say everything stays where it is.
+//! Query gates on real processes and a real Prometheus server: its answers pass and end a canary, and without an answer every
+//! bucket keeps its stage.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use crate::processes::alone;
 use crate::prometheus::RealPrometheus;
 use crate::rollout::Scene;
 
-/// A page of metrics with one number on it, or none.
+/// A server with a page of metrics that has one number or none.
 #[derive(Clone)]
 struct HelpDesk {
     tickets: Arc<Mutex<Option<f64>>>,
@@ -25,13 +25,13 @@ impl HelpDesk {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let desk = Self { tickets: Arc::new(Mutex::new(Some(tickets))), address };
-        let told = desk.clone();
-        // It ends with the tests.
+        let shared = desk.clone();
+        // The thread ends with the tests.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let _ = stream.read(&mut [0; 4_096]);
-                let tickets = *told.tickets.lock().unwrap();
+                let tickets = *shared.tickets.lock().unwrap();
                 let body = tickets.map_or(String::new(), |tickets| format!("tickets_open {tickets}\n"));
                 let head = format!(
                     "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n",
@@ -43,12 +43,12 @@ impl HelpDesk {
         desk
     }
 
-    fn has(&self, tickets: Option<f64>) {
+    fn set(&self, tickets: Option<f64>) {
         *self.tickets.lock().unwrap() = tickets;
     }
 }
 
-/// The gates of the scene are wide open, but for the one that asks the server: nothing is refused, however busy the machine.
+/// A policy whose only narrow gate is the query: no other gate fails on a busy machine.
 fn policy(url: &str) -> String {
     format!(
         "buckets:\n  good: {{ limit: unlimited, mode: shadow }}\n  tight: {{ limit: unlimited }}\n  \
@@ -58,9 +58,9 @@ fn policy(url: &str) -> String {
     )
 }
 
-/// What speaks against the next stage, once it is this alone.
+/// Waits until this is the only reason against the next stage.
 fn waits_for(scene: &Scene, what: &str) -> Value {
-    until(&format!("`{what}` to be all that is missing"), || {
+    until(&format!("`{what}` to be the only reason"), || {
         let status = scene.status("good");
         let why = status["why"].as_array().unwrap();
         (why.len() == 1 && why[0].as_str().unwrap().starts_with(what)).then_some(status)
@@ -68,14 +68,14 @@ fn waits_for(scene: &Scene, what: &str) -> Value {
 }
 
 #[test]
-fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
+fn query_gate_follows_the_server_and_waits_while_it_is_down() {
     let _alone = alone();
     let desk = HelpDesk::open(3.0);
-    let test = "extra_gates::what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits";
+    let test = "extra_gates::query_gate_follows_the_server_and_waits_while_it_is_down";
     let Some(mut server) = RealPrometheus::start(test, Some(desk.address)) else { return };
     let scene = Scene::start_with(&policy(&server.url()), &["--query-every", "200ms"]);
 
-    // It is asked, and what it says is kept as evidence.
+    // The answer is kept as evidence.
     scene.promote("good", "canary");
     let change = scene.last_change("good", "promote");
     let query = &change["evidence"]["queries"][0];
@@ -83,18 +83,18 @@ fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
         (&query["name"], &query["value"], &query["max"]),
         (&"tickets".into(), &3.0.into(), &20.0.into())
     );
-    let (_, said) = scene.command(&["rollout", "history", "good"]);
-    assert!(said.contains("    tickets is 3, above the maximum of 20 (answered "), "{said}");
+    let (_, output) = scene.command(&["rollout", "history", "good"]);
+    assert!(output.contains("    tickets is 3, maximum 20 (answered "), "{output}");
 
-    // It is lost: the canary stays what it is, and nothing goes further, with all else in order.
+    // The server is down: the canary keeps its stage although all other gates pass.
     server.stop();
     let lost = waits_for(&scene, "tickets is unknown: the server cannot be reached");
     assert_eq!((&lost["gate"], &lost["stage"]), (&"inconclusive".into(), &"canary".into()));
-    let (code, said) = scene.command(&["rollout", "promote", "good"]);
+    let (code, output) = scene.command(&["rollout", "promote", "good"]);
     assert!(
         code == Some(1)
-            && said.contains("the gate from canary to enforce is not passed: tickets is unknown"),
-        "{said}"
+            && output.contains("the gate from canary to enforce is not passed: tickets is unknown"),
+        "{output}"
     );
     let with_data = |status: &Value| status["evidence"]["with_data_ms"].as_u64().unwrap();
     let later = until("three more seconds of canary", || {
@@ -107,8 +107,8 @@ fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
     let (_, page) = http_get(scene.admin(), "/metrics");
     assert!(!page.contains("plimsoll_rollout_query_value{entry=\"good\""), "{page}");
 
-    // It is back: on it goes. A new number, for it would answer with an old one too, and must have seen this one to miss it.
-    desk.has(Some(4.0));
+    // The server is back. A new number shows that it has read the page again; it would also answer with the old one.
+    desk.set(Some(4.0));
     server.start_again();
     until("the new number", || {
         (scene.status("good")["evidence"]["queries"][0]["value"] == 4.0).then_some(())
@@ -116,22 +116,22 @@ fn what_a_real_server_says_is_a_gate_and_one_that_is_lost_waits() {
     scene.promote("good", "enforce");
     assert_eq!(scene.last_change("good", "promote")["evidence"]["queries"][0]["value"], 4.0);
 
-    // A number that is not there any more is not zero.
-    let (code, said) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
-    assert_eq!(code, Some(0), "{said}");
-    desk.has(None);
+    // A series without a value is unknown, not zero.
+    let (code, output) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
+    assert_eq!(code, Some(0), "{output}");
+    desk.set(None);
     waits_for(&scene, "tickets is unknown: the query yields no series");
-    desk.has(Some(0.0));
+    desk.set(Some(0.0));
     scene.promote("good", "canary");
 
-    // One that is too high ends the canary by itself.
-    desk.has(Some(31.0));
+    // A number above the maximum ends the canary.
+    desk.set(Some(31.0));
     let change = scene.last_change("good", "breach");
     assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
     assert_eq!(change["why"][0], "tickets is 31, above the maximum of 20");
     assert_eq!(change["evidence"]["queries"][0]["value"], 31.0);
-    let (code, said) = scene.command(&["rollout", "promote", "good"]);
-    assert!(code == Some(1) && said.contains("tickets is 31, above the maximum of 20"), "{said}");
+    let (code, output) = scene.command(&["rollout", "promote", "good"]);
+    assert!(code == Some(1) && output.contains("tickets is 31, above the maximum of 20"), "{output}");
     let (_, page) = http_get(scene.admin(), "/metrics");
     for wanted in [
         "plimsoll_rollout_query_value{entry=\"good\",query=\"tickets\"} 31",

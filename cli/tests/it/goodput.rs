@@ -1,5 +1,5 @@
-//! What the protection is for: services with a finite capacity, asked for three times as much, give useful answers only
-//! when most of the excess is refused before it costs anything.
+//! Goodput: services with a finite capacity under three times the load give useful answers only if most of the excess is
+//! refused before it uses capacity.
 
 use std::time::Duration;
 
@@ -9,45 +9,45 @@ use crate::fleet::{Fleet, TENANTS, policy};
 use crate::process::until;
 use crate::processes::alone;
 
-/// What four services with two workers each can answer that need 20 ms for a request, in requests/s.
+/// The capacity in requests/s: four services with two workers each, which need 20 ms for a request.
 const CAPACITY: f64 = 400.0;
-/// Waiting for a worker takes 0.6 s when the queue is full: more than the callers have.
+/// A request waits 0.6 s in a full queue, longer than its caller does.
 const SERVICE: [&str; 6] = ["--workers", "2", "--work-ms", "20", "--queue", "60"];
 const TIMEOUT_MS: f64 = 300.0;
-/// What is left over empties the queues.
+/// The limit leaves capacity to empty the queues.
 const LIMIT: u32 = 300;
-/// What useful answers are counted over.
+/// The span over which useful answers are counted.
 const SPAN: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_protected_service_gives_useful_answers_where_an_unprotected_one_gives_none() {
+fn protected_service_keeps_its_goodput_under_overload() {
     let _alone = alone();
     let mut fleet = Fleet::start_with(&policy(LIMIT, "shadow", false), TENANTS, &SERVICE);
     let (rps, timeout) = ((3.0 * CAPACITY).to_string(), format!("{TIMEOUT_MS}ms"));
-    fleet.ask_evenly(&["--rps", &rps, "--tenant", "acme", "--timeout", &timeout, "--every", "250ms"]);
+    fleet.start_load_evenly(&["--rps", &rps, "--tenant", "acme", "--timeout", &timeout, "--every", "250ms"]);
 
-    until_callers("the unprotected services to answer too late", &mut fleet, |seen| {
-        seen("sent") > 2.0 * CAPACITY && seen("served") < 0.25 * CAPACITY && seen("timed_out") > 0.0
+    until_rates("the unprotected services to answer too late", &mut fleet, |rate| {
+        rate("sent") > 2.0 * CAPACITY && rate("served") < 0.25 * CAPACITY && rate("timed_out") > 0.0
     });
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
-    until_callers("the protected services to answer in time", &mut fleet, |seen| {
-        seen("sent") > 2.0 * CAPACITY && seen("served") > 0.6 * CAPACITY && seen("refused") > CAPACITY
+    until_rates("the protected services to answer in time", &mut fleet, |rate| {
+        rate("sent") > 2.0 * CAPACITY && rate("served") > 0.6 * CAPACITY && rate("refused") > CAPACITY
     });
 
-    let seen = fleet.stop_asking();
+    let summaries = fleet.stop_load();
     assert!(
-        seen[0]["max_ms"].as_f64() >= Some(TIMEOUT_MS),
-        "those who gave up waited that long: {}",
-        seen[0]
+        summaries[0]["max_ms"].as_f64() >= Some(TIMEOUT_MS),
+        "callers that gave up waited for the timeout: {}",
+        summaries[0]
     );
-    assert_eq!(seen[0]["not_sent"], 0, "the callers kept up: {}", seen[0]);
+    assert_eq!(summaries[0]["not_sent"], 0, "the load generator kept up: {}", summaries[0]);
 }
 
-/// Waits until what the callers saw over the last second is as wanted, in requests/s.
-fn until_callers(what: &str, fleet: &mut Fleet, wanted: impl Fn(&dyn Fn(&str) -> f64) -> bool) {
+/// Waits until the outcomes of the last second, in requests/s, are as wanted.
+fn until_rates(what: &str, fleet: &mut Fleet, wanted: impl Fn(&dyn Fn(&str) -> f64) -> bool) {
     until(what, || {
-        let lines = fleet.callers_say();
+        let lines = fleet.load_lines();
         let number = |line: &Value, figure: &str| line[figure].as_f64().unwrap();
         let now = lines.last()?;
         let seconds = |from: &Value| number(now, "at_s") - number(from, "at_s");

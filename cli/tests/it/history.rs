@@ -1,4 +1,4 @@
-//! The history of a real controller: in and out by the command, over restarts, and with files that cannot be used.
+//! The history of a real controller: export and import by command, over restarts, and with invalid files.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -47,7 +47,7 @@ fn metric(controller: &Process, name: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
-/// The minutes of whole days before today, at a rate that differs by day.
+/// The minutes of whole days before today, with a different rate each day.
 fn week(days: i64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
     let today = now - now % 86_400;
@@ -66,7 +66,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_brought_in_is_a_limit_comes_out_again_and_outlives_a_kill() {
+fn imported_history_sets_the_limit_is_exported_and_survives_a_restart() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("week.csv");
     let (csv, name) = (week(4), file.to_str().unwrap().to_owned());
@@ -74,9 +74,9 @@ fn what_is_brought_in_is_a_limit_comes_out_again_and_outlives_a_kill() {
     let mut first = controller(folder.path(), POLICY, "127.0.0.1:0");
 
     let imported = history(&first, &["import", &name]);
-    let said = text(&imported.stdout);
+    let output = text(&imported.stdout);
     assert!(imported.status.success(), "{}", text(&imported.stderr));
-    assert!(said.ends_with("360 minutes read, 4 of 4 days count\n"), "{said}");
+    assert!(output.ends_with("360 minutes read, 4 of 4 days count\n"), "{output}");
     let again: Value =
         serde_json::from_slice(&history(&first, &["import", &name, "--output", "json"]).stdout).unwrap();
     assert!(again["days"].as_array().unwrap().iter().all(|day| day["result"] == "kept"), "{again}");
@@ -90,7 +90,7 @@ fn what_is_brought_in_is_a_limit_comes_out_again_and_outlives_a_kill() {
     assert_eq!((row["offered_rps"].as_f64(), row["clean"].as_bool()), (Some(110.0), Some(true)));
     assert!(text(&history(&first, &["export", "--buckets", "other"]).stdout).lines().count() == 1);
 
-    // The bucket's own name has not been heard of, so it is asked of a pattern by declaring it.
+    // A pattern's bucket has a limit only after its first request, so the policy names the bucket here.
     first.kill_9();
     let exact = "buckets: { api/a: { limit: { learned: { until_history: 800 } } } }\n";
     let second = controller(folder.path(), exact, "127.0.0.1:0");
@@ -104,7 +104,7 @@ fn what_is_brought_in_is_a_limit_comes_out_again_and_outlives_a_kill() {
     assert_eq!(metric(&second, "plimsoll_bucket_learned_days{bucket=\"api/a\"}"), Some(4.0));
     assert_eq!(text(&history(&second, &["export"]).stdout), csv);
 
-    // The same file is traffic for a simulation.
+    // The exported file is traffic for a simulation.
     let scenario = folder.path().join("scenario.yaml");
     fs::write(
         &scenario,
@@ -119,7 +119,7 @@ fn what_is_brought_in_is_a_limit_comes_out_again_and_outlives_a_kill() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line_and_changes_nothing() {
+fn invalid_import_fails_with_its_line_and_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let controller = controller(folder.path(), POLICY, "127.0.0.1:0");
     let file = folder.path().join("wrong.csv");
@@ -133,37 +133,37 @@ fn what_is_wrong_is_said_with_its_line_and_changes_nothing() {
         text(&refused.stderr)
     );
     let refused = history(&controller, &["import", name, "--output", "json"]);
-    let said: Value = serde_json::from_slice(&refused.stdout).unwrap();
-    assert_eq!((refused.status.code(), said["line"].as_u64()), (Some(2), Some(272)));
+    let output: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!((refused.status.code(), output["line"].as_u64()), (Some(2), Some(272)));
     fs::write(&file, vec![b'\n'; 33 << 20]).unwrap();
     let refused = history(&controller, &["import", name]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("32 MiB"), "{}", text(&refused.stderr));
     assert_eq!(history(&controller, &["import", "/nowhere.csv"]).status.code(), Some(2));
     assert_eq!(text(&history(&controller, &["export"]).stdout).lines().count(), 1);
-    let nobody = run(&["history", "export", "--controller", "http://127.0.0.1:1"]);
-    assert_eq!(nobody.status.code(), Some(1));
+    let unreachable = run(&["history", "export", "--controller", "http://127.0.0.1:1"]);
+    assert_eq!(unreachable.status.code(), Some(1));
     assert!(
-        text(&nobody.stderr).contains("nothing answers at http://127.0.0.1:1"),
+        text(&unreachable.stderr).contains("nothing answers at http://127.0.0.1:1"),
         "{}",
-        text(&nobody.stderr)
+        text(&unreachable.stderr)
     );
-    // A page in somebody's browser cannot send it.
+    // A page in a browser cannot send an import.
     let (code, _) =
         http(controller.address("admin"), "POST", "/history", &[("content-length", "0")]).unwrap();
     assert_eq!(code, 415);
 }
 
 #[test]
-fn only_who_speaks_from_the_same_machine_is_answered() {
+fn history_answers_only_callers_on_the_same_machine() {
     let outside = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Nothing is sent: the system only chooses the address it would send from.
+    // The socket sends nothing: the system only chooses the local address.
     let address = outside.connect("192.0.2.1:9").and_then(|()| outside.local_addr());
     let Some(IpAddr::V4(own)) = address.ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
     else {
         if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
             let mut file = fs::File::options().append(true).open(skipped).unwrap();
-            writeln!(file, "history::only_who_speaks_from_the_same_machine: there is only loopback").unwrap();
+            writeln!(file, "history_answers_only_callers_on_the_same_machine: this machine has only loopback addresses").unwrap();
         }
         return;
     };
@@ -177,32 +177,32 @@ fn only_who_speaks_from_the_same_machine_is_answered() {
 }
 
 #[test]
-fn a_history_that_cannot_be_used_keeps_no_controller_from_starting() {
-    // A file in its place: nothing is learned, and it is said.
+fn controller_starts_although_its_history_is_unusable() {
+    // A file in place of the folder: the controller learns nothing and logs it.
     let folder = TempDir::new().unwrap();
     let state = folder.path().join("state");
     fs::create_dir(&state).unwrap();
     fs::write(state.join("history"), "no directory").unwrap();
     let blocked = controller(folder.path(), POLICY, "127.0.0.1:0");
     blocked
-        .wait_for(|line| message(line).is_some_and(|said| said.starts_with("the history cannot be written")));
+        .wait_for(|line| message(line).is_some_and(|text| text.starts_with("the history cannot be written")));
     assert_eq!(metric(&blocked, "plimsoll_history_failing"), Some(1.0));
     assert_eq!(history(&blocked, &["export"]).status.code(), Some(1));
     drop(blocked);
 
-    // What is there and cannot be read is put aside.
+    // An unreadable history is moved aside.
     fs::remove_file(state.join("history")).unwrap();
     fs::create_dir(state.join("history")).unwrap();
     fs::write(state.join("history/0.jnl"), "this is no journal").unwrap();
     fs::write(state.join("history/version"), "nor this").unwrap();
     let fresh = controller(folder.path(), POLICY, "127.0.0.1:0");
-    fresh.wait_for(|line| message(line).is_some_and(|said| said.starts_with("earlier history is lost")));
+    fresh.wait_for(|line| message(line).is_some_and(|text| text.starts_with("earlier history is lost")));
     assert_eq!(metric(&fresh, "plimsoll_history_failing"), Some(0.0));
     assert!(state.join("history.unreadable-1").exists());
 }
 
 #[test]
-fn an_answer_is_the_limit_and_outlives_the_server_and_a_restart() {
+fn queried_limit_survives_the_server_and_a_restart() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", server.local_addr().unwrap());
     thread::spawn(move || {
@@ -223,8 +223,8 @@ fn an_answer_is_the_limit_and_outlives_the_server_and_a_restart() {
     assert_eq!(status(&first)["buckets"]["api"]["queried"]["answer_rps"].as_f64(), Some(9000.0));
     first.kill_9();
     let first = controller(folder.path(), &policy, "127.0.0.1:0");
-    assert_eq!(limit(&first), Some(5000.0), "the server is gone");
-    first.wait_for(|line| message(line).is_some_and(|said| said.starts_with("a limit cannot be asked for")));
+    assert_eq!(limit(&first), Some(5000.0), "the limit without the server");
+    first.wait_for(|line| message(line).is_some_and(|text| text.starts_with("a limit cannot be asked for")));
     assert_eq!(limit(&first), Some(5000.0));
     assert!(metric(&first, "plimsoll_limit_queries_total{result=\"failed\"}").unwrap() >= 1.0);
 }

@@ -1,5 +1,5 @@
-//! The kill switch on real processes: by command, by file, from an aggregator, at one client; over restarts, on a full disk,
-//! and whatever is wrong with the policy.
+//! The kill switch on real processes: by command, by file, through an aggregator and at one client; over restarts, on a full
+//! disk, and with an invalid policy.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,12 +18,12 @@ use crate::processes::{alone, skipped};
 const LIMIT: u32 = 300;
 const OFFERED: f64 = 1_200.0;
 const SPAN: Duration = Duration::from_secs(3);
-/// Over this no request may be refused, once the kill has had its time.
+/// The span without refusals after a kill.
 const QUIET: Duration = Duration::from_secs(2);
 
 fn refusing_fleet(policy: &str, flags: &[&str]) -> Fleet {
     let mut fleet = Fleet::start_with(policy, TENANTS, flags);
-    fleet.ask(OFFERED);
+    fleet.start_load(OFFERED);
     fleet.until_rates("refusals", SPAN, refuses);
     fleet
 }
@@ -32,11 +32,11 @@ fn refuses(rates: &Rates) -> bool {
     rates.dropped > f64::from(LIMIT) / 10.0
 }
 
-fn only_observes(rates: &Rates) -> bool {
+fn refuses_nothing(rates: &Rates) -> bool {
     rates.dropped == 0.0 && rates.would_dropped > 0.0
 }
 
-/// The address of an admin port, as the flags want it.
+/// The URL of an admin port, for the flags.
 fn admin(process: &Process) -> String {
     format!("http://{}", process.address("admin"))
 }
@@ -45,33 +45,33 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs `plimsoll kill` with these words, which must do what they say; yields what it said.
-fn kill(words: &[&str]) -> String {
-    let ended = run(&[&["kill"], words].concat());
-    assert_eq!(ended.status.code(), Some(0), "{words:?}: {}", text(&ended.stderr));
+/// Runs `plimsoll kill`, which must succeed, and returns its output.
+fn kill(args: &[&str]) -> String {
+    let ended = run(&[&["kill"], args].concat());
+    assert_eq!(ended.status.code(), Some(0), "{args:?}: {}", text(&ended.stderr));
     text(&ended.stdout)
 }
 
-/// The same as JSON.
-fn kill_json(words: &[&str]) -> Value {
-    serde_json::from_str(&kill(&[words, &["--output", "json"]].concat())).unwrap()
+/// Runs `plimsoll kill`, which must succeed, and returns its JSON output.
+fn kill_json(args: &[&str]) -> Value {
+    serde_json::from_str(&kill(&[args, &["--output", "json"]].concat())).unwrap()
 }
 
 #[test]
-fn a_kill_by_command_holds_over_restarts_and_off_means_shadow_first() {
+fn kill_by_command_survives_restarts_and_its_end_leaves_shadow() {
     let _alone = alone();
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
-    // What is wrong with the policy keeps nobody from killing.
+    // An invalid policy file does not prevent a kill.
     fleet.save_policy("bukets: {}\n");
-    until("the policy to be refused", || {
+    until("the policy file to be rejected", || {
         (fleet.controller_metric("plimsoll_policy_refused", "") == 1.0).then_some(())
     });
     let controller = admin(&fleet.controller);
-    let said = kill(&["on", "--reason", "it refuses paying callers", "--controller", &controller]);
-    assert!(said.contains("killed: the whole fleet, generation 1"), "{said}");
-    fleet.until_rates("no refusals", QUIET, only_observes);
-    let said = kill(&["status", "--controller", &controller]);
-    assert!(said.contains("killed") && said.contains("\"it refuses paying callers\""), "{said}");
+    let output = kill(&["on", "--reason", "it refuses paying callers", "--controller", &controller]);
+    assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
+    fleet.until_rates("no refusals", QUIET, refuses_nothing);
+    let output = kill(&["status", "--controller", &controller]);
+    assert!(output.contains("killed") && output.contains("\"it refuses paying callers\""), "{output}");
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     fleet.controller.kill_9();
@@ -79,18 +79,18 @@ fn a_kill_by_command_holds_over_restarts_and_off_means_shadow_first() {
     let status = kill_json(&["status", "--controller", &controller]);
     assert_eq!(status["fleet"]["generation"], 1, "{status}");
     assert_eq!(status["fleet"]["command"]["reason"], "it refuses paying callers", "{status}");
-    fleet.until_rates("no refusals", QUIET, only_observes);
+    fleet.until_rates("no refusals", QUIET, refuses_nothing);
 
-    let said = kill(&["off", "--controller", &controller]);
-    assert!(said.contains("no longer killed") && said.contains("stays in shadow"), "{said}");
+    let output = kill(&["off", "--controller", &controller]);
+    assert!(output.contains("no longer killed") && output.contains("stays in shadow"), "{output}");
     fleet.controller.kill_9();
     fleet.restart_controller();
     until("the controller to lead", || (fleet.status()?["leading"] == true).then_some(()));
-    fleet.until_rates("no refusals", QUIET, only_observes);
+    fleet.until_rates("no refusals", QUIET, refuses_nothing);
     assert_eq!(fleet.status().unwrap()["buckets"][BUCKET]["mode"], "shadow");
 
     fleet.save_policy(&policy(LIMIT, "shadow", false));
-    until("the file's shadow", || {
+    until("shadow in the file to be loaded", || {
         (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
     });
     fleet.save_policy(&policy(LIMIT, "enforce", false));
@@ -98,7 +98,7 @@ fn a_kill_by_command_holds_over_restarts_and_off_means_shadow_first() {
 }
 
 #[test]
-fn one_bucket_is_killed_alone_and_a_kill_may_end_by_itself() {
+fn kill_of_one_bucket_ends_after_its_ttl() {
     let _alone = alone();
     let two = format!(
         "buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: enforce }}\n  search: {{ limit: 100, mode: enforce }}\n\
@@ -111,7 +111,7 @@ fn one_bucket_is_killed_alone_and_a_kill_may_end_by_itself() {
     let status = kill_json(&order);
     assert_eq!(status["buckets"][BUCKET]["killed"], true, "{status}");
     assert_eq!((&status["fleet"]["killed"], &status["saved"]), (&false.into(), &true.into()), "{status}");
-    fleet.until_rates("no refusals", QUIET, only_observes);
+    fleet.until_rates("no refusals", QUIET, refuses_nothing);
     let modes = || {
         let buckets = fleet.status().unwrap()["buckets"].clone();
         [BUCKET, "search"].map(|bucket| buckets[bucket]["mode"].as_str().unwrap().to_owned())
@@ -123,58 +123,58 @@ fn one_bucket_is_killed_alone_and_a_kill_may_end_by_itself() {
     });
     assert_eq!(status["buckets"][BUCKET]["generation"], 2, "{status}");
     assert_eq!(modes(), ["shadow", "enforce"]);
-    fleet.until_rates("no refusals after its end", QUIET, only_observes);
+    fleet.until_rates("no refusals after its end", QUIET, refuses_nothing);
 
-    // As the incident card says.
+    // The command of the incident card.
     let why = ["--force", "--reason", "the limit is right", "--controller", &controller];
     let ended = run(&[&["rollout", "promote", BUCKET, "--to", "enforce"], &why[..]].concat());
-    let said = [text(&ended.stdout), text(&ended.stderr)].concat();
-    assert!(ended.status.success() && said.contains("shadow -> enforce (forced)"), "{said}");
+    let output = [text(&ended.stdout), text(&ended.stderr)].concat();
+    assert!(ended.status.success() && output.contains("shadow -> enforce (forced)"), "{output}");
     fleet.until_rates("refusals again", SPAN, refuses);
 
     let misspelt = ["on", "--reason", "x", "--bucket", "serach", "--controller", &controller];
-    assert!(kill(&misspelt).contains("nobody has heard of a bucket of this name"));
+    assert!(kill(&misspelt).contains("no bucket of this name is known"));
     let known = ["on", "--reason", "x", "--bucket", "search", "--controller", &controller];
-    assert!(!kill(&known).contains("nobody has heard"));
+    assert!(!kill(&known).contains("is known"));
 }
 
 #[test]
-fn without_a_controller_an_aggregator_kills_its_zone_and_the_controller_learns_of_it() {
+fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_it() {
     let _alone = alone();
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     let controller = admin(&fleet.controller);
     let aggregator = admin(&fleet.zones[0].aggregator);
     fleet.controller.kill_9();
     let ended = run(&["kill", "on", "--reason", "x", "--controller", &controller]);
-    let said = text(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{said}");
+    let output = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{output}");
     assert!(
-        said.contains(&controller) && said.contains("--aggregator") && said.contains("--kill-file"),
-        "{said}"
+        output.contains(&controller) && output.contains("--aggregator") && output.contains("--kill-file"),
+        "{output}"
     );
 
-    // The controller is asked first, and the aggregator because that one is not there.
+    // The command tries the controller first, and the aggregator because the controller is down.
     let order = ["on", "--reason", "no controller", "--controller", &controller, "--aggregator", &aggregator];
-    let said = kill(&order);
-    assert!(said.contains("killed: the whole fleet, generation 1"), "{said}");
+    let output = kill(&order);
+    assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
     let zone_refuses = |fleet: &Fleet, zone: usize| {
         let from = fleet.sample_zone(zone);
         std::thread::sleep(Duration::from_secs(1));
         from.rates_until(&fleet.sample_zone(zone)).dropped > 0.0
     };
-    until("its zone to observe", || (!zone_refuses(&fleet, 0)).then_some(()));
-    assert!(zone_refuses(&fleet, 1), "the other zone has heard nothing of it");
-    // Its clients tell it again what it was told, whatever becomes of it.
+    until("its zone to refuse nothing", || (!zone_refuses(&fleet, 0)).then_some(()));
+    assert!(zone_refuses(&fleet, 1), "the other zone still refuses");
+    // After a restart the aggregator learns of the kill from its clients.
     fleet.zones[0].aggregator.kill_9();
     fleet.restart_aggregator(0);
     let aggregator = admin(&fleet.zones[0].aggregator);
-    until("the clients to be back", || {
+    until("the clients to reconnect", || {
         (fleet.aggregator_metric(0, "plimsoll_kill_generation") == 1.0).then_some(())
     });
     assert!(!zone_refuses(&fleet, 0));
 
     fleet.restart_controller();
-    fleet.until_rates("no refusals anywhere", QUIET, only_observes);
+    fleet.until_rates("no refusals anywhere", QUIET, refuses_nothing);
     let status = kill_json(&["status", "--controller", &controller]);
     assert_eq!(
         (&status["fleet"]["killed"], &status["fleet"]["command"]["reason"]),
@@ -191,24 +191,24 @@ fn without_a_controller_an_aggregator_kills_its_zone_and_the_controller_learns_o
     std::thread::sleep(QUIET);
     assert!(!zone_refuses(&fleet, 0), "its buckets stay in shadow");
     fleet.restart_controller();
-    until("the controller to learn of the end", || {
+    until("the controller to learn of the end of the kill", || {
         let status = kill_json(&["status", "--controller", &controller]);
         (status["fleet"]["generation"] == 2).then_some(())
     });
-    fleet.until_rates("no refusals anywhere", QUIET, only_observes);
+    fleet.until_rates("no refusals anywhere", QUIET, refuses_nothing);
 }
 
 #[test]
-fn a_file_or_the_environment_kills_one_process_alone() {
+fn kill_file_or_environment_kills_one_process() {
     let _alone = alone();
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("kill");
     let flag = file.display().to_string();
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &["--kill-file", &flag]);
-    // Nobody has to be asked.
+    // The kill file works without any other tier.
     fleet.controller.kill_9();
     fs::write(&file, "").unwrap();
-    fleet.until_rates("no refusals", QUIET, only_observes);
+    fleet.until_rates("no refusals", QUIET, refuses_nothing);
     fs::remove_file(&file).unwrap();
     fleet.until_rates("refusals again", SPAN, |rates| rates.dropped > 0.0);
 
@@ -226,22 +226,22 @@ fn a_file_or_the_environment_kills_one_process_alone() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let said = until_said(variable, "only observes from its start on");
-    assert!(said.contains("\"by_environment\":true"), "{said}");
+    let line = until_logged(variable, "only observes from its start on");
+    assert!(line.contains("\"by_environment\":true"), "{line}");
 }
 
-/// The first line of a process that says so; the process is ended.
-fn until_said(mut process: std::process::Child, words: &str) -> String {
+/// Waits for a log line that contains a text, ends the process and returns the line.
+fn until_logged(mut process: std::process::Child, text: &str) -> String {
     use std::io::{BufRead, BufReader};
     let lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let said = lines.into_iter().find(|line| line.contains(words));
+    let line = lines.into_iter().find(|line| line.contains(text));
     let _ = process.kill();
     let _ = process.wait();
-    said.unwrap()
+    line.unwrap()
 }
 
 #[test]
-fn a_drill_shows_how_long_everybody_takes_and_refuses_no_less() {
+fn drill_times_every_client_and_enforcement_continues() {
     let _alone = alone();
     let fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     let controller = admin(&fleet.controller);
@@ -262,25 +262,26 @@ fn a_drill_shows_how_long_everybody_takes_and_refuses_no_less() {
     }
     let rates = before.rates_until(&fleet.sample());
     assert!(refuses(&rates) && rates.would_dropped == 0.0, "{rates:?}");
-    assert_eq!(fleet.status().unwrap()["kill_generation"], 0, "a drill is no kill");
+    assert_eq!(fleet.status().unwrap()["kill_generation"], 0, "a drill kills nothing");
 
     let aggregator = admin(&fleet.zones[1].aggregator);
-    let said = kill(&["drill", "--aggregator", &aggregator]);
-    assert!(said.contains("zone-b") && !said.contains("zone-a") && said.contains(" ms"), "{said}");
+    let output = kill(&["drill", "--aggregator", &aggregator]);
+    assert!(output.contains("zone-b") && !output.contains("zone-a") && output.contains(" ms"), "{output}");
 
-    // One that does not answer is missed.
+    // A client that does not answer is reported as missing.
     fleet.zones[0].services[0].signal("STOP");
     let ended = run(&["kill", "drill", "--timeout", "1s", "--controller", &controller]);
     fleet.zones[0].services[0].signal("CONT");
-    let said = text(&ended.stdout);
-    assert_eq!(ended.status.code(), Some(1), "{said}{}", text(&ended.stderr));
-    assert!(said.contains("1 clients are missing"), "{said}");
+    let output = text(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(1), "{output}{}", text(&ended.stderr));
+    assert!(output.contains("1 clients are missing"), "{output}");
 }
 
-/// A small file system of its own; `None` where nobody may mount one.
+/// A small file system in memory.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
+    /// Mounts one, or returns `None` without the permission to mount.
     fn mount() -> Option<Self> {
         let directory = TempDir::new().unwrap();
         let mount = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"];
@@ -300,10 +301,10 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_keeps_no_kill_from_the_fleet() {
+fn kill_reaches_the_fleet_although_the_disk_is_full() {
     let _alone = alone();
     let Some(disk) = SmallDisk::mount() else {
-        skipped("a_full_disk_keeps_no_kill_from_the_fleet: nobody may mount a file system here");
+        skipped("kill_reaches_the_fleet_although_the_disk_is_full: no permission to mount a file system");
         return;
     };
     let files = TempDir::new().unwrap();
@@ -320,16 +321,16 @@ fn a_full_disk_keeps_no_kill_from_the_fleet() {
         serde_json::from_str::<Value>(&page).unwrap()["fleet"]["generation"].as_u64().unwrap()
     };
     let filler = disk.path().join("filler");
-    // Whatever room there is, to the last byte.
+    // Fills the disk to the last byte.
     let _ = fs::write(&filler, vec![0; 8 << 20]);
     let admin = admin(&controller);
     let status = kill_json(&["on", "--reason", "the disk is full", "--controller", &admin]);
     assert_eq!((&status["fleet"]["killed"], &status["saved"]), (&true.into(), &false.into()), "{status}");
-    until("the aggregator to hear of it", || (generation() == 1).then_some(()));
+    until("the kill to reach the aggregator", || (generation() == 1).then_some(()));
 
-    // Once there is room again it is written down.
+    // The controller saves the kill as soon as there is room.
     fs::remove_file(&filler).unwrap();
-    until("it to be written down", || {
+    until("the kill to be saved", || {
         (kill_json(&["status", "--controller", &admin])["saved"] == true).then_some(())
     });
     controller.kill_9();
@@ -340,11 +341,11 @@ fn a_full_disk_keeps_no_kill_from_the_fleet() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_hint() {
+fn invalid_kill_commands_fail_with_a_hint() {
     let reason = ["--reason", "x"];
-    let nobody = ["--controller", "http://127.0.0.1:9"];
+    let unreachable = ["--controller", "http://127.0.0.1:9"];
     let long = "x".repeat(300);
-    for (words, code, hints) in [
+    for (args, code, hints) in [
         (vec!["on"], 2, vec!["--reason"]),
         (vec!["on", "--reason", ""], 2, vec!["empty"]),
         (vec!["on", "--reason", "a\nb"], 2, vec!["control character"]),
@@ -354,24 +355,24 @@ fn what_cannot_be_is_refused_with_a_hint() {
         ([&["on", "--ttl", "soon"], &reason[..]].concat(), 2, vec!["10m"]),
         ([&["on", "--controller", "127.0.0.1:7401"], &reason[..]].concat(), 2, vec!["http://127.0.0.1:7401"]),
         (vec!["of"], 2, vec!["off"]),
-        ([&["on"], &reason[..], &nobody].concat(), 1, vec!["127.0.0.1:9", "--aggregator", "--kill-file"]),
+        ([&["on"], &reason[..], &unreachable].concat(), 1, vec!["127.0.0.1:9", "--aggregator", "--kill-file"]),
         (
-            [&["status", "--aggregator", "http://127.0.0.1:19"], &nobody[..]].concat(),
+            [&["status", "--aggregator", "http://127.0.0.1:19"], &unreachable[..]].concat(),
             1,
             vec!["nothing answers at http://127.0.0.1:9", "nothing answers at http://127.0.0.1:19"],
         ),
     ] {
-        let Output { status, stdout, stderr } = run(&[&["kill"], words.as_slice()].concat());
-        let said = text(&stderr);
-        assert_eq!((status.code(), text(&stdout).as_str()), (Some(code), ""), "{words:?}: {said}");
+        let Output { status, stdout, stderr } = run(&[&["kill"], args.as_slice()].concat());
+        let output = text(&stderr);
+        assert_eq!((status.code(), text(&stdout).as_str()), (Some(code), ""), "{args:?}: {output}");
         for hint in hints {
-            assert!(said.contains(hint), "{words:?} does not say {hint}: {said}");
+            assert!(output.contains(hint), "{args:?}: {hint} is missing: {output}");
         }
     }
 }
 
 #[test]
-fn an_aggregator_takes_no_ttl_and_only_callers_on_its_machine() {
+fn aggregator_rejects_a_ttl_and_commands_from_other_machines() {
     let flags = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--controller", "http://127.0.0.1:9"];
     let aggregator = Process::start(&[&["aggregator"], &flags[..]].concat());
     let port = aggregator.address("admin").port();
@@ -380,7 +381,7 @@ fn an_aggregator_takes_no_ttl_and_only_callers_on_its_machine() {
     assert_eq!(ended.status.code(), Some(2), "{}", text(&ended.stderr));
     assert!(text(&ended.stderr).contains("ttl"), "{}", text(&ended.stderr));
 
-    // Small bodies, and none that a page in a browser could send.
+    // Bodies are small, and have a type that a page in a browser cannot send.
     let answer = |kind: &str, body: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let length = body.len();
@@ -404,18 +405,18 @@ fn an_aggregator_takes_no_ttl_and_only_callers_on_its_machine() {
         assert_eq!(answer("application/json", bad), "400", "{bad}");
     }
 
-    let Some(elsewhere) = own_address() else {
-        skipped("an_aggregator_takes_only_callers_on_its_machine: it has no address but that of the loop");
+    let Some(own) = own_address() else {
+        skipped("aggregator_rejects_commands_from_other_machines: this machine has only loopback addresses");
         return;
     };
-    let ended = run(&["kill", "on", "--reason", "x", "--aggregator", &format!("http://{elsewhere}:{port}")]);
-    let said = text(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains("on the machine itself") && said.contains(&elsewhere.to_string()), "{said}");
+    let ended = run(&["kill", "on", "--reason", "x", "--aggregator", &format!("http://{own}:{port}")]);
+    let output = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{output}");
+    assert!(output.contains("on the machine itself") && output.contains(&own.to_string()), "{output}");
     assert_eq!(kill_json(&["status", "--aggregator", &local])["fleet"]["generation"], 0);
 }
 
-/// An address of this machine that is not the loop's. Nothing is sent.
+/// An address of this machine other than loopback. The socket sends nothing.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

@@ -1,8 +1,6 @@
-//! What only the whole workspace and the real binary can show: the rules of the house, and that files outside Rust
-//! agree with the code.
+//! Tests of the whole workspace and the real binary: the structure of the code, fleets of processes, and files outside Rust
+//! that must agree with the code.
 
-#[cfg(test)]
-mod books;
 #[cfg(test)]
 mod chart;
 #[cfg(test)]
@@ -32,5 +30,3 @@ mod rollout;
 mod several;
 #[cfg(test)]
 mod stacked;
-#[cfg(test)]
-mod streams;

@@ -1,4 +1,4 @@
-//! Dashboards and charts know metrics by their names alone: every name they use must be one that a tier exports.
+//! Names of metrics: every name that dashboards and charts use is exported by a tier, and all follow one convention.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,23 +11,23 @@ use tempfile::TempDir;
 use crate::house::root;
 use crate::process::{PATIENCE, POLL, Process, http_get};
 
-/// A fleet of one zone, with what it takes to see every metric: traffic, and a stream that is refused.
+/// A fleet of one zone that has every metric: traffic, and a stream that is rejected.
 struct Fleet {
     service: Process,
-    /// Every other process and the port that has its page.
+    /// The other processes, and the name of the address with their metrics.
     others: Vec<(Process, &'static str)>,
     _state: TempDir,
 }
 
 #[test]
-fn every_metric_that_is_looked_at_is_exported() {
+fn metrics_of_dashboards_and_charts_are_exported() {
     let mut wanted = BTreeSet::new();
     for folder in ["dashboards", "charts"] {
         for path in files(&root().join(folder)) {
             wanted.extend(names(&fs::read_to_string(path).unwrap()));
         }
     }
-    assert!(wanted.len() > 10, "the dashboards look at next to nothing: {wanted:?}");
+    assert!(wanted.len() > 10, "dashboards use hardly any metrics: {wanted:?}");
 
     let fleet = Fleet::start();
     let end = Instant::now() + PATIENCE;
@@ -42,7 +42,7 @@ fn every_metric_that_is_looked_at_is_exported() {
 }
 
 #[test]
-fn metrics_are_named_by_the_rules() {
+fn metric_names_follow_the_convention() {
     let fleet = Fleet::start();
     for page in fleet.pages() {
         for line in page.lines() {
@@ -50,13 +50,13 @@ fn metrics_are_named_by_the_rules() {
             let (name, kind) = described.split_once(' ').unwrap();
             assert!(name.starts_with("plimsoll_"), "{name}");
             assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
-            assert!(page.contains(&format!("# HELP {name} ")), "{name} is not explained");
+            assert!(page.contains(&format!("# HELP {name} ")), "{name} has no help text");
         }
     }
 }
 
 #[test]
-fn names_are_found_in_expressions() {
+fn metric_names_are_found_in_expressions() {
     let found: Vec<String> =
         names(r#"time() - max by (zone) (plimsoll_a_b{zone=~"$z"}) / rate(plimsoll_c_total[1m]) plimsoll"#)
             .collect();
@@ -69,7 +69,7 @@ impl Fleet {
     fn start() -> Self {
         let state = TempDir::new().unwrap();
         let example = fs::read_to_string(root().join("charts/plimsoll/files/policy.yaml")).unwrap();
-        // Some metrics are those of a second limit.
+        // Some metrics exist only with a candidate limit.
         let both = example.replacen("limit: 1000", "limit: 1000\n    candidate: 900", 1);
         assert_ne!(both, example);
         let policy = state.path().join("policy.yaml");
@@ -83,9 +83,9 @@ impl Fleet {
         let controller = start(&["controller", "--policy", policy, "--state-dir", state_dir], &free_admin);
         let aggregator = start(&["aggregator", "--controller", &url(&controller)], &free_admin);
         let service = start(&["service", "--aggregator", &url(&aggregator)], &free);
-        // A controller is no aggregator, and says so.
-        let lost = start(&["service", "--aggregator", &url(&controller)], &free);
-        let others = vec![(lost, "listen"), (aggregator, "admin"), (controller, "admin")];
+        // A controller rejects the stream of a client.
+        let rejected = start(&["service", "--aggregator", &url(&controller)], &free);
+        let others = vec![(rejected, "listen"), (aggregator, "admin"), (controller, "admin")];
         Self { service, others, _state: state }
     }
 
@@ -99,7 +99,7 @@ impl Fleet {
         others.chain([self.service.address("listen")]).map(page).collect()
     }
 
-    /// Every name on any page that has a value, after one more request.
+    /// The names of all metrics with a value, after one more request.
     fn exported(&self) -> BTreeSet<String> {
         let (status, _) = http_get(self.service.address("listen"), "/checkout");
         assert!([200, 429].contains(&status), "{status}");
@@ -109,7 +109,7 @@ impl Fleet {
     }
 }
 
-/// What looks like the name of a metric.
+/// The texts that look like the name of a metric.
 fn names(text: &str) -> impl Iterator<Item = String> + '_ {
     let in_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     text.match_indices("plimsoll_").map(move |(start, _)| {

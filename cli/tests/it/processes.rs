@@ -1,5 +1,5 @@
-//! The main paths on real processes, real streams and real HTTP: the limit is kept in total, operators can change
-//! their mind, and nothing that dies takes the protection with it.
+//! The main paths on real processes, streams and HTTP: the limit holds in total, operators change policies, and protection
+//! continues while any tier is down.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -13,10 +13,10 @@ use crate::process::{Process, http_get, message, run, until};
 
 const LIMIT: u32 = 300;
 const OFFERED: f64 = 1_200.0;
-/// Long enough for 1,500 admitted requests, whose number varies by 2 % of itself.
+/// The span of averages: long enough for 1,500 admitted requests, whose number varies by 2 %.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// One fleet at a time: a machine with two cores has no room for two.
+/// Locks out other fleets while a test runs: two of them overload a machine with two cores.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static FLEETS: Mutex<()> = Mutex::new(());
     FLEETS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,19 +24,19 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 
 fn overloaded_fleet() -> Fleet {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
-    fleet.ask(OFFERED);
-    fleet.until_rates("the limit to be kept", SPAN, keeps(LIMIT));
+    fleet.start_load(OFFERED);
+    fleet.until_rates("the limit to hold", SPAN, holds(LIMIT));
     fleet
 }
 
-fn keeps(limit: u32) -> impl Fn(&Rates) -> bool {
+fn holds(limit: u32) -> impl Fn(&Rates) -> bool {
     move |rates| {
         rates.offered > 3.0 * f64::from(limit) && (rates.admitted / f64::from(limit) - 1.0).abs() < 0.1
     }
 }
 
 #[test]
-fn the_limit_is_kept_in_total_and_follows_the_policy() {
+fn limit_holds_in_total_and_follows_the_policy() {
     let _alone = alone();
     let mut fleet = overloaded_fleet();
     let status = fleet.status().unwrap();
@@ -50,53 +50,53 @@ fn the_limit_is_kept_in_total_and_follows_the_policy() {
         let names: BTreeSet<String> =
             clients.iter().map(|client| client["name"].as_str().unwrap().to_owned()).collect();
         let listen = zone.services.iter().map(|service| service.address("listen").to_string());
-        assert_eq!(names, listen.collect(), "each is known by the address it listens on");
+        assert_eq!(names, listen.collect(), "clients are named after their listen address");
         assert_eq!(status["clients"][0]["connected"], true, "{status}");
         let sample = fleet.sample_zone(number);
-        assert!(sample.admit > 0.0 && sample.drop > sample.admit, "both zones share one limit: {sample:?}");
+        assert!(sample.admit > 0.0 && sample.drop > sample.admit, "both zones share the limit: {sample:?}");
     }
 
     fleet.save_policy(&policy(LIMIT / 2, "enforce", false));
-    fleet.until_rates("half the limit to be kept", SPAN, keeps(LIMIT / 2));
+    fleet.until_rates("half the limit to hold", SPAN, holds(LIMIT / 2));
 
-    let seen = fleet.stop_asking();
-    for figures in seen {
+    let summaries = fleet.stop_load();
+    for figures in summaries {
         assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
         assert!(figures["refused"].as_u64() > figures["served"].as_u64(), "{figures}");
     }
 }
 
 #[test]
-fn shadow_says_what_enforcement_would_refuse() {
+fn shadow_counts_what_enforcement_would_refuse() {
     let _alone = alone();
     let mut fleet = Fleet::start(&policy(LIMIT, "shadow", false));
-    fleet.ask(OFFERED);
+    fleet.start_load(OFFERED);
     let due = 1.0 - f64::from(LIMIT) / OFFERED;
-    let rates = fleet.until_rates("the share that would be refused", SPAN, |rates| {
+    let rates = fleet.until_rates("the share of would-dropped requests", SPAN, |rates| {
         rates.offered > 3.0 * f64::from(LIMIT) && (rates.would_dropped / rates.offered - due).abs() < 0.02
     });
     assert_eq!(rates.dropped, 0.0, "{rates:?}");
-    assert_eq!(fleet.sample().drop, 0.0, "nothing was refused at any time");
+    assert_eq!(fleet.sample().drop, 0.0, "no request was refused");
 }
 
 #[test]
-fn the_limit_is_kept_whoever_calls() {
+fn limit_holds_for_an_independent_caller() {
     let _alone = alone();
     let fleet = Fleet::start(&policy(LIMIT, "enforce", false));
-    let callers: Result<Vec<Caller>, _> =
-        fleet.zones.iter().flat_map(|zone| &zone.services).map(Caller::wrk).collect();
+    let callers: Result<Vec<Wrk>, _> =
+        fleet.zones.iter().flat_map(|zone| &zone.services).map(Wrk::start).collect();
     let Ok(_callers) = callers else {
-        skipped("the_limit_is_kept_whoever_calls: wrk is not installed");
+        skipped("limit_holds_for_an_independent_caller: wrk is not installed");
         return;
     };
-    fleet.until_rates("the limit to be kept", SPAN, keeps(LIMIT));
+    fleet.until_rates("the limit to hold", SPAN, holds(LIMIT));
 }
 
-/// A closed-loop HTTP client that is not ours; ends with the test.
-struct Caller(Child);
+/// The closed-loop load generator wrk, killed on drop.
+struct Wrk(Child);
 
-impl Caller {
-    fn wrk(service: &Process) -> std::io::Result<Self> {
+impl Wrk {
+    fn start(service: &Process) -> std::io::Result<Self> {
         let address = format!("http://{}/{BUCKET}", service.address("listen"));
         let mut wrk = Command::new("wrk");
         wrk.args(["-t1", "-c2", "-d120s", "-H", "x-tenant: acme", &address]);
@@ -104,14 +104,14 @@ impl Caller {
     }
 }
 
-impl Drop for Caller {
+impl Drop for Wrk {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Tells whoever runs the tests that one could not run, and why.
+/// Reports that a test could not run, with the reason, to `./test`.
 pub(crate) fn skipped(line: &str) {
     if let Some(file) = std::env::var_os("PLIMSOLL_SKIPPED") {
         let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn skipped(line: &str) {
 }
 
 #[test]
-fn a_policy_that_is_broken_changes_nothing_and_says_what_and_where() {
+fn invalid_policy_changes_nothing_and_is_logged_with_its_place() {
     let _alone = alone();
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
     let good = fleet.status().unwrap()["policy_hash"].clone();
@@ -158,18 +158,18 @@ fn a_policy_that_is_broken_changes_nothing_and_says_what_and_where() {
             std::fs::write(&tenants, text).unwrap();
         }
         let refused = (number + 1) as f64;
-        until(&format!("{text:.60} to be refused"), || {
+        until(&format!("{text:.60} to be rejected"), || {
             (fleet.controller_metric("plimsoll_policy_reloads_total", "refused") >= refused).then_some(())
         });
         fleet.controller.wait_for(|line| {
             message(line)
-                .is_some_and(|said| said.contains("refused") && said.contains(place) && said.contains(path))
+                .is_some_and(|text| text.contains(place) && text.contains(path))
         });
         assert_eq!(fleet.controller_metric("plimsoll_policy_refused", ""), 1.0);
         assert_eq!(fleet.status().unwrap()["policy_hash"], good, "{text:.60}");
         fleet.save_policy(&policy(LIMIT, "enforce", false));
         std::fs::write(&tenants, TENANTS).unwrap();
-        until("the good files to be taken again", || {
+        until("the valid files to be loaded again", || {
             (fleet.controller_metric("plimsoll_policy_refused", "") == 0.0).then_some(())
         });
         assert_eq!(fleet.status().unwrap()["policy_hash"], good);
@@ -178,7 +178,7 @@ fn a_policy_that_is_broken_changes_nothing_and_says_what_and_where() {
 }
 
 #[test]
-fn a_kill_stops_all_refusals_and_leaves_shadow_behind_until_somebody_resumes() {
+fn kill_stops_all_refusals_and_leaves_shadow_until_an_operator_enforces_again() {
     let _alone = alone();
     let mut fleet = overloaded_fleet();
     let none_refused = |rates: &Rates| rates.offered > 2.0 * f64::from(LIMIT) && rates.dropped == 0.0;
@@ -191,36 +191,36 @@ fn a_kill_stops_all_refusals_and_leaves_shadow_behind_until_somebody_resumes() {
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     until("the kill to end", || (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(()));
-    let in_shadow_by_its_own_account = |fleet: &Fleet| {
+    let check_status_is_shadow = |fleet: &Fleet| {
         assert_eq!(fleet.status().unwrap()["buckets"][BUCKET]["mode"], "shadow");
         assert_eq!(fleet.status().unwrap()["buckets"][BUCKET]["file_mode"], "enforce");
         assert_eq!(fleet.controller_metric("plimsoll_bucket_mode", "mode=\"shadow\""), 1.0);
         assert_eq!(fleet.controller_metric("plimsoll_bucket_mode_differs_from_file", ""), 1.0);
     };
-    in_shadow_by_its_own_account(&fleet);
+    check_status_is_shadow(&fleet);
     fleet.until_rates("shadow after the kill", second, in_shadow);
 
     assert_eq!(fleet.controller.terminate().code(), Some(0));
     fleet.restart_controller();
-    in_shadow_by_its_own_account(&fleet);
+    check_status_is_shadow(&fleet);
     until("the restarted controller to lead", || fleet.status()?["leading"].as_bool()?.then_some(()));
     fleet.until_rates("shadow after the restart", second, in_shadow);
 
     fleet.save_policy(&policy(LIMIT, "shadow", false));
-    until("the first edge", || (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(()));
+    until("the shadow mode in the file to be loaded", || (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(()));
     fleet.save_policy(&policy(LIMIT, "enforce", false));
-    fleet.until_rates("the limit to be kept again", SPAN, keeps(LIMIT));
+    fleet.until_rates("the limit to hold again", SPAN, holds(LIMIT));
 }
 
-/// Watches the services for a while: in no second may protection lapse.
+/// Checks for a while that protection lapses in no second.
 fn check_protected(fleet: &Fleet, span: Duration) {
     let begin = fleet.sample();
     let mut last = begin;
-    until("the watch to end", || {
+    until("the end of the check", || {
         let now = fleet.sample();
         if now.at - last.at >= Duration::from_secs(1) {
             let rates = last.rates_until(&now);
-            // Three quarters of what is offered are refused; without a directive it would be nothing.
+            // Three quarters of the load are refused; without directives nothing would be.
             assert!(rates.dropped > 0.4 * rates.offered, "protection lapsed: {rates:?}");
             last = now;
         }
@@ -228,48 +228,48 @@ fn check_protected(fleet: &Fleet, span: Duration) {
     });
 }
 
-/// After an outage: protection and limit hold, nobody was left without an answer, and the logs are quiet.
+/// Checks after an outage that protection and limit hold, every request was answered, and the logs are short.
 fn check_recovered(fleet: &mut Fleet) {
     check_protected(fleet, Duration::from_secs(2));
-    fleet.until_rates("the limit to be kept again", SPAN, keeps(LIMIT));
-    check_quiet_logs(fleet);
-    for figures in fleet.stop_asking() {
+    fleet.until_rates("the limit to hold again", SPAN, holds(LIMIT));
+    check_logs_are_short(fleet);
+    for figures in fleet.stop_load() {
         assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
     }
 }
 
-fn check_quiet_logs(fleet: &Fleet) {
+fn check_logs_are_short(fleet: &Fleet) {
     let lines = fleet.service_logs();
-    // A handful for each of four services: started, lost, found again.
+    // A few for each of four services: started, disconnected, connected again.
     assert!(lines.len() < 60, "services log too much: {} lines, such as {:?}", lines.len(), lines.last());
     assert!(!lines.iter().any(|line| line.contains("\"ERROR\"")), "{lines:?}");
 }
 
 #[test]
-fn a_controller_that_dies_takes_no_protection_with_it() {
+fn protection_continues_while_the_controller_is_down() {
     let _alone = alone();
     let mut fleet = overloaded_fleet();
     let epoch = fleet.status().unwrap()["epoch"].as_u64().unwrap();
     fleet.controller.kill_9();
     check_protected(&fleet, SPAN);
     fleet.restart_controller();
-    let leads = || fleet.status().filter(|status| status["leading"] == true);
+    let leading = || fleet.status().filter(|status| status["leading"] == true);
     until("the controller to lead again", || {
         check_protected(&fleet, Duration::from_secs(1));
-        leads()
+        leading()
     });
     assert!(fleet.status().unwrap()["epoch"].as_u64().unwrap() > epoch);
     check_recovered(&mut fleet);
 }
 
 #[test]
-fn an_aggregator_that_dies_takes_no_protection_with_it() {
+fn protection_continues_while_an_aggregator_is_down() {
     let _alone = alone();
     let mut fleet = overloaded_fleet();
     fleet.zones[0].aggregator.kill_9();
     check_protected(&fleet, SPAN);
     fleet.restart_aggregator(0);
-    until("the zone's clients to return", || {
+    until("the clients of the zone to reconnect", || {
         check_protected(&fleet, Duration::from_secs(1));
         let back = fleet.aggregator_metric(0, "plimsoll_children") == 2.0;
         (back && fleet.aggregator_metric(0, "plimsoll_quiet") == 0.0).then_some(())
@@ -278,7 +278,7 @@ fn an_aggregator_that_dies_takes_no_protection_with_it() {
 }
 
 #[test]
-fn up_ends_in_good_order_and_says_what_happened() {
+fn up_ends_cleanly_with_a_summary() {
     let _alone = alone();
     let ended = run(&["up", "--duration", "4s", "--output", "json"]);
     assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));

@@ -1,5 +1,5 @@
-//! A scripted rollout on real processes with a short clock: seconds for days. Good traffic goes up, what is bad comes
-//! down by itself, what is missing waits, and the history says why.
+//! A scripted rollout on real processes, with seconds for days: good traffic is promoted, bad traffic is rolled back, missing
+//! data waits, and the history has the reasons.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 use crate::process::{Process, http_get, run, until};
 use crate::processes::alone;
 
-/// The buckets: with so much room that callers who stall and catch up are no surge, with far too little, and one that
-/// nobody asks.
+/// The buckets: one with a limit so high that a stalled load generator causes no surge, one with a limit that is far too low,
+/// and one without requests.
 const BUCKETS: [&str; 3] = ["good", "tight", "idle"];
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
-/// A zone is missed soon.
+/// Flags of a controller that soon treats the reports of a silent zone as stale.
 const QUICK: [&str; 2] = ["--feed-stale", "4s"];
 
-/// Half of the instances enforce in canary; a stage takes two seconds with data.
+/// A policy in which half of the instances enforce in canary, and a stage takes two seconds with data.
 fn policy() -> &'static str {
     "buckets:\n  good: { limit: 1000000, mode: shadow }\n  tight: { limit: 5, mode: shadow }\n  \
          idle: { limit: 1000, mode: shadow }\nrollout:\n  canary_percent: 50\n  \
@@ -28,7 +28,7 @@ fn policy() -> &'static str {
          canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 40 }\n  min_samples: 40\n"
 }
 
-/// A controller, two zones, and in each a service of the cohort and one outside it that callers ask.
+/// A controller and two zones, each with a service inside and one outside the cohort, and load on all of them.
 pub(crate) struct Scene {
     directory: TempDir,
     controller: Process,
@@ -37,16 +37,16 @@ pub(crate) struct Scene {
     load: Vec<Process>,
 }
 
-/// An instance that is in the cohort of every bucket asked, or in that of none.
-fn name(in_cohort: bool, nth: usize) -> String {
-    let is_right = |name: &String| {
+/// The name of an instance that is in the cohorts of all buckets, or in none of them.
+fn instance_name(in_cohort: bool, nth: usize) -> String {
+    let fits = |name: &String| {
         let instance = Name::new(name).unwrap();
         BUCKETS.iter().all(|bucket| {
             let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(bucket) };
             cohort.contains(&instance) == in_cohort
         })
     };
-    (0..).map(|number| format!("shop-{number}")).filter(is_right).nth(nth).unwrap()
+    (0..).map(|number| format!("shop-{number}")).filter(fits).nth(nth).unwrap()
 }
 
 impl Scene {
@@ -54,7 +54,7 @@ impl Scene {
         Self::start_with(policy(), &QUICK)
     }
 
-    /// With another policy, of the same buckets, and these flags of the controller.
+    /// Starts with another policy of the same buckets, and these flags of the controller.
     pub(crate) fn start_with(policy: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("policy.yaml"), policy).unwrap();
@@ -82,31 +82,31 @@ impl Scene {
             services: Vec::new(),
             load: Vec::new(),
         };
-        scene.serve_anew(&[]);
+        scene.replace_services(&[]);
         scene
     }
 
-    fn serve(&mut self, zone: usize, in_cohort: bool, flags: &[&str]) {
+    fn start_service(&mut self, zone: usize, in_cohort: bool, flags: &[&str]) {
         let parent = format!("http://{}", self.aggregators[zone].address("listen"));
-        let (name, buckets) = (name(in_cohort, zone), BUCKETS.join(","));
-        let who = ["service", "--zone", ZONES[zone], "--name", &name, "--aggregator", &parent];
-        let what = ["--buckets", &buckets, "--listen", "127.0.0.1:0"];
-        self.services.push(Process::start(&[&who[..], &what[..], flags].concat()));
+        let (name, buckets) = (instance_name(in_cohort, zone), BUCKETS.join(","));
+        let identity = ["service", "--zone", ZONES[zone], "--name", &name, "--aggregator", &parent];
+        let addresses = ["--buckets", &buckets, "--listen", "127.0.0.1:0"];
+        self.services.push(Process::start(&[&identity[..], &addresses[..], flags].concat()));
     }
 
-    /// All services are replaced; those in the cohort have these flags.
-    fn serve_anew(&mut self, in_cohort: &[&str]) {
+    /// Replaces all services; those in the cohort get these flags.
+    fn replace_services(&mut self, in_cohort: &[&str]) {
         self.load.clear();
         self.services.clear();
         for zone in [0, 1] {
-            self.serve(zone, true, in_cohort);
-            self.serve(zone, false, &[]);
+            self.start_service(zone, true, in_cohort);
+            self.start_service(zone, false, &[]);
         }
-        self.ask();
+        self.start_load();
     }
 
-    /// Callers ask the two buckets of every service.
-    fn ask(&mut self) {
+    /// Starts load on two buckets of every service.
+    fn start_load(&mut self) {
         for bucket in ["good", "tight"] {
             let targets: Vec<String> = self
                 .services
@@ -118,21 +118,21 @@ impl Scene {
         }
     }
 
-    /// Runs an operator's command; its exit code and what it said.
+    /// Runs a command of an operator, and returns its exit code and output.
     pub(crate) fn command(&self, args: &[&str]) -> (Option<i32>, String) {
         let controller = format!("http://{}", self.controller.address("admin"));
         let done = run(&[args, &["--controller", &controller]].concat());
-        let said = [done.stdout, done.stderr].concat();
-        (done.status.code(), String::from_utf8(said).unwrap())
+        let output = [done.stdout, done.stderr].concat();
+        (done.status.code(), String::from_utf8(output).unwrap())
     }
 
     fn json(&self, args: &[&str]) -> Value {
-        let (code, said) = self.command(&[args, &["--output", "json"]].concat());
-        assert_eq!(code, Some(0), "{args:?}: {said}");
-        serde_json::from_str(&said).unwrap()
+        let (code, output) = self.command(&[args, &["--output", "json"]].concat());
+        assert_eq!(code, Some(0), "{args:?}: {output}");
+        serde_json::from_str(&output).unwrap()
     }
 
-    /// What the controller says of an entry.
+    /// The rollout status of an entry.
     pub(crate) fn status(&self, entry: &str) -> Value {
         let all = self.json(&["rollout", "status"]);
         all.as_array().unwrap().iter().find(|status| status["entry"] == entry).unwrap().clone()
@@ -147,23 +147,23 @@ impl Scene {
         self.controller.address("admin")
     }
 
-    /// Promotes as soon as the gate lets it.
+    /// Promotes as soon as the gate passes.
     pub(crate) fn promote(&self, entry: &str, to: &str) {
         let mut before = String::new();
         until(&format!("{entry} to be promoted to {to}"), || {
-            let (code, said) = self.command(&["rollout", "promote", entry]);
-            if said != before {
-                // Seen only where it is waited for in vain.
-                eprint!("{said}");
-                before.clone_from(&said);
+            let (code, output) = self.command(&["rollout", "promote", entry]);
+            if output != before {
+                // Cargo shows this only if the test fails.
+                eprint!("{output}");
+                before.clone_from(&output);
             }
-            assert!(code == Some(0) || (code == Some(1) && said.contains("--force --reason")), "{said}");
+            assert!(code == Some(0) || (code == Some(1) && output.contains("--force --reason")), "{output}");
             (code == Some(0)).then_some(())
         });
         assert_eq!(self.stage(entry), to);
     }
 
-    /// The last change of an entry, once it has this cause.
+    /// Waits until the last change of an entry has this cause, and returns it.
     pub(crate) fn last_change(&self, entry: &str, cause: &str) -> Value {
         until(&format!("{entry} to change by {cause}"), || {
             let history = self.json(&["rollout", "history", entry]);
@@ -185,21 +185,21 @@ fn controller_with(directory: &TempDir, [listen, admin]: [&str; 2], flags: &[&st
 }
 
 #[test]
-fn good_traffic_goes_up_and_what_is_bad_comes_down_by_itself() {
+fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     let _alone = alone();
     let mut scene = Scene::start();
 
-    // Nothing is raised before it was seen for long enough, and what nobody asks for waits for ever.
-    let (code, said) = scene.command(&["rollout", "promote", "idle"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("would-drop ratio is unknown"), "{said}");
-    let (code, said) = scene.command(&["rollout", "promote", "god"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("no entry `god`; it has `good`"), "{said}");
-    let (code, said) = scene.command(&["rollout", "promote", "good", "--to", "shadow"]);
-    assert!(code == Some(2) && said.contains("plimsoll rollout abort"), "{said}");
-    let (code, said) = scene.command(&["rollout", "promote", "good", "--to", "enforce"]);
-    assert!(code == Some(1) && said.contains("canary is left out"), "{said}");
+    // An entry is promoted only with enough data: one without requests waits for ever.
+    let (code, output) = scene.command(&["rollout", "promote", "idle"]);
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("would-drop ratio is unknown"), "{output}");
+    let (code, output) = scene.command(&["rollout", "promote", "god"]);
+    assert_eq!(code, Some(2), "{output}");
+    assert!(output.contains("no entry `god`; it has `good`"), "{output}");
+    let (code, output) = scene.command(&["rollout", "promote", "good", "--to", "shadow"]);
+    assert!(code == Some(2) && output.contains("plimsoll rollout abort"), "{output}");
+    let (code, output) = scene.command(&["rollout", "promote", "good", "--to", "enforce"]);
+    assert!(code == Some(1) && output.contains("canary is skipped"), "{output}");
 
     // Good traffic: shadow, canary, enforce, with the evidence of each.
     scene.promote("good", "canary");
@@ -212,14 +212,14 @@ fn good_traffic_goes_up_and_what_is_bad_comes_down_by_itself() {
         assert!(evidence[side]["samples"].as_u64() >= Some(40), "{change}");
         assert_eq!(evidence[side]["refused"], 0);
     }
-    let (_, said) = scene.command(&["rollout", "history", "good"]);
-    assert!(said.contains("good: canary -> enforce (promote)") && said.contains("p99"), "{said}");
+    let (_, output) = scene.command(&["rollout", "history", "good"]);
+    assert!(output.contains("good: canary -> enforce (promote)") && output.contains("p99"), "{output}");
 
-    // Refusals above the gate: not promoted, unless somebody insists; and back within a cycle of being known.
-    let (code, said) = scene.command(&["rollout", "promote", "tight"]);
-    assert!(code == Some(1) && said.contains("would-drop ratio"), "{said}");
-    let (code, said) = scene.command(&["rollout", "promote", "tight", "--force", "--reason", "a trial"]);
-    assert_eq!(code, Some(0), "{said}");
+    // Refusals above the gate: promoted only by force, and rolled back as soon as they are reported.
+    let (code, output) = scene.command(&["rollout", "promote", "tight"]);
+    assert!(code == Some(1) && output.contains("would-drop ratio"), "{output}");
+    let (code, output) = scene.command(&["rollout", "promote", "tight", "--force", "--reason", "a trial"]);
+    assert_eq!(code, Some(0), "{output}");
     let change = scene.last_change("tight", "breach");
     assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
     assert!(
@@ -230,37 +230,37 @@ fn good_traffic_goes_up_and_what_is_bad_comes_down_by_itself() {
     let forced = scene.json(&["rollout", "history", "tight"]);
     assert!(forced.as_array().unwrap().iter().any(|change| change["why"][0] == "a trial"), "{forced}");
 
-    // What was decided outlives the controller.
+    // Stages and history survive a restart of the controller.
     let [listen, admin] = ["listen", "admin"].map(|name| scene.controller.address(name).to_string());
     scene.controller.kill_9();
     scene.controller = controller(&scene.directory, &listen, &admin);
     assert_eq!((scene.stage("good").as_str(), scene.stage("tight").as_str()), ("enforce", "shadow"));
     assert_eq!(scene.last_change("tight", "breach"), change);
 
-    // The cohort becomes slow: aborted, promoted again, and back.
-    let (code, said) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
-    assert_eq!(code, Some(0), "{said}");
-    scene.serve_anew(&["--workers", "100", "--work-ms", "150"]);
+    // The cohort becomes slow: aborted, promoted again, and rolled back.
+    let (code, output) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
+    assert_eq!(code, Some(0), "{output}");
+    scene.replace_services(&["--workers", "100", "--work-ms", "150"]);
     scene.promote("good", "canary");
     let change = scene.last_change("good", "breach");
     assert!(change["why"][0].as_str().unwrap().starts_with("p99 of the canary cohort is"), "{change}");
     assert!(change["evidence"]["canary"]["p99_us"].as_u64() > Some(140_000), "{change}");
 
-    // A zone falls silent: back to shadow, as soon as it is missed.
-    scene.serve_anew(&[]);
+    // A zone falls silent: rolled back as soon as its reports are stale.
+    scene.replace_services(&[]);
     scene.promote("good", "canary");
     scene.aggregators[1].signal("STOP");
     let change = scene.last_change("good", "stale");
     assert!(change["why"][0].as_str().unwrap().starts_with("zone zone-b has not been heard"), "{change}");
-    let (code, said) = scene.command(&["rollout", "promote", "good"]);
-    assert!(code == Some(1) && said.contains("zone-b"), "{said}");
+    let (code, output) = scene.command(&["rollout", "promote", "good"]);
+    assert!(code == Some(1) && output.contains("zone-b"), "{output}");
     scene.aggregators[1].signal("CONT");
     let (_, page) = http_get(scene.controller.address("admin"), "/metrics");
     assert!(page.contains("plimsoll_rollout_gate{entry=\"good\",result="), "{page}");
 }
 
 #[test]
-fn a_policy_that_changes_very_much_waits_for_somebody_who_has_looked_at_it() {
+fn policy_with_large_changes_waits_for_its_acknowledgement() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.yaml");
@@ -285,12 +285,12 @@ fn a_policy_that_changes_very_much_waits_for_somebody_who_has_looked_at_it() {
     };
     assert_eq!(command(&["diff"]).0, Some(0));
 
-    // Good files and drastic or broken ones in turn: what is in force never moves.
-    let refused =
+    // Good files and drastic or invalid ones in turn: the policy in force never changes.
+    let rejected =
         || http_get(controller.address("admin"), "/metrics").1.contains("\nplimsoll_policy_refused 1\n");
     for round in 0..3 {
         write("buckets: { b: { limit: -1 } }");
-        until("the broken file to be refused", || refused().then_some(()));
+        until("the invalid file to be rejected", || rejected().then_some(()));
         assert_eq!(status()["buckets"]["b"]["mode"], "enforce");
         write(&of(100 + round, "enforce"));
         let held = until("the drastic file to be held back", held);
@@ -298,11 +298,11 @@ fn a_policy_that_changes_very_much_waits_for_somebody_who_has_looked_at_it() {
         let bucket = &status()["buckets"]["b"];
         assert_eq!((&bucket["limit_rps"], &bucket["mode"]), (&1_000.0.into(), &"enforce".into()));
         write(&of(1_000, "enforce"));
-        until("the good file to be taken again", || (command(&["diff"]).0 == Some(0)).then_some(()));
+        until("the good file to be loaded again", || (command(&["diff"]).0 == Some(0)).then_some(()));
         assert_eq!(status()["buckets"]["b"]["mode"], "enforce");
     }
 
-    // Shadow is never held, and the rest is released by its name alone.
+    // A change to shadow is never held back; the rest is released only with the hash of the file.
     write(&of(100, "shadow"));
     let held = until("the file to be held back", held);
     assert_eq!(status()["buckets"]["b"]["mode"], "shadow");
@@ -318,7 +318,7 @@ fn a_policy_that_changes_very_much_waits_for_somebody_who_has_looked_at_it() {
         (&hash.into(), &100.0.into())
     );
 
-    // Nobody there: what to try.
+    // Without a controller the error has a hint.
     let done = run(&["rollout", "status", "--controller", "http://127.0.0.1:1"]);
     assert_eq!(done.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&done.stderr).contains("--controller"), "{:?}", done.stderr);

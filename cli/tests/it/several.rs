@@ -1,4 +1,4 @@
-//! Several aggregators in one zone, and services that start before anybody answers: on real processes and real streams.
+//! Several aggregators in one zone, and services that start without any, on real processes and streams.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,15 +11,15 @@ use crate::fleet::metric;
 use crate::process::{Process, http_get, message, until};
 use crate::processes::alone;
 
-/// Enough that each of two aggregators has some, whatever ports they get.
+/// Enough buckets for each of two aggregators to be assigned some, on any ports.
 const BUCKETS: usize = 12;
 
-/// A controller, aggregators of one zone, and one service that knows all of them.
+/// A controller, the aggregators of one zone, and a service that is configured with all of them.
 struct Zone {
     controller: Process,
     aggregators: Vec<Process>,
     service: Process,
-    asked: f64,
+    requests: f64,
     directory: TempDir,
 }
 
@@ -29,19 +29,19 @@ fn buckets() -> impl Iterator<Item = String> {
 
 fn aggregator(number: usize, controller: SocketAddr, listen: &str) -> Process {
     let (name, parent) = (format!("aggregator-{number}"), format!("http://{controller}"));
-    let who = ["aggregator", "--zone", "a", "--name", &name, "--controller", &parent];
-    Process::start(&[&who[..], &["--listen", listen, "--admin", "127.0.0.1:0"]].concat())
+    let common = ["aggregator", "--zone", "a", "--name", &name, "--controller", &parent];
+    Process::start(&[&common[..], &["--listen", listen, "--admin", "127.0.0.1:0"]].concat())
 }
 
 fn service(aggregators: &[SocketAddr], flags: &[&str]) -> Process {
     let aggregators: Vec<String> = aggregators.iter().map(|address| format!("http://{address}")).collect();
     let (aggregators, buckets) = (aggregators.join(","), buckets().collect::<Vec<_>>().join(","));
-    let who = ["service", "--zone", "a", "--name", "service", "--listen", "127.0.0.1:0"];
-    let what = ["--aggregator", &aggregators, "--buckets", &buckets];
-    Process::start(&[&who[..], &what, flags].concat())
+    let common = ["service", "--zone", "a", "--name", "service", "--listen", "127.0.0.1:0"];
+    let targets = ["--aggregator", &aggregators, "--buckets", &buckets];
+    Process::start(&[&common[..], &targets, flags].concat())
 }
 
-/// A directory with a policy of one limit for every bucket.
+/// A directory with a policy that gives every bucket the same limit.
 fn directory(limit: u32) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let policy = format!(
@@ -62,8 +62,8 @@ fn page(service: &Process) -> String {
     http_get(service.address("listen"), "/metrics").1
 }
 
-/// Asks every bucket once; how many were served.
-fn ask(service: &Process) -> usize {
+/// Sends a request for every bucket, and returns how many were served.
+fn send(service: &Process) -> usize {
     buckets().filter(|bucket| http_get(service.address("listen"), &format!("/{bucket}")).0 == 200).count()
 }
 
@@ -77,14 +77,14 @@ impl Zone {
         let addresses: Vec<SocketAddr> =
             aggregators.iter().map(|process| process.address("listen")).collect();
         let service = service(&addresses, &["--grace", "2s"]);
-        Self { controller, aggregators, service, asked: 0.0, directory }
+        Self { controller, aggregators, service, requests: 0.0, directory }
     }
 
-    fn ask(&mut self) {
-        self.asked += ask(&self.service) as f64;
+    fn send(&mut self) {
+        self.requests += send(&self.service) as f64;
     }
 
-    /// Which endpoints are connected, and how many buckets each has.
+    /// Connection and number of buckets of each endpoint.
     fn endpoints(&self) -> Vec<(bool, f64)> {
         let page = page(&self.service);
         let of = |process: &Process| {
@@ -95,16 +95,16 @@ impl Zone {
         self.aggregators.iter().map(of).collect()
     }
 
-    /// Goes on asking until the endpoints are as wanted.
+    /// Sends requests until the endpoints are as wanted.
     fn until(&mut self, what: &str, wanted: impl Fn(&[(bool, f64)]) -> bool) -> Vec<(bool, f64)> {
         until(what, || {
-            self.ask();
+            self.send();
             let endpoints = self.endpoints();
             wanted(&endpoints).then_some(endpoints)
         })
     }
 
-    /// What the controller has counted of all buckets.
+    /// The requests of all buckets that the controller has counted.
     fn counted(&self) -> f64 {
         let (_, status) = http_get(self.controller.address("admin"), "/status");
         let status: Value = serde_json::from_str(&status).unwrap();
@@ -112,7 +112,7 @@ impl Zone {
         buckets.values().map(|bucket| bucket["offered"].as_f64().unwrap()).sum()
     }
 
-    /// What was given up, by anyone who still runs.
+    /// The unconfirmed requests of the running tiers.
     fn unconfirmed(&self) -> f64 {
         let pages = self.aggregators.iter().chain([&self.controller]);
         let pages = pages.map(|process| http_get(process.address("admin"), "/metrics").1);
@@ -121,15 +121,15 @@ impl Zone {
 }
 
 #[test]
-fn a_dead_aggregators_buckets_move_and_come_back_and_the_books_balance() {
+fn buckets_of_a_dead_aggregator_move_and_come_back_and_counts_balance() {
     let _alone = alone();
     let mut zone = Zone::start(2);
     let before = zone.until("both aggregators to have buckets", |endpoints| {
         endpoints.iter().all(|(connected, buckets)| *connected && *buckets > 0.0)
     });
     assert_eq!(before.iter().map(|(_, buckets)| buckets).sum::<f64>(), BUCKETS as f64);
-    until("everything to be counted", || {
-        zone.ask();
+    until("requests to be counted", || {
+        zone.send();
         (zone.counted() > 0.0).then_some(())
     });
 
@@ -145,31 +145,31 @@ fn a_dead_aggregators_buckets_move_and_come_back_and_the_books_balance() {
     let after = if after == before { after } else { zone.until("all to come back", |now| now == before) };
     assert_eq!(after, before);
 
-    let (asked, served) = (zone.asked, metric(&page(&zone.service), "plimsoll_decisions_total", ""));
-    assert_eq!(asked, served, "every decision is on the service's own page");
-    let (counted, unconfirmed) = until("the books to balance", || {
+    let (sent, decided) = (zone.requests, metric(&page(&zone.service), "plimsoll_decisions_total", ""));
+    assert_eq!(sent, decided, "every decision is in the metrics of the service");
+    let (counted, unconfirmed) = until("the counts to balance", || {
         let (counted, unconfirmed) = (zone.counted(), zone.unconfirmed());
-        assert!(counted <= asked, "{counted} of {asked}: something was counted twice");
-        (counted + unconfirmed >= asked).then_some((counted, unconfirmed))
+        assert!(counted <= sent, "{counted} of {sent}: a request was counted twice");
+        (counted + unconfirmed >= sent).then_some((counted, unconfirmed))
     });
-    // At most what the killed one had and the controller had not, of the time between two roll-ups and what is on its way.
-    assert!(unconfirmed <= asked / 2.0, "{counted} of {asked} counted, {unconfirmed} given up");
+    // At most the decisions between two roll-ups and those on their way, which only the killed aggregator had.
+    assert!(unconfirmed <= sent / 2.0, "{counted} of {sent} counted, {unconfirmed} unconfirmed");
     assert!(zone.directory.path().exists());
 }
 
 #[test]
-fn a_name_stands_for_all_its_addresses() {
+fn dns_name_resolves_to_its_addresses() {
     let _alone = alone();
     let directory = directory(0);
     let controller = controller(&directory);
     let aggregator = aggregator(0, controller.address("listen"), "127.0.0.1:0");
     let address = aggregator.address("listen");
     let name = format!("dns://localhost:{}", address.port());
-    let who =
+    let common =
         ["service", "--zone", "a", "--listen", "127.0.0.1:0", "--buckets", "bucket-0", "--aggregator", &name];
-    let service = Process::start(&who);
+    let service = Process::start(&common);
     let denied = || http_get(service.address("listen"), "/bucket-0").0 == 429;
-    until("what the aggregator directs", || denied().then_some(()));
+    until("the directives of the aggregator", || denied().then_some(()));
     let page = page(&service);
     let endpoint = format!("endpoint=\"http://{address}\"");
     assert_eq!(metric(&page, "plimsoll_endpoint_buckets", &endpoint), 1.0, "{page}");
@@ -177,7 +177,7 @@ fn a_name_stands_for_all_its_addresses() {
 }
 
 #[test]
-fn a_service_starts_from_what_it_kept_although_nobody_answers() {
+fn service_starts_from_cached_directives_without_an_aggregator() {
     let _alone = alone();
     let directory = directory(0);
     let file: PathBuf = directory.path().join("directives");
@@ -186,13 +186,13 @@ fn a_service_starts_from_what_it_kept_although_nobody_answers() {
     let aggregator = aggregator(0, controller.address("listen"), "127.0.0.1:0");
     let address = aggregator.address("listen");
     let mut first = service(&[address], &flags);
-    until("every bucket to be denied", || (ask(&first) == 0).then_some(()));
+    until("every bucket to be denied", || (send(&first) == 0).then_some(()));
     assert!(first.terminate().success());
     drop((aggregator, controller));
 
     let second = service(&[address], &flags);
-    second.wait_for(|line| message(line) == Some("starting from the directives that were kept"));
-    until("what was kept to be in force", || (ask(&second) == 0).then_some(()));
+    second.wait_for(|line| message(line) == Some("directive cache restored"));
+    until("the cached directives to be in force", || (send(&second) == 0).then_some(()));
     let page = page(&second);
     assert_eq!(metric(&page, "plimsoll_kept_in_force", ""), 1.0);
     assert!(page.contains("plimsoll_kept_age_seconds "), "{page}");
@@ -202,19 +202,19 @@ fn a_service_starts_from_what_it_kept_although_nobody_answers() {
     let third = service(&[address], &flags);
     third.wait_for(|line| {
         message(line)
-            .is_some_and(|message| message.starts_with("the directives that were kept are not taken up"))
+            .is_some_and(|message| message.starts_with("directive cache rejected"))
     });
-    assert_eq!(ask(&third), BUCKETS, "without any, it admits and counts");
+    assert_eq!(send(&third), BUCKETS, "without directives, it admits and counts");
     let page = self::page(&third);
     assert_eq!(metric(&page, "plimsoll_kept_refused", "reason=\"torn\""), 1.0);
 }
 
 #[test]
-fn a_bucket_nobody_has_spoken_of_is_capped_where_the_service_wished_it() {
+fn cold_limit_holds_until_the_first_directive() {
     let _alone = alone();
-    // Nothing listens on the port for services that discard.
+    // Nothing listens on the discard port.
     let service = service(&["127.0.0.1:9".parse().unwrap()], &["--cold-rps", "bucket-0=0,bucket-1=0"]);
-    assert_eq!(ask(&service), BUCKETS - 2);
+    assert_eq!(send(&service), BUCKETS - 2);
     let page = page(&service);
     for (bucket, dropped) in [("bucket-0", 1.0), ("bucket-2", 0.0)] {
         let series: Vec<&str> = page.lines().filter(|line| line.contains(&format!("\"{bucket}\""))).collect();

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
-use plimsoll_controller::durable::{Change, Exhibit, QueryExhibit, Sums};
+use plimsoll_controller::durable::{Change, Evidence, QueryEvidence, CohortSums};
 use plimsoll_controller::rollout_routes::{Done, EntryStatus};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::rollout::query_gate::Figure;
@@ -53,19 +53,19 @@ pub(super) fn write_change(out: &mut dyn Write, change: &Change) -> io::Result<(
     }
 }
 
-fn write_evidence(out: &mut dyn Write, evidence: &Exhibit, stage: Mode) -> io::Result<()> {
-    let Exhibit { with_data_ms, canary, control, queries } = evidence;
+fn write_evidence(out: &mut dyn Write, evidence: &Evidence, stage: Mode) -> io::Result<()> {
+    let Evidence { with_data_ms, canary, control, queries } = evidence;
     writeln!(out, "  observed in {stage}: {:.1} s with data", *with_data_ms as f64 / 1e3)?;
     for (cohort, sums) in [("canary", canary), ("control", control)] {
-        if *sums != Sums::default() {
+        if *sums != CohortSums::default() {
             write_sums(out, cohort, sums)?;
         }
     }
     queries.iter().try_for_each(|query| write_query(out, query))
 }
 
-fn write_query(out: &mut dyn Write, query: &QueryExhibit) -> io::Result<()> {
-    let QueryExhibit { name, value, max, min, age_ms, unknown } = query;
+fn write_query(out: &mut dyn Write, query: &QueryEvidence) -> io::Result<()> {
+    let QueryEvidence { name, value, max, min, age_ms, unknown } = query;
     let Some(value) = value else {
         return writeln!(out, "    {name} {}", unknown.as_deref().unwrap_or("is unknown"));
     };
@@ -82,8 +82,8 @@ fn write_query(out: &mut dyn Write, query: &QueryExhibit) -> io::Result<()> {
     }
 }
 
-fn write_sums(out: &mut dyn Write, cohort: &str, sums: &Sums) -> io::Result<()> {
-    let Sums { offered, refused, would_dropped, failed, p99_us, samples } = sums;
+fn write_sums(out: &mut dyn Write, cohort: &str, sums: &CohortSums) -> io::Result<()> {
+    let CohortSums { offered, refused, would_dropped, failed, p99_us, samples } = sums;
     write!(out, "    {cohort:<8} offered {offered}, refused {refused}, would-dropped {would_dropped}")?;
     match p99_us {
         Some(p99) => {
