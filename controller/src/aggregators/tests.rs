@@ -1,6 +1,8 @@
-//! How a source's rates follow its reports, and its silence.
+//! Rates and silence of aggregators, as they follow from reports.
 
 use super::*;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Origin;
 use plimsoll_core::report::{Counts, Entry, Tally};
 
 const TICK: Duration = Duration::from_millis(500);
@@ -9,145 +11,151 @@ fn place(name: &str) -> Place {
     (Zone::new(name).unwrap(), Name::new("aggregator").unwrap())
 }
 
-fn sources(names: &[&str]) -> Sources {
-    let mut sources = Sources::default();
+fn aggregators(names: &[&str]) -> Aggregators {
+    let mut aggregators = Aggregators::default();
     for (name, instance) in names.iter().zip(1..) {
-        assert_eq!(sources.greet(MonoTime::ZERO, place(name), InstanceId(instance), BTreeMap::new()), None);
+        assert_eq!(
+            aggregators.greet(MonoTime::ZERO, place(name), InstanceId(instance), BTreeMap::new()),
+            None
+        );
     }
-    sources
+    aggregators
 }
 
-/// So much of key 0 came in so long, a quarter of it refused.
-fn enter(sources: &mut Sources, name: &str, span_ms: u64, offered: u64) {
+/// Enters a report with `offered` requests of key 0 over `span_ms`, a quarter of them refused.
+fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) {
     let counts = Counts { offered, dropped: offered / 4, ..Counts::ZERO };
     let delta = Tally { counts, late: Counts::ZERO };
-    let entry = Entry { own: Some(KeyId(0)), delta, pedigree: Pedigree::Observed };
+    let entry = Entry { own: Some(KeyId(0)), delta, pedigree: Origin::Observed };
     let span = Some(Duration::from_millis(span_ms));
     let entries = if offered > 0 { vec![entry] } else { Vec::new() };
     let report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
-    sources.enter(&place(name), &report, &Entered { span, entries, ..Entered::default() });
+    aggregators.enter(&place(name), &report, &Entered { span, entries, ..Entered::default() });
 }
 
-fn tick(sources: &mut Sources) -> Vec<Beat> {
-    sources.on_tick(TICK, &Parameters::default());
-    sources.clear_fresh();
-    sources.iter().map(|(_, source)| source.beat()).collect()
+fn tick(aggregators: &mut Aggregators) -> Vec<Activity> {
+    aggregators.on_tick(TICK, &Parameters::default());
+    aggregators.clear_fresh();
+    aggregators.iter().map(|(_, aggregator)| aggregator.activity()).collect()
 }
 
-fn rate(sources: &Sources, name: &str) -> f64 {
-    sources.get(&place(name)).unwrap().rate(KeyId(0))
+fn rate(aggregators: &Aggregators, name: &str) -> f64 {
+    aggregators.get(&place(name)).unwrap().rate(KeyId(0))
 }
 
 #[test]
-fn a_rate_is_taken_by_the_childs_own_span_and_what_is_absent_fell() {
-    let mut sources = sources(&["a"]);
+fn rate_uses_the_span_of_the_report_and_falls_for_absent_keys() {
+    let mut aggregators = aggregators(&["a"]);
     for (span, offered, expected) in [(500, 500, 1_000.0), (250, 500, 2_000.0), (500, 0, 800.0)] {
-        enter(&mut sources, "a", span, offered);
-        sources.on_tick(TICK, &Parameters::default());
-        let source = sources.get(&place("a")).unwrap();
+        enter(&mut aggregators, "a", span, offered);
+        aggregators.on_tick(TICK, &Parameters::default());
+        let aggregator = aggregators.get(&place("a")).unwrap();
         let span = Duration::from_millis(span);
-        assert_eq!(source.beat(), Beat::Counted { span, gap: span });
-        assert_eq!(source.passed(KeyId(0)), (offered - offered / 4) as f64);
-        assert!((rate(&sources, "a") - expected).abs() < 1e-9, "{}", rate(&sources, "a"));
-        sources.clear_fresh();
+        assert_eq!(aggregator.activity(), Activity::Counted { span, gap: span });
+        assert_eq!(aggregator.passed(KeyId(0)), (offered - offered / 4) as f64);
+        assert!((rate(&aggregators, "a") - expected).abs() < 1e-9, "{}", rate(&aggregators, "a"));
+        aggregators.clear_fresh();
     }
 }
 
 #[test]
-fn a_silence_is_accounted_for_once_from_its_beginning() {
-    let mut sources = sources(&["a", "b"]);
+fn silence_is_accounted_for_once_from_its_beginning() {
+    let mut aggregators = aggregators(&["a", "b"]);
     let mut silent = Duration::ZERO;
     for step in 1..=10 {
-        enter(&mut sources, "a", 500, 100);
+        enter(&mut aggregators, "a", 500, 100);
         if step == 1 {
-            enter(&mut sources, "b", 500, 100);
+            enter(&mut aggregators, "b", 500, 100);
         }
-        sources.on_tick(TICK, &Parameters::default());
-        let beat = sources.get(&place("b")).unwrap().beat();
+        aggregators.on_tick(TICK, &Parameters::default());
+        let activity = aggregators.get(&place("b")).unwrap().activity();
         match step {
-            1 => assert_eq!(beat, Beat::Counted { span: TICK, gap: TICK }),
-            2 | 3 => assert_eq!(beat, Beat::Idle, "it may only be late"),
-            4 => assert_eq!(beat, Beat::Silent(3 * TICK), "from when it was last heard"),
-            _ => assert_eq!(beat, Beat::Silent(TICK)),
+            1 => assert_eq!(activity, Activity::Counted { span: TICK, gap: TICK }),
+            2 | 3 => assert_eq!(activity, Activity::Idle, "its report may only be late"),
+            4 => assert_eq!(activity, Activity::Silent(3 * TICK), "from its last report"),
+            _ => assert_eq!(activity, Activity::Silent(TICK)),
         }
-        if let Beat::Silent(more) = beat {
+        if let Activity::Silent(more) = activity {
             silent += more;
         }
-        sources.clear_fresh();
+        aggregators.clear_fresh();
     }
     assert_eq!(silent, 9 * TICK);
-    assert_eq!(rate(&sources, "b"), 200.0, "what it offered is held");
+    assert_eq!(rate(&aggregators, "b"), 200.0, "its last rate is held");
 }
 
 #[test]
-fn while_nobody_is_heard_nobody_ages() {
-    let mut sources = sources(&["a", "b"]);
-    tick(&mut sources);
+fn aggregators_do_not_age_while_none_reports() {
+    let mut aggregators = aggregators(&["a", "b"]);
+    tick(&mut aggregators);
     for _ in 0..1_000 {
-        assert_eq!(tick(&mut sources), [Beat::Idle, Beat::Idle]);
+        assert_eq!(tick(&mut aggregators), [Activity::Idle, Activity::Idle]);
     }
-    assert!(sources.forget(false).is_empty());
+    assert!(aggregators.remove_absent(false).is_empty());
 }
 
 #[test]
-fn nothing_that_was_held_means_anything_after_a_silence() {
-    let mut sources = sources(&["a"]);
-    enter(&mut sources, "a", 500, 5_000);
-    tick(&mut sources);
-    assert_eq!(rate(&sources, "a"), 10_000.0);
+fn rate_after_a_silence_is_not_smoothed() {
+    let mut aggregators = aggregators(&["a"]);
+    enter(&mut aggregators, "a", 500, 5_000);
+    tick(&mut aggregators);
+    assert_eq!(rate(&aggregators, "a"), 10_000.0);
     // Smoothing would leave some of the 10,000 a second.
-    enter(&mut sources, "a", 1_500, 1_500);
-    sources.on_tick(TICK, &Parameters::default());
-    assert_eq!(rate(&sources, "a"), 1_000.0);
+    enter(&mut aggregators, "a", 1_500, 1_500);
+    aggregators.on_tick(TICK, &Parameters::default());
+    assert_eq!(rate(&aggregators, "a"), 1_000.0);
 }
 
-/// Smoothed over all of the time, and not taken for the first word after a silence.
+/// Their rates are smoothed over all of the time, and not replaced as after a silence.
 #[test]
-fn reports_that_were_held_up_on_their_way_are_no_silence() {
-    let mut sources = sources(&["a"]);
-    enter(&mut sources, "a", 500, 5_000);
-    tick(&mut sources);
-    (0..3).for_each(|_| enter(&mut sources, "a", 500, 500));
-    sources.on_tick(TICK, &Parameters::default());
-    assert_eq!(sources.get(&place("a")).unwrap().beat(), Beat::Counted { span: 3 * TICK, gap: TICK });
+fn delayed_reports_are_no_silence() {
+    let mut aggregators = aggregators(&["a"]);
+    enter(&mut aggregators, "a", 500, 5_000);
+    tick(&mut aggregators);
+    (0..3).for_each(|_| enter(&mut aggregators, "a", 500, 500));
+    aggregators.on_tick(TICK, &Parameters::default());
+    assert_eq!(
+        aggregators.get(&place("a")).unwrap().activity(),
+        Activity::Counted { span: 3 * TICK, gap: TICK }
+    );
     let left = 0.4_f64.powi(3) * 9_000.0;
-    assert!((rate(&sources, "a") - (1_000.0 + left)).abs() < 1e-6, "{}", rate(&sources, "a"));
+    assert!((rate(&aggregators, "a") - (1_000.0 + left)).abs() < 1e-6, "{}", rate(&aggregators, "a"));
 }
 
 #[test]
-fn what_a_place_lived_on_is_what_it_brought_first() {
-    let mut sources = Sources::default();
+fn first_holds_are_those_of_the_first_greeting() {
+    let mut aggregators = Aggregators::default();
     let bucket = Bucket::new("api").unwrap();
     for (instance, hold) in [(1, Some(600.0)), (1, Some(750.0)), (2, None)] {
         let holds = hold.map(|hold| (bucket.clone(), Rate::new(hold).unwrap())).into_iter().collect();
-        sources.greet(MonoTime::ZERO, place("a"), InstanceId(instance), holds);
-        let source = sources.get(&place("a")).unwrap();
-        assert_eq!(source.lived_on()[&bucket], Rate::new(600.0).unwrap());
-        assert_eq!(source.holds().get(&bucket).map(|hold| hold.per_second()), hold);
+        aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(instance), holds);
+        let aggregator = aggregators.get(&place("a")).unwrap();
+        assert_eq!(aggregator.first_holds()[&bucket], Rate::new(600.0).unwrap());
+        assert_eq!(aggregator.holds().get(&bucket).map(|hold| hold.per_second()), hold);
     }
 }
 
 #[test]
-fn a_new_process_takes_over_the_rates_and_names_the_one_it_replaces() {
-    let mut sources = sources(&["a"]);
-    enter(&mut sources, "a", 500, 500);
-    sources.on_tick(TICK, &Parameters::default());
-    sources.serve(|_| true);
-    let replaced = sources.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new());
+fn new_process_keeps_the_rates_and_returns_the_replaced_instance() {
+    let mut aggregators = aggregators(&["a"]);
+    enter(&mut aggregators, "a", 500, 500);
+    aggregators.on_tick(TICK, &Parameters::default());
+    aggregators.serve(|_| true);
+    let replaced = aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new());
     assert_eq!(replaced, Some(InstanceId(1)));
-    assert_eq!(rate(&sources, "a"), 1_000.0);
-    assert!(sources.get(&place("a")).unwrap().is_served());
-    assert_eq!(sources.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new()), None);
+    assert_eq!(rate(&aggregators, "a"), 1_000.0);
+    assert!(aggregators.get(&place("a")).unwrap().is_served());
+    assert_eq!(aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new()), None);
 }
 
 #[test]
-fn one_of_which_nothing_counts_any_more_is_forgotten_unless_it_is_kept() {
-    let mut sources = sources(&["a", "b"]);
+fn absent_aggregator_is_removed_unless_shares_are_kept() {
+    let mut aggregators = aggregators(&["a", "b"]);
     for _ in 0..122 {
-        enter(&mut sources, "a", 500, 100);
-        tick(&mut sources);
+        enter(&mut aggregators, "a", 500, 100);
+        tick(&mut aggregators);
     }
-    assert!(sources.forget(true).is_empty());
-    assert_eq!(sources.forget(false), [place("b")]);
-    assert_eq!(sources.len(), 1);
+    assert!(aggregators.remove_absent(true).is_empty());
+    assert_eq!(aggregators.remove_absent(false), [place("b")]);
+    assert_eq!(aggregators.len(), 1);
 }

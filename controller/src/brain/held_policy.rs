@@ -1,28 +1,31 @@
-//! The brain and policies that change very much: they are held back until somebody has looked at them.
+//! The policy in force, and the policy that guardrails hold back until an operator acknowledges it.
 
-use plimsoll_policy::{Difference, PolicyHash, differences};
+use std::sync::Arc;
 
-use super::*;
+use plimsoll_policy::{Difference, Policy, PolicyHash, differences};
+
+/// Characters of a wrong hash that are repeated in an error, at most.
+const HASH_CHARS_MAX: usize = 64;
 
 /// A policy that is held back.
 #[derive(Clone, Debug)]
-pub struct Held {
-    /// What it says.
+pub struct HeldPolicy {
+    /// The policy.
     pub policy: Arc<Policy>,
-    /// In what it differs from the one in force, what is drastic first.
+    /// Its differences from the policy in force, the drastic ones first.
     pub differences: Vec<Difference>,
 }
 
-/// What became of a policy that was read.
+/// The result of offering a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
-    /// It is in force.
+    /// The policy is in force.
     Taken,
-    /// It waits to be acknowledged. Its kill switch, and modes that ask for less, are in force.
+    /// The policy waits to be acknowledged. Its kill switch and its lower modes are in force already.
     Held,
 }
 
-/// Why nothing is released.
+/// Why no policy was released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AckError {
     /// No policy is held back.
@@ -31,62 +34,136 @@ pub enum AckError {
         /// The policy in force.
         in_force: PolicyHash,
     },
-    /// Another one is held back than was looked at.
+    /// The acknowledged policy is not the one that is held back.
     #[error("the policy that is held back is {held}, not {asked}: look at it with `plimsoll diff`")]
     Other {
-        /// The one held back.
+        /// The policy held back.
         held: PolicyHash,
-        /// What was asked for.
+        /// The acknowledged hash.
         asked: String,
     },
 }
 
-impl Brain {
-    /// Takes a policy that was read: puts it in force, or holds it back where it changes very much and guardrails are on.
-    pub fn offer(&mut self, policy: Arc<Policy>) -> Offer {
-        if policy.hash() == self.policy.hash() && self.held.take().is_some() {
-            let before = self.durable.clone();
-            self.durable.on_recall(&policy);
-            self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
-            self.note_change(before != self.durable);
-            self.post();
-            return Offer::Taken;
-        }
-        let differences = if policy.guardrails() { differences(&self.policy, &policy) } else { Vec::new() };
-        if differences.iter().all(|difference| difference.drastic.is_none()) {
-            self.on_policy(policy);
-            return Offer::Taken;
-        }
-        let before = self.durable.clone();
-        self.durable.on_held(&policy, &self.policy);
-        self.rollout.settle(&mut self.durable, &self.policy, self.ticked);
-        self.note_change(before != self.durable);
-        self.held = Some(Held { policy, differences });
-        self.post();
-        Offer::Held
+/// The policy in force and the one held back.
+#[derive(Debug)]
+pub(super) struct Policies {
+    in_force: Arc<Policy>,
+    held: Option<HeldPolicy>,
+}
+
+/// The comparison of an offered policy with the one in force.
+#[derive(Debug)]
+pub(super) enum Review {
+    /// The files are back at the policy in force, after another one was held back.
+    Recalled,
+    /// No difference is drastic, or guardrails are off.
+    Accepted,
+    /// At least one difference is drastic.
+    Drastic(HeldPolicy),
+}
+
+// === impl Policies ===
+
+impl Policies {
+    pub(super) const fn new(in_force: Arc<Policy>) -> Self {
+        Self { in_force, held: None }
     }
 
-    /// Somebody has looked at the policy that is held back: it is in force.
+    pub(super) const fn in_force(&self) -> &Arc<Policy> {
+        &self.in_force
+    }
+
+    pub(super) const fn held(&self) -> Option<&HeldPolicy> {
+        self.held.as_ref()
+    }
+
+    /// Compares an offered policy with the one in force.
+    pub(super) fn review(&self, offered: &Arc<Policy>) -> Review {
+        if self.held.is_some() && offered.hash() == self.in_force.hash() {
+            return Review::Recalled;
+        }
+        if !offered.guardrails() {
+            return Review::Accepted;
+        }
+        let differences = differences(&self.in_force, offered);
+        if differences.iter().all(|difference| difference.drastic.is_none()) {
+            return Review::Accepted;
+        }
+        Review::Drastic(HeldPolicy { policy: Arc::clone(offered), differences })
+    }
+
+    /// Holds a policy back, in place of an earlier one.
+    pub(super) fn hold(&mut self, held: HeldPolicy) {
+        self.held = Some(held);
+    }
+
+    /// Drops the policy that is held back.
+    pub(super) fn drop_held(&mut self) {
+        self.held = None;
+    }
+
+    /// Puts a policy in force and drops the one held back.
+    pub(super) fn replace(&mut self, policy: Arc<Policy>) {
+        *self = Self::new(policy);
+    }
+
+    /// The policy held back, if an operator acknowledges it by its hash.
     ///
     /// # Errors
-    /// When none is held back, or another one.
-    pub fn acknowledge(&mut self, hash: &str) -> Result<PolicyHash, AckError> {
-        let Some(held) = &self.held else {
-            return Err(AckError::Nothing { in_force: self.policy.hash() });
+    /// If no policy is held back, or another one.
+    pub(super) fn acknowledged(&self, hash: &str) -> Result<Arc<Policy>, AckError> {
+        let Some(HeldPolicy { policy, .. }) = &self.held else {
+            return Err(AckError::Nothing { in_force: self.in_force.hash() });
         };
-        let policy = Arc::clone(&held.policy);
         if policy.hash().to_string() != hash {
-            let asked = hash.chars().take(64).collect();
+            let asked = hash.chars().take(HASH_CHARS_MAX).collect();
             return Err(AckError::Other { held: policy.hash(), asked });
         }
-        let hash = policy.hash();
-        self.on_policy(policy);
-        Ok(hash)
+        Ok(Arc::clone(policy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
+
+    fn policy(limit: u32, guardrails: &str) -> Arc<Policy> {
+        let text = format!("guardrails: {guardrails}\nbuckets: {{ api: {{ limit: {limit} }} }}\n");
+        let policy = Source { name: "policy.yaml", text: &text };
+        Arc::new(Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0)
     }
 
-    /// The policy that is held back.
-    #[must_use]
-    pub const fn held(&self) -> Option<&Held> {
-        self.held.as_ref()
+    #[test]
+    fn drastic_policy_is_held_until_its_own_hash_is_acknowledged() {
+        let (good, drastic) = (policy(1_000, "on"), policy(100, "on"));
+        let mut policies = Policies::new(Arc::clone(&good));
+        assert!(matches!(policies.review(&policy(900, "on")), Review::Accepted));
+        assert!(matches!(policies.review(&policy(100, "off")), Review::Accepted));
+        assert!(
+            matches!(policies.review(&good), Review::Accepted),
+            "without a held policy there is no recall"
+        );
+        let Review::Drastic(held) = policies.review(&drastic) else {
+            panic!("a tenth of the limit is drastic")
+        };
+        policies.hold(held);
+        assert!(matches!(policies.review(&good), Review::Recalled));
+        assert!(matches!(policies.acknowledged("0123456789abcdef"), Err(AckError::Other { .. })));
+        let released = policies.acknowledged(&drastic.hash().to_string()).unwrap();
+        policies.replace(released);
+        assert_eq!(policies.in_force().hash(), drastic.hash());
+        assert!(matches!(policies.acknowledged("0123456789abcdef"), Err(AckError::Nothing { .. })));
+    }
+
+    #[test]
+    fn recalled_policy_is_held_no_longer() {
+        let good = policy(1_000, "on");
+        let mut policies = Policies::new(Arc::clone(&good));
+        let Review::Drastic(held) = policies.review(&policy(100, "on")) else { panic!() };
+        policies.hold(held);
+        policies.drop_held();
+        assert!(policies.held().is_none());
+        assert_eq!(policies.in_force().hash(), good.hash());
     }
 }

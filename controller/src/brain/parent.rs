@@ -1,81 +1,130 @@
-//! The brain as the parent of aggregators: takes their reports, answers with directives.
+//! The brain as the parent of aggregators: takes their reports, and answers with directives.
 
-use super::*;
+use std::time::Duration;
+
+use plimsoll_core::directive::{Epoch, Message};
+use plimsoll_core::exchange::sessions::Head;
+use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Echo, Entered, Report, Role};
+
+use super::{Brain, CHILDREN_MAX};
 
 impl Parent for Brain {
-    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
-        Refused::check_claims(&report, Some(self.durable.epoch), &self.kills)?;
-        let news = self.news;
-        let speaker = self.roster.by_stream(stream).map(|child| child.identity.instance);
-        let greets = speaker.is_none();
+    fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
+        StreamRejected::check_claims(&report, Some(self.durable.epoch), self.kills.kills())?;
+        let revision = self.aggregators.revision();
+        let known = self.sessions.by_stream(stream).map(|child| child.identity.instance);
+        let greets = known.is_none();
         let named = report.identity.as_ref().map(|identity| identity.instance);
-        if let Some(instance) = speaker.or(named) {
-            report.path.check(self.roster.own(), instance, 0)?;
+        if let Some(instance) = known.or(named) {
+            report.path.check(self.sessions.own(), instance, 0)?;
         }
         if greets {
             self.greet(now, stream, &report)?;
         } else if report.identity.is_some() {
-            return Err(Refused::Greeting);
+            return Err(StreamRejected::Greeting);
         }
-        // Whatever reign a child has heard of, this one is later.
+        // This controller is the latest: its epoch must exceed every epoch that a child has seen.
         if let Some(claimed) = report.epoch.filter(|claimed| *claimed > self.durable.epoch) {
             self.durable.epoch = Epoch(claimed.0.saturating_add(1));
-            self.note_change(true);
+            self.pending_saves.note_change(true);
         }
         self.learn_kills(&report);
-        let drills = self.hear_drill(now, report.drill);
-        self.note_buckets(stream, &report);
-        if greets || self.news != news {
-            self.welcome();
+        let is_new_drill = self.join_drill(now, report.drill);
+        let has_new_buckets = self.ensure_buckets(stream, &report);
+        if greets || has_new_buckets || self.aggregators.revision() != revision {
+            self.assign_holds();
         }
-        let child = self.roster.by_stream(stream).ok_or(Refused::Unknown)?;
+        let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         child.heard = now;
         let instance = child.identity.instance;
-        self.timing.on_report(now, instance, Role::Aggregator, &report);
+        self.kills.on_confirmation(now, instance, Role::Aggregator, &report);
         let place = (child.identity.zone.clone(), child.identity.name.clone());
         let before = child.books.seq();
         let mut entering = self.keys.entering();
         let entered = child.books.enter_into(now, &report, &mut entering)?;
         let entered = Entered { entries: entering.entries, ..entered };
-        self.enter(&place, &report, &entered);
-        self.feeds.hear(now, &place);
-        self.testify(&report, before);
+        self.note_late(&entered);
+        self.introduce_keys();
+        self.aggregators.enter(&place, &report, &entered);
+        self.liveness.on_report(now, &place);
+        self.record_evidence(&report, before);
         if report.leaving {
-            self.feeds.leave(&place);
-            self.roster.remove(instance);
-            self.sources.leave(&place);
-            self.drop_place(&place);
-            self.welcome();
+            self.liveness.leave(&place);
+            self.sessions.remove(instance);
+            self.aggregators.leave(&place);
+            self.remove_aggregator(&place);
+            self.assign_holds();
         }
-        Ok(!self.is_saved() || self.news != news || drills)
+        Ok(!self.is_saved() || self.aggregators.revision() != revision || is_new_drill)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
-        self.roster.close(now, stream).into_iter().for_each(|gone| self.timing.on_close(gone));
+        self.sessions.close(now, stream).into_iter().for_each(|gone| self.kills.on_close(gone));
     }
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
-        // Written before it takes effect, so that no restart can take it back.
+        // A decision is saved before it is sent, so that no restart can take it back.
         if !self.is_in_effect() {
             return None;
         }
         let head = Head {
             epoch: Some(self.durable.epoch),
-            policy_hash: Some(self.policy.hash().as_u64()),
-            ..Head::of(&self.kills)
+            policy_hash: Some(self.policies.in_force().hash().as_u64()),
+            ..Head::of(self.kills.kills())
         };
-        let child = self.roster.by_stream(stream)?;
+        let child = self.sessions.by_stream(stream)?;
         let covered = child.books.seq();
         let echo = Echo { covered, confirmed: covered };
         let place = (child.identity.zone.clone(), child.identity.name.clone());
-        let mut message =
-            child.next_message(now, head, self.boards.get_mut(&place)?, true, echo, &self.kills)?;
-        message.head.children = self.sources.children(&place);
+        let board = self.aggregators.board_mut(&place)?;
+        let mut message = child.next_message(now, head, board, true, echo, self.kills.kills())?;
+        message.head.children = self.aggregators.clients(&place);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {
-        self.roster.is_superseded(stream)
+        self.sessions.is_superseded(stream)
+    }
+}
+
+impl Brain {
+    /// Opens a session for the aggregator that greets.
+    fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
+        let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+        if identity.role != Role::Aggregator {
+            return Err(StreamRejected::WrongTier(
+                "a controller takes aggregators; connect the client to an aggregator of its zone (port 7410)",
+            ));
+        }
+        let (place, instance) = ((identity.zone.clone(), identity.name.clone()), identity.instance);
+        if self.aggregators.len() >= CHILDREN_MAX && !self.aggregators.contains(&place) {
+            return Err(StreamRejected::Full(CHILDREN_MAX));
+        }
+        let child = self.sessions.open(now, stream, identity)?;
+        self.policies.in_force().exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
+        if let Some(replaced) = self.aggregators.greet(now, place.clone(), instance, report.holds.clone()) {
+            self.sessions.remove(replaced);
+            self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
+        }
+        let is_new = self.durable.children.insert(place);
+        self.pending_saves.note_change(is_new);
+        Ok(())
+    }
+
+    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if one of them is new.
+    fn ensure_buckets(&mut self, stream: StreamId, report: &Report) -> bool {
+        let before = self.buckets.as_slice().len();
+        let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
+        for bucket in report.asked.iter().chain(of_keys) {
+            if self.ensure_bucket(bucket)
+                && let Some(child) = self.sessions.by_stream(stream)
+            {
+                child.wants(bucket);
+            }
+        }
+        self.buckets.as_slice().len() > before
     }
 }

@@ -1,67 +1,107 @@
-//! The brain and its durable state: what has to be written down before it is told, and what happens where that fails.
+//! Changes of the durable state that are not saved yet. Directives that depend on them wait for the save, so that no
+//! restart can take back what aggregators were sent.
 
-use super::*;
-
-/// Whether what was decided has been written down.
+/// The progress of saving the durable state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Saves {
-    changed: u64,
+pub(super) struct PendingSaves {
+    /// Numbers the changes.
+    changes: u64,
+    /// The last change that was saved.
     saved: u64,
-    /// The last write failed: a full disk must not keep a kill from the fleet.
+    /// The last save failed. Directives go out unsaved then: a full disk must not keep a kill from the fleet.
     failing: bool,
-    /// There is something that should be written, and that nothing waits for.
-    aside: bool,
+    /// A save is wanted that no directive waits for.
+    wanted: bool,
+    failures: u64,
 }
 
-impl Saves {
-    /// Nothing has changed so far.
-    pub(super) const fn is_untouched(&self) -> bool {
-        self.changed == 0
+// === impl PendingSaves ===
+
+impl PendingSaves {
+    /// Notes that the durable state changed, if it did. Directives wait for this change.
+    pub(super) fn note_change(&mut self, changed: bool) {
+        self.changes += u64::from(changed);
     }
 
-    /// Something should be written when there is time.
-    pub(super) const fn note_aside(&mut self, wanted: bool) {
-        self.aside |= wanted;
+    /// Notes that a save is wanted, if it is. No directive waits for it.
+    pub(super) const fn note_wanted(&mut self, wanted: bool) {
+        self.wanted |= wanted;
     }
-}
 
-impl Brain {
-    /// What must be written down, and under which number to report that it was.
-    #[must_use]
-    pub fn unsaved(&mut self) -> Option<(u64, Durable)> {
-        let due = !self.is_saved() || self.saves.aside;
+    /// Returns the number of the change up to which the state must be saved now, if it must.
+    pub(super) fn take_due(&mut self) -> Option<u64> {
+        let due = !self.is_saved() || self.wanted;
         due.then(|| {
-            self.saves.aside = false;
-            (self.saves.changed, self.durable.clone())
+            self.wanted = false;
+            self.changes
         })
     }
 
-    /// The state with this number was written.
-    pub fn on_saved(&mut self, number: u64) {
-        self.saves.saved = self.saves.saved.max(number);
-        self.saves.failing = false;
+    /// Notes that the state up to the change with this number was saved.
+    pub(super) fn on_saved(&mut self, number: u64) {
+        debug_assert!(number <= self.changes, "change {number} of {} is not known", self.changes);
+        self.saved = self.saved.max(number);
+        self.failing = false;
     }
 
-    /// A write failed: directives go out all the same, it will be tried again.
-    pub fn on_save_failed(&mut self) {
-        self.saves.failing = true;
-        self.saves.aside = true;
-        self.figures.saves_failed += 1;
+    /// Notes that a save failed, so that it is tried again.
+    pub(super) const fn on_failed(&mut self) {
+        self.failing = true;
+        self.wanted = true;
+        self.failures += 1;
     }
 
-    /// Whether everything decided so far is written down.
-    #[must_use]
-    pub const fn is_saved(&self) -> bool {
-        self.saves.saved >= self.saves.changed
+    /// Returns true before the first change.
+    pub(super) const fn is_untouched(&self) -> bool {
+        self.changes == 0
     }
 
-    /// Whether everything decided so far is written down, or cannot be: then it takes effect all the same.
-    #[must_use]
-    pub const fn is_in_effect(&self) -> bool {
-        self.is_saved() || self.saves.failing
+    /// Returns true if every change is saved.
+    pub(super) const fn is_saved(&self) -> bool {
+        self.saved >= self.changes
     }
 
-    pub(super) fn note_change(&mut self, changed: bool) {
-        self.saves.changed += u64::from(changed);
+    /// Returns true if directives may be sent: every change is saved, or saving fails.
+    pub(super) const fn is_in_effect(&self) -> bool {
+        self.is_saved() || self.failing
+    }
+
+    /// The number of failed saves.
+    pub(super) const fn failures(&self) -> u64 {
+        self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_is_in_effect_once_saved_or_once_saving_fails() {
+        let mut saves = PendingSaves::default();
+        assert!(saves.is_untouched() && saves.is_saved());
+        assert_eq!(saves.take_due(), None);
+        saves.note_change(false);
+        assert_eq!(saves.take_due(), None);
+        saves.note_change(true);
+        assert!(!saves.is_in_effect());
+        assert_eq!(saves.take_due(), Some(1));
+        saves.note_change(true);
+        saves.on_saved(1);
+        assert!(!saves.is_saved(), "a change that came during the save is not part of it");
+        saves.on_failed();
+        assert!(saves.is_in_effect() && !saves.is_saved());
+        assert_eq!((saves.take_due(), saves.failures()), (Some(2), 1));
+        saves.on_saved(2);
+        assert!(saves.is_saved() && saves.is_in_effect());
+        assert_eq!(saves.take_due(), None);
+    }
+
+    #[test]
+    fn wanted_save_is_due_once_and_holds_nothing_up() {
+        let mut saves = PendingSaves::default();
+        saves.note_wanted(true);
+        assert!(saves.is_in_effect());
+        assert_eq!((saves.take_due(), saves.take_due()), (Some(0), None));
     }
 }

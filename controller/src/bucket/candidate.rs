@@ -1,15 +1,17 @@
-//! A second limit of a bucket that is only evaluated: what the law would refuse by it of the very same requests.
+//! The candidate of a bucket: a second limit that is only evaluated. It counts what the law would refuse of the same
+//! requests, and refuses none of them.
 //!
-//! The law runs a second time, for the bucket as a whole: a balance of its own, credited by the candidate and debited with
-//! what would have passed. It cannot tell how callers would answer other refusals (by asking again, or not), which tenant
-//! would be refused, or what guards and single zones would add: those follow from what is carried out.
+//! The law runs a second time for the bucket as a whole: the candidate has a balance of its own, which its limit credits
+//! and the requests that would have passed debit. Three effects are left out, because they follow only from real
+//! refusals: retries of callers, the choice of the refused tenant, and the guards of single zones.
 
-use plimsoll_core::law::{Balance, Parameters};
-use plimsoll_policy::BucketPolicy;
-use plimsoll_core::quantity::Rate;
 use std::time::Duration;
 
-/// A candidate and what it would have done.
+use plimsoll_core::law::{Balance, Parameters};
+use plimsoll_core::quantity::Rate;
+use plimsoll_policy::BucketPolicy;
+
+/// A candidate limit and its counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     limit: Rate,
@@ -19,15 +21,17 @@ pub struct Candidate {
     would_dropped: f64,
 }
 
+// === impl Candidate ===
+
 impl Candidate {
-    /// That of a policy, which goes on as it was if it is the same.
-    pub(super) fn configured(held: Option<Self>, policy: Option<&BucketPolicy>) -> Option<Self> {
+    /// The candidate of a policy. The present one is kept with its counts if its limit is unchanged.
+    pub(super) fn configured(present: Option<Self>, policy: Option<&BucketPolicy>) -> Option<Self> {
         let limit = policy?.candidate()?;
         let fresh = Self { limit, balance: Balance::default(), ratio: 0.0, offered: 0.0, would_dropped: 0.0 };
-        Some(held.filter(|held| held.limit == limit).unwrap_or(fresh))
+        Some(present.filter(|present| present.limit == limit).unwrap_or(fresh))
     }
 
-    /// What may pass, in requests/s.
+    /// The limit in requests/s.
     #[must_use]
     pub const fn limit(&self) -> Rate {
         self.limit
@@ -39,19 +43,19 @@ impl Candidate {
         self.ratio
     }
 
-    /// Requests that it was held against.
+    /// The requests with which it was evaluated.
     #[must_use]
     pub const fn offered(&self) -> u64 {
         self.offered as u64
     }
 
-    /// How many of them it would have refused.
+    /// The number of these requests that it would have refused.
     #[must_use]
     pub const fn would_dropped(&self) -> u64 {
         self.would_dropped as u64
     }
 
-    /// So many requests came through a zone in this time, which is one of so many.
+    /// Counts the requests `offered` to one of the `presences` zones over `span`.
     pub(super) fn count(&mut self, offered: f64, span: Duration, presences: f64) {
         let would_dropped = offered * self.ratio;
         self.offered += offered;
@@ -60,7 +64,7 @@ impl Candidate {
             .add(self.limit.per_second() * span.as_secs_f64() / presences - (offered - would_dropped));
     }
 
-    /// All zones were counted: what would be refused until the next tick, of so many requests/s.
+    /// Sets the ratio for the next tick, once all zones were counted. `offered` is in requests/s over all zones.
     pub(super) fn decide(&mut self, offered: f64, burst: Duration, parameters: &Parameters) {
         let limit = self.limit.per_second();
         let target = if limit > 0.0 { self.balance.target(limit, burst, parameters) } else { 0.0 };

@@ -1,32 +1,42 @@
-//! What an aggregator is told of a bucket.
+//! The directive of a bucket for one aggregator.
 
-use super::*;
+use plimsoll_core::decision::Coin;
+use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
+use plimsoll_core::law::{Class, LawName, Weight};
+use plimsoll_core::quantity::Rate;
+use plimsoll_policy::Policy;
 
-impl Protected {
-    /// The whole state of the bucket, as the aggregator at a place is told it.
+use super::tenants::BucketTenant;
+use super::{BucketState, Share};
+use crate::aggregators::Place;
+use crate::state::DurableState;
+
+impl BucketState {
+    /// Returns the whole state of the bucket for the aggregator at a place.
     #[must_use]
-    pub fn directive(&self, place: &Place, policy: &Policy, durable: &Durable) -> BucketDirective {
+    pub fn directive(&self, place: &Place, policy: &Policy, durable: &DurableState) -> BucketDirective {
         let zone = self.zones.get(place);
-        let led = zone.filter(|zone| zone.parts.len() == self.members.len());
+        // Parts that were made for other tenants are void until the next tick.
+        let sent = zone.filter(|zone| zone.parts.len() == self.tenants.len());
         let rate = |rate: f64| Rate::new(rate).ok();
-        let keys = self.members.iter().enumerate().map(|(at, member)| {
+        let keys = self.tenants.iter().enumerate().map(|(at, tenant)| {
             let share = self.shares.get(at);
-            let part = led.and_then(|zone| zone.parts.get(at));
+            let part = sent.and_then(|zone| zone.parts.get(at));
             let values = Values {
                 ratio: part.and(share).map(|share| share.ratio),
                 rate: part.and_then(|part| rate(part.rate)),
                 cap: part.and_then(|part| rate(part.cap)),
-                entitlement: Some(self.entitlement(member, share, policy)),
+                entitlement: Some(self.entitlement(tenant, share, policy)),
                 ..Values::default()
             };
-            KeyDirective { tenant: member.tenant.clone(), values }
+            KeyDirective { tenant: tenant.name.clone(), values }
         });
         BucketDirective {
             bucket: self.name.clone(),
             whole: true,
             terms: Terms {
                 limit: self.limit,
-                mode: self.stage(durable),
+                mode: self.mode(durable),
                 kill: durable.kill_of(&self.name),
                 cohort: self.terms.cohort,
                 coin: self.terms.coin,
@@ -40,20 +50,20 @@ impl Protected {
         }
     }
 
-    fn entitlement(&self, member: &Member, share: Option<&Share>, policy: &Policy) -> Entitlement {
+    fn entitlement(&self, tenant: &BucketTenant, share: Option<&Share>, policy: &Policy) -> Entitlement {
         let (weight, floor) = match self.terms.law {
             LawName::Proportional => (Weight::ONE, Rate::ZERO),
             LawName::Balanced => {
-                let plain = policy.tenant(&member.tenant).weight();
-                let now = share.map_or(1.0, |share| share.weight / plain.get());
-                (if now > 0.0 { plain.times(now) } else { plain }, policy.fairness().min_floor())
+                let plain = policy.tenant(&tenant.name).weight();
+                let raised = share.map_or(1.0, |share| share.weight / plain.get());
+                (if raised > 0.0 { plain.times(raised) } else { plain }, policy.fairness().min_floor())
             }
         };
         Entitlement {
             weight,
             floor,
             tenant_limit: self.terms.tenant_limit,
-            declared: member.class != Class::Unlisted,
+            declared: tenant.class != Class::Unlisted,
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What the policy says of a bucket, as far as the law needs it.
+//! The settings of a bucket in the policy, as far as the law needs them.
 
 use std::time::Duration;
 
 use plimsoll_core::decision::Coin;
 use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::LawName;
-use plimsoll_policy::{BucketPolicy, Release};
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::rollout::Cohort;
+use plimsoll_policy::{BucketPolicy, Release};
 
-/// What the policy says of the bucket, as far as the law needs it.
+/// The settings of one bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PolicyTerms {
     pub(super) law: LawName,
@@ -22,6 +22,7 @@ pub(super) struct PolicyTerms {
 }
 
 impl PolicyTerms {
+    /// The settings of a bucket of this name; the defaults for a bucket outside of the policy.
     pub(super) fn of(bucket: Option<&BucketPolicy>, name: &str) -> Self {
         let default = Self {
             law: LawName::default(),

@@ -1,89 +1,146 @@
-//! One tick of leading a bucket: settles its balance, weighs its tenants, divides the target, and splits it between zones.
+//! One tick of the law over one bucket: settles its balance, sets the weights of its tenants, divides the target among
+//! them, and splits each allocation among zones.
 
-use super::*;
+use std::time::Duration;
 
-impl Protected {
-    pub(super) fn lead(&mut self, tick: &Tick<'_>, within: f64, scratch: &mut Scratch) {
-        let children: Vec<(&Place, &Source, f64)> = tick
-            .sources
-            .iter()
-            .filter(|(_, source)| source.is_served())
-            .map(|(place, source)| {
-                let presence = if self.is_never_released() { 1.0 } else { source.presence() };
-                (place, source, presence)
-            })
-            .collect();
-        let total: f64 = children.iter().map(|(.., presence)| presence).sum();
-        self.presences = Presences::sum([total].into_iter());
-        let presences = total.max(1.0);
+use plimsoll_core::law::presence::{HELD, Presences};
+use plimsoll_core::law::{Balance, Child, Claimant, Class, Division, LawName, Parameters, Whole};
+use plimsoll_core::names::KeyId;
+use plimsoll_core::quantity::{DropRatio, Rate};
+use plimsoll_policy::{Policy, Release};
 
-        if self.members.choose(|key| children.iter().map(|(_, source, f)| f * source.rate(key)).sum()) {
-            self.shares.clear();
-        }
-        let mut rates: Vec<Vec<f64>> = vec![Vec::new(); children.len()];
-        for ((_, source, _), rates) in children.iter().zip(&mut rates) {
-            self.members.gather(|key| source.rate(key), rates);
-        }
-        self.shares.resize(self.members.len(), Share::default());
-        for (at, share) in self.shares.iter_mut().enumerate() {
-            let each = children.iter().zip(&rates).map(|((.., f), rates)| f * rates[at]);
-            share.offered = each.sum();
-        }
-        self.settle(tick, within, presences, &children, &rates, scratch);
-        self.evaluate(tick, presences, &children, scratch);
-        self.weigh(tick, &children, scratch);
-        let target = match self.terms.law {
-            LawName::Balanced => self.balance.target(within, self.terms.burst, tick.parameters),
-            LawName::Proportional => {
-                // It remembers nothing, also not for a law that may come after it.
-                self.balance = Balance::default();
-                within
-            }
-        };
-        self.divide(tick, target, within, scratch);
-        for ((place, source, presence), rates) in children.iter().zip(&rates) {
-            let child = Child { presence: *presence, presences };
-            // One that is silent lives on what it was told last.
-            let hold = self.zones.get(*place).and_then(|zone| zone.hold);
-            self.split(place, child, rates, scratch, tick.parameters);
-            if source.is_silent(tick.parameters)
-                && let Some(zone) = self.zones.get_mut(*place)
-            {
-                zone.hold = hold.or(zone.hold);
-            }
+use super::tenants::BucketTenant;
+use super::{BucketState, Share};
+use crate::aggregators::{Activity, Aggregator, Aggregators, Place};
+
+/// The inputs of a tick that all buckets share.
+#[derive(Debug)]
+pub struct Tick<'a> {
+    /// The time since the last tick.
+    pub since_last: Duration,
+    /// The time of day in seconds since 1970.
+    pub unix_s: i64,
+    /// The aggregators and their rates.
+    pub aggregators: &'a Aggregators,
+    /// The policy in force.
+    pub policy: &'a Policy,
+    /// The parameters of the law.
+    pub parameters: &'a Parameters,
+    /// True once rates are being sent.
+    pub leading: bool,
+}
+
+/// Buffers that all buckets share.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// The division while zones are sent rates.
+    division: Division,
+    /// The division while zones live on holds.
+    holding: Division,
+    claimants: Vec<Claimant>,
+    /// Counts of the tick, one per entry of the bucket's tenants.
+    counts: Vec<f64>,
+    /// The allocation of each tenant over all zones, from `division`.
+    sent: Vec<Whole>,
+    /// The allocation of each tenant over all zones, from `holding`.
+    held: Vec<Whole>,
+}
+
+/// An aggregator that is sent rates.
+struct Served<'a> {
+    place: &'a Place,
+    aggregator: &'a Aggregator,
+    /// The share of its traffic with which it counts: 0..=1.
+    presence: f64,
+    /// Requests/s offered through it, one per entry of the bucket's tenants.
+    rates: Vec<f64>,
+}
+
+// === impl BucketState ===
+
+impl BucketState {
+    /// Applies the law. `divisible` is the rate in requests/s that may be divided now: the limit, unless this controller
+    /// has just taken over. Costs O(Z K + K log K) for Z zones and K tenants with an entry of their own.
+    pub fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
+        if tick.leading && self.limit.per_second().is_some_and(|limit| limit > Rate::ZERO) {
+            self.apply_law(tick, divisible, scratch);
         }
     }
 
-    /// Credits what each zone might have passed and debits what it did, or, while it is silent, what it is taken to.
-    fn settle(
+    fn apply_law(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
+        let mut served = self.served(tick.aggregators);
+        let total: f64 = served.iter().map(|served| served.presence).sum();
+        self.presences = Presences::sum([total].into_iter());
+        let presences = total.max(1.0);
+
+        let rate = |key| served.iter().map(|served| served.presence * served.aggregator.rate(key)).sum();
+        if self.tenants.select(rate) {
+            self.shares.clear();
+        }
+        for Served { aggregator, rates, .. } in &mut served {
+            self.tenants.gather(|key| aggregator.rate(key), rates);
+        }
+        self.shares.resize(self.tenants.len(), Share::default());
+        for (at, share) in self.shares.iter_mut().enumerate() {
+            share.offered = served.iter().map(|served| served.presence * served.rates[at]).sum();
+        }
+        self.settle_balance(tick, divisible, presences, &served, scratch);
+        self.evaluate_candidate(tick, presences, &served, scratch);
+        self.set_weights(tick, &served, scratch);
+        let target = match self.terms.law {
+            LawName::Balanced => self.balance.target(divisible, self.terms.burst, tick.parameters),
+            LawName::Proportional => {
+                // This law has no memory, and leaves none to a law that a later policy may choose.
+                self.balance = Balance::default();
+                divisible
+            }
+        };
+        self.divide(tick, target, divisible, scratch);
+        for served in &served {
+            self.split(served, presences, scratch, tick.parameters);
+        }
+    }
+
+    fn served<'a>(&self, aggregators: &'a Aggregators) -> Vec<Served<'a>> {
+        let served = aggregators.iter().filter(|(_, aggregator)| aggregator.is_served());
+        let served = served.map(|(place, aggregator)| {
+            let presence = if self.is_never_released() { 1.0 } else { aggregator.presence() };
+            Served { place, aggregator, presence, rates: Vec::new() }
+        });
+        served.collect()
+    }
+
+    /// Credits the balance with each zone's even part, and debits it with what the zone passed, or for a silent zone with
+    /// what its last hold lets pass.
+    fn settle_balance(
         &mut self,
         tick: &Tick<'_>,
-        within: f64,
+        divisible: f64,
         presences: f64,
-        children: &[(&Place, &Source, f64)],
-        rates: &[Vec<f64>],
+        served: &[Served<'_>],
         scratch: &mut Scratch,
     ) {
-        for ((place, source, presence), rates) in children.iter().zip(rates) {
+        for Served { place, aggregator, presence, rates } in served {
             let zone = self.zones.entry((*place).clone()).or_default();
-            match source.beat() {
-                Beat::Idle => {}
-                Beat::Counted { span, gap } => {
+            match aggregator.activity() {
+                Activity::Idle => {}
+                Activity::Counted { span, gap } => {
                     let assumed = zone.assumed.take();
                     let released = gap > HELD && self.terms.release == Release::Auto;
                     let unaccounted = gap >= tick.parameters.silent_after() && assumed.is_none();
                     if released || unaccounted {
                         continue;
                     }
-                    self.members.gather(|key| source.passed(key), &mut scratch.passed);
-                    let passed: f64 = scratch.passed.iter().sum();
-                    let credit = within * span.as_secs_f64() / presences;
+                    self.tenants.gather(|key| aggregator.passed(key), &mut scratch.counts);
+                    let passed: f64 = scratch.counts.iter().sum();
+                    let credit = divisible * span.as_secs_f64() / presences;
+                    // The counts replace what was assumed meanwhile.
                     self.balance.add(credit - passed - assumed.unwrap_or_default());
                 }
-                Beat::Silent(span) => {
+                Activity::Silent(span) => {
                     let offered: f64 = rates.iter().sum();
                     let passes = presence * zone.hold.map_or(offered, |hold| hold.min(offered));
-                    let tokens = (presence * within / presences - passes) * span.as_secs_f64();
+                    let tokens = (presence * divisible / presences - passes) * span.as_secs_f64();
                     *zone.assumed.get_or_insert_default() += tokens;
                     self.balance.add(tokens);
                 }
@@ -91,88 +148,89 @@ impl Protected {
         }
     }
 
-    /// Holds what came against the candidate.
-    fn evaluate(
+    /// Evaluates the candidate with the counts of this tick.
+    fn evaluate_candidate(
         &mut self,
         tick: &Tick<'_>,
         presences: f64,
-        children: &[(&Place, &Source, f64)],
+        served: &[Served<'_>],
         scratch: &mut Scratch,
     ) {
         let Some(candidate) = &mut self.candidate else { return };
-        for (_, source, _) in children {
-            // A gap says how much came, not how fast; the law's own balance has rules for it, and here nothing is owed.
-            if let Beat::Counted { span, gap } = source.beat()
+        for Served { aggregator, .. } in served {
+            // Counts after a gap tell how much was offered, not how fast. The candidate owes nothing, so it skips them.
+            if let Activity::Counted { span, gap } = aggregator.activity()
                 && gap < tick.parameters.silent_after()
             {
-                self.members.gather(|key| source.offered(key), &mut scratch.passed);
-                candidate.count(scratch.passed.iter().sum(), span, presences);
+                self.tenants.gather(|key| aggregator.offered(key), &mut scratch.counts);
+                candidate.count(scratch.counts.iter().sum(), span, presences);
             }
         }
         let offered = self.shares.iter().map(|share| share.offered).sum();
         candidate.decide(offered, self.terms.burst, tick.parameters);
     }
 
-    /// Works out each entry's weight of this moment, boosts included.
-    fn weigh(&mut self, tick: &Tick<'_>, children: &[(&Place, &Source, f64)], scratch: &mut Scratch) {
+    /// Sets the weight of each tenant for this tick: its weight in the policy, its boost, and its burst credit.
+    fn set_weights(&mut self, tick: &Tick<'_>, served: &[Served<'_>], scratch: &mut Scratch) {
         let limit = self.limit.per_second().map_or(0.0, Rate::per_second);
-        let plain = |member: &Member| tick.policy.tenant(&member.tenant).weight().get();
-        let sum_passed = |key: KeyId| children.iter().map(|(_, source, _)| source.passed(key)).sum();
-        self.members.gather(sum_passed, &mut scratch.passed);
-        // The class speaks for all that are not listed.
+        let plain = |tenant: &BucketTenant| tick.policy.tenant(&tenant.name).weight().get();
+        let sum_passed = |key: KeyId| served.iter().map(|served| served.aggregator.passed(key)).sum();
+        self.tenants.gather(sum_passed, &mut scratch.counts);
+        // All unlisted tenants share the weight of the class `default`.
         let (mut class_offered, mut class_passed, mut active) = (0.0, 0.0, 0.0);
-        for ((member, share), passed) in self.members.iter().zip(&self.shares).zip(&scratch.passed) {
-            if member.class == Class::Listed {
-                active += if share.offered > 0.0 { plain(member) } else { 0.0 };
+        for ((tenant, share), passed) in self.tenants.iter().zip(&self.shares).zip(&scratch.counts) {
+            if tenant.class == Class::Listed {
+                active += if share.offered > 0.0 { plain(tenant) } else { 0.0 };
             } else {
                 class_offered += share.offered;
                 class_passed += passed;
             }
         }
-        let class = self.members.iter().find(|member| member.class == Class::Default).map_or(1.0, plain);
-        active += if class_offered > 0.0 { class } else { 0.0 };
-        for ((member, share), passed) in self.members.iter().zip(&mut self.shares).zip(&scratch.passed) {
-            let tenant = tick.policy.tenant(&member.tenant);
+        let default = self.tenants.iter().find(|tenant| tenant.class == Class::Default).map_or(1.0, plain);
+        active += if class_offered > 0.0 { default } else { 0.0 };
+        for ((entry, share), passed) in self.tenants.iter().zip(&mut self.shares).zip(&scratch.counts) {
+            let tenant = tick.policy.tenant(&entry.name);
             let weight = tenant.weight_at(tick.unix_s).get();
             let multiplier = tenant.burst_multiplier().get();
             share.weight = weight;
-            if member.class == Class::Unlisted || multiplier <= 1.0 {
+            if entry.class == Class::Unlisted || multiplier <= 1.0 {
                 continue;
             }
-            let passed = if member.class == Class::Default { class_passed } else { *passed };
-            // Where nobody asks for anything, all of it would be the tenant's.
+            let passed = if entry.class == Class::Default { class_passed } else { *passed };
+            // Without any active tenant the whole limit would be the fair part of this one.
             let fair = if active > 0.0 { tenant.weight().get() * limit / active } else { limit };
-            let burst = self.bursts.entry(member.tenant.clone()).or_default();
+            let burst = self.bursts.entry(entry.name.clone()).or_default();
             share.weight = weight
                 * burst.on_tick(tick.since_last.as_secs_f64(), fair, passed, multiplier, tick.parameters);
         }
     }
 
-    fn divide(&mut self, tick: &Tick<'_>, target: f64, within: f64, scratch: &mut Scratch) {
+    /// Divides `target` among tenants for zones that are sent rates, and `divisible` for zones that live on holds.
+    fn divide(&mut self, tick: &Tick<'_>, target: f64, divisible: f64, scratch: &mut Scratch) {
         let floor = match self.terms.law {
             LawName::Balanced => tick.policy.fairness().min_floor().per_second(),
             LawName::Proportional => 0.0,
         };
         let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
         scratch.claimants.clear();
-        scratch.claimants.extend(self.members.iter().zip(&self.shares).map(|(member, share)| Claimant {
+        scratch.claimants.extend(self.tenants.iter().zip(&self.shares).map(|(tenant, share)| Claimant {
             offered: share.offered,
             weight: share.weight,
             floor,
             tenant_limit,
-            class: member.class,
+            class: tenant.class,
         }));
         scratch.division.divide(self.terms.law, target, &scratch.claimants);
-        scratch.holding.divide(self.terms.law, within, &scratch.claimants);
+        scratch.holding.divide(self.terms.law, divisible, &scratch.claimants);
         for (share, allocation) in self.shares.iter_mut().zip(scratch.division.allocations()) {
             share.allocation = *allocation;
-            // What is no number keeps the ratio that was.
+            // A rate that is not finite keeps the ratio of the last tick.
             if let (Ok(offered), Ok(allowed)) = (Rate::new(share.offered), Rate::new(*allocation)) {
                 share.ratio = DropRatio::of_excess(offered, allowed);
             }
         }
         for (wholes, division) in
-            [(&mut scratch.led, &scratch.division), (&mut scratch.held, &scratch.holding)]
+            [(&mut scratch.sent, &scratch.division), (&mut scratch.held, &scratch.holding)]
         {
             let given = division.allocations().iter().zip(division.rooms());
             wholes.clear();
@@ -184,21 +242,23 @@ impl Protected {
         }
     }
 
-    /// Gives one zone its part of what was divided.
-    fn split(
-        &mut self,
-        place: &Place,
-        child: Child,
-        rates: &[f64],
-        scratch: &Scratch,
-        parameters: &Parameters,
-    ) {
-        let zone = self.zones.entry(place.clone()).or_default();
-        let overloaded = scratch.holding.is_overloaded();
-        let led = scratch.led.iter().zip(rates);
-        let held = scratch.held.iter().zip(rates);
+    /// Gives one zone its part of every allocation. A silent zone keeps the hold that it was sent last.
+    fn split(&mut self, served: &Served<'_>, presences: f64, scratch: &Scratch, parameters: &Parameters) {
+        let Served { place, aggregator, presence, rates } = served;
+        let Some(zone) = self.zones.get_mut(*place) else {
+            debug_assert!(false, "settling the balance adds every zone that is sent rates");
+            return;
+        };
+        debug_assert_eq!(scratch.sent.len(), rates.len(), "one rate for each tenant");
+        let child = Child { presence: *presence, presences };
         zone.parts.clear();
-        zone.parts.extend(led.map(|(whole, rate)| whole.part(child, *rate, parameters)));
+        zone.parts
+            .extend(scratch.sent.iter().zip(rates).map(|(whole, rate)| whole.part(child, *rate, parameters)));
+        if aggregator.is_silent(parameters) && zone.hold.is_some() {
+            return;
+        }
+        let overloaded = scratch.holding.is_overloaded();
+        let held = scratch.held.iter().zip(rates);
         zone.hold = Some(held.map(|(whole, rate)| whole.hold(child, *rate, overloaded, parameters)).sum());
     }
 }

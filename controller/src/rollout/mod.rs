@@ -1,173 +1,217 @@
-//! The rollout of every entry of the policy: what was seen of its stage, what the gate says, and which changes follow by
-//! themselves. Pure.
+//! The rollout of enforcement: takes each entry of the policy through the stages shadow, canary and enforce. Pure.
+//!
+//! **Entries and stages.** An entry of the policy is the name of a bucket, or a pattern that covers many buckets. All
+//! buckets of an entry share one stage:
+//! * *Shadow*: clients let every request pass, and count the requests that they would have dropped.
+//! * *Canary*: the instances of the canary cohort drop requests. All other instances, the control cohort, stay as in
+//!   shadow. `canary_percent` sets the size of the canary cohort; an instance keeps its cohort over restarts.
+//! * *Enforce*: all instances drop requests.
+//!
+//! [`DurableState::stages`] holds the stage of each entry. This module reads and changes it, and keeps no copy.
+//!
+//! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort, and aggregators pass these counts on
+//! to the controller. [`Rollouts::record`] adds them to the [`StageStats`] of the entry, if they were counted in the
+//! entry's present stage and the bucket is not killed. The stats cover the window of the gate. They measure time in ticks that
+//! had requests, so an idle bucket makes no progress. When a stage ends, its stats are stored with the [change] as
+//! evidence, and the next stage begins with empty stats.
+//!
+//! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce. [`Rollouts::judge`] collects
+//! what a gate needs: the stats, the latest answers to the entry's [query gates](query_gates) (numbers from Prometheus
+//! with a bound), and the zone without reports for the longest time. The gate itself is a function of
+//! `plimsoll_core::rollout::gates`. It *passes*, it *fails* because a value is known to be bad, or it is *inconclusive*
+//! because a value is not known yet.
+//!
+//! **Moves.** An entry changes its stage in one of these ways:
+//! * [`Rollouts::on_tick`] moves an entry one stage up if its gate passes, and either `auto_promote` is on or the policy
+//!   file asks for a higher mode (the stage is *pending*).
+//! * [`Rollouts::on_tick`] moves an entry from canary back to shadow if the canary gate fails. A zone without reports for
+//!   too long fails it, too. No other stage is ever left downwards by evidence.
+//! * [`Rollouts::promote`] moves an entry up for an operator, if its gate passes or no gate is required. With a reason
+//!   it also moves past a gate that does not pass, or past canary.
+//! * [`Rollouts::abort`] moves an entry to shadow for an operator.
+//! * The policy file and kills move entries in `crate::state`, before this module sees them: a lower mode in the file and
+//!   a kill take effect at once, a higher mode waits for its gates unless `require_gates` is off.
+//!
+//! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode only after the
+//! change is saved.
+//!
+//! [change]: crate::state::Change
+
+mod promotion;
+pub mod query_gates;
+mod stage_stats;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_policy::{Policy, RolloutPolicy};
-use plimsoll_core::report::{CohortKey, Outcomes};
 use plimsoll_core::decision::Mode;
-use plimsoll_core::rollout::gates::{Judgement, StaleZone, Why, leave_canary, leave_shadow};
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{CohortKey, Outcomes};
+use plimsoll_core::rollout::gates::{Judgement, StaleZone, Why, leave_canary, leave_shadow};
+use plimsoll_policy::{Policy, RolloutPolicy};
 
-use crate::state::{Cause, Durable, Exhibit};
-use query_gates::Extras;
-use stage_stats::Trial;
+use self::query_gates::{GateAnswer, GateAnswers};
+use self::stage_stats::StageStats;
+use crate::state::{Cause, DurableState, Evidence, Stage};
 
-mod query_gates;
-mod stage_stats;
+pub(crate) use self::promotion::Promotion;
+pub use self::promotion::RolloutError;
 
-pub use query_gates::Finding;
-pub(crate) use query_gates::questions;
-pub use stage_stats::SavedTrial;
-
-/// Cycles with data after which what was seen is written down: half a minute that a crash may cost.
+/// Ticks after which the stats are saved: a crash costs half a minute of evidence at most.
 const SAVED_EVERY: u64 = 60;
 
-/// All entries.
+/// The rollouts of all entries.
 #[derive(Debug, Default)]
-pub struct Rollout {
-    trials: BTreeMap<String, Trial>,
-    extras: Extras,
-    /// The last change of which it was written down what had been seen.
-    settled: u64,
-    /// Cycles since it was written down what was seen.
-    unsaved: u64,
+pub struct Rollouts {
+    /// The stats of each entry's present stage, once it has any.
+    stats: BTreeMap<String, StageStats>,
+    answers: GateAnswers,
+    /// The number of the last change whose evidence was stored.
+    last_change: u64,
+    /// Ticks since the stats were last saved.
+    unsaved_ticks: u64,
 }
 
-/// What a cycle did.
+/// The effect of one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cycle {
-    /// Stages changed.
+pub(crate) struct TickOutcome {
+    /// At least one stage changed.
     pub(crate) changed: bool,
-    /// It is time to write down what was seen; nothing waits for it.
+    /// The stats in the durable state are new and should be saved. Nothing waits for it.
     pub(crate) saves: bool,
 }
 
-impl Rollout {
-    /// Goes on from what was written down.
-    pub(crate) fn restored(durable: &Durable) -> Self {
-        let trials = durable.trials.iter().map(|(entry, saved)| (entry.clone(), Trial::restored(saved)));
-        Self { trials: trials.collect(), settled: durable.changes, ..Self::default() }
+/// One change of a stage that needs no operator.
+struct Move {
+    to: Mode,
+    cause: Cause,
+    why: Vec<String>,
+}
+
+// === impl Rollouts ===
+
+impl Rollouts {
+    /// Restores the stats that were saved before a restart.
+    pub(crate) fn restored(durable: &DurableState) -> Self {
+        let stats =
+            durable.stage_stats.iter().map(|(entry, saved)| (entry.clone(), StageStats::restored(saved)));
+        Self { stats: stats.collect(), last_change: durable.changes, ..Self::default() }
     }
 
-    /// Something was observed of an entry's bucket.
-    pub(crate) fn enter(&mut self, durable: &Durable, entry: &str, stand: &CohortKey, outcomes: &Outcomes) {
+    /// Adds the outcomes of one bucket to the stats of its `entry`. Outcomes of another mode than the entry's present
+    /// stage are dropped. So are outcomes during a kill, which are no evidence for or against the stage.
+    pub(crate) fn record(
+        &mut self,
+        durable: &DurableState,
+        entry: &str,
+        cohort: &CohortKey,
+        outcomes: &Outcomes,
+    ) {
         let Some(stage) = durable.stages.get(entry) else { return };
-        // While killed everything is as in shadow, and says nothing of how shadow would be.
-        if durable.kill_of(&stand.bucket).is_on() || stand.mode != stage.stage {
+        if durable.kill_of(&cohort.bucket).is_on() || cohort.mode != stage.stage {
             return;
         }
-        match self.trials.get_mut(entry) {
-            Some(trial) if trial.change() == stage.change => trial.enter(stand.side, outcomes),
+        match self.stats.get_mut(entry) {
+            Some(stats) if stats.change() == stage.change => stats.record(cohort.side, outcomes),
             _ => {
-                let mut trial = Trial::begin(stage.change);
-                trial.enter(stand.side, outcomes);
-                self.trials.insert(entry.to_owned(), trial);
+                let mut stats = StageStats::begin(stage.change);
+                stats.record(cohort.side, outcomes);
+                self.stats.insert(entry.to_owned(), stats);
             }
         }
     }
 
-    /// A query of an extra gate was answered, or not.
-    pub(crate) fn find(&mut self, policy: &Policy, url: &str, query: &str, finding: Finding) {
-        self.extras.enter(policy, url, query, finding);
+    /// Takes the answer to a query gate, or the error that came in its place.
+    pub(crate) fn on_gate_answer(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
+        self.answers.insert(policy, url, query, answer);
     }
 
-    /// Another policy is in force: what it does not ask has no answer.
+    /// Forgets answers to queries that a new policy does not have.
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
-        self.extras.forget(policy);
+        self.answers.retain_asked(policy);
     }
 
-    /// Writes down with every new change what had been seen of the stage that ended, and begins anew. `policy` is the one
-    /// that was in force until then.
-    pub(crate) fn settle(&mut self, durable: &mut Durable, policy: &Policy, now: MonoTime) {
-        let is_new = durable.changes > self.settled;
+    /// Stores the evidence of every stage that ended since the last call with its change, and drops its stats. `policy` is
+    /// the one that was in force while the stage lasted.
+    pub(crate) fn close_ended_stages(&mut self, durable: &mut DurableState, policy: &Policy, now: MonoTime) {
+        let is_new = durable.changes > self.last_change;
         let rollouts: BTreeMap<String, &RolloutPolicy> =
             if is_new { entries(policy).collect() } else { BTreeMap::new() };
-        let new = durable.history.iter_mut().rev().take_while(|change| change.number > self.settled);
+        let new = durable.history.iter_mut().rev().take_while(|change| change.number > self.last_change);
         for change in new {
-            let trial = self.trials.remove(&change.entry).map(|trial| trial.exhibit());
+            let stats = self.stats.remove(&change.entry).map(|stats| stats.evidence());
+            // An entry that has just appeared had no gate before.
             let rollout = rollouts.get(&change.entry).filter(|_| change.from.is_some());
-            let extras = rollout.map(|rollout| self.extras.of(now, rollout)).unwrap_or_default();
-            if trial.is_some() || !extras.is_empty() {
-                let queries = query_gates::exhibits(&extras);
-                change.evidence = Some(Exhibit { queries, ..trial.unwrap_or_default() });
+            let gates = rollout.map(|rollout| self.answers.of(now, rollout)).unwrap_or_default();
+            if stats.is_some() || !gates.is_empty() {
+                let queries = query_gates::evidence(&gates);
+                change.evidence = Some(Evidence { queries, ..stats.unwrap_or_default() });
             }
         }
-        self.settled = durable.changes;
-        let Durable { trials, stages, .. } = durable;
-        trials.retain(|entry, saved| stages.get(entry).is_some_and(|stage| stage.change == saved.change));
-        self.trials
-            .retain(|entry, trial| stages.get(entry).is_some_and(|stage| stage.change == trial.change()));
+        self.last_change = durable.changes;
+        let DurableState { stage_stats, stages, .. } = durable;
+        stage_stats
+            .retain(|entry, saved| stages.get(entry).is_some_and(|stage| stage.change == saved.change));
+        self.stats
+            .retain(|entry, stats| stages.get(entry).is_some_and(|stage| stage.change == stats.change()));
     }
 
-    /// A cycle of the controller is over: counts it where it had data, judges every stage, and makes the changes that need
-    /// nobody's word. Linear in entries.
-    pub(crate) fn on_cycle(
+    /// Ends a tick of the controller: advances the stats, judges every gate, and makes the moves that need no operator.
+    /// Linear in the entries of the policy.
+    pub(crate) fn on_tick(
         &mut self,
-        durable: &mut Durable,
+        durable: &mut DurableState,
         policy: &Policy,
         now: MonoTime,
         tick: Duration,
         stale: Option<&StaleZone>,
-    ) -> Cycle {
+    ) -> TickOutcome {
         let before = durable.changes;
         for (entry, rollout) in entries(policy) {
-            let Some(stage) = durable.stages.get(&entry).copied() else { continue };
-            if let Some(trial) = self.trials.get_mut(&entry) {
-                let window = match stage.stage {
-                    Mode::Shadow => rollout.shadow.window,
-                    Mode::Canary | Mode::Enforce => rollout.canary.window,
-                };
-                trial.on_cycle(stage.stage, window, tick);
+            let Some(stage) = durable.stages.get(&entry).copied() else {
+                debug_assert!(false, "entry {entry} of the policy in force has no stage");
+                continue;
+            };
+            if let Some(stats) = self.stats.get_mut(&entry) {
+                stats.on_tick(stage.stage, window(stage.stage, rollout), tick);
             }
-            let killed = durable.is_entry_killed(&entry);
+            if durable.is_entry_killed(&entry) {
+                continue;
+            }
             let judgement = self.judge(now, durable, &entry, rollout, stale);
-            let Some(judgement) = judgement.filter(|_| !killed) else { continue };
-            let asked = rollout.auto_promote || stage.pending.is_some();
-            match (stage.stage, &judgement) {
-                (Mode::Canary, Judgement::Fail(why)) => {
-                    let is_stale = why.iter().any(|why| matches!(why, Why::Stale(_)));
-                    let cause = if is_stale { Cause::Stale } else { Cause::Breach };
-                    durable.enter_stage(&entry, Mode::Shadow, cause, words(&judgement));
-                }
-                (_, Judgement::Pass) if asked => {
-                    if let Some(next) = next(stage.stage) {
-                        let why =
-                            if stage.pending.is_some() { "the file asks for it" } else { "auto_promote" };
-                        durable.enter_stage(&entry, next, Cause::Gate, vec![why.to_owned()]);
-                    }
-                }
-                _ => {}
+            let next = judgement.and_then(|judgement| automatic_move(&stage, rollout, &judgement));
+            if let Some(Move { to, cause, why }) = next {
+                durable.enter_stage(&entry, to, cause, why);
             }
         }
         let changed = durable.changes != before;
-        self.settle(durable, policy, now);
-        self.unsaved += 1;
-        let saves = changed || (self.unsaved >= SAVED_EVERY && !self.trials.is_empty());
+        self.close_ended_stages(durable, policy, now);
+        self.unsaved_ticks += 1;
+        let saves = changed || (self.unsaved_ticks >= SAVED_EVERY && !self.stats.is_empty());
         if saves {
-            self.unsaved = 0;
-            durable.trials =
-                self.trials.iter().map(|(entry, trial)| (entry.clone(), trial.saved())).collect();
+            self.unsaved_ticks = 0;
+            durable.stage_stats =
+                self.stats.iter().map(|(entry, stats)| (entry.clone(), stats.saved())).collect();
         }
-        Cycle { changed, saves }
+        TickOutcome { changed, saves }
     }
 
-    /// What the gate out of an entry's stage says now; `None` of one that is enforced, or is not known.
+    /// Judges the gate out of an entry's present stage. `None` for an enforced entry, which has no gate, and for an entry
+    /// without a stage.
     #[must_use]
     pub fn judge(
         &self,
         now: MonoTime,
-        durable: &Durable,
+        durable: &DurableState,
         entry: &str,
         rollout: &RolloutPolicy,
         stale: Option<&StaleZone>,
     ) -> Option<Judgement> {
         let stage = durable.stages.get(entry)?;
-        let trial = self.trials.get(entry).filter(|trial| trial.change() == stage.change);
-        let mut observed = trial.map(|trial| trial.observed(stage.stage)).unwrap_or_default();
+        let stats = self.stats.get(entry).filter(|stats| stats.change() == stage.change);
+        let mut observed = stats.map(|stats| stats.observed(stage.stage)).unwrap_or_default();
         observed.stale = stale.cloned();
-        observed.extras = self.extras.of(now, rollout);
+        observed.extras = self.answers.of(now, rollout);
         match stage.stage {
             Mode::Shadow => Some(leave_shadow(&rollout.shadow, rollout.min_samples, &observed)),
             Mode::Canary => Some(leave_canary(&rollout.canary, rollout.min_samples, &observed)),
@@ -175,22 +219,46 @@ impl Rollout {
         }
     }
 
-    /// What was seen of an entry's stage so far.
+    /// The evidence of an entry's present stage so far.
     #[must_use]
-    pub fn exhibit(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Exhibit {
-        let queries = query_gates::exhibits(&self.extras.of(now, rollout));
-        Exhibit { queries, ..self.trials.get(entry).map(Trial::exhibit).unwrap_or_default() }
+    pub fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
+        let queries = query_gates::evidence(&self.answers.of(now, rollout));
+        Evidence { queries, ..self.stats.get(entry).map(StageStats::evidence).unwrap_or_default() }
     }
 }
 
-/// Every entry of a policy by its name, and how it is rolled out.
-fn entries(policy: &Policy) -> impl Iterator<Item = (String, &RolloutPolicy)> {
-    let exact = policy.exact_buckets().map(|(bucket, entry)| (bucket.to_string(), entry.rollout()));
-    exact.chain(policy.patterns().map(|(pattern, entry)| (pattern, entry.rollout())))
+/// Returns the move that follows from a judgement without an operator, if any.
+fn automatic_move(stage: &Stage, rollout: &RolloutPolicy, judgement: &Judgement) -> Option<Move> {
+    let is_pending = stage.pending.is_some();
+    match judgement {
+        Judgement::Fail(why) if stage.stage == Mode::Canary => {
+            let is_stale = why.iter().any(|why| matches!(why, Why::Stale(_)));
+            let cause = if is_stale { Cause::Stale } else { Cause::Breach };
+            Some(Move { to: Mode::Shadow, cause, why: reasons(judgement) })
+        }
+        Judgement::Pass if is_pending || rollout.auto_promote => {
+            let why = if is_pending { "the policy file asks for it" } else { "auto_promote" };
+            Some(Move { to: next_stage(stage.stage)?, cause: Cause::Gate, why: vec![why.to_owned()] })
+        }
+        Judgement::Pass | Judgement::Fail(_) | Judgement::Inconclusive(_) => None,
+    }
 }
 
-/// The stage after this one.
-pub(crate) const fn next(stage: Mode) -> Option<Mode> {
+/// The window of the gate out of a stage. The stats of an enforced entry use that of canary.
+const fn window(stage: Mode, rollout: &RolloutPolicy) -> Duration {
+    match stage {
+        Mode::Shadow => rollout.shadow.window,
+        Mode::Canary | Mode::Enforce => rollout.canary.window,
+    }
+}
+
+/// The rollout settings of each entry of a policy, by the entry's name.
+fn entries(policy: &Policy) -> impl Iterator<Item = (String, &RolloutPolicy)> {
+    policy.entries().map(|(name, entry)| (name, entry.rollout()))
+}
+
+/// The stage above this one.
+pub(crate) const fn next_stage(stage: Mode) -> Option<Mode> {
     match stage {
         Mode::Shadow => Some(Mode::Canary),
         Mode::Canary => Some(Mode::Enforce),
@@ -198,8 +266,8 @@ pub(crate) const fn next(stage: Mode) -> Option<Mode> {
     }
 }
 
-/// The reasons of a judgement in words.
-pub(crate) fn words(judgement: &Judgement) -> Vec<String> {
+/// The reasons of a judgement as text.
+pub(crate) fn reasons(judgement: &Judgement) -> Vec<String> {
     judgement.reasons().iter().map(ToString::to_string).collect()
 }
 

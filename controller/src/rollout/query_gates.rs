@@ -1,98 +1,98 @@
-//! What was answered to the queries of extra gates, and what of it counts now.
+//! The answers to query gates: numbers from Prometheus that must keep a bound before an entry moves up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use plimsoll_core::rollout::Bound;
-use plimsoll_policy::{Policy, QueryGate, RolloutPolicy};
-use plimsoll_core::rollout::query_gate::{Answer, Extra};
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::rollout::Bound;
+use plimsoll_core::rollout::query_gate::{Answer, Extra};
+use plimsoll_policy::{Policy, QueryGate, RolloutPolicy};
 
-use crate::state::QueryExhibit;
+use crate::state::QueryEvidence;
 
-/// The longest reason that is kept, in characters: it may quote a server.
-const REASON_CHARS_MAX: usize = 200;
+/// Characters of an error that are kept, at most: it may quote a server.
+const ERROR_CHARS_MAX: usize = 200;
 
-/// What became of one question.
+/// The answer to one query, or the error that came in its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// When the answer came, or was given up.
+pub struct GateAnswer {
+    /// When the answer came, or the query failed.
     pub at: MonoTime,
-    /// How long it counts.
-    pub good_for: Duration,
-    /// The number, or why there is none. It need not be finite.
-    pub said: Result<f64, String>,
+    /// How long the answer is valid.
+    pub valid_for: Duration,
+    /// The number, which need not be finite, or the reason why there is none.
+    pub value: Result<f64, String>,
 }
 
-/// The latest answer to each query that the policy has for a gate.
+/// The latest answer to each query of the policy's query gates.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Extras {
-    /// By the server's URL, and by the query.
-    found: BTreeMap<String, BTreeMap<String, Finding>>,
+pub(super) struct GateAnswers {
+    /// By the URL of the server, and by the query.
+    answers: BTreeMap<String, BTreeMap<String, GateAnswer>>,
 }
 
-impl Extras {
-    /// Takes an answer, if the policy still asks for it. Linear in what it asks.
-    pub(super) fn enter(&mut self, policy: &Policy, url: &str, query: &str, finding: Finding) {
-        if questions(policy).any(|asked| asked.url == url && asked.query == query) {
-            self.found.entry(url.to_owned()).or_default().insert(query.to_owned(), finding);
+// === impl GateAnswers ===
+
+impl GateAnswers {
+    /// Stores an answer if the policy still has its query. Linear in the policy's queries.
+    pub(super) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
+        if gate_queries(policy).any(|gate| gate.url == url && gate.query == query) {
+            self.answers.entry(url.to_owned()).or_default().insert(query.to_owned(), answer);
         }
     }
 
-    /// What is not asked any more has no answer.
-    pub(super) fn forget(&mut self, policy: &Policy) {
+    /// Forgets answers to queries that the policy does not have.
+    pub(super) fn retain_asked(&mut self, policy: &Policy) {
         let asked: BTreeSet<(&str, &str)> =
-            questions(policy).map(|asked| (asked.url.as_str(), asked.query.as_str())).collect();
-        for (url, found) in &mut self.found {
-            found.retain(|query, _| asked.contains(&(url.as_str(), query.as_str())));
+            gate_queries(policy).map(|gate| (gate.url.as_str(), gate.query.as_str())).collect();
+        for (url, answers) in &mut self.answers {
+            answers.retain(|query, _| asked.contains(&(url.as_str(), query.as_str())));
         }
-        self.found.retain(|_, found| !found.is_empty());
+        self.answers.retain(|_, answers| !answers.is_empty());
     }
 
-    /// The extra gates of an entry as they are now.
+    /// The query gates of an entry with their latest answers.
     pub(super) fn of(&self, now: MonoTime, rollout: &RolloutPolicy) -> Vec<Extra> {
-        rollout.queries.iter().map(|query| self.extra(now, query)).collect()
+        rollout.queries.iter().map(|gate| self.answered(now, gate)).collect()
     }
 
-    fn extra(&self, now: MonoTime, query: &QueryGate) -> Extra {
-        let found = self.found.get(&query.url).and_then(|found| found.get(&query.query));
-        let answer = match found {
+    fn answered(&self, now: MonoTime, gate: &QueryGate) -> Extra {
+        let latest = self.answers.get(&gate.url).and_then(|answers| answers.get(&gate.query));
+        let answer = match latest {
             None => Answer::Awaited,
-            Some(Finding { said: Err(why), .. }) => {
-                Answer::Missing { why: why.chars().take(REASON_CHARS_MAX).collect() }
+            Some(GateAnswer { value: Err(why), .. }) => {
+                Answer::Missing { why: why.chars().take(ERROR_CHARS_MAX).collect() }
             }
-            Some(Finding { said: Ok(value), at, good_for }) => {
-                Answer::Number { value: *value, age: now.since(*at), good_for: *good_for }
+            Some(GateAnswer { value: Ok(value), at, valid_for }) => {
+                Answer::Number { value: *value, age: now.since(*at), good_for: *valid_for }
             }
         };
-        Extra { name: query.name.clone(), bound: query.bound, answer }
+        Extra { name: gate.name.clone(), bound: gate.bound, answer }
     }
 }
 
-/// Every query that the policy has for a gate; those that several entries have come several times.
-pub(crate) fn questions(policy: &Policy) -> impl Iterator<Item = &QueryGate> {
-    let exact = policy.exact_buckets().map(|(_, entry)| entry);
-    let all = exact.chain(policy.patterns().map(|(_, entry)| entry));
-    all.flat_map(|entry| entry.rollout().queries.iter())
+/// The query gates of all entries. A query that several entries share comes once for each.
+pub(crate) fn gate_queries(policy: &Policy) -> impl Iterator<Item = &QueryGate> {
+    policy.entries().flat_map(|(_, entry)| entry.rollout().queries.iter())
 }
 
-/// Extra gates as evidence.
-pub(super) fn exhibits(extras: &[Extra]) -> Vec<QueryExhibit> {
-    extras.iter().map(exhibit).collect()
+/// Answered query gates as evidence.
+pub(super) fn evidence(gates: &[Extra]) -> Vec<QueryEvidence> {
+    gates.iter().map(exhibit).collect()
 }
 
-fn exhibit(extra: &Extra) -> QueryExhibit {
-    let (max, min) = match extra.bound {
+fn exhibit(gate: &Extra) -> QueryEvidence {
+    let (max, min) = match gate.bound {
         Bound::AtMost(most) => (Some(most), None),
         Bound::AtLeast(least) => (None, Some(least)),
     };
-    let known = extra.known();
-    let age_ms = match extra.answer {
+    let known = gate.known();
+    let age_ms = match gate.answer {
         Answer::Number { age, .. } => Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
         Answer::Awaited | Answer::Missing { .. } => None,
     };
-    QueryExhibit {
-        name: extra.name.to_string(),
+    QueryEvidence {
+        name: gate.name.to_string(),
         value: known.as_ref().ok().copied(),
         max,
         min,

@@ -1,159 +1,158 @@
-//! What was seen of one entry's stage, in a ring of slots that covers the window of its gate. Time is counted in cycles
-//! that had data.
+//! The evidence of one entry's present stage: counts by cohort, in a ring of slots that covers the window of the gate.
+//! Time is counted in ticks that had requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use plimsoll_core::stats::{Histogram, Quantile};
-use plimsoll_core::report::{Outcomes, Side};
 use plimsoll_core::decision::Mode;
+use plimsoll_core::report::{Outcomes, Side};
 use plimsoll_core::rollout::gates::{Observed, Reading};
-use serde::{Deserialize, Serialize};
+use plimsoll_core::stats::{Histogram, Quantile};
 
-use crate::state::{Exhibit, Sums};
+use crate::state::{CohortSums, Evidence, SavedStageStats};
 
-/// Into how many slots a window is divided: what is judged covers the window and at most one slot more.
+/// Slots into which a window is divided. The stats cover the window and at most one further slot.
 const SLOTS: u32 = 24;
 
-/// One stage of one entry.
+/// The stats of one stage of one entry.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trial {
-    /// The change that began it.
+pub(super) struct StageStats {
+    /// The number of the change that began the stage.
     change: u64,
-    cycles: u64,
+    /// Ticks with requests in the whole stage.
+    ticks: u64,
+    /// The length of a tick.
     tick: Duration,
-    /// What came since the last cycle.
-    fresh: Sides,
-    /// The slots that are full, the oldest first, and all of them together.
+    /// Counts since the last tick.
+    fresh: Cohorts,
+    /// The slots that are full, the oldest first.
     full: VecDeque<Slot>,
-    sum: Sides,
+    /// The sum of all full slots.
+    sum: Cohorts,
     /// The slot that fills up.
-    last: Slot,
+    open: Slot,
 }
 
-/// What some cycles saw.
+/// The counts of some ticks.
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    cycles: u64,
-    sides: Sides,
+    /// Ticks with requests.
+    ticks: u64,
+    cohorts: Cohorts,
 }
 
+/// Counts by cohort.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Sides {
+struct Cohorts {
     canary: Outcomes,
     control: Outcomes,
 }
 
-/// What outlives a restart: all but latencies, which begin anew.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SavedTrial {
-    /// The change that began the stage.
-    pub change: u64,
-    /// Cycles with data in the stage.
-    pub cycles: u64,
-    /// How long one is, in milliseconds.
-    pub tick_ms: u64,
-    /// For each slot its cycles, and what was offered, refused, would-dropped and failed, in the cohort and outside.
-    pub slots: Vec<(u64, [u64; 4], [u64; 4])>,
-}
+// === impl StageStats ===
 
-impl Trial {
+impl StageStats {
+    /// Empty stats of the stage that a change began.
     pub(super) fn begin(change: u64) -> Self {
         Self { change, ..Self::default() }
     }
 
-    pub(super) fn restored(saved: &SavedTrial) -> Self {
-        let slot = |(cycles, canary, control): &(u64, [u64; 4], [u64; 4])| Slot {
-            cycles: *cycles,
-            sides: Sides { canary: restored(*canary), control: restored(*control) },
+    pub(super) fn restored(saved: &SavedStageStats) -> Self {
+        let slot = |(ticks, canary, control): &(u64, [u64; 4], [u64; 4])| Slot {
+            ticks: *ticks,
+            cohorts: Cohorts { canary: restored(*canary), control: restored(*control) },
         };
-        let mut trial = Self {
-            cycles: saved.cycles,
+        let mut stats = Self {
+            ticks: saved.cycles,
             tick: Duration::from_millis(saved.tick_ms),
             full: saved.slots.iter().map(slot).collect(),
             ..Self::begin(saved.change)
         };
-        trial.add_up();
-        trial
+        stats.sum_up();
+        stats
     }
 
-    pub(super) fn saved(&self) -> SavedTrial {
-        let slots = self.full.iter().chain([&self.last]).filter(|slot| slot.cycles > 0);
-        let saved = |slot: &Slot| (slot.cycles, counts(&slot.sides.canary), counts(&slot.sides.control));
-        SavedTrial {
+    pub(super) fn saved(&self) -> SavedStageStats {
+        let slots = self.full.iter().chain([&self.open]).filter(|slot| slot.ticks > 0);
+        let saved = |slot: &Slot| (slot.ticks, counts(&slot.cohorts.canary), counts(&slot.cohorts.control));
+        SavedStageStats {
             change: self.change,
-            cycles: self.cycles,
+            cycles: self.ticks,
             tick_ms: u64::try_from(self.tick.as_millis()).unwrap_or(u64::MAX),
             slots: slots.map(saved).collect(),
         }
     }
 
+    /// The number of the change that began the stage.
     pub(super) const fn change(&self) -> u64 {
         self.change
     }
 
-    pub(super) fn enter(&mut self, side: Side, outcomes: &Outcomes) {
-        self.fresh.of(side).add(outcomes);
+    pub(super) fn record(&mut self, cohort: Side, outcomes: &Outcomes) {
+        self.fresh.of(cohort).add(outcomes);
     }
 
-    /// A cycle is over. One without data is none: in canary that is one in which nobody asked the cohort.
-    pub(super) fn on_cycle(&mut self, stage: Mode, window: Duration, tick: Duration) {
+    /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick in which only the
+    /// control cohort had requests.
+    pub(super) fn on_tick(&mut self, stage: Mode, window: Duration, tick: Duration) {
         self.tick = tick;
-        let in_cohort = self.fresh.canary.offered;
-        let elsewhere = if stage == Mode::Canary { 0 } else { self.fresh.control.offered };
-        let asked = in_cohort.saturating_add(elsewhere);
+        let in_canary = self.fresh.canary.offered;
+        let in_control = if stage == Mode::Canary { 0 } else { self.fresh.control.offered };
+        let has_requests = in_canary > 0 || in_control > 0;
         let fresh = std::mem::take(&mut self.fresh);
-        self.last.sides.add(&fresh);
-        if asked == 0 {
+        self.open.cohorts.add(&fresh);
+        if !has_requests {
             return;
         }
-        self.cycles += 1;
-        self.last.cycles += 1;
-        let of_window = u64::try_from(window.as_nanos().div_ceil(tick.as_nanos().max(1))).unwrap_or(u64::MAX);
-        if self.last.cycles >= of_window.div_ceil(u64::from(SLOTS)) {
-            self.full.push_back(std::mem::take(&mut self.last));
-            self.forget(of_window);
-            self.add_up();
+        self.ticks += 1;
+        self.open.ticks += 1;
+        let window_ticks =
+            u64::try_from(window.as_nanos().div_ceil(tick.as_nanos().max(1))).unwrap_or(u64::MAX);
+        if self.open.ticks >= window_ticks.div_ceil(u64::from(SLOTS)) {
+            self.full.push_back(std::mem::take(&mut self.open));
+            self.evict(window_ticks);
+            self.sum_up();
         }
     }
 
-    /// Forgets slots as long as the others cover the window, and joins the oldest where there are too many because it
-    /// was shorter before.
-    fn forget(&mut self, of_window: u64) {
-        let mut covered: u64 = self.full.iter().map(|slot| slot.cycles).sum();
+    /// Drops the oldest slots while the others cover the window. If the window has grown there are too many short slots:
+    /// then it joins the oldest ones.
+    fn evict(&mut self, window_ticks: u64) {
+        let mut covered: u64 = self.full.iter().map(|slot| slot.ticks).sum();
         while let Some(first) = self.full.front()
-            && covered - first.cycles >= of_window
+            && covered - first.ticks >= window_ticks
         {
-            covered -= first.cycles;
+            covered -= first.ticks;
             self.full.pop_front();
         }
         while self.full.len() > 2 * SLOTS as usize {
             let Some(oldest) = self.full.pop_front() else { return };
             let Some(next) = self.full.front_mut() else { return };
-            next.cycles += oldest.cycles;
-            next.sides.add(&oldest.sides);
+            next.ticks += oldest.ticks;
+            next.cohorts.add(&oldest.cohorts);
         }
     }
 
-    fn add_up(&mut self) {
-        self.sum = Sides::default();
-        self.full.iter().for_each(|slot| self.sum.add(&slot.sides));
+    fn sum_up(&mut self) {
+        self.sum = Cohorts::default();
+        self.full.iter().for_each(|slot| self.sum.add(&slot.cohorts));
     }
 
-    fn all(&self) -> Sides {
-        let mut all = self.sum.clone();
-        all.add(&self.last.sides);
-        all
+    /// The counts of the window.
+    fn total(&self) -> Cohorts {
+        let mut total = self.sum.clone();
+        total.add(&self.open.cohorts);
+        total
     }
 
+    /// Time with requests in the whole stage.
     fn with_data(&self) -> Duration {
-        let cycles = u32::try_from(self.cycles).unwrap_or(u32::MAX);
-        self.tick.saturating_mul(cycles)
+        let ticks = u32::try_from(self.ticks).unwrap_or(u32::MAX);
+        self.tick.saturating_mul(ticks)
     }
 
-    /// What the gate out of `stage` judges.
+    /// The values that the gate out of `stage` judges.
     pub(super) fn observed(&self, stage: Mode) -> Observed {
-        let Sides { canary, control } = self.all();
+        let Cohorts { canary, control } = self.total();
         let drop_ratio = if stage == Mode::Shadow {
             let would_dropped = canary.would_dropped.saturating_add(control.would_dropped);
             Reading::share(would_dropped, canary.offered.saturating_add(control.offered))
@@ -169,16 +168,19 @@ impl Trial {
         }
     }
 
-    pub(super) fn exhibit(&self) -> Exhibit {
-        let Sides { canary, control } = self.all();
+    /// The counts of the window as evidence for operators.
+    pub(super) fn evidence(&self) -> Evidence {
+        let Cohorts { canary, control } = self.total();
         let with_data_ms = u64::try_from(self.with_data().as_millis()).unwrap_or(u64::MAX);
-        Exhibit { with_data_ms, canary: sums(&canary), control: sums(&control), queries: Vec::new() }
+        Evidence { with_data_ms, canary: sums(&canary), control: sums(&control), queries: Vec::new() }
     }
 }
 
-impl Sides {
-    fn of(&mut self, side: Side) -> &mut Outcomes {
-        match side {
+// === impl Cohorts ===
+
+impl Cohorts {
+    fn of(&mut self, cohort: Side) -> &mut Outcomes {
+        match cohort {
             Side::Canary => &mut self.canary,
             Side::Control => &mut self.control,
         }
@@ -190,23 +192,26 @@ impl Sides {
     }
 }
 
-/// The 99th percentile in seconds. One that is too long to tell counts as the least it may be where that can only do harm
-/// to who asks for more, and as unknown elsewhere.
-fn p99(latency: &Histogram, at_least: bool) -> Reading {
+/// The 99th percentile in seconds.
+///
+/// Beyond the range of the histogram only a lower bound of it is known. For the canary cohort the `lower_bound` is taken,
+/// so that a very slow canary fails its gate. For the control cohort the percentile counts as unknown, so that a very slow
+/// control cohort cannot excuse a slow canary.
+fn p99(latency: &Histogram, lower_bound: bool) -> Reading {
     let value = match latency.quantile(0.99) {
         Some(Quantile::About(p99)) => Some(p99),
-        Some(Quantile::AtLeast(p99)) => at_least.then_some(p99),
+        Some(Quantile::AtLeast(p99)) => lower_bound.then_some(p99),
         None => None,
     };
     Reading { value: value.map(|p99| p99.as_secs_f64()), samples: latency.samples() }
 }
 
-fn sums(outcomes: &Outcomes) -> Sums {
+fn sums(outcomes: &Outcomes) -> CohortSums {
     let Outcomes { offered, refused, would_dropped, failed, ref latency } = *outcomes;
     let p99 = latency.quantile(0.99).map(|p99| match p99 {
         Quantile::About(p99) | Quantile::AtLeast(p99) => p99.as_micros() as u64,
     });
-    Sums { offered, refused, would_dropped, failed, p99_us: p99, samples: latency.samples() }
+    CohortSums { offered, refused, would_dropped, failed, p99_us: p99, samples: latency.samples() }
 }
 
 const fn counts(outcomes: &Outcomes) -> [u64; 4] {
@@ -228,67 +233,67 @@ mod tests {
         Outcomes { offered, would_dropped, ..Outcomes::default() }
     }
 
-    fn pass(trial: &mut Trial, cycles: u64, offered: u64, would_dropped: u64) {
-        for _ in 0..cycles {
-            trial.enter(Side::Control, &asked(offered, would_dropped));
-            trial.on_cycle(Mode::Shadow, MINUTE, TICK);
+    fn pass(stats: &mut StageStats, ticks: u64, offered: u64, would_dropped: u64) {
+        for _ in 0..ticks {
+            stats.record(Side::Control, &asked(offered, would_dropped));
+            stats.on_tick(Mode::Shadow, MINUTE, TICK);
         }
     }
 
     #[test]
-    fn time_counts_in_cycles_that_had_data() {
-        let mut trial = Trial::begin(1);
-        pass(&mut trial, 10, 5, 0);
-        (0..1_000).for_each(|_| trial.on_cycle(Mode::Shadow, MINUTE, TICK));
-        assert_eq!(trial.observed(Mode::Shadow).with_data, TICK * 10);
-        // In canary only the cohort's data are any.
-        trial.enter(Side::Control, &asked(5, 0));
-        trial.on_cycle(Mode::Canary, MINUTE, TICK);
-        assert_eq!(trial.cycles, 10);
-        trial.enter(Side::Canary, &asked(5, 0));
-        trial.on_cycle(Mode::Canary, MINUTE, TICK);
-        assert_eq!(trial.cycles, 11);
+    fn time_counts_only_ticks_with_requests() {
+        let mut stats = StageStats::begin(1);
+        pass(&mut stats, 10, 5, 0);
+        (0..1_000).for_each(|_| stats.on_tick(Mode::Shadow, MINUTE, TICK));
+        assert_eq!(stats.observed(Mode::Shadow).with_data, TICK * 10);
+        // In canary only requests of the canary cohort count.
+        stats.record(Side::Control, &asked(5, 0));
+        stats.on_tick(Mode::Canary, MINUTE, TICK);
+        assert_eq!(stats.ticks, 10);
+        stats.record(Side::Canary, &asked(5, 0));
+        stats.on_tick(Mode::Canary, MINUTE, TICK);
+        assert_eq!(stats.ticks, 11);
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_forgotten_and_nothing_younger() {
-        let mut trial = Trial::begin(1);
-        pass(&mut trial, 120, 1, 1);
+    fn counts_older_than_the_window_are_dropped_and_none_younger() {
+        let mut stats = StageStats::begin(1);
+        pass(&mut stats, 120, 1, 1);
         for younger in 1..=500 {
-            pass(&mut trial, 1, 1, 0);
-            let bad = trial.observed(Mode::Shadow).drop_ratio;
+            pass(&mut stats, 1, 1, 0);
+            let bad = stats.observed(Mode::Shadow).drop_ratio;
             let bad = (bad.value.unwrap() * bad.samples as f64).round() as u64;
             let (least, most) = (120_u64.saturating_sub(younger), 126_u64.saturating_sub(younger).min(120));
             assert!((least..=most).contains(&bad), "{bad} after {younger}");
-            assert!(trial.full.len() <= 25);
+            assert!(stats.full.len() <= 25);
         }
     }
 
     #[test]
-    fn a_window_that_grows_keeps_a_bound_and_one_that_shrinks_forgets() {
-        let mut trial = Trial::begin(1);
+    fn grown_window_keeps_its_slots_bounded_and_shrunk_window_drops_some() {
+        let mut stats = StageStats::begin(1);
         for window in [MINUTE, MINUTE * 2, MINUTE * 60, MINUTE * 7_000] {
             for _ in 0..2_000 {
-                trial.enter(Side::Canary, &asked(1, 0));
-                trial.on_cycle(Mode::Shadow, window, TICK);
-                assert!(trial.full.len() <= 2 * SLOTS as usize);
+                stats.record(Side::Canary, &asked(1, 0));
+                stats.on_tick(Mode::Shadow, window, TICK);
+                assert!(stats.full.len() <= 2 * SLOTS as usize);
             }
         }
         for _ in 0..121 {
-            trial.enter(Side::Canary, &asked(1, 0));
-            trial.on_cycle(Mode::Shadow, MINUTE, TICK);
+            stats.record(Side::Canary, &asked(1, 0));
+            stats.on_tick(Mode::Shadow, MINUTE, TICK);
         }
-        // What was one slot before stays whole until those after it cover the window.
-        pass(&mut trial, 121, 1, 0);
-        assert!(trial.observed(Mode::Shadow).drop_ratio.samples <= 126);
-        assert_eq!(trial.cycles, 8_242);
+        // An old slot stays whole until the slots after it cover the window.
+        pass(&mut stats, 121, 1, 0);
+        assert!(stats.observed(Mode::Shadow).drop_ratio.samples <= 126);
+        assert_eq!(stats.ticks, 8_242);
     }
 
     #[test]
-    fn a_restart_keeps_all_but_latencies() {
-        let mut trial = Trial::begin(7);
-        pass(&mut trial, 77, 3, 1);
-        trial.enter(
+    fn restart_keeps_all_counts_but_latencies() {
+        let mut stats = StageStats::begin(7);
+        pass(&mut stats, 77, 3, 1);
+        stats.record(
             Side::Canary,
             &Outcomes {
                 offered: 9,
@@ -298,14 +303,14 @@ mod tests {
                 ..Outcomes::default()
             },
         );
-        trial.on_cycle(Mode::Shadow, MINUTE, TICK);
-        let saved = trial.saved();
+        stats.on_tick(Mode::Shadow, MINUTE, TICK);
+        let saved = stats.saved();
         let text = serde_json::to_string(&saved).unwrap();
-        let back = Trial::restored(&serde_json::from_str(&text).unwrap());
+        let back = StageStats::restored(&serde_json::from_str(&text).unwrap());
         assert_eq!((back.saved(), back.change()), (saved, 7));
-        let (before, after) = (trial.observed(Mode::Shadow), back.observed(Mode::Shadow));
+        let (before, after) = (stats.observed(Mode::Shadow), back.observed(Mode::Shadow));
         assert_eq!((before.with_data, before.drop_ratio), (after.with_data, after.drop_ratio));
         assert_eq!((before.canary_p99.samples, after.canary_p99.samples), (1, 0));
-        assert_eq!(trial.exhibit().canary.p99_us, Some(500_736));
+        assert_eq!(stats.evidence().canary.p99_us, Some(500_736));
     }
 }

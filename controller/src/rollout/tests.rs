@@ -1,23 +1,23 @@
-//! Good traffic goes up, bad comes down, and what is missing waits.
+//! Rollouts with scripted evidence: good evidence moves up, bad evidence moves down, and missing evidence waits.
 
 use plimsoll_core::names::Bucket;
+use plimsoll_core::report::Side;
 use plimsoll_core::stats::{Bin, Histogram};
 use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
-use plimsoll_core::report::Side;
 
 use super::*;
 
 const TICK: Duration = Duration::from_millis(500);
 
 struct Scene {
-    durable: Durable,
-    rollout: Rollout,
+    durable: DurableState,
+    rollouts: Rollouts,
     policy: Policy,
-    stale: Option<Stale>,
+    stale: Option<StaleZone>,
     now: MonoTime,
 }
 
-/// What both sides see in one cycle.
+/// The outcomes of both cohorts in one tick.
 #[derive(Clone, Copy)]
 struct Seen {
     offered: u64,
@@ -38,21 +38,21 @@ impl Scene {
         let source = Source { name: "policy.yaml", text: &text };
         let policy =
             Policy::read(source, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0;
-        let mut durable = Durable::first_start();
-        let mut rollout = Rollout::restored(&durable);
+        let mut durable = DurableState::first_start();
+        let mut rollouts = Rollouts::restored(&durable);
         durable.on_policy(&policy);
-        rollout.settle(&mut durable, &policy, MonoTime::ZERO);
-        Self { durable, rollout, policy, stale: None, now: MonoTime::ZERO }
+        rollouts.close_ended_stages(&mut durable, &policy, MonoTime::ZERO);
+        Self { durable, rollouts, policy, stale: None, now: MonoTime::ZERO }
     }
 
     fn stage(&self) -> Mode {
         self.durable.stages["b"].stage
     }
 
-    /// Lets cycles pass until the stage changes; how many it took.
-    fn pass(&mut self, cycles: u64, seen: Seen) -> u64 {
+    /// Runs ticks until the stage changes, and returns their number.
+    fn run(&mut self, ticks: u64, seen: Seen) -> u64 {
         let stage = self.stage();
-        for cycle in 1..=cycles {
+        for tick in 1..=ticks {
             for side in [Side::Canary, Side::Control] {
                 let Seen { offered, bad, canary_ms, control_ms } = seen;
                 let ms = if side == Side::Canary { canary_ms } else { control_ms };
@@ -63,31 +63,31 @@ impl Scene {
                     (Mode::Shadow, _) | (Mode::Canary, Side::Control) => outcomes.would_dropped = bad,
                     _ => outcomes.refused = bad,
                 }
-                let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: self.stage(), side };
-                self.rollout.enter(&self.durable, "b", &stand, &outcomes);
+                let cohort = CohortKey { bucket: Bucket::new("b").unwrap(), mode: self.stage(), side };
+                self.rollouts.record(&self.durable, "b", &cohort, &outcomes);
             }
             self.now = self.now + TICK;
-            self.rollout.on_cycle(&mut self.durable, &self.policy, self.now, TICK, self.stale.as_ref());
+            self.rollouts.on_tick(&mut self.durable, &self.policy, self.now, TICK, self.stale.as_ref());
             if self.stage() != stage {
-                return cycle;
+                return tick;
             }
         }
-        cycles
+        ticks
     }
 
     fn rollout_policy(&self) -> &RolloutPolicy {
         self.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout()
     }
 
-    fn exhibit(&self) -> Exhibit {
-        self.rollout.exhibit(self.now, "b", self.rollout_policy())
+    fn evidence(&self) -> Evidence {
+        self.rollouts.evidence(self.now, "b", self.rollout_policy())
     }
 
-    /// The query of an extra gate is answered now.
-    fn finds(&mut self, query: &str, said: Result<f64, &str>) {
-        let good_for = Duration::from_secs(90);
-        let finding = Finding { at: self.now, good_for, said: said.map_err(ToOwned::to_owned) };
-        self.rollout.find(&self.policy, "http://p", query, finding);
+    /// Answers the query of a gate.
+    fn answer(&mut self, query: &str, value: Result<f64, &str>) {
+        let valid_for = Duration::from_secs(90);
+        let answer = GateAnswer { at: self.now, valid_for, value: value.map_err(ToOwned::to_owned) };
+        self.rollouts.on_gate_answer(&self.policy, "http://p", query, answer);
     }
 
     fn cause(&self) -> Cause {
@@ -96,183 +96,192 @@ impl Scene {
 }
 
 #[test]
-fn good_traffic_goes_to_enforce_where_it_may_and_waits_for_a_word_where_not() {
+fn good_evidence_moves_to_enforce_with_auto_promote_and_waits_without() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
-    assert_eq!((scene.pass(1_000, GOOD), scene.stage(), scene.cause()), (20, Mode::Canary, Cause::Gate));
-    assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
+    assert_eq!((scene.run(1_000, GOOD), scene.stage(), scene.cause()), (20, Mode::Canary, Cause::Gate));
+    assert_eq!((scene.run(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
     let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
     assert_eq!(
         (evidence.with_data_ms, evidence.canary.offered, evidence.canary.refused),
         (10_000, 10_000, 0)
     );
     assert_eq!(evidence.canary.p99_us, evidence.control.p99_us);
-    assert_eq!(scene.pass(1_000, Seen { bad: 500, ..GOOD }), 1_000, "enforce is left by nobody's word");
+    assert_eq!(scene.run(1_000, Seen { bad: 500, ..GOOD }), 1_000, "no evidence leaves enforce");
 
     let mut scene = Scene::new("shadow", "");
-    assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow));
+    assert_eq!((scene.run(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow));
     let rollout = scene.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout();
-    assert_eq!(scene.rollout.judge(scene.now, &scene.durable, "b", rollout, None), Some(Judgement::Pass));
-    // The file asks for all of it: one gate after the other.
+    assert_eq!(scene.rollouts.judge(scene.now, &scene.durable, "b", rollout, None), Some(Judgement::Pass));
+    // The file asks for enforce: one gate after the other.
     scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
-    assert_eq!((scene.pass(1, GOOD), scene.stage()), (1, Mode::Canary));
+    assert_eq!((scene.run(1, GOOD), scene.stage()), (1, Mode::Canary));
     assert_eq!(scene.durable.stages["b"].pending, Some(Mode::Enforce));
-    assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
+    assert_eq!((scene.run(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
     assert_eq!(scene.durable.stages["b"].pending, None);
 }
 
 #[test]
-fn what_is_bad_in_canary_returns_to_shadow_within_a_cycle_and_stays_there() {
+fn bad_canary_returns_to_shadow_within_a_tick_and_stays_there() {
     let slow = Seen { canary_ms: 40, ..GOOD };
-    for (seen, reason) in [(Seen { bad: 1, ..GOOD }, "refused / offered"), (slow, "p99 of the canary cohort")]
+    for (seen, reason) in
+        [(Seen { bad: 1, ..GOOD }, "drop ratio of the canary cohort"), (slow, "p99 of the canary cohort")]
     {
         let mut scene = Scene::new("canary", "");
         scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
-        // Two cycles bring the thousand samples that it takes to judge at all.
-        assert_eq!((scene.pass(1_000, seen), scene.stage(), scene.cause()), (2, Mode::Shadow, Cause::Breach));
+        // Two ticks bring the thousand samples that the gate needs.
+        assert_eq!((scene.run(1_000, seen), scene.stage(), scene.cause()), (2, Mode::Shadow, Cause::Breach));
         let last = scene.durable.history.back().unwrap();
         assert!(last.why[0].starts_with(reason), "{:?}", last.why);
         assert_eq!(last.evidence.as_ref().unwrap().canary.offered, 1_000);
-        assert_eq!((scene.pass(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow), "nobody has asked again");
+        assert_eq!(
+            (scene.run(1_000, GOOD), scene.stage()),
+            (1_000, Mode::Shadow),
+            "the pending mode was dropped"
+        );
     }
 }
 
 #[test]
-fn a_stale_zone_returns_canary_to_shadow_and_leaves_enforce_alone() {
-    let stale = Some(Stale { zone: "z".to_owned(), age: Duration::from_secs(61) });
+fn stale_zone_returns_canary_to_shadow_and_keeps_enforce() {
+    let stale = Some(StaleZone { zone: "z".to_owned(), age: Duration::from_secs(61) });
     let mut scene = Scene::new("canary", "");
-    scene.pass(5, GOOD);
+    scene.run(5, GOOD);
     scene.stale = stale.clone();
-    assert_eq!((scene.pass(9, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Stale));
+    assert_eq!((scene.run(9, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Stale));
     for mode in ["enforce", "shadow"] {
         let mut scene = Scene::new(mode, "  auto_promote: true\n");
         scene.stale = stale.clone();
-        assert_eq!(scene.pass(100, GOOD), 100, "{mode}");
+        assert_eq!(scene.run(100, GOOD), 100, "{mode}");
     }
 }
 
 #[test]
-fn what_is_missing_waits() {
-    let nobody = Seen { offered: 0, ..GOOD };
+fn missing_evidence_waits() {
+    let idle = Seen { offered: 0, ..GOOD };
     let unwatched = Seen { canary_ms: 0, control_ms: 0, ..GOOD };
     let few = Seen { offered: 2, ..GOOD };
     for (mode, seen) in
-        [("shadow", nobody), ("canary", nobody), ("canary", unwatched), ("shadow", few), ("canary", few)]
+        [("shadow", idle), ("canary", idle), ("canary", unwatched), ("shadow", few), ("canary", few)]
     {
         let mut scene = Scene::new(mode, "  auto_promote: true\n");
-        assert_eq!(scene.pass(100, seen), 100, "{mode}");
+        assert_eq!(scene.run(100, seen), 100, "{mode}");
     }
 }
 
 #[test]
-fn evidence_of_another_mode_or_of_a_kill_is_none() {
+fn evidence_of_another_mode_or_during_a_kill_is_dropped() {
     let mut scene = Scene::new("canary", "");
     let bad = Outcomes { offered: 5_000, refused: 5_000, ..Outcomes::default() };
-    let stand = |mode| Stand { bucket: Bucket::new("b").unwrap(), mode, side: Side::Canary };
+    let cohort = |mode| CohortKey { bucket: Bucket::new("b").unwrap(), mode, side: Side::Canary };
     for mode in [Mode::Shadow, Mode::Enforce] {
-        scene.rollout.enter(&scene.durable, "b", &stand(mode), &bad);
+        scene.rollouts.record(&scene.durable, "b", &cohort(mode), &bad);
     }
-    scene.rollout.enter(&scene.durable, "c", &stand(Mode::Canary), &bad);
-    assert_eq!((scene.pass(5, GOOD), scene.stage()), (5, Mode::Canary));
-    scene.durable.kill = scene.durable.kill.turned(true);
-    scene.rollout.enter(&scene.durable, "b", &stand(Mode::Canary), &bad);
-    assert_eq!((scene.pass(5, GOOD), scene.exhibit().canary.offered), (5, 2_500));
+    scene.rollouts.record(&scene.durable, "c", &cohort(Mode::Canary), &bad);
+    assert_eq!((scene.run(5, GOOD), scene.stage()), (5, Mode::Canary));
+    scene.durable.kill = scene.durable.kill.switched(true);
+    scene.rollouts.record(&scene.durable, "b", &cohort(Mode::Canary), &bad);
+    assert_eq!((scene.run(5, GOOD), scene.evidence().canary.offered), (5, 2_500));
 }
 
 #[test]
-fn a_restart_goes_on_with_the_time_and_the_counts() {
+fn restart_keeps_time_and_counts() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n  min_samples: 1\n");
-    scene.pass(12, GOOD);
-    scene.durable.trials = [("b".to_owned(), scene.rollout.trials["b"].saved())].into();
+    scene.run(12, GOOD);
+    scene.durable.stage_stats = [("b".to_owned(), scene.rollouts.stats["b"].saved())].into();
     let text = serde_json::to_string(&scene.durable).unwrap();
     scene.durable = serde_json::from_str(&text).unwrap();
-    scene.rollout = Rollout::restored(&scene.durable);
+    scene.rollouts = Rollouts::restored(&scene.durable);
     scene.durable.on_policy(&scene.policy);
-    scene.rollout.settle(&mut scene.durable, &scene.policy, scene.now);
-    assert_eq!((scene.pass(100, GOOD), scene.stage()), (8, Mode::Canary));
+    scene.rollouts.close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
+    assert_eq!((scene.run(100, GOOD), scene.stage()), (8, Mode::Canary));
 }
 
 #[test]
-fn what_was_seen_is_written_down_now_and_then() {
+fn stats_are_saved_every_sixty_ticks() {
     let mut scene = Scene::new("shadow", "");
     let mut saves = 0;
     for _ in 0..3 * SAVED_EVERY {
-        let stand = Stand { bucket: Bucket::new("b").unwrap(), mode: Mode::Shadow, side: Side::Control };
+        let cohort = CohortKey { bucket: Bucket::new("b").unwrap(), mode: Mode::Shadow, side: Side::Control };
         let outcomes = Outcomes { offered: 1, ..Outcomes::default() };
-        scene.rollout.enter(&scene.durable, "b", &stand, &outcomes);
-        let cycle = scene.rollout.on_cycle(&mut scene.durable, &scene.policy, scene.now, TICK, None);
-        saves += u32::from(cycle.saves);
+        scene.rollouts.record(&scene.durable, "b", &cohort, &outcomes);
+        let outcome = scene.rollouts.on_tick(&mut scene.durable, &scene.policy, scene.now, TICK, None);
+        saves += u32::from(outcome.saves);
     }
-    assert_eq!((saves, scene.durable.trials["b"].cycles), (3, 3 * SAVED_EVERY));
+    assert_eq!((saves, scene.durable.stage_stats["b"].cycles), (3, 3 * SAVED_EVERY));
 }
 
-const EXTRA: &str = "  auto_promote: true\n  queries:\n    - { name: tickets, url: http://p, query: t, max: 20 }\n    \
+const QUERIES: &str = "  auto_promote: true\n  queries:\n    - { name: tickets, url: http://p, query: t, max: 20 }\n    \
                      - { name: budget, url: http://p, query: b, min: 0.1 }\n";
 
 #[test]
-fn an_extra_gate_waits_for_its_answer_and_then_passes_or_not() {
-    let mut scene = Scene::new("shadow", EXTRA);
-    assert_eq!(scene.pass(100, GOOD), 100, "nobody has answered");
-    scene.finds("t", Ok(3.0));
-    assert_eq!(scene.pass(20, GOOD), 20, "one is missing");
-    for said in [Ok(0.05), Ok(f64::NAN), Ok(f64::INFINITY), Err("the query yields no series")] {
-        scene.finds("b", said);
-        assert_eq!(scene.pass(20, GOOD), 20, "{said:?}");
+fn query_gate_waits_for_its_answer() {
+    let mut scene = Scene::new("shadow", QUERIES);
+    assert_eq!(scene.run(100, GOOD), 100, "no query is answered");
+    scene.answer("t", Ok(3.0));
+    assert_eq!(scene.run(20, GOOD), 20, "one answer is missing");
+    for value in [Ok(0.05), Ok(f64::NAN), Ok(f64::INFINITY), Err("the query yields no series")] {
+        scene.answer("b", value);
+        assert_eq!(scene.run(20, GOOD), 20, "{value:?}");
     }
-    let queries = scene.exhibit().queries;
+    let queries = scene.evidence().queries;
     assert_eq!((queries[0].value, queries[0].max, queries[0].age_ms), (Some(3.0), Some(20.0), Some(50_000)));
     assert_eq!((queries[1].value, queries[1].min), (None, Some(0.1)));
-    assert_eq!(queries[1].unknown.as_deref(), Some("is not known: the query yields no series"));
-    scene.finds("b", Ok(0.5));
-    assert_eq!((scene.pass(20, GOOD), scene.stage(), scene.cause()), (1, Mode::Canary, Cause::Gate));
+    assert_eq!(queries[1].unknown.as_deref(), Some("is unknown: the query yields no series"));
+    scene.answer("b", Ok(0.5));
+    assert_eq!((scene.run(20, GOOD), scene.stage(), scene.cause()), (1, Mode::Canary, Cause::Gate));
     let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
     assert_eq!(evidence.queries.iter().map(|query| query.value).collect::<Vec<_>>(), [Some(3.0), Some(0.5)]);
-    // What was written down is read again as it was.
+    // The saved state is restored without changes.
     let text = serde_json::to_string(&scene.durable).unwrap();
-    assert_eq!(serde_json::from_str::<Durable>(&text).unwrap(), scene.durable);
+    assert_eq!(serde_json::from_str::<DurableState>(&text).unwrap(), scene.durable);
 }
 
 #[test]
-fn a_known_breach_of_an_extra_gate_ends_the_canary_and_a_lost_answer_waits() {
-    let mut scene = Scene::new("canary", EXTRA);
-    scene.finds("t", Ok(20.0));
-    scene.finds("b", Ok(0.1));
-    assert_eq!(scene.pass(5, GOOD), 5);
-    // The server is lost, and what it said last is too old.
-    scene.finds("t", Err("the server cannot be reached"));
-    assert_eq!((scene.pass(395, GOOD), scene.stage()), (395, Mode::Canary));
-    let unknown = scene.exhibit().queries[1].unknown.clone().unwrap();
-    assert_eq!(unknown, "was answered 200 s ago, and that counts for 90 s");
-    // It is back with one of them, and then with both.
-    scene.finds("t", Ok(0.0));
-    assert_eq!(scene.pass(10, GOOD), 10);
-    scene.finds("b", Ok(0.2));
-    assert_eq!((scene.pass(10, GOOD), scene.stage()), (1, Mode::Enforce));
+fn value_beyond_its_bound_ends_the_canary_and_a_lost_answer_waits() {
+    let mut scene = Scene::new("canary", QUERIES);
+    scene.answer("t", Ok(20.0));
+    scene.answer("b", Ok(0.1));
+    assert_eq!(scene.run(5, GOOD), 5);
+    // The server is lost, and its last answer is too old.
+    scene.answer("t", Err("the server cannot be reached"));
+    assert_eq!((scene.run(395, GOOD), scene.stage()), (395, Mode::Canary));
+    let unknown = scene.evidence().queries[1].unknown.clone().unwrap();
+    assert_eq!(unknown, "has an answer 200 s old, older than the maximum of 90 s");
+    // The server answers one query again, and then both.
+    scene.answer("t", Ok(0.0));
+    assert_eq!(scene.run(10, GOOD), 10);
+    scene.answer("b", Ok(0.2));
+    assert_eq!((scene.run(10, GOOD), scene.stage()), (1, Mode::Enforce));
 
-    let mut scene = Scene::new("canary", EXTRA);
-    scene.finds("t", Ok(21.0));
-    assert_eq!((scene.pass(10, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Breach));
+    let mut scene = Scene::new("canary", QUERIES);
+    scene.answer("t", Ok(21.0));
+    assert_eq!((scene.run(10, GOOD), scene.stage(), scene.cause()), (1, Mode::Shadow, Cause::Breach));
     let last = scene.durable.history.back().unwrap();
-    assert_eq!(last.why, ["tickets is 21, at most 20 may be"]);
+    assert_eq!(last.why, ["tickets is 21, above the maximum of 20"]);
     assert_eq!(last.evidence.as_ref().unwrap().queries[0].value, Some(21.0));
 }
 
 #[test]
-fn a_query_that_is_new_in_the_policy_is_awaited_and_one_that_is_gone_is_forgotten() {
-    let mut scene = Scene::new("shadow", EXTRA);
+fn answer_is_forgotten_once_the_policy_drops_its_query() {
+    let mut scene = Scene::new("shadow", QUERIES);
     let rollout = scene.rollout_policy().clone();
-    scene.finds("t", Ok(1.0));
-    scene.finds("b", Ok(1.0));
-    scene.finds("nobody asks", Ok(1.0));
+    scene.answer("t", Ok(1.0));
+    scene.answer("b", Ok(1.0));
+    scene.answer("not in the policy", Ok(1.0));
     let without = Scene::new("shadow", "");
-    scene.rollout.on_policy(&without.policy);
-    for query in scene.rollout.exhibit(scene.now, "b", &rollout).queries {
-        assert_eq!(query.unknown.as_deref(), Some("has not been answered yet"), "{}", query.name);
+    scene.rollouts.on_policy(&without.policy);
+    for query in scene.rollouts.evidence(scene.now, "b", &rollout).queries {
+        assert_eq!(query.unknown.as_deref(), Some("has no answer yet"), "{}", query.name);
     }
-    scene.rollout.find(
+    scene.rollouts.on_gate_answer(
         &without.policy,
         "http://p",
         "t",
-        Finding { at: scene.now, good_for: TICK, said: Ok(1.0) },
+        GateAnswer { at: scene.now, valid_for: TICK, value: Ok(1.0) },
     );
-    assert_eq!(scene.rollout.exhibit(scene.now, "b", &rollout).queries[0].value, None, "nobody asks");
+    assert_eq!(
+        scene.rollouts.evidence(scene.now, "b", &rollout).queries[0].value,
+        None,
+        "the policy has no such query"
+    );
 }

@@ -1,4 +1,4 @@
-//! What raises a tenant's weight for a time: an operator's boost, and the credit of having been idle.
+//! Temporary weights of a tenant: an operator's boost, and the burst credit of an idle tenant.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn two_tenants(a: &str) -> Arc<Policy> {
 }
 
 #[test]
-fn a_boost_lasts_until_it_ends() {
+fn boost_lasts_until_its_end() {
     let boosted = two_tenants("weight: 1, boost: 3.0, boost_until: 2026-12-01T00:00:00Z");
     let zone = Scripted::new("a", 1).offering("a", 2000.0).offering("b", 2000.0);
     let mut fleet = Fleet::new(boosted, vec![zone]);
@@ -20,14 +20,14 @@ fn a_boost_lasts_until_it_ends() {
     check_near(fleet.zones[0].ratio("a").unwrap(), 1.0 - 750.0 / 2000.0, 0.005);
     check_near(fleet.zones[0].ratio("b").unwrap(), 1.0 - 250.0 / 2000.0, 0.005);
     let weight = |fleet: &Fleet| fleet.zones[0].values("a").unwrap().entitlement.unwrap().weight.get();
-    assert_eq!(weight(&fleet), 3.0, "zones on hold divide by it too");
+    assert_eq!(weight(&fleet), 3.0, "zones on holds divide by it, too");
     fleet.run(2.0);
     check_near(fleet.zones[0].ratio("a").unwrap(), 0.75, 0.005);
     check_near(fleet.zones[0].ratio("b").unwrap(), 0.75, 0.005);
     assert_eq!(weight(&fleet), 1.0);
 }
 
-/// What tenant a gets in the third and fourth second after ten idle ones, and half a minute later.
+/// The requests/s of tenant a in the third and fourth second after twenty idle seconds, and half a minute later.
 fn after_idleness(a: &str) -> (f64, f64) {
     let zone = Scripted::new("a", 1).offering("a", 0.0).offering("b", 2000.0);
     let mut fleet = Fleet::new(two_tenants(a), vec![zone]);
@@ -40,11 +40,11 @@ fn after_idleness(a: &str) -> (f64, f64) {
 }
 
 #[test]
-fn a_tenant_that_was_idle_bursts_and_its_burst_fades() {
+fn idle_tenant_bursts_and_its_burst_fades() {
     let (plain, later) = after_idleness("weight: 1");
     assert!(plain < 500.0, "{plain}");
     check_near(later, 500.0, 25.0);
-    // Three times the weight is three quarters; what the surge overdrew is repaid meanwhile.
+    // Three times the weight gives three quarters, while the overshoot of the surge is repaid.
     let (bursting, later) = after_idleness("weight: 1, burst_multiplier: 3");
     assert!(bursting > 1.4 * plain, "{bursting} and {plain}");
     check_near(later, 500.0, 25.0);

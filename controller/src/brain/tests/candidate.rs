@@ -1,9 +1,9 @@
-//! A second limit beside the first: what it would refuse of the same requests, and that it refuses none.
+//! The candidate limit: it counts the requests that it would refuse, and refuses none.
 
 use super::*;
 use crate::admin::status::Status;
 
-/// What is enforced, and a fleet that has settled under it.
+/// A fleet in steady state under an enforced limit with a candidate.
 fn with_candidate(candidate: &str) -> Fleet {
     settled(policy(&enforced_with(&format!(", candidate: {candidate}"))))
 }
@@ -13,11 +13,15 @@ fn figures(fleet: &Fleet) -> crate::admin::status::CandidateStatus {
 }
 
 #[test]
-fn a_candidate_says_what_it_would_refuse_of_what_is_offered_and_refuses_nothing() {
+fn candidate_counts_what_it_would_refuse_and_refuses_nothing() {
     for (candidate, due) in [("2000", 0.5), ("500", 0.875), ("1000", 0.75), ("8000", 0.0), ("0", 1.0)] {
         let mut fleet = with_candidate(candidate);
         let plain = settled(enforced());
-        assert_eq!(fleet.zones[0].ratio("acme"), plain.zones[0].ratio("acme"), "{candidate} moves nothing");
+        assert_eq!(
+            fleet.zones[0].ratio("acme"),
+            plain.zones[0].ratio("acme"),
+            "{candidate} changes no ratio"
+        );
         let before = figures(&fleet);
         check_near(before.drop_ratio, due, 0.01);
         fleet.run(20.0);
@@ -29,7 +33,7 @@ fn a_candidate_says_what_it_would_refuse_of_what_is_offered_and_refuses_nothing(
 }
 
 #[test]
-fn a_candidate_that_changes_begins_anew_and_one_that_stays_goes_on() {
+fn changed_candidate_begins_anew_and_an_unchanged_one_keeps_its_counts() {
     let mut fleet = with_candidate("500");
     let before = figures(&fleet);
     fleet.brain.on_policy(policy(&enforced_with(", candidate: 500, burst_s: 0.3")));
@@ -41,7 +45,7 @@ fn a_candidate_that_changes_begins_anew_and_one_that_stays_goes_on() {
 }
 
 #[test]
-fn what_comes_after_a_silence_is_not_held_against_it() {
+fn counts_after_a_silence_do_not_charge_the_candidate() {
     let mut fleet = with_candidate("2000");
     fleet.zones[0].cut = true;
     fleet.run(10.0);

@@ -1,4 +1,4 @@
-//! What coherent coins draw by: one key for the whole fleet, told to those who need it.
+//! The coin key of the fleet, which is sent to zones with coherent coins.
 
 use super::*;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
@@ -9,13 +9,13 @@ fn coin(name: &str) -> Arc<Policy> {
     policy(&enforced_with(&format!(", coin: {name}")))
 }
 
-fn with_key() -> Durable {
-    Durable { coin_key: Some(KEY), ..Durable::first_start() }
+fn with_key() -> DurableState {
+    DurableState { coin_key: Some(KEY), ..DurableState::first_start() }
 }
 
-fn told(fleet: &Fleet) -> Vec<Option<Coherence>> {
-    let told = |zone: &Scripted| zone.board.get(&bucket()).unwrap().terms().coherence;
-    fleet.zones.iter().map(told).collect()
+fn sent(fleet: &Fleet) -> Vec<Option<Coherence>> {
+    let sent = |zone: &Scripted| zone.board.get(&bucket()).unwrap().terms().coherence;
+    fleet.zones.iter().map(sent).collect()
 }
 
 fn salted(salt: u64) -> Option<Coherence> {
@@ -23,38 +23,38 @@ fn salted(salt: u64) -> Option<Coherence> {
 }
 
 #[test]
-fn every_zone_is_told_the_fleets_key_and_only_where_a_coin_is_coherent() {
+fn key_is_sent_to_every_zone_only_for_coherent_coins() {
     for (name, due) in [("coherent", salted(1)), ("dithered", None), ("independent", None)] {
-        let mut fleet = Fleet::knowing(with_key(), coin(name), two_zones());
+        let mut fleet = Fleet::restored(with_key(), coin(name), two_zones());
         fleet.run(1.0);
-        assert_eq!(told(&fleet), [due, due], "{name}");
+        assert_eq!(sent(&fleet), [due, due], "{name}");
     }
     let mut fleet = Fleet::new(coin("coherent"), two_zones());
     fleet.run(1.0);
-    assert_eq!(told(&fleet), [None, None], "where there is no key, none is told");
+    assert_eq!(sent(&fleet), [None, None], "without a key none is sent");
 }
 
 #[test]
-fn a_policy_that_makes_the_coin_coherent_tells_the_key_and_takes_it_back() {
-    let mut fleet = Fleet::knowing(with_key(), coin("dithered"), two_zones());
+fn policy_change_to_coherent_coins_sends_the_key_and_back_removes_it() {
+    let mut fleet = Fleet::restored(with_key(), coin("dithered"), two_zones());
     fleet.run(1.0);
     for (name, due) in [("coherent", salted(1)), ("dithered", None)] {
         fleet.brain.on_policy(coin(name));
         fleet.run(1.0);
-        assert_eq!(told(&fleet), [due, due], "{name}");
+        assert_eq!(sent(&fleet), [due, due], "{name}");
     }
 }
 
 #[test]
-fn the_key_outlives_a_restart_and_the_salt_is_the_epoch() {
-    let mut fleet = Fleet::knowing(with_key(), coin("coherent"), two_zones());
+fn key_outlives_a_restart_and_the_salt_is_the_epoch() {
+    let mut fleet = Fleet::restored(with_key(), coin("coherent"), two_zones());
     fleet.run(1.0);
     fleet.restarts();
     fleet.run(1.0);
-    assert_eq!(told(&fleet), [salted(2), salted(2)]);
-    // A child has heard of a later reign: this one goes above it, and so does the salt.
+    assert_eq!(sent(&fleet), [salted(2), salted(2)]);
+    // A child has seen a later epoch: this controller exceeds it, and so does the salt.
     fleet.zones[0].epoch = Some(Epoch(9));
     fleet.run(1.0);
     assert_eq!(fleet.brain.durable().epoch, Epoch(10));
-    assert_eq!(told(&fleet), [salted(10), salted(10)]);
+    assert_eq!(sent(&fleet), [salted(10), salted(10)]);
 }

@@ -1,4 +1,4 @@
-//! The brain against scripted aggregators: what it must get right, and the textbook mistakes it must not make.
+//! Tests of the brain with scripted aggregators.
 
 mod boosts;
 mod candidate;
@@ -14,9 +14,15 @@ mod tenants;
 
 use std::sync::Arc;
 
+use plimsoll_core::directive::{Board, Epoch};
+use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
+use plimsoll_core::law::Parameters;
+use plimsoll_core::names::{Bucket, Key, Tenant};
+use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::report::{InstanceId, Report, Role, Tally};
+use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+
 use super::*;
-use plimsoll_core::names::Tenant;
-use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 use scripted::{Fleet, Scripted, at, save};
 
 const LIMIT: f64 = 1000.0;
@@ -30,7 +36,7 @@ fn policy(text: &str) -> Arc<Policy> {
     policy_of(text, ONE_CLASS_TENANTS)
 }
 
-/// One bucket with a limit of 1,000 requests/s that is enforced, and what else `more` says of it.
+/// An enforced bucket with a limit of 1,000 requests/s and the settings `more`.
 fn enforced_with(more: &str) -> String {
     format!(
         "buckets: {{ api: {{ limit: 1000, mode: enforce{more} }} }}\nrollout: {{ require_gates: false }}\n"
@@ -49,12 +55,12 @@ fn tenant(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
 }
 
-/// Two zones in which `acme` offers 2,000 requests/s each.
+/// Two zones, each with 2,000 requests/s of the tenant `acme`.
 fn two_zones() -> Vec<Scripted> {
     vec![Scripted::new("a", 1).offering("acme", 2000.0), Scripted::new("b", 2).offering("acme", 2000.0)]
 }
 
-/// Two such zones after all that the start did has been settled.
+/// A fleet of these two zones in steady state.
 fn settled(policy: Arc<Policy>) -> Fleet {
     let mut fleet = Fleet::new(policy, two_zones());
     fleet.run(20.0);

@@ -1,50 +1,50 @@
-//! What passes between the brain and its aggregators besides the law: epochs, kills, names, and who may speak.
+//! The exchange with aggregators besides the law: epochs, kills, names, and rejected streams.
 
 use super::*;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::exchange::Path;
 use plimsoll_core::report::{Counts, Tally};
-use plimsoll_core::decision::Mode;
 
 fn brain() -> Brain {
     Fleet::new(enforced(), Vec::new()).brain
 }
 
 #[test]
-fn an_epoch_from_elsewhere_is_exceeded_and_written_down_before_anything_is_sent() {
+fn later_epoch_of_a_child_is_exceeded_and_saved_before_directives_are_sent() {
     let mut brain = brain();
     let mut zone = Scripted::new("a", 1);
     zone.epoch = Some(Epoch(41));
     let report = zone.report(at(0));
     brain.on_report(at(0), zone.stream, report).unwrap();
-    assert_eq!(brain.directives(at(0), zone.stream), None, "not before it is saved");
+    assert_eq!(brain.directives(at(0), zone.stream), None, "the epoch is not saved yet");
     save(&mut brain);
     assert_eq!(brain.directives(at(0), zone.stream).unwrap().epoch, Some(Epoch(42)));
 
     let mut liar = Scripted::new("b", 2);
     liar.epoch = Some(Epoch(u64::MAX - 1));
     let report = liar.report(at(0));
-    assert!(matches!(brain.on_report(at(0), liar.stream, report), Err(Refused::EpochJump { .. })));
+    assert!(matches!(brain.on_report(at(0), liar.stream, report), Err(StreamRejected::EpochJump { .. })));
     assert_eq!(brain.durable().epoch, Epoch(42));
 }
 
 #[test]
-fn a_disk_that_fails_does_not_keep_a_kill_from_the_fleet() {
+fn failing_disk_does_not_delay_a_kill() {
     let mut brain = brain();
     let mut zone = Scripted::new("a", 1);
     zone.exchange(&mut brain, at(0));
     let kill = "kill_switch: true\nbuckets: { api: { limit: 1000, mode: enforce } }\n";
     brain.on_policy(policy(kill));
-    zone.hear(&mut brain, at(10));
+    zone.receive(&mut brain, at(10));
     assert!(!zone.kill.is_killed());
     brain.on_save_failed();
-    zone.hear(&mut brain, at(20));
+    zone.receive(&mut brain, at(20));
     assert!(zone.kill.is_killed());
     assert_eq!(zone.mode(), Mode::Shadow);
-    assert!(brain.unsaved().is_some(), "it is tried again");
+    assert!(brain.unsaved().is_some(), "the save is tried again");
 }
 
 #[test]
-fn a_client_is_told_where_it_should_have_gone() {
+fn client_is_rejected_with_the_port_of_an_aggregator() {
     let mut brain = brain();
     let mut client = Scripted::new("a", 1);
     client.identity.role = Role::Client;
@@ -54,22 +54,22 @@ fn a_client_is_told_where_it_should_have_gone() {
 }
 
 #[test]
-fn at_most_five_aggregators_stand_one_above_the_other_and_none_of_them_is_a_controller() {
-    let own = brain().roster.own();
+fn path_of_at_most_five_aggregators_without_a_loop_is_accepted() {
+    let own = brain().sessions.own();
     let ids = |count: u128| (1..=count).map(|id| InstanceId(1_000 + id)).collect::<Vec<_>>();
     let with_own: Vec<InstanceId> = ids(2).into_iter().chain([own]).collect();
     for (path, judged) in [
         (ids(0), Ok(())),
         (ids(4), Ok(())),
-        (ids(5), Err(Refused::TooDeep { aggregators: 6 })),
-        (with_own, Err(Refused::Loop)),
+        (ids(5), Err(StreamRejected::TooDeep { aggregators: 6 })),
+        (with_own, Err(StreamRejected::Loop)),
     ] {
         let mut brain = brain();
         let mut zone = Scripted::new("a", 1);
         let longer = Report { path: Path::new(path.clone()), ..zone.report(at(0)) };
         let greeted = brain.on_report(at(0), zone.stream, longer).map(|_| ());
         assert_eq!(greeted, judged, "{path:?}");
-        // It may also grow later.
+        // A path that grows later is checked, too.
         let mut zone = Scripted::new("b", 2);
         let report = zone.report(at(0));
         brain.on_report(at(0), zone.stream, report).unwrap();
@@ -79,7 +79,7 @@ fn at_most_five_aggregators_stand_one_above_the_other_and_none_of_them_is_a_cont
 }
 
 #[test]
-fn invented_names_find_a_bound_and_fold_into_the_default_class() {
+fn names_beyond_the_bound_fold_into_the_default_class() {
     let mut brain = brain();
     brain.keys = Keys::new(at(0), 3);
     brain.keys.declare(&bucket());
@@ -92,5 +92,5 @@ fn invented_names_find_a_bound_and_fold_into_the_default_class() {
     zone.outbox.fill(&mut report, &names, |_| Tally { counts, late: Counts::ZERO });
     brain.on_report(at(0), zone.stream, report).unwrap();
     assert_eq!(brain.totals().count(), 3);
-    assert_eq!(brain.totals().map(|(_, tally)| tally.counts.offered).sum::<u64>(), 70, "nothing is lost");
+    assert_eq!(brain.totals().map(|(_, tally)| tally.counts.offered).sum::<u64>(), 70, "no count is lost");
 }

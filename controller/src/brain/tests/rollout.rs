@@ -1,12 +1,13 @@
-//! What somebody asks for, what follows by itself, and policies that are held back, as aggregators hear of it.
+//! Rollouts as aggregators see them: operators' moves, automatic moves, and policies that are held back.
 
-use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
+use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
 
 use super::*;
+use crate::rollout::RolloutError;
+use crate::rollout::query_gates::GateAnswer;
 use crate::state::Cause;
-use crate::rollout::Finding;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {
     policy(&format!(
@@ -14,7 +15,7 @@ fn of(mode: &str, more: &str) -> Arc<Policy> {
     ))
 }
 
-fn words(text: &str) -> Text {
+fn text(text: &str) -> Text {
     Text::new(text).unwrap()
 }
 
@@ -22,95 +23,93 @@ fn mode(fleet: &Fleet) -> Mode {
     fleet.zones[0].mode()
 }
 
-/// Every aggregator tells of so many requests of the cohort, and of how many of them were refused.
-fn testify(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
+/// Reports evidence of the canary cohort from every aggregator.
+fn report_evidence(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
     let now = fleet.now();
     for zone in &mut fleet.zones {
         let mut report = zone.report(now);
         let mut evidence = Evidence::default();
-        let stand = CohortKey { bucket: bucket(), mode, side: Side::Canary };
-        evidence.add(&stand, &Outcomes { offered, refused, ..Outcomes::default() }, 1);
+        let cohort = CohortKey { bucket: bucket(), mode, side: Side::Canary };
+        evidence.add(&cohort, &Outcomes { offered, refused, ..Outcomes::default() }, 1);
         report.evidence = Batches::one(report.seq, evidence);
         fleet.brain.on_report(now, zone.stream, report).unwrap();
     }
 }
 
 #[test]
-fn somebody_promotes_and_aborts_and_is_refused_with_reasons() {
+fn operator_promotes_and_aborts_and_errors_give_reasons() {
     let mut fleet = Fleet::new(of("shadow", ""), two_zones());
     fleet.run(5.0);
     let now = fleet.now();
-    let refused = |brain: &mut Brain, entry: &str, force| brain.promote(now, entry, None, force).unwrap_err();
-    assert!(matches!(refused(&mut fleet.brain, "api", None), RolloutError::Gate { to: Mode::Canary, .. }));
-    assert!(refused(&mut fleet.brain, "apo", None).to_string().contains("it has `api`, `x/*`"));
-    assert!(refused(&mut fleet.brain, "x/1", None).to_string().contains("falls under `x/*`"));
+    let rejected =
+        |brain: &mut Brain, entry: &str, force| brain.promote(now, entry, None, force).unwrap_err();
+    assert!(matches!(rejected(&mut fleet.brain, "api", None), RolloutError::Gate { to: Mode::Canary, .. }));
+    assert!(rejected(&mut fleet.brain, "apo", None).to_string().contains("it has `api`, `x/*`"));
+    assert!(rejected(&mut fleet.brain, "x/1", None).to_string().contains("falls under `x/*`"));
 
-    let change = fleet.brain.promote(now, "api", None, Some(&words("a trial"))).unwrap();
+    let change = fleet.brain.promote(now, "api", None, Some(&text("a trial"))).unwrap();
     assert_eq!((change.cause, change.to, change.why[0].as_str()), (Cause::Forced, Mode::Canary, "a trial"));
-    assert!(change.why.len() > 1, "what spoke against it is kept: {:?}", change.why);
-    assert_eq!(fleet.zones[0].hear(&mut fleet.brain, now), None, "it is written down before it takes effect");
+    assert!(change.why.len() > 1, "the reasons against it are recorded: {:?}", change.why);
+    assert_eq!(fleet.zones[0].receive(&mut fleet.brain, now), None, "it is saved before it is sent");
     save(&mut fleet.brain);
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Canary);
-    fleet.brain.promote(now, "api", None, Some(&words("further"))).unwrap();
+    fleet.brain.promote(now, "api", None, Some(&text("further"))).unwrap();
     assert_eq!(
-        refused(&mut fleet.brain, "api", None),
+        rejected(&mut fleet.brain, "api", None),
         RolloutError::Reached { entry: "api".to_owned(), stage: Mode::Enforce }
     );
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Enforce);
 
-    assert_eq!(fleet.brain.abort("api", Some(&words("enough"))).unwrap().unwrap().cause, Cause::Abort);
+    assert_eq!(fleet.brain.abort("api", Some(&text("enough"))).unwrap().unwrap().cause, Cause::Abort);
     fleet.tick();
     assert_eq!((mode(&fleet), fleet.brain.abort("api", None)), (Mode::Shadow, Ok(None)));
-    assert!(fleet.brain.durable().history.iter().all(|change| change.at_s.is_some()), "ticks tell the time");
+    assert!(fleet.brain.durable().history.iter().all(|change| change.at_s.is_some()), "ticks stamp the time");
 
     fleet.brain.on_policy(of("shadow", "kill_switch: true\n"));
-    assert_eq!(fleet.brain.promote(now, "api", None, Some(&words("now"))), Err(RolloutError::Killed));
+    assert_eq!(fleet.brain.promote(now, "api", None, Some(&text("now"))), Err(RolloutError::Killed));
 }
 
 #[test]
-fn what_was_enforced_before_goes_back_there_in_one_step_if_somebody_says_why() {
+fn promotion_with_a_reason_skips_canary() {
     let mut fleet = Fleet::new(of("shadow", ""), two_zones());
     fleet.run(5.0);
     let now = fleet.now();
     let enforce = Some(Mode::Enforce);
     let refused = fleet.brain.promote(now, "api", enforce, None).unwrap_err().to_string();
-    assert!(
-        refused.contains("from shadow to enforce") && refused.contains("canary is left out"),
-        "{refused}"
-    );
-    let change = fleet.brain.promote(now, "api", enforce, Some(&words("it was before"))).unwrap();
+    assert!(refused.contains("from shadow to enforce") && refused.contains("canary is skipped"), "{refused}");
+    let change = fleet.brain.promote(now, "api", enforce, Some(&text("it was before"))).unwrap();
     assert_eq!((change.from, change.to, change.cause), (Some(Mode::Shadow), Mode::Enforce, Cause::Forced));
-    assert_eq!(change.why.last().unwrap(), "canary is left out");
+    assert_eq!(change.why.last().unwrap(), "canary is skipped");
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Enforce);
     for to in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
-        let refused = fleet.brain.promote(now, "api", Some(to), Some(&words("again"))).unwrap_err();
+        let refused = fleet.brain.promote(now, "api", Some(to), Some(&text("again"))).unwrap_err();
         assert_eq!(refused, RolloutError::Reached { entry: "api".to_owned(), stage: Mode::Enforce });
     }
     assert_eq!(fleet.brain.abort("api", None).unwrap().unwrap().from, Some(Mode::Enforce));
 }
 
 #[test]
-fn where_no_gate_is_required_nobody_has_to_insist() {
+fn promotion_without_required_gates_needs_no_reason() {
     let text = "buckets: { api: { limit: 1000 } }\nrollout: { require_gates: false }\n";
     let mut fleet = Fleet::new(policy(text), two_zones());
     assert_eq!(fleet.brain.promote(at(0), "api", None, None).unwrap().cause, Cause::Promote);
 }
 
 #[test]
-fn refusals_above_the_gate_return_to_shadow_within_one_cycle() {
+fn drops_above_the_canary_gate_return_to_shadow_within_one_tick() {
     let mut fleet = Fleet::new(of("canary", ""), two_zones());
     fleet.run(5.0);
     assert_eq!(mode(&fleet), Mode::Canary);
-    testify(&mut fleet, Mode::Canary, 10_000, 10);
+    report_evidence(&mut fleet, Mode::Canary, 10_000, 10);
     fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Canary, "0.1 % may be");
-    testify(&mut fleet, Mode::Shadow, 10_000, 10_000);
+    assert_eq!(mode(&fleet), Mode::Canary, "0.1 % is allowed");
+    report_evidence(&mut fleet, Mode::Shadow, 10_000, 10_000);
     fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Canary, "of another stage");
-    testify(&mut fleet, Mode::Canary, 10_000, 20);
+    assert_eq!(mode(&fleet), Mode::Canary, "evidence of another mode does not count");
+    report_evidence(&mut fleet, Mode::Canary, 10_000, 20);
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Shadow);
     let last = fleet.brain.durable().history.back().unwrap().clone();
@@ -121,7 +120,7 @@ fn refusals_above_the_gate_return_to_shadow_within_one_cycle() {
 }
 
 #[test]
-fn a_zone_that_is_not_heard_for_a_minute_ends_the_canary_and_one_that_left_does_not() {
+fn zone_without_reports_for_a_minute_ends_the_canary_unless_it_left() {
     for (file, kept) in [("canary", Mode::Shadow), ("enforce", Mode::Enforce)] {
         let mut fleet = Fleet::new(of(file, ""), two_zones());
         fleet.run(5.0);
@@ -132,7 +131,7 @@ fn a_zone_that_is_not_heard_for_a_minute_ends_the_canary_and_one_that_left_does_
         fleet.run(2.0);
         assert_eq!(mode(&fleet), kept);
         fleet.run(10.0);
-        assert_eq!(fleet.brain.stale_feeds(fleet.now()).count(), 0, "nothing of it counts any more");
+        assert_eq!(fleet.brain.stale_aggregators(fleet.now()).count(), 0, "the zone does not count any more");
     }
     let mut fleet = Fleet::new(of("canary", ""), two_zones());
     fleet.run(5.0);
@@ -145,7 +144,7 @@ fn a_zone_that_is_not_heard_for_a_minute_ends_the_canary_and_one_that_left_does_
 }
 
 #[test]
-fn a_controller_that_hears_nobody_at_all_ends_the_canary_and_one_that_starts_waits_for_those_it_knew() {
+fn restarted_controller_without_reports_ends_the_canary_after_a_minute() {
     let mut fleet = Fleet::new(of("canary", ""), two_zones());
     fleet.run(5.0);
     fleet.restarts();
@@ -158,7 +157,7 @@ fn a_controller_that_hears_nobody_at_all_ends_the_canary_and_one_that_starts_wai
 }
 
 #[test]
-fn a_drastic_policy_waits_and_what_it_lowers_or_kills_does_not() {
+fn drastic_policy_is_held_but_its_kills_and_lower_modes_apply() {
     let limit = |limit: u32, mode: &str, more: &str| {
         policy(&format!(
             "{more}buckets: {{ api: {{ limit: {limit}, mode: {mode} }} }}\nrollout: {{ require_gates: false }}\n"
@@ -172,13 +171,13 @@ fn a_drastic_policy_waits_and_what_it_lowers_or_kills_does_not() {
         assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Enforce, good.hash()));
         check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.03);
         assert_eq!(fleet.brain.offer(Arc::clone(&good)), Offer::Taken);
-        assert!(fleet.brain.held().is_none());
+        assert!(fleet.brain.held_policy().is_none());
         fleet.run(1.0);
     }
     assert_eq!(fleet.brain.offer(limit(100, "shadow", "")), Offer::Held);
     fleet.tick();
     assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Shadow, good.hash()));
-    // Back to the file in force: it never asked for anything else, and nothing rises by itself.
+    // The file in force comes back. It asks for the same mode as before, so no stage rises.
     fleet.brain.offer(Arc::clone(&good));
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Shadow);
@@ -198,7 +197,7 @@ fn a_drastic_policy_waits_and_what_it_lowers_or_kills_does_not() {
 }
 
 #[test]
-fn an_extra_gate_is_a_gate_like_any_other() {
+fn query_gate_holds_up_promotion_and_ends_a_canary() {
     let queries = "queries: [ { name: tickets, url: http://p, query: t, max: 20 } ]";
     let of = |mode: &str, queries: &str| {
         policy(&format!(
@@ -206,66 +205,66 @@ fn an_extra_gate_is_a_gate_like_any_other() {
              canary: {{ min_hours: 0 }}, {queries} }}\n"
         ))
     };
-    let says = |fleet: &mut Fleet, said: Result<f64, &str>| {
-        let (good_for, said) = (Duration::from_secs(90), said.map_err(ToOwned::to_owned));
-        let finding = Finding { at: fleet.now(), good_for, said };
-        fleet.brain.on_finding("http://p", "t", finding);
+    let answers = |fleet: &mut Fleet, value: Result<f64, &str>| {
+        let (valid_for, value) = (Duration::from_secs(90), value.map_err(ToOwned::to_owned));
+        let answer = GateAnswer { at: fleet.now(), valid_for, value };
+        fleet.brain.on_gate_answer("http://p", "t", answer);
     };
     let mut fleet = Fleet::new(of("shadow", queries), two_zones());
     fleet.run(5.0);
     let promote = |fleet: &mut Fleet| fleet.brain.promote(fleet.now(), "api", None, None);
-    let shows = |fleet: &mut Fleet| {
+    let report = |fleet: &mut Fleet| {
         let now = fleet.now();
         for zone in &mut fleet.zones {
             let mut report = zone.report(now);
             let mut evidence = Evidence::default();
-            let stand = CohortKey { bucket: bucket(), mode: Mode::Shadow, side: Side::Control };
-            evidence.add(&stand, &Outcomes { offered: 1_000, ..Outcomes::default() }, 1);
+            let cohort = CohortKey { bucket: bucket(), mode: Mode::Shadow, side: Side::Control };
+            evidence.add(&cohort, &Outcomes { offered: 1_000, ..Outcomes::default() }, 1);
             report.evidence = Batches::one(report.seq, evidence);
             fleet.brain.on_report(now, zone.stream, report).unwrap();
         }
         fleet.tick();
     };
-    shows(&mut fleet);
-    // Not answered yet, lost, bad, and too old.
-    for (said, why) in [
-        (None, "tickets has not been answered yet"),
-        (Some(Err("it is away")), "tickets is not known: it is away"),
-        (Some(Ok(20.5)), "tickets is 20.5, at most 20 may be"),
+    report(&mut fleet);
+    // Without an answer, with an error, beyond its bound, and too old.
+    for (answer, why) in [
+        (None, "tickets has no answer yet"),
+        (Some(Err("it is away")), "tickets is unknown: it is away"),
+        (Some(Ok(20.5)), "tickets is 20.5, above the maximum of 20"),
     ] {
-        if let Some(said) = said {
-            says(&mut fleet, said);
+        if let Some(answer) = answer {
+            answers(&mut fleet, answer);
         }
         let RolloutError::Gate { why: against, .. } = promote(&mut fleet).unwrap_err() else { panic!() };
         assert_eq!(against, [why]);
     }
-    says(&mut fleet, Ok(20.0));
+    answers(&mut fleet, Ok(20.0));
     fleet.run(91.0);
     assert!(promote(&mut fleet).unwrap_err().to_string().contains("tickets was answered 91 s ago"));
-    says(&mut fleet, Ok(20.0));
+    answers(&mut fleet, Ok(20.0));
     let change = promote(&mut fleet).unwrap();
     assert_eq!((change.cause, change.evidence.unwrap().queries[0].value), (Cause::Promote, Some(20.0)));
 
-    // In canary what is lost waits, over a restart too, and what is bad ends it within a cycle.
+    // In canary an error waits, even over a restart, and a value beyond its bound ends the canary within a tick.
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Canary);
-    says(&mut fleet, Err("it is away"));
+    answers(&mut fleet, Err("it is away"));
     fleet.run(200.0);
     fleet.restarts();
     fleet.run(10.0);
     assert_eq!(mode(&fleet), Mode::Canary);
-    says(&mut fleet, Ok(21.0));
+    answers(&mut fleet, Ok(21.0));
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Shadow);
     let last = fleet.brain.durable().history.back().unwrap().clone();
-    assert_eq!((last.cause, last.why[0].as_str()), (Cause::Breach, "tickets is 21, at most 20 may be"));
+    assert_eq!((last.cause, last.why[0].as_str()), (Cause::Breach, "tickets is 21, above the maximum of 20"));
 
-    // A policy without it, and the same again: what was answered before counts no more.
+    // A policy without the gate drops its answer: the answer does not count when the gate comes back.
     fleet.brain.on_policy(of("shadow", "auto_promote: false"));
-    assert!(fleet.brain.exhibit(fleet.now(), "api", &rollout_of(&fleet)).queries.is_empty());
+    assert!(fleet.brain.evidence(fleet.now(), "api", &rollout_of(&fleet)).queries.is_empty());
     fleet.brain.on_policy(of("shadow", queries));
-    let found = fleet.brain.exhibit(fleet.now(), "api", &rollout_of(&fleet)).queries;
-    assert_eq!(found[0].unknown.as_deref(), Some("has not been answered yet"));
+    let found = fleet.brain.evidence(fleet.now(), "api", &rollout_of(&fleet)).queries;
+    assert_eq!(found[0].unknown.as_deref(), Some("has no answer yet"));
 }
 
 fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {

@@ -1,15 +1,14 @@
-//! Aggregators that carry out the ratios they hold, and the half seconds in which a brain hears them.
+//! Scripted aggregators that drop requests by the ratios they were sent, and a fleet that runs in steps of 0.5 s.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::*;
-use super::{bucket, tenant};
-use plimsoll_core::names::{KeyId, Name, Zone};
+use super::*;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{Directives, Values};
 use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::names::{KeyId, Name, Zone};
 use plimsoll_core::report::{Counts, Identity, Outbox};
-use plimsoll_core::decision::Mode;
 
 const STEP: Duration = Duration::from_millis(500);
 
@@ -29,24 +28,24 @@ struct Traffic {
     rps: f64,
     counts: Counts,
     late: Counts,
-    /// Parts of requests not offered and not refused yet: requests and refusals are spread without drift.
+    /// Fractions of requests and drops that are carried to the next step, so that rates do not drift.
     due: f64,
     owed: f64,
 }
 
-/// An aggregator that offers requests at steady rates.
+/// An aggregator with steady traffic.
 pub(super) struct Scripted {
     pub(super) stream: StreamId,
     pub(super) identity: Identity,
     pub(super) outbox: Outbox,
-    /// Its clock runs ahead of the controller's by this much.
+    /// The offset of its clock from the controller's.
     clock: Duration,
     pub(super) greeted: bool,
-    /// It goes on, but nothing passes between it and the controller.
+    /// It exchanges no messages with the controller.
     pub(super) cut: bool,
-    /// Its clients do not carry refusals out.
+    /// Its clients drop nothing.
     pub(super) in_shadow: bool,
-    /// It is alive but counts nothing yet.
+    /// It reports, but without counts.
     pub(super) timeless: bool,
     pub(super) epoch: Option<Epoch>,
     pub(super) board: Board,
@@ -85,7 +84,7 @@ impl Scripted {
         self
     }
 
-    /// From now on it offers this much of a tenant.
+    /// Sets the rate of a tenant in requests/s.
     pub(super) fn offers(&mut self, name: &str, rps: f64) {
         let key = Key { bucket: bucket(), tenant: tenant(name) };
         match self.traffic.iter_mut().find(|traffic| traffic.key == key) {
@@ -101,14 +100,14 @@ impl Scripted {
         }
     }
 
-    /// Requests that were counted long ago turn up.
-    pub(super) fn finds(&mut self, late: u64) {
+    /// Adds requests that were counted long ago.
+    pub(super) fn add_late(&mut self, late: u64) {
         let traffic = &mut self.traffic[0];
         traffic.counts.offered += late;
         traffic.late.offered += late;
     }
 
-    /// Its clients decide for a while: by the ratio they hold, or else so that the zone keeps to its hold.
+    /// Lets its clients decide over `time`: by the ratio they were sent, or else so that the zone keeps to its hold.
     pub(super) fn passes(&mut self, time: Duration) {
         let offered: f64 = self.traffic.iter().map(|traffic| traffic.rps).sum();
         let on_hold = self.hold().map_or(0.0, |hold| (1.0 - hold / offered).max(0.0));
@@ -155,10 +154,10 @@ impl Scripted {
         let report = self.report(now);
         brain.on_report(now, self.stream, report).unwrap();
         save(brain);
-        self.hear(brain, now);
+        self.receive(brain, now);
     }
 
-    pub(super) fn hear(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
+    pub(super) fn receive(&mut self, brain: &mut Brain, now: MonoTime) -> Option<Directives> {
         let directives = brain.directives(now, self.stream)?;
         self.epoch = self.epoch.max(directives.epoch);
         self.kill.merge(directives.kill);
@@ -170,7 +169,7 @@ impl Scripted {
         Some(directives)
     }
 
-    /// Its stream broke, and it greets again.
+    /// Opens a new stream.
     pub(super) fn reconnects(&mut self) {
         self.outbox.open();
         self.greeted = false;
@@ -208,28 +207,28 @@ pub(super) struct Fleet {
     pub(super) brain: Brain,
     pub(super) zones: Vec<Scripted>,
     now: Duration,
-    /// The time of day when the fleet's clock was at zero.
+    /// The time of day at the start of the run.
     pub(super) unix_s: i64,
 }
 
 impl Fleet {
     pub(super) fn new(policy: Arc<Policy>, zones: Vec<Scripted>) -> Self {
-        Self::knowing(Durable::first_start(), policy, zones)
+        Self::restored(DurableState::first_start(), policy, zones)
     }
 
-    /// A brain that starts from what was written down.
-    pub(super) fn knowing(durable: Durable, policy: Arc<Policy>, zones: Vec<Scripted>) -> Self {
+    /// A brain that starts from a saved state.
+    pub(super) fn restored(durable: DurableState, policy: Arc<Policy>, zones: Vec<Scripted>) -> Self {
         let mut brain = Brain::new(MonoTime::ZERO, InstanceId(9_999), durable, policy, Parameters::default());
         save(&mut brain);
         Self { brain, zones, now: Duration::ZERO, unix_s: 0 }
     }
 
-    /// The controller is replaced by one that knows only what was written down; everybody has to greet again.
+    /// Replaces the controller by a new process with the saved state. Every aggregator opens a new stream.
     pub(super) fn restarts(&mut self) {
         self.restarts_with(Arc::clone(self.brain.policy()));
     }
 
-    /// The same, and the files have changed meanwhile.
+    /// Restarts with another policy.
     pub(super) fn restarts_with(&mut self, policy: Arc<Policy>) {
         let durable = self.brain.durable().clone();
         self.brain = Brain::new(self.now(), InstanceId(8_888), durable, policy, Parameters::default());
@@ -241,7 +240,7 @@ impl Fleet {
         MonoTime::from_elapsed(self.now)
     }
 
-    /// Half-second steps for this many seconds.
+    /// Runs for this many seconds.
     pub(super) fn run(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         while self.now < end {
@@ -257,17 +256,17 @@ impl Fleet {
         }
     }
 
-    /// The brain applies the law, and everybody hears of it.
+    /// Ticks the brain, and sends its directives.
     pub(super) fn tick(&mut self) {
         let now = self.now();
         self.brain.on_tick(now, self.unix_s + self.now.as_secs() as i64);
         save(&mut self.brain);
         for zone in self.zones.iter_mut().filter(|zone| !zone.cut) {
-            zone.hear(&mut self.brain, now);
+            zone.receive(&mut self.brain, now);
         }
     }
 
-    /// Requests/s of a tenant that pass over the next seconds.
+    /// Runs for some seconds and returns the requests/s that passed, by tenant.
     pub(super) fn passing(&mut self, seconds: f64, tenants: &[&str]) -> Vec<f64> {
         let passed = |fleet: &Self, name: &str| -> u64 {
             fleet.zones.iter().map(|zone| zone.counts(name).passed()).sum()
@@ -278,7 +277,7 @@ impl Fleet {
         tenants.iter().copied().zip(before).map(rate).collect()
     }
 
-    /// Requests saved up or owed.
+    /// The requests saved up, or owed if negative.
     pub(super) fn balance(&self) -> f64 {
         self.brain.buckets().iter().find(|known| *known.name() == bucket()).unwrap().balance().tokens()
     }

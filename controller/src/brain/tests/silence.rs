@@ -1,8 +1,8 @@
-//! Zones that fall silent: held, released, and accounted for once.
+//! Silent zones: their share is held, then released, and their requests are accounted for once.
 
 use super::*;
 
-/// Zone a lives on, zone b is cut off for so long; both as they were before.
+/// A fleet in steady state whose zone b was then cut off for some seconds.
 fn after_silence_of(seconds: f64, policy: Arc<Policy>) -> Fleet {
     let mut fleet = settled(policy);
     fleet.zones[1].cut = true;
@@ -11,32 +11,32 @@ fn after_silence_of(seconds: f64, policy: Arc<Policy>) -> Fleet {
 }
 
 #[test]
-fn a_silent_zone_is_held_and_then_released() {
+fn share_of_a_silent_zone_is_held_and_then_released() {
     let mut fleet = after_silence_of(29.0, enforced());
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);
     assert_eq!(fleet.presences(), 2.0);
     fleet.run(16.0);
     check_near(fleet.presences(), 1.5, 1e-3);
-    // Half of the 500 that it had is free.
+    // Half of its 500 requests/s is free.
     check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.02);
     fleet.run(16.0);
     check_near(fleet.presences(), 1.0, 1e-3);
     fleet.run(10.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.002);
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
-    assert_eq!(fleet.brain.durable().children.len(), 1, "and then forgotten");
+    assert_eq!(fleet.brain.durable().children.len(), 1, "the silent zone is forgotten");
 }
 
-/// What a silent zone is taken to pass is a part of the hold it was sent last, however little of it is left to it: a
-/// part of a part would give the others too much.
+/// The requests that a silent zone is assumed to pass follow from its last hold, scaled by its presence once. Scaling a
+/// hold that shrinks with its presence would scale twice, and give the other zones too much.
 #[test]
-fn a_silent_zone_is_taken_to_live_on_the_hold_it_has() {
+fn silent_zone_is_assumed_to_live_on_its_last_hold() {
     let fleet = after_silence_of(45.0, policy(&enforced_with(", burst_s: 2")));
     check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.01);
 }
 
 #[test]
-fn a_share_that_is_never_released_is_kept_for_good_and_a_farewell_frees_it() {
+fn share_that_is_never_released_is_freed_only_by_a_farewell() {
     let never = policy(&enforced_with(", release: never"));
     let mut fleet = after_silence_of(1_000.0, never);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);
@@ -49,18 +49,18 @@ fn a_share_that_is_never_released_is_kept_for_good_and_a_farewell_frees_it() {
 }
 
 #[test]
-fn a_controller_that_hears_nobody_releases_nobody() {
+fn controller_without_any_reports_releases_no_share() {
     let mut fleet = settled(enforced());
     let balance = fleet.balance();
     fleet.zones.iter_mut().for_each(|zone| zone.cut = true);
     fleet.run(300.0);
-    assert_eq!(fleet.brain.sources().iter().map(|(_, source)| source.presence()).sum::<f64>(), 2.0);
-    assert_eq!(fleet.balance(), balance, "and assumes nothing");
+    assert_eq!(fleet.brain.aggregators().iter().map(|(_, source)| source.presence()).sum::<f64>(), 2.0);
+    assert_eq!(fleet.balance(), balance, "no requests are assumed");
 }
 
-/// Zone b passes less than its even part, so what it would have been credited and what it passed differ.
+/// Zone b passes less than its even part, so its credit and its passed requests differ.
 #[test]
-fn what_passes_in_silence_is_accounted_for_once() {
+fn requests_during_silence_are_accounted_for_once() {
     let mut zones = two_zones();
     zones[0].offers("acme", 3000.0);
     zones[1].offers("acme", 1000.0);
@@ -68,20 +68,20 @@ fn what_passes_in_silence_is_accounted_for_once() {
     fleet.run(20.0);
     check_near(fleet.balance(), 0.0, 20.0);
     fleet.zones[1].cut = true;
-    // It takes a moment to be sure of the silence; then it is accounted for from its beginning.
+    // A silence is recognised after some time, and then accounted for from its beginning.
     fleet.run(12.0);
     check_near(fleet.balance(), 0.0, 20.0);
     fleet.zones[1].cut = false;
     fleet.run(0.5);
-    // It passed 250 a second where 500 a second were its even part: 3,000 requests that must not be credited again.
+    // It passed 250 requests/s of an even part of 500: these 3,000 requests must not be credited again.
     check_near(fleet.balance(), 0.0, 40.0);
     fleet.run(0.5);
     check_near(fleet.balance(), 0.0, 40.0);
 }
 
-/// A silent zone whose clients are gone passed nothing: what was assumed of it is made good when it says so.
+/// The clients of the silent zone are gone and passed nothing. Its first report corrects the assumption.
 #[test]
-fn what_was_assumed_wrongly_is_made_good() {
+fn wrong_assumption_about_a_silent_zone_is_corrected() {
     let mut fleet = settled(enforced());
     fleet.zones[1].cut = true;
     fleet.zones[1].offers("acme", 0.0);
@@ -91,11 +91,11 @@ fn what_was_assumed_wrongly_is_made_good() {
     check_near(alone, 5_000.0, 250.0);
     fleet.zones[1].cut = false;
     fleet.run(0.5);
-    assert_eq!(fleet.balance(), 250.0, "as much as may be saved");
+    assert_eq!(fleet.balance(), 250.0, "the most that may be saved");
 }
 
 #[test]
-fn a_zone_that_takes_its_leave_is_released_at_once() {
+fn farewell_frees_a_share_at_once() {
     let mut fleet = settled(enforced());
     let now = fleet.now();
     let farewell = Report { leaving: true, ..fleet.zones[1].report(now) };
@@ -110,24 +110,24 @@ fn a_zone_that_takes_its_leave_is_released_at_once() {
 }
 
 #[test]
-fn a_new_process_of_an_aggregator_inherits_the_old_ones_traffic() {
+fn new_process_of_an_aggregator_inherits_its_rates() {
     let mut fleet = settled(enforced());
     let rate = fleet.zones[1].rate("acme");
     let mut born_again = Scripted::new("b", 3);
     let now = fleet.now();
     born_again.exchange(&mut fleet.brain, now);
     assert!(fleet.brain.is_superseded(fleet.zones[1].stream), "the old process is replaced");
-    assert_eq!(born_again.rate("acme"), rate, "what it may pass is known from the start");
+    assert_eq!(born_again.rate("acme"), rate, "it is sent its rate at once");
     fleet.zones[1] = born_again;
     fleet.run(0.5);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
 }
 
 #[test]
-fn counts_that_come_late_enter_the_books_and_not_the_rate() {
+fn late_counts_enter_the_totals_and_not_the_rate() {
     let mut fleet = settled(enforced());
-    // A client of zone a is back after a minute and brings 120,000 requests at once.
-    fleet.zones[0].finds(120_000);
+    // A client of zone a reconnects after a minute and reports 120,000 requests at once.
+    fleet.zones[0].add_late(120_000);
     fleet.run(0.5);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
     check_near(fleet.balance(), 0.0, 20.0);

@@ -1,4 +1,4 @@
-//! How a reign begins: with nothing known, or with zones that live on what another controller gave them.
+//! The start of a controller: without any traffic known, or with zones that live on holds from an earlier controller.
 
 use super::*;
 
@@ -11,14 +11,14 @@ fn three_zones() -> Vec<Scripted> {
 }
 
 #[test]
-fn whoever_comes_with_nothing_is_given_an_even_part_which_shrinks_as_others_join() {
+fn zone_without_a_hold_gets_an_even_part_that_shrinks_as_zones_join() {
     let mut fleet = Fleet::new(enforced(), three_zones());
     let now = fleet.now();
     for joined in 1..=3 {
         let Fleet { brain, zones, .. } = &mut fleet;
         zones[joined - 1].exchange(brain, now);
         for zone in &mut zones[..joined] {
-            zone.hear(brain, now);
+            zone.receive(brain, now);
             check_near(zone.hold().unwrap(), LIMIT / joined as f64, 1e-6);
             assert_eq!((zone.ratio("acme"), zone.rate("acme")), (None, None));
         }
@@ -26,30 +26,30 @@ fn whoever_comes_with_nothing_is_given_an_even_part_which_shrinks_as_others_join
     let farewell = Report { leaving: true, ..fleet.zones[2].report(now) };
     fleet.brain.on_report(now, fleet.zones[2].stream, farewell).unwrap();
     save(&mut fleet.brain);
-    fleet.zones[0].hear(&mut fleet.brain, now);
-    assert_eq!(fleet.zones[0].hold(), Some(500.0), "and grows as they leave");
+    fleet.zones[0].receive(&mut fleet.brain, now);
+    assert_eq!(fleet.zones[0].hold(), Some(500.0), "and grows as zones leave");
 }
 
 #[test]
-fn whoever_is_known_is_expected_from_the_first_state_on() {
+fn known_zones_are_expected_from_the_first_directive_on() {
     let mut fleet = Fleet::new(enforced(), three_zones());
     fleet.run(1.0);
     let known = fleet.brain.durable().clone();
-    let mut fleet = Fleet::knowing(known, enforced(), three_zones());
+    let mut fleet = Fleet::restored(known, enforced(), three_zones());
     let now = fleet.now();
     let Fleet { brain, zones, .. } = &mut fleet;
     let report = zones[0].report(now);
     brain.on_report(now, zones[0].stream, report).unwrap();
-    let first = zones[0].hear(brain, now).unwrap();
+    let first = zones[0].receive(brain, now).unwrap();
     let hold = first.buckets[0].terms.hold.unwrap().per_second();
     check_near(hold, LIMIT / 3.0, 1e-6);
     check_near(fleet.presences(), 3.0, 1e-6);
 }
 
 #[test]
-fn a_start_leads_once_every_zone_has_shown_its_traffic() {
+fn rates_are_sent_once_every_zone_has_shown_its_traffic() {
     let mut fleet = Fleet::new(enforced(), two_zones());
-    // Greeting, the first counts, and the counts half a second later that say how fast.
+    // The greeting, the first counts, and the counts half a second later, which give a rate.
     for (seconds, leading) in [(0.5, false), (0.5, false), (0.5, true)] {
         fleet.run(seconds);
         assert_eq!((fleet.brain.is_leading(), fleet.zones[0].rate("acme").is_some()), (leading, leading));
@@ -57,12 +57,12 @@ fn a_start_leads_once_every_zone_has_shown_its_traffic() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
 }
 
-/// Zones on their holds, back at a controller that knows nothing of their traffic.
+/// Zones on their holds, connected to a restarted controller.
 fn restarted() -> Fleet {
     restarted_with("")
 }
 
-/// The same, with something more said of the bucket.
+/// The same with more settings of the bucket.
 fn restarted_with(more: &str) -> Fleet {
     let tenants = "tenants: { default: {}, acme: {} }\n";
     let mut fleet = settled(policy_of(&enforced_with(more), tenants));
@@ -72,7 +72,7 @@ fn restarted_with(more: &str) -> Fleet {
 }
 
 #[test]
-fn a_restarted_controller_leaves_zones_on_their_holds_until_they_have_shown_their_traffic() {
+fn restarted_controller_leaves_zones_on_their_holds_until_traffic_is_known() {
     let mut fleet = restarted();
     let epoch = fleet.zones[0].epoch.unwrap();
     let (ratio, hold) = (fleet.zones[0].ratio("acme"), fleet.zones[0].hold());
@@ -82,9 +82,9 @@ fn a_restarted_controller_leaves_zones_on_their_holds_until_they_have_shown_thei
         assert_eq!(report.holds.len(), 1);
         fleet.brain.on_report(now, zone.stream, report).unwrap();
         save(&mut fleet.brain);
-        let first = zone.hear(&mut fleet.brain, now).unwrap();
+        let first = zone.receive(&mut fleet.brain, now).unwrap();
         assert_eq!(first.epoch, Some(Epoch(epoch.0 + 1)));
-        assert_eq!(first.buckets[0].terms.hold, None, "what they hold is theirs");
+        assert_eq!(first.buckets[0].terms.hold, None, "a hold that a zone brings stays as it is");
         assert!(
             first.buckets[0].keys.iter().all(|key| key.values.ratio.is_none()
                 && key.values.rate.is_none()
@@ -102,7 +102,7 @@ fn a_restarted_controller_leaves_zones_on_their_holds_until_they_have_shown_thei
 }
 
 #[test]
-fn a_restarted_controller_divides_no_more_than_those_who_are_back_were_living_on() {
+fn restarted_controller_reserves_the_share_of_missing_zones() {
     let mut fleet = restarted();
     fleet.zones[1].cut = true;
     fleet.run(25.0);
@@ -116,9 +116,10 @@ fn a_restarted_controller_divides_no_more_than_those_who_are_back_were_living_on
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
 }
 
-/// Or its stream would break, it would bring what it was given meanwhile, and the others would find it gone.
+/// A zone whose stream breaks brings the hold that this controller gave it. Counting that hold would free the share of
+/// missing zones.
 #[test]
-fn what_a_zone_was_given_by_this_controller_is_not_what_it_was_living_on() {
+fn hold_given_by_this_controller_does_not_count_as_brought() {
     let mut fleet = restarted();
     fleet.zones[1].cut = true;
     fleet.run(44.5);
@@ -128,7 +129,7 @@ fn what_a_zone_was_given_by_this_controller_is_not_what_it_was_living_on() {
 }
 
 #[test]
-fn what_is_never_released_is_not_released_by_a_restart() {
+fn share_that_is_never_released_survives_a_restart() {
     let mut fleet = restarted_with(", release: never");
     fleet.zones[1].cut = true;
     fleet.run(200.0);
@@ -141,7 +142,7 @@ fn what_is_never_released_is_not_released_by_a_restart() {
 }
 
 #[test]
-fn whoever_comes_back_later_brings_its_part_of_the_limit() {
+fn zone_that_comes_back_later_keeps_its_part_of_the_limit() {
     let mut fleet = restarted();
     fleet.zones[1].cut = true;
     fleet.run(10.0);
@@ -153,23 +154,23 @@ fn whoever_comes_back_later_brings_its_part_of_the_limit() {
 }
 
 #[test]
-fn a_zone_that_never_comes_back_is_expected_no_longer_than_it_may_take() {
-    let mut known = Durable::first_start();
+fn missing_zone_is_expected_for_a_bounded_time() {
+    let mut known = DurableState::first_start();
     let gone = Scripted::new("gone", 7).identity;
     known.children.insert((gone.zone, gone.name));
-    let mut fleet = Fleet::knowing(known, enforced(), vec![Scripted::new("a", 1).offering("acme", 2000.0)]);
+    let mut fleet = Fleet::restored(known, enforced(), vec![Scripted::new("a", 1).offering("acme", 2000.0)]);
     fleet.run(0.5);
-    assert_eq!(fleet.zones[0].hold(), Some(500.0), "half of it is for whom the last controller knew");
+    assert_eq!(fleet.zones[0].hold(), Some(500.0), "half of the limit is reserved for the zone known before");
     fleet.run(29.0);
     assert_eq!(fleet.brain.durable().children.len(), 2);
     fleet.run(1.0);
-    assert_eq!(fleet.brain.durable().children.len(), 1, "and then forgotten");
-    // Nobody brought a hold, so nobody can be living on one.
+    assert_eq!(fleet.brain.durable().children.len(), 1, "the missing zone is forgotten");
+    // No zone brought a hold, so no zone can be living on one.
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.002);
 }
 
 #[test]
-fn a_zone_that_shows_nothing_holds_nobody_up_for_long() {
+fn zone_without_counts_delays_the_others_for_a_bounded_time() {
     let mut fleet = Fleet::new(enforced(), two_zones());
     fleet.zones[1].timeless = true;
     fleet.run(4.5);

@@ -1,4 +1,4 @@
-//! Tenants: by weight, above their floors, below their limits, and no richer for inventing names.
+//! The division between tenants: weights, floors, tenant limits, and invented names.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn tenants(listed: &str, floor: u32) -> String {
     format!("tenants: {{ default: {{ weight: 1 }}, {listed} }}\nfairness: {{ min_floor_rps: {floor} }}\n")
 }
 
-/// Three zones that see these tenants in unequal parts, in steady state.
+/// Three zones in steady state, with unequal parts of the traffic of these tenants.
 fn steady(policy: Arc<Policy>, offered: &[(&str, f64)]) -> Fleet {
     let mut zones: Vec<Scripted> =
         ["a", "b", "c"].into_iter().zip(1..).map(|(zone, number)| Scripted::new(zone, number)).collect();
@@ -24,7 +24,7 @@ fn steady(policy: Arc<Policy>, offered: &[(&str, f64)]) -> Fleet {
 }
 
 #[test]
-fn what_there_is_goes_by_weight_to_those_who_ask_with_floors_kept() {
+fn limit_is_divided_by_weight_above_the_floors() {
     for (offered, floor, expected) in [
         ([300.0, 300.0, 3000.0], 5, [300.0, 300.0, 400.0]),
         ([3000.0, 300.0, 300.0], 5, [762.0, 190.0, 48.0]),
@@ -41,8 +41,8 @@ fn what_there_is_goes_by_weight_to_those_who_ask_with_floors_kept() {
     }
 }
 
-/// Max-min with equal weights, the slow way: whoever asks for less than an even part is served, and the rest divide
-/// what is left.
+/// Max-min fairness with equal weights, computed naively: a tenant that offers less than an even part gets all of it, and
+/// the others divide the rest.
 fn max_min(mut left: f64, offered: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..offered.len()).collect();
     order.sort_by(|a, b| offered[*a].total_cmp(&offered[*b]));
@@ -55,7 +55,7 @@ fn max_min(mut left: f64, offered: &[f64]) -> Vec<f64> {
 }
 
 #[test]
-fn fifty_tenants_of_unequal_size_and_equal_weight_get_what_max_min_gives() {
+fn fifty_tenants_of_equal_weight_get_their_max_min_shares() {
     let names: Vec<String> = (1..=50).map(|n| format!("t{n:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let sum: f64 = (1..=50).map(|n| 1.0 / f64::from(n)).sum();
@@ -71,7 +71,7 @@ fn fifty_tenants_of_unequal_size_and_equal_weight_get_what_max_min_gives() {
 }
 
 #[test]
-fn no_tenant_passes_its_limit_whatever_there_is_to_spare() {
+fn tenant_limit_holds_even_with_capacity_to_spare() {
     let policy = policy_of(&enforced_with(", tenant_limit: 200"), &tenants(WEIGHTS, 0));
     let mut fleet = steady(policy, &[("plain", 2000.0), ("free", 100.0), ("stranger", 800.0)]);
     let passing = fleet.passing(10.0, &["plain", "free", "stranger"]);
@@ -83,7 +83,7 @@ fn no_tenant_passes_its_limit_whatever_there_is_to_spare() {
 }
 
 #[test]
-fn invented_tenants_share_one_entry() {
+fn unlisted_tenants_share_the_default_weight() {
     let policy = policy_of(&enforced_with(""), &tenants("acme: { weight: 1 }", 0));
     let invented: Vec<String> = (0..20).map(|n| format!("x{n:02}")).collect();
     let mut offers: Vec<(&str, f64)> = invented.iter().map(|name| (name.as_str(), 500.0)).collect();
@@ -91,7 +91,7 @@ fn invented_tenants_share_one_entry() {
     let mut fleet = steady(policy, &offers);
     let names: Vec<&str> = offers.iter().map(|(name, _)| *name).collect();
     let passing = fleet.passing(20.0, &names);
-    // A share for each of them would leave acme 48.
+    // A share for each of them would leave 48 requests/s to acme.
     check_near(passing[20], 500.0, 25.0);
     passing[..20].iter().for_each(|passing| check_near(*passing, 25.0, 1.25));
     let declared = |name| fleet.zones[0].values(name).unwrap().entitlement.unwrap().declared;
@@ -99,7 +99,7 @@ fn invented_tenants_share_one_entry() {
 }
 
 #[test]
-fn a_proportional_bucket_treats_all_alike() {
+fn proportional_bucket_treats_all_tenants_alike() {
     let policy = policy_of(&enforced_with(", law: proportional"), &tenants(WEIGHTS, 50));
     let mut fleet = steady(policy, &[("gold", 3000.0), ("plain", 900.0), ("free", 100.0)]);
     for name in NAMES {
@@ -109,24 +109,24 @@ fn a_proportional_bucket_treats_all_alike() {
     }
     fleet.zones[0].offers("gold", 9000.0);
     fleet.run(0.5);
-    assert_eq!(fleet.balance(), 0.0, "and remembers nothing");
+    assert_eq!(fleet.balance(), 0.0, "this law has no balance");
 }
 
 #[test]
-fn an_aggregator_is_told_what_it_divides_by_on_hold() {
+fn entitlements_for_holds_are_sent_to_aggregators() {
     let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 5));
     let fleet = steady(policy, &[("gold", 3000.0), ("stranger", 100.0)]);
     for (name, weight, declared) in
         [("gold", 4.0, true), ("free", 0.25, true), ("default", 1.0, true), ("stranger", 1.0, false)]
     {
         let entitlement = fleet.zones[0].values(name).unwrap().entitlement.unwrap();
-        let said = (entitlement.weight.get(), entitlement.floor.per_second(), entitlement.declared);
-        assert_eq!(said, (weight, 5.0, declared), "{name}");
+        let sent = (entitlement.weight.get(), entitlement.floor.per_second(), entitlement.declared);
+        assert_eq!(sent, (weight, 5.0, declared), "{name}");
     }
 }
 
 #[test]
-fn a_saved_tenants_file_divides_anew_at_once() {
+fn changed_tenants_file_takes_effect_at_once() {
     let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 0));
     let mut fleet = steady(policy, &[("gold", 2000.0), ("plain", 2000.0)]);
     check_near(fleet.zones[0].ratio("gold").unwrap(), 0.6, 0.01);
@@ -138,10 +138,10 @@ fn a_saved_tenants_file_divides_anew_at_once() {
     check_near(fleet.zones[0].ratio("plain").unwrap(), 0.6, 0.02);
 }
 
-/// A fleet may see any number of tenants pass: what is not listed and does not come any more gives its place away, and
-/// nothing that was counted of it is lost. The aggregator goes on to report it under the id it always had.
+/// An idle unlisted tenant is evicted, its counts are kept, and its id is reused. The aggregator keeps reporting it under
+/// the id of its own.
 #[test]
-fn a_tenant_that_is_gone_is_forgotten_and_one_that_comes_back_is_found_again() {
+fn idle_tenant_is_evicted_and_added_again_when_it_comes_back() {
     let policy = policy_of(&enforced_with(", tenant_limit: 100"), &tenants(WEIGHTS, 0));
     let zone = Scripted::new("a", 1).offering("gold", 50.0).offering("passing", 400.0).offering("free", 1.0);
     let mut fleet = Fleet::new(policy, vec![zone]);
@@ -159,9 +159,9 @@ fn a_tenant_that_is_gone_is_forgotten_and_one_that_comes_back_is_found_again() {
         fleet.zones[0].offers(name, 0.0);
     }
     fleet.run(590.0);
-    assert_eq!(known(&fleet), ["default", "free", "gold", "passing"], "not before its time");
+    assert_eq!(known(&fleet), ["default", "free", "gold", "passing"], "not idle for long enough");
     fleet.run(80.0);
-    assert_eq!(known(&fleet), ["default", "free", "gold"], "a listed one stays");
+    assert_eq!(known(&fleet), ["default", "free", "gold"], "a listed tenant stays");
     let before = counted(&fleet);
     assert_eq!(before, 20 * 401 + 690 * 50);
 

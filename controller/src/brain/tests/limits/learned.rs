@@ -1,20 +1,20 @@
-//! Limits that the brain learns from what aggregators report, over weeks, and those that others answer for it.
+//! Limits that are learned from traffic over weeks, and limits that are queried.
 
 use std::time::Duration;
 
 use super::*;
-use plimsoll_policy::LimitSource;
 use plimsoll_core::quantity::Limit;
+use plimsoll_policy::LimitSource;
 
 const STEP: Duration = Duration::from_secs(10);
 const DAY_STEPS: u64 = 8_640;
 
-/// A fleet of one zone whose brain decides every 10 s, so that weeks pass in seconds.
+/// A fleet of one zone whose brain ticks every 10 s, so that weeks pass in seconds.
 struct Weeks {
     brain: Brain,
     zone: Scripted,
     step: u64,
-    /// Minutes are written.
+    /// Minutes are saved.
     writes: bool,
 }
 
@@ -22,12 +22,12 @@ impl Weeks {
     fn new(policy: Arc<Policy>) -> Self {
         let parameters = Parameters { tick: STEP, report_interval: STEP / 2, ..Parameters::default() };
         let mut brain =
-            Brain::new(MonoTime::ZERO, InstanceId(9_999), Durable::first_start(), policy, parameters);
+            Brain::new(MonoTime::ZERO, InstanceId(9_999), DurableState::first_start(), policy, parameters);
         save(&mut brain);
         Self { brain, zone: Scripted::new("a", 1), step: 0, writes: true }
     }
 
-    /// A day of a shop, 200 to 1,000 requests/s, times a factor.
+    /// Runs one day of a shop with 200 to 1,000 requests/s, times a factor.
     fn day(&mut self, factor: f64) -> Option<f64> {
         for _ in 0..DAY_STEPS {
             let of_day = (self.step % DAY_STEPS) as f64 / DAY_STEPS as f64;
@@ -48,7 +48,7 @@ impl Weeks {
         self.brain.on_tick(now, 86_400 * 20_000 + STEP.as_secs() as i64 * self.step as i64);
         save(&mut self.brain);
         if !self.zone.cut {
-            self.zone.hear(&mut self.brain, now);
+            self.zone.receive(&mut self.brain, now);
         }
         for minute in self.brain.take_unwritten().0 {
             if self.writes {
@@ -63,7 +63,7 @@ impl Weeks {
         self.brain.buckets()[0].limit().per_second().map(Rate::per_second)
     }
 
-    fn rate_told(&self) -> Option<f64> {
+    fn limit_sent(&self) -> Option<f64> {
         self.zone.board.get(&bucket())?.terms().limit.per_second().map(Rate::per_second)
     }
 }
@@ -74,16 +74,16 @@ fn learned(mode: &str, more: &str) -> Arc<Policy> {
     ))
 }
 
-/// The 95th percentile of the shop's minutes, and the limit that follows.
+/// The 95th percentile of the shop's minutes in requests/s, and the limit that follows.
 const PEAK: f64 = 995.0;
 const LEARNED: f64 = 1.2 * PEAK;
 
 #[test]
-fn thirty_days_end_where_the_formula_says() {
+fn limit_after_thirty_days_follows_the_formula() {
     for (mode, in_shadow) in [("enforce", false), ("shadow", true)] {
         let mut weeks = Weeks::new(learned(mode, "min: 200, max: 5000, until_history: 3000"));
         weeks.zone.in_shadow = in_shadow;
-        // Three days of the policy's own limit, then what was learned.
+        // Three days under the policy's own limit, then under the learned one.
         for _ in 0..2 {
             check_near(weeks.day(1.0).unwrap(), 3000.0, 0.0);
         }
@@ -91,8 +91,8 @@ fn thirty_days_end_where_the_formula_says() {
         for _ in 3..6 {
             check_near(weeks.day(1.0).unwrap(), LEARNED, 5.0);
         }
-        check_near(weeks.rate_told().unwrap(), LEARNED, 5.0);
-        // Twenty days of ten times as much: nothing that is refused, or would be, is learned from.
+        check_near(weeks.limit_sent().unwrap(), LEARNED, 5.0);
+        // Twenty days of ten times as much: minutes with refusals, real or would-be, teach nothing.
         for _ in 6..26 {
             check_near(weeks.day(10.0).unwrap(), LEARNED, 5.0);
         }
@@ -102,8 +102,8 @@ fn thirty_days_end_where_the_formula_says() {
             last = weeks.day(1.1).unwrap();
         }
         check_near(last, 1.1 * LEARNED, 10.0);
-        let standing = &weeks.brain.history().standing(&bucket(), &learned_terms(&weeks.brain));
-        assert!(standing.days >= 9, "{standing:?}");
+        let status = &weeks.brain.history().status(&bucket(), &learned_terms(&weeks.brain));
+        assert!(status.days >= 9, "{status:?}");
     }
 }
 
@@ -113,7 +113,7 @@ fn learned_terms(brain: &Brain) -> plimsoll_policy::Learned {
 }
 
 #[test]
-fn without_history_there_is_no_limit_and_nothing_is_refused() {
+fn without_history_no_limit_is_in_force() {
     let mut weeks = Weeks::new(learned("enforce", ""));
     weeks.day(50.0);
     assert_eq!(weeks.brain.buckets()[0].limit(), Limit::Unknown);
@@ -121,7 +121,7 @@ fn without_history_there_is_no_limit_and_nothing_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_written_is_not_learned_from() {
+fn unsaved_minutes_are_not_learned_from() {
     let mut weeks = Weeks::new(learned("enforce", "until_history: 3000"));
     for _ in 0..4 {
         weeks.day(1.0);
@@ -137,11 +137,11 @@ fn what_cannot_be_written_is_not_learned_from() {
         weeks.day(1.1);
     }
     check_near(weeks.limit().unwrap(), 1.1 * LEARNED, 10.0);
-    assert_eq!(weeks.brain.history().figures().minutes_lost, 4 * 1_440);
+    assert_eq!(weeks.brain.history().counters().minutes_lost, 4 * 1_440);
 }
 
 #[test]
-fn counts_that_come_late_are_no_surge() {
+fn late_counts_are_no_surge() {
     let mut weeks = Weeks::new(learned("shadow", "until_history: 3000"));
     weeks.zone.offers("acme", 100.0);
     let highest = |weeks: &mut Weeks, steps: u64| {
@@ -163,7 +163,7 @@ fn counts_that_come_late_are_no_surge() {
         highest
     };
     check_near(highest(&mut weeks, 60), 100.0, 1.0);
-    // Cut off for half an hour, it comes back with all it counted meanwhile.
+    // After half an hour without a connection, the zone reports all counts at once.
     weeks.zone.cut = true;
     assert!(highest(&mut weeks, 180) <= 101.0);
     weeks.zone.cut = false;
@@ -173,7 +173,7 @@ fn counts_that_come_late_are_no_surge() {
 }
 
 #[test]
-fn an_answer_is_held_between_bounds_and_none_is_no_limit() {
+fn queried_limit_is_clamped_and_unknown_without_an_answer() {
     let text = |bounds: &str| {
         policy(&format!(
             "buckets: {{ api: {{ limit: {{ prometheus: {{ url: http://p, query: q{bounds} }} }}, mode: shadow }} }}"
@@ -191,13 +191,13 @@ fn an_answer_is_held_between_bounds_and_none_is_no_limit() {
         source
     };
     for (answer, limit) in [(700.0, 700.0), (9_000.0, 5_000.0), (0.0, 200.0)] {
-        let answer = Answer { rate: Rate::new(answer).unwrap(), at: MonoTime::ZERO };
+        let answer = LimitAnswer { rate: Rate::new(answer).unwrap(), at: MonoTime::ZERO };
         let asked = source(&weeks.brain);
         assert_eq!(weeks.brain.on_answer(&asked, answer).len(), 1);
         weeks.step();
-        assert_eq!((weeks.limit(), weeks.rate_told()), (Some(limit), Some(limit)));
+        assert_eq!((weeks.limit(), weeks.limit_sent()), (Some(limit), Some(limit)));
     }
-    // Other bounds hold for the answer that is known; another question has none yet.
+    // Other bounds apply to the known answer. Another query has no answer yet.
     weeks.brain.on_policy(text(", min: 300"));
     assert_eq!(weeks.limit(), Some(300.0));
     weeks.brain.on_policy(enforced());

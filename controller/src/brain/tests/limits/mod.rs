@@ -1,12 +1,12 @@
-//! One limit for the whole fleet: what is divided, what is remembered, and where there is nothing to divide.
+//! One limit for the whole fleet: its division, its balance, and buckets without a limit to divide.
 
 mod learned;
 
 use super::*;
-use plimsoll_core::quantity::Limit;
 use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::quantity::Limit;
 
-/// What two zones with 2,000 requests/s each admit in all at these ratios, as a multiple of the limit.
+/// The requests that two zones with 2,000 requests/s each admit at these ratios, as a multiple of the limit.
 fn admitted(ratios: [f64; 2]) -> f64 {
     ratios.iter().map(|ratio| 2000.0 * (1.0 - ratio)).sum::<f64>() / LIMIT
 }
@@ -17,12 +17,12 @@ fn check_limit_is_kept(ratios: [f64; 2]) -> Result<(), f64> {
 }
 
 #[test]
-fn a_limit_is_per_second_and_for_all_zones_together() {
+fn limit_is_per_second_and_for_all_zones_together() {
     let fleet = settled(enforced());
     let ratios = [0, 1].map(|zone: usize| fleet.zones[zone].ratio("acme").unwrap());
     check_limit_is_kept(ratios).unwrap();
 
-    // The same check finds the textbook mistakes. In half a second each zone counts 1,000 requests.
+    // The same check finds two common mistakes. Each zone counts 1,000 requests in half a second.
     let excess = |offered: f64| (offered - LIMIT) / offered;
     let count_of_half_a_second = excess(1000.0 + 1000.0);
     assert_eq!(check_limit_is_kept([count_of_half_a_second; 2]), Err(2.0));
@@ -31,7 +31,7 @@ fn a_limit_is_per_second_and_for_all_zones_together() {
 }
 
 #[test]
-fn rates_follow_the_traffic_and_caps_and_holds_make_up_the_limit() {
+fn rates_follow_the_traffic_and_caps_sum_up_to_the_limit() {
     let mut zones = two_zones();
     zones[0].offers("acme", 6000.0);
     let mut fleet = Fleet::new(enforced(), zones);
@@ -46,7 +46,7 @@ fn rates_follow_the_traffic_and_caps_and_holds_make_up_the_limit() {
 }
 
 #[test]
-fn a_rate_that_is_not_scarce_has_a_margin_for_chance() {
+fn rate_below_the_limit_has_a_margin_for_noise() {
     let mut fleet = Fleet::new(enforced(), vec![Scripted::new("a", 1).offering("acme", 400.0)]);
     fleet.run(10.0);
     let values = fleet.zones[0].values("acme").unwrap();
@@ -56,17 +56,17 @@ fn a_rate_that_is_not_scarce_has_a_margin_for_chance() {
 }
 
 #[test]
-fn overshoot_is_remembered_and_repaid() {
+fn overshoot_is_repaid() {
     let mut fleet = settled(enforced());
     check_near(fleet.balance(), 0.0, 20.0);
     fleet.zones[0].offers("acme", 6000.0);
     let passed = |fleet: &Fleet| -> u64 { fleet.zones.iter().map(|zone| zone.counts("acme").passed()).sum() };
     let before = passed(&fleet);
     fleet.run(0.5);
-    // Twice the traffic at the old ratio: half a second's worth was admitted twice.
+    // Twice the traffic at the old ratio admits twice the limit for half a second.
     check_near((passed(&fleet) - before) as f64, LIMIT, 10.0);
     check_near(fleet.balance(), -500.0, 10.0);
-    // A law without memory would ask for 0.875.
+    // A law without memory would choose 0.875.
     check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - (1000.0 - 250.0) / 8000.0, 1e-3);
     fleet.run(14.5);
     check_near((passed(&fleet) - before) as f64, 15.0 * LIMIT, 20.0);
@@ -75,16 +75,16 @@ fn overshoot_is_remembered_and_repaid() {
 }
 
 #[test]
-fn what_is_left_over_is_saved_up_to_the_burst() {
+fn unused_limit_is_saved_up_to_the_burst() {
     let mut fleet = Fleet::new(enforced(), vec![Scripted::new("a", 1).offering("acme", 500.0)]);
     fleet.run(30.0);
-    assert_eq!(fleet.balance(), 250.0, "a quarter of a second and no more");
+    assert_eq!(fleet.balance(), 250.0, "the burst is a quarter of a second");
 }
 
-/// In shadow everything passes, and yet the law must see what would have: else its balance sinks to the bottom and the
-/// ratio with it.
+/// In shadow every request passes, yet the law must count would-be drops as drops. Otherwise its balance, and with it the
+/// ratio, would sink to the lowest value.
 #[test]
-fn refusals_that_are_not_carried_out_count_as_refusals() {
+fn would_be_drops_count_as_drops() {
     let mut fleet = settled(policy("buckets: { api: { limit: 1000 } }\n"));
     fleet.zones.iter_mut().for_each(|zone| zone.in_shadow = true);
     fleet.run(20.0);
@@ -93,20 +93,20 @@ fn refusals_that_are_not_carried_out_count_as_refusals() {
 }
 
 #[test]
-fn nothing_is_said_of_what_was_not_seen() {
+fn ratio_is_not_sent_before_a_rate_is_known() {
     let mut fleet = Fleet::new(enforced(), vec![Scripted::new("a", 1).offering("acme", 5000.0)]);
     fleet.run(0.5);
     let zone = &fleet.zones[0];
     let posted = zone.board.get(&bucket()).unwrap();
     assert_eq!(posted.terms().limit, Limit::PerSecond(Rate::new(LIMIT).unwrap()));
-    assert_eq!(zone.ratio("acme"), None, "policy is told at once, a ratio is not made up");
+    assert_eq!(zone.ratio("acme"), None, "terms are sent at once, a ratio is not invented");
     assert_eq!(zone.rate("acme"), None);
     fleet.run(0.5);
-    assert_eq!(fleet.zones[0].ratio("acme"), None, "one report says how much, not how fast");
+    assert_eq!(fleet.zones[0].ratio("acme"), None, "one report gives a count and no rate");
 }
 
 #[test]
-fn a_name_without_policy_is_unknown_and_not_limited_to_zero() {
+fn bucket_outside_of_the_policy_has_an_unknown_limit() {
     let mut fleet = Fleet::new(policy("buckets: {}\n"), vec![Scripted::new("a", 1).offering("acme", 2000.0)]);
     fleet.run(5.0);
     let posted = fleet.zones[0].board.get(&bucket()).unwrap();
@@ -115,7 +115,7 @@ fn a_name_without_policy_is_unknown_and_not_limited_to_zero() {
 }
 
 #[test]
-fn a_limit_of_zero_denies_in_every_directive() {
+fn limit_of_zero_denies_in_every_directive() {
     let zero = policy("buckets: { api: { limit: 0, mode: enforce } }\n");
     let mut fleet = Fleet::new(zero, vec![Scripted::new("a", 1).offering("acme", 2.0)]);
     let now = fleet.now();
@@ -127,28 +127,28 @@ fn a_limit_of_zero_denies_in_every_directive() {
             (values.ratio, values.rate, values.cap),
             (Some(DropRatio::ALL), Some(Rate::ZERO), Some(Rate::ZERO))
         );
-        assert_eq!(fleet.zones[0].hold(), None, "which would outlive the limit");
-        assert_eq!(fleet.brain.is_leading(), step >= 2, "also before rates are sent");
+        assert_eq!(fleet.zones[0].hold(), None, "a hold would outlive the limit of zero");
+        assert_eq!(fleet.brain.is_leading(), step >= 2, "it denies also before rates are sent");
         fleet.run(0.5);
     }
 }
 
 #[test]
-fn a_limit_that_becomes_zero_denies_at_once() {
+fn limit_that_becomes_zero_denies_at_once() {
     let mut fleet = settled(enforced());
     let zero = "buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n";
     fleet.brain.on_policy(policy(zero));
     save(&mut fleet.brain);
     let now = fleet.now();
     let Fleet { brain, zones, .. } = &mut fleet;
-    zones[0].hear(brain, now);
+    zones[0].receive(brain, now);
     assert_eq!(zones[0].ratio("acme"), Some(1.0));
     let shares: Vec<DropRatio> = brain.buckets()[0].shares().map(|(_, share)| share.ratio).collect();
     assert!(!shares.is_empty() && shares.iter().all(|ratio| *ratio == DropRatio::ALL), "{shares:?}");
 }
 
 #[test]
-fn a_limit_that_was_zero_is_divided_from_the_next_tick_on() {
+fn limit_raised_from_zero_is_divided_from_the_next_tick_on() {
     let zero = policy("buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n");
     let mut fleet = Fleet::new(zero, two_zones());
     fleet.run(10.0);
@@ -159,7 +159,7 @@ fn a_limit_that_was_zero_is_divided_from_the_next_tick_on() {
 }
 
 #[test]
-fn a_limit_that_was_raised_from_zero_while_the_controller_was_away_is_divided_at_once() {
+fn limit_raised_from_zero_while_the_controller_was_away_is_divided_at_once() {
     let zero = policy("buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n");
     let mut fleet = Fleet::new(zero, two_zones());
     fleet.run(10.0);

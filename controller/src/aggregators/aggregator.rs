@@ -1,0 +1,266 @@
+//! One aggregator: the rates of its traffic, smoothed over its reports, and what it is sent.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use plimsoll_core::directive::Board;
+use plimsoll_core::law::presence::presence;
+use plimsoll_core::law::{Parameters, smoothed};
+use plimsoll_core::names::{Bucket, KeyId};
+use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
+
+/// One aggregator.
+#[derive(Debug)]
+pub struct Aggregator {
+    instance: InstanceId,
+    /// Offered requests/s by key. They keep their values while the aggregator is silent.
+    rates: Vec<f64>,
+    fresh: Fresh,
+    /// The clients it had when it last reported counts.
+    clients: Option<u32>,
+    /// The parts of limits that it brought with its last greeting.
+    holds: BTreeMap<Bucket, Rate>,
+    /// The parts of limits that it brought with its first greeting to this controller.
+    first_holds: BTreeMap<Bucket, Rate>,
+    /// When its present process greeted first on its present stream.
+    greeted_at: MonoTime,
+    /// Reports that gave a rate, since this controller started.
+    rated_reports: u32,
+    /// True once it is sent rates. Until then it lives on a hold.
+    served: bool,
+    /// True if it has reported since the last tick.
+    reported: bool,
+    silent_for: Duration,
+    activity: Activity,
+    /// The directives it is sent.
+    board: Board,
+}
+
+/// Counts by key that the law has not used yet.
+#[derive(Debug, Default)]
+struct Fresh {
+    span: Duration,
+    /// The longest time that a single report covers.
+    gap: Duration,
+    offered: Vec<f64>,
+    passed: Vec<f64>,
+}
+
+/// The evidence of one aggregator in one tick, as the balance of a bucket uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Activity {
+    /// It reported no counts, or is not silent for long enough: the balance does not move.
+    #[default]
+    Idle,
+    /// It reported counts that cover some time.
+    Counted {
+        /// The time that all reports of the tick cover.
+        span: Duration,
+        /// The longest time that a single report covers. Several delayed reports in one tick are no silence.
+        gap: Duration,
+    },
+    /// It is silent. Its last directives stand in for its counts over this further time.
+    Silent(Duration),
+}
+
+// === impl Aggregator ===
+
+impl Aggregator {
+    pub(super) fn new(now: MonoTime, instance: InstanceId, holds: BTreeMap<Bucket, Rate>) -> Self {
+        Self {
+            instance,
+            rates: Vec::new(),
+            fresh: Fresh::default(),
+            clients: None,
+            holds: BTreeMap::new(),
+            first_holds: holds,
+            greeted_at: now,
+            rated_reports: 0,
+            served: false,
+            reported: true,
+            silent_for: Duration::ZERO,
+            activity: Activity::Idle,
+            board: Board::default(),
+        }
+    }
+
+    /// Takes a greeting and returns the instance that greeted before.
+    pub(super) fn greet(
+        &mut self,
+        now: MonoTime,
+        instance: InstanceId,
+        holds: BTreeMap<Bucket, Rate>,
+    ) -> InstanceId {
+        self.reported = true;
+        self.greeted_at = now;
+        self.holds = holds;
+        std::mem::replace(&mut self.instance, instance)
+    }
+
+    pub(super) fn enter(&mut self, report: &Report, entered: &Entered) {
+        self.reported = true;
+        // Zero is no evidence: a restarted aggregator has no clients at first, and must still learn for whom it waits.
+        if report.time.is_some() && report.children > 0 {
+            self.clients = Some(report.children);
+        }
+        let Some(span) = entered.span.filter(|span| !span.is_zero()) else { return };
+        self.rated_reports = self.rated_reports.saturating_add(1);
+        self.fresh.span += span;
+        self.fresh.gap = self.fresh.gap.max(span);
+        for entry in entered.entries.iter().filter(|entry| entry.pedigree == Origin::Observed) {
+            // Without an id the key found no room, and was counted as rejected.
+            let Some(own) = entry.own.map(KeyId::index) else { continue };
+            if self.fresh.offered.len() <= own {
+                self.fresh.offered.resize(own + 1, 0.0);
+                self.fresh.passed.resize(own + 1, 0.0);
+            }
+            // Late counts tell how much was offered, but not how fast.
+            let (counts, late) = (entry.delta.counts, entry.delta.late);
+            self.fresh.offered[own] += counts.offered.saturating_sub(late.offered) as f64;
+            self.fresh.passed[own] += counts.passed().saturating_sub(late.passed()) as f64;
+        }
+    }
+
+    pub(super) fn on_tick(&mut self, since_last: Duration, any_reported: bool, parameters: &Parameters) {
+        self.activity = Activity::Idle;
+        let was_silent_for = self.silent_for;
+        if self.reported {
+            self.silent_for = Duration::ZERO;
+        } else if any_reported {
+            self.silent_for += since_last;
+        }
+        let after = parameters.silent_after();
+        if !self.fresh.span.is_zero() {
+            self.activity = Activity::Counted { span: self.fresh.span, gap: self.fresh.gap };
+            self.smooth(parameters);
+        } else if !self.reported && any_reported && self.silent_for >= after {
+            // The first silent tick accounts for all the time since the last report.
+            let span = if was_silent_for < after { self.silent_for } else { since_last };
+            self.activity = Activity::Silent(span);
+        }
+        self.reported = false;
+    }
+
+    fn smooth(&mut self, parameters: &Parameters) {
+        let (span, gap) = (self.fresh.span, self.fresh.gap);
+        let known = self.rates.len();
+        self.rates.resize(known.max(self.fresh.offered.len()), 0.0);
+        let counts = self.fresh.offered.iter().copied().chain(std::iter::repeat(0.0));
+        for (rate, count) in self.rates.iter_mut().zip(counts) {
+            // After a silence the old rate is no evidence of the present one.
+            *rate = if gap >= parameters.silent_after() {
+                count / span.as_secs_f64()
+            } else {
+                smoothed(*rate, count, span, parameters)
+            };
+        }
+    }
+
+    pub(super) fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
+        for column in [&mut self.rates, &mut self.fresh.offered, &mut self.fresh.passed] {
+            for key in keys {
+                column.get_mut(key.index()).into_iter().for_each(|value| *value = 0.0);
+            }
+        }
+    }
+
+    pub(super) fn clear_fresh(&mut self) {
+        if self.fresh.span.is_zero() {
+            return;
+        }
+        self.fresh.span = Duration::ZERO;
+        self.fresh.gap = Duration::ZERO;
+        self.fresh.offered.fill(0.0);
+        self.fresh.passed.fill(0.0);
+    }
+
+    pub(super) const fn serve(&mut self) {
+        self.served = true;
+    }
+
+    pub(super) const fn board_mut(&mut self) -> &mut Board {
+        &mut self.board
+    }
+
+    pub(super) const fn has_reported(&self) -> bool {
+        self.reported
+    }
+
+    pub(super) const fn clients(&self) -> Option<u32> {
+        self.clients
+    }
+
+    /// The evidence of the last tick.
+    #[must_use]
+    pub const fn activity(&self) -> Activity {
+        self.activity
+    }
+
+    /// The share of its last known traffic with which it counts: 0..=1.
+    #[must_use]
+    pub fn presence(&self) -> f64 {
+        presence(self.silent_for)
+    }
+
+    /// The time since its last report, as far as other aggregators reported meanwhile.
+    #[must_use]
+    pub const fn silent_for(&self) -> Duration {
+        self.silent_for
+    }
+
+    /// Returns true if it counts as silent.
+    #[must_use]
+    pub fn is_silent(&self, parameters: &Parameters) -> bool {
+        self.silent_for >= parameters.silent_after()
+    }
+
+    /// Returns true if it is sent rates.
+    #[must_use]
+    pub const fn is_served(&self) -> bool {
+        self.served
+    }
+
+    /// The time of its last greeting.
+    #[must_use]
+    pub const fn greeted_at(&self) -> MonoTime {
+        self.greeted_at
+    }
+
+    /// The parts of limits in requests/s that it brought with its last greeting.
+    #[must_use]
+    pub const fn holds(&self) -> &BTreeMap<Bucket, Rate> {
+        &self.holds
+    }
+
+    /// The parts of limits in requests/s that it brought with its first greeting to this controller. Parts that it
+    /// brings later were given to it by this controller.
+    #[must_use]
+    pub const fn first_holds(&self) -> &BTreeMap<Bucket, Rate> {
+        &self.first_holds
+    }
+
+    /// Reports that gave a rate, since this controller started.
+    #[must_use]
+    pub const fn rated_reports(&self) -> u32 {
+        self.rated_reports
+    }
+
+    /// Requests/s of a key that are offered through it.
+    #[must_use]
+    pub fn rate(&self, key: KeyId) -> f64 {
+        self.rates.get(key.index()).copied().unwrap_or_default()
+    }
+
+    /// Requests of a key that were offered since the last tick.
+    #[must_use]
+    pub fn offered(&self, key: KeyId) -> f64 {
+        self.fresh.offered.get(key.index()).copied().unwrap_or_default()
+    }
+
+    /// Requests of a key that passed since the last tick.
+    #[must_use]
+    pub fn passed(&self, key: KeyId) -> f64 {
+        self.fresh.passed.get(key.index()).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,213 @@
+//! Limits that the policy file does not state as a number: limits learned from the traffic, and limits queried from
+//! Prometheus.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::{Limit, MonoTime, Rate};
+use plimsoll_core::report::{Entered, Origin, Tally};
+use plimsoll_policy::learning::{Closed, Day, DaySamples, Minute};
+use plimsoll_policy::{LimitSource, Policy, Prometheus};
+
+use super::Brain;
+use crate::bucket::BucketState;
+use crate::history::{FiledDays, History, MinuteSamples, ToSave};
+
+/// The longest report that counts for the minute in which it arrives. A longer one says little about that minute.
+const REPORT_SPAN_MAX: Duration = Duration::from_secs(15);
+
+/// The last good answer to each query, by URL and query, before it is clamped to its bounds.
+pub type LimitAnswers = BTreeMap<(String, String), LimitAnswer>;
+
+/// Changes of limits that were learned or queried.
+pub type LimitChanges = Vec<LimitChange>;
+
+/// The change of one bucket's limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitChange {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// The limit before.
+    pub old: Limit,
+    /// The limit from now on.
+    pub new: Limit,
+}
+
+/// The answer to the query of a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LimitAnswer {
+    /// Requests/s.
+    pub rate: Rate,
+    /// When the answer came.
+    pub at: MonoTime,
+}
+
+/// The evidence from which limits follow: the history of the traffic, and the answers to queries.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    pub(super) history: History,
+    answers: LimitAnswers,
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// The limit of a bucket, from whichever source its policy names.
+    pub(super) fn of(&self, policy: &Policy, bucket: &Bucket) -> Limit {
+        let Some(of_bucket) = policy.bucket(bucket) else { return Limit::Unknown };
+        match of_bucket.source() {
+            LimitSource::Learned(learned) => self.history.limit(bucket, learned),
+            LimitSource::Prometheus(source) => {
+                let answer = self.answers.get(&(source.url.clone(), source.query.clone()));
+                answer.map_or(Limit::Unknown, |answer| Limit::PerSecond(source.bounds.clamp(answer.rate)))
+            }
+            LimitSource::Unlimited | LimitSource::PerSecond(_) => of_bucket.limit(),
+        }
+    }
+
+    /// Applies a policy: learns by its settings, and forgets answers to queries that it does not have.
+    pub(super) fn on_policy(&mut self, policy: &Policy) {
+        self.history.on_policy(policy);
+        self.retain_asked(policy);
+    }
+
+    /// Takes answers that were saved before a restart, unless a later answer has come already.
+    fn restore_answers(
+        &mut self,
+        now: MonoTime,
+        saved: impl IntoIterator<Item = ((String, String), Rate)>,
+        policy: &Policy,
+    ) {
+        for (asked, rate) in saved {
+            self.answers.entry(asked).or_insert(LimitAnswer { rate, at: now });
+        }
+        self.retain_asked(policy);
+    }
+
+    fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer, policy: &Policy) {
+        self.answers.insert((source.url.clone(), source.query.clone()), answer);
+        self.retain_asked(policy);
+    }
+
+    fn retain_asked(&mut self, policy: &Policy) {
+        let asked: Vec<&Prometheus> = policy
+            .entries()
+            .filter_map(|(_, entry)| match entry.source() {
+                LimitSource::Prometheus(source) => Some(source),
+                _ => None,
+            })
+            .collect();
+        self.answers.retain(|(url, query), _| {
+            asked.iter().any(|source| source.url == *url && source.query == *query)
+        });
+    }
+}
+
+// === impl Brain ===
+
+impl Brain {
+    /// The traffic minute by minute, and the limits learned from it.
+    #[must_use]
+    pub const fn history(&self) -> &History {
+        &self.limits.history
+    }
+
+    /// The last good answer to each query of a limit, by URL and query.
+    #[must_use]
+    pub const fn answers(&self) -> &LimitAnswers {
+        &self.limits.answers
+    }
+
+    /// Takes the minutes that are over and must be saved, and the buckets whose history is forgotten.
+    pub fn take_unwritten(&mut self) -> (Vec<MinuteSamples>, Vec<Bucket>) {
+        (self.limits.history.take_unwritten(), self.limits.history.take_forgotten())
+    }
+
+    /// Learns from a minute that was saved. Returns the days to save now, and the limits that changed.
+    pub fn on_minute_written(&mut self, minute: &MinuteSamples) -> (ToSave, LimitChanges) {
+        let closed = self.limits.history.on_written(minute, self.policies.in_force());
+        (closed, self.apply_limits())
+    }
+
+    /// Counts a minute that could not be saved.
+    pub fn on_minute_lost(&mut self) {
+        self.limits.history.on_lost();
+    }
+
+    /// Restores the history from the saved days, and from the minutes saved since.
+    pub fn restore_history(
+        &mut self,
+        closed: BTreeMap<Bucket, Closed>,
+        minutes: impl IntoIterator<Item = MinuteSamples>,
+    ) {
+        self.limits.history.restore(closed, minutes, self.policies.in_force());
+        self.apply_limits();
+    }
+
+    /// Imports past days. Returns the result for each day, the days to save now, and the limits that changed.
+    pub fn import_history(
+        &mut self,
+        days: &BTreeMap<(Bucket, Day), DaySamples>,
+        today: Day,
+        replace: bool,
+    ) -> (FiledDays, ToSave, LimitChanges) {
+        let (filed, closed) = self.limits.history.import(days, today, replace, self.policies.in_force());
+        (filed, closed, self.apply_limits())
+    }
+
+    /// Restores the saved answers to queries that the policy still has.
+    pub fn restore_answers(
+        &mut self,
+        now: MonoTime,
+        saved: impl IntoIterator<Item = ((String, String), Rate)>,
+    ) {
+        self.limits.restore_answers(now, saved, self.policies.in_force());
+        self.apply_limits();
+    }
+
+    /// Takes the answer to the query of a limit. Returns the limits that changed.
+    pub fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer) -> LimitChanges {
+        self.limits.on_answer(source, answer, self.policies.in_force());
+        self.apply_limits()
+    }
+
+    /// Samples the minute that is over, if one is.
+    pub(super) fn sample_minute(&mut self, now: MonoTime, unix_s: i64) {
+        let (buckets, keys, durable) = (&self.buckets, &self.keys, &self.durable);
+        let total =
+            |bucket: &BucketState| bucket.keys().fold(Tally::ZERO, |sum, key| sum.plus(keys.total(key)));
+        // Buckets outside of the policy are left out: any client may invent names.
+        let totals = || {
+            let covered = buckets.as_slice().iter().filter(|bucket| bucket.entry().is_some());
+            covered.map(move |bucket| (bucket.name(), total(bucket), durable.kill_of(bucket.name())))
+        };
+        self.limits.history.on_time(now, Minute::of_unix(unix_s), self.policies.in_force(), totals);
+    }
+
+    /// Marks counts as late if they are no evidence of the present minute: the counts of an aggregator that was cut off,
+    /// and counts from before this controller started.
+    pub(super) fn note_late(&mut self, entered: &Entered) {
+        let all = entered.span.is_none_or(|span| span > REPORT_SPAN_MAX);
+        for entry in entered.entries.iter().filter(|entry| all || entry.pedigree == Origin::TakenOver) {
+            if let Some(own) = entry.own {
+                self.keys.note_late(own, entry.delta);
+            }
+        }
+    }
+
+    /// Sets the limit of every bucket from the present evidence, and returns the limits that changed.
+    fn apply_limits(&mut self) -> LimitChanges {
+        let mut changes = Vec::new();
+        for bucket in self.buckets.iter_mut() {
+            let (old, new) = (bucket.limit(), self.limits.of(self.policies.in_force(), bucket.name()));
+            if bucket.set_limit(new) {
+                changes.push(LimitChange { bucket: bucket.name().clone(), old, new });
+            }
+        }
+        if !changes.is_empty() {
+            self.assign_holds();
+        }
+        changes
+    }
+}

@@ -1,0 +1,149 @@
+//! Moves that an operator orders: promotion to a higher stage, and the abort of a rollout.
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::{Bucket, Text};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::rollout::gates::{Judgement, StaleZone};
+use plimsoll_policy::{Policy, RolloutPolicy};
+
+use super::{Rollouts, next_stage, reasons};
+use crate::state::{Cause, DurableState};
+
+/// Names of entries in an error, at most.
+const NAMES_MAX: usize = 20;
+/// Characters of an unknown entry in an error, at most.
+const ENTRY_CHARS_MAX: usize = 128;
+
+/// Why an entry keeps its stage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RolloutError {
+    /// The policy has no such entry.
+    #[error("the policy has no entry `{entry}`; {hint}")]
+    Unknown {
+        /// The name in the order.
+        entry: String,
+        /// The entries that the policy has.
+        hint: String,
+    },
+    /// The entry is killed.
+    #[error("the entry is killed: end the kill first (`plimsoll kill status` shows its cause), then promote")]
+    Killed,
+    /// The entry is in that stage, or above it.
+    #[error("`{entry}` is in {stage} already; `plimsoll rollout abort` returns it to shadow")]
+    Reached {
+        /// The name in the order.
+        entry: String,
+        /// The present stage.
+        stage: Mode,
+    },
+    /// The gate does not pass.
+    #[error("the gate from {from} to {to} is not passed: {}; promote past it with --force --reason TEXT", why.join("; "))]
+    Gate {
+        /// The present stage.
+        from: Mode,
+        /// The stage in the order.
+        to: Mode,
+        /// The reasons of the gate.
+        why: Vec<String>,
+    },
+}
+
+/// An operator's order to move an entry up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promotion<'a> {
+    /// The name of the entry.
+    pub(crate) entry: &'a str,
+    /// The stage to move to; `None` for the next one.
+    pub(crate) to: Option<Mode>,
+    /// The reason to move even if the gate does not pass.
+    pub(crate) force: Option<&'a Text>,
+}
+
+// === impl Rollouts ===
+
+impl Rollouts {
+    /// Moves an entry up. Skipping canary always needs a reason, because the canary gate cannot have passed.
+    ///
+    /// # Errors
+    /// If the entry is unknown, killed, or in that stage already, or if the gate does not pass.
+    pub(crate) fn promote(
+        &self,
+        durable: &mut DurableState,
+        policy: &Policy,
+        now: MonoTime,
+        stale: Option<&StaleZone>,
+        Promotion { entry, to, force }: Promotion<'_>,
+    ) -> Result<(), RolloutError> {
+        let rollout = rollout_of(policy, entry)?;
+        if durable.is_entry_killed(entry) {
+            return Err(RolloutError::Killed);
+        }
+        let from = durable.stages.get(entry).map_or(Mode::Shadow, |stage| stage.stage);
+        let reached = || RolloutError::Reached { entry: entry.to_owned(), stage: from };
+        let next = next_stage(from).ok_or_else(reached)?;
+        let to = to.unwrap_or(next);
+        if to <= from {
+            return Err(reached());
+        }
+        let judgement = self.judge(now, durable, entry, rollout, stale);
+        let passed = to == next && judgement.as_ref().is_none_or(Judgement::is_pass);
+        let mut against = judgement.as_ref().map(reasons).unwrap_or_default();
+        against.extend((to > next).then(|| format!("{next} is skipped")));
+        let (cause, mut why) = match force {
+            _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
+            None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),
+            None => return Err(RolloutError::Gate { from, to, why: against }),
+            Some(reason) => (Cause::Forced, vec![reason.to_string()]),
+        };
+        if !passed {
+            why.extend(against);
+        }
+        durable.enter_stage(entry, to, cause, why);
+        Ok(())
+    }
+
+    /// Moves an entry to shadow. Returns false if it is in shadow and no higher mode is pending.
+    ///
+    /// # Errors
+    /// If the policy has no such entry.
+    pub(crate) fn abort(
+        durable: &mut DurableState,
+        policy: &Policy,
+        entry: &str,
+        reason: Option<&Text>,
+    ) -> Result<bool, RolloutError> {
+        rollout_of(policy, entry)?;
+        let stage = durable.stages.get(entry);
+        if stage.is_none_or(|stage| stage.stage == Mode::Shadow && stage.pending.is_none()) {
+            return Ok(false);
+        }
+        let why = reason.map(ToString::to_string).into_iter().collect();
+        durable.enter_stage(entry, Mode::Shadow, Cause::Abort, why);
+        Ok(true)
+    }
+}
+
+/// The rollout settings of an entry.
+fn rollout_of<'a>(policy: &'a Policy, entry: &str) -> Result<&'a RolloutPolicy, RolloutError> {
+    let found = policy.entries().find(|(name, _)| name == entry);
+    found.map(|(_, of_entry)| of_entry.rollout()).ok_or_else(|| RolloutError::unknown(policy, entry))
+}
+
+// === impl RolloutError ===
+
+impl RolloutError {
+    /// The error for an entry that the policy does not have, with the entries that it has.
+    pub(crate) fn unknown(policy: &Policy, entry: &str) -> Self {
+        let matched = Bucket::new(entry).ok().and_then(|bucket| policy.entry(&bucket));
+        let names: Vec<String> =
+            policy.entries().take(NAMES_MAX).map(|(name, _)| format!("`{name}`")).collect();
+        let hint = match matched {
+            Some(pattern) => {
+                format!("the bucket falls under `{pattern}`, which has one stage for all its buckets")
+            }
+            None if names.is_empty() => "it has no entries at all".to_owned(),
+            None => format!("it has {}", names.join(", ")),
+        };
+        Self::Unknown { entry: entry.chars().take(ENTRY_CHARS_MAX).collect(), hint }
+    }
+}
