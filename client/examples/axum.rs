@@ -7,8 +7,8 @@ use std::future::Future;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use plimsoll_client::Settings;
-use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_client::Limiter;
+use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
-    let (limiter, feed) = Settings::new("shop")?.zone("eu-1a")?.aggregator(&aggregator)?.build()?;
+    let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?.build()?;
     let done = CancellationToken::new();
     let feed = feed.spawn(done.clone());
 
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/orders/{id}", get(|| async { "an order\n" }).put(|| async { "changed\n" }))
         .route("/healthz", get(|| async { "ok\n" }))
-        .layer(LoadDropLayer::new(rules));
+        .layer(LoadShedLayer::new(rules));
 
     let listener = TcpListener::bind("127.0.0.1:8080").await?;
     axum::serve(listener, app).with_graceful_shutdown(asked_to_stop()?).await?;

@@ -5,8 +5,8 @@
 use std::error::Error;
 use std::future::Future;
 
-use plimsoll_client::Settings;
-use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_client::Limiter;
+use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
@@ -14,7 +14,7 @@ use tonic::transport::Server;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
-    let (limiter, feed) = Settings::new("shop")?.zone("eu-1a")?.aggregator(&aggregator)?.build()?;
+    let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?.build()?;
     let done = CancellationToken::new();
     let feed = feed.spawn(done.clone());
 
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     )?;
     let (_reporter, health) = tonic_health::server::health_reporter();
     Server::builder()
-        .layer(LoadDropLayer::new(rules))
+        .layer(LoadShedLayer::new(rules))
         .add_service(health)
         .serve_with_shutdown("127.0.0.1:8080".parse()?, asked_to_stop()?)
         .await?;

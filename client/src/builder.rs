@@ -1,4 +1,4 @@
-//! How a service sets its limiter up.
+//! The builder through which a service configures its limiter and feed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,55 +11,54 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::InvalidEndpoint;
 
-use crate::hot::rng;
+use crate::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::assignment::endpoints::Aggregators;
-use crate::feed::{Feed, Health, LocalKill, VARIABLE};
-use crate::cache::file::{Found, Keepsake};
-use crate::cache::directive_cache::Owner;
-use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
-use crate::hot::thread_slots::SEATS_MAX;
-use crate::assignment::GRACE;
-use crate::subscription::Subscription;
+use crate::cache::{CacheFile, Owner, Restored};
+use crate::feed::{Feed, Health, KILL_VARIABLE, LocalKill};
+use crate::hot::rng;
 use crate::hot::table::Table;
+use crate::hot::thread_slots::THREAD_SLOTS_MAX;
+use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
+use crate::subscription::Subscription;
 
-/// The fewest threads that have cells of their own.
-const SEATS_LEAST: usize = 8;
+/// The fewest threads with counters of their own.
+const THREAD_SLOTS_MIN: usize = 8;
 
-/// What a limiter has to know before it starts.
+/// Configures and makes a [`Limiter`] and its [`Feed`]. Made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LimiterBuilder {
     service: Name,
     name: Option<Name>,
     zone: Zone,
     aggregators: Aggregators,
-    grace: Duration,
+    failover_delay: Duration,
     keys_max: usize,
-    directives: Option<PathBuf>,
+    directive_cache: Option<PathBuf>,
     cold: BTreeMap<Bucket, Rate>,
     kill_file: Option<PathBuf>,
 }
 
-/// Why a limiter cannot be set up.
+/// The reason why a limiter cannot be built.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
+pub enum BuildError {
     /// A name breaks the rule of names.
     #[error("{what} `{name}`: {source}")]
     Name {
-        /// What it should name.
+        /// The kind of thing that was to be named.
         what: &'static str,
-        /// What was given.
+        /// The name as it was given.
         name: String,
-        /// What is wrong with it.
+        /// The rule that the name breaks.
         source: InvalidName,
     },
-    /// An aggregator's address cannot be used.
+    /// An aggregator's address is malformed.
     #[error(transparent)]
     Aggregator(#[from] InvalidEndpoint),
-    /// A rate that is none.
+    /// A rate is negative or not finite.
     #[error("cold_rps: {0}")]
     Rate(#[from] InvalidRate),
-    /// The system gave no randomness to seed the coins with.
-    #[error("the system gave no randomness: {0}")]
+    /// The operating system provided no random seed.
+    #[error("cannot seed the random generator: {0}")]
     Entropy(#[from] getrandom::Error),
 }
 
@@ -67,127 +66,126 @@ fn named<N>(
     what: &'static str,
     name: &str,
     new: impl FnOnce(&str) -> Result<N, InvalidName>,
-) -> Result<N, SettingsError> {
-    new(name).map_err(|source| SettingsError::Name { what, name: name.to_owned(), source })
+) -> Result<N, BuildError> {
+    new(name).map_err(|source| BuildError::Name { what, name: name.to_owned(), source })
 }
 
-impl Settings {
-    /// Settings for an instance of `service`, in the zone `default`, without an aggregator.
-    ///
-    /// # Errors
-    /// When the service's name is invalid.
-    pub fn new(service: &str) -> Result<Self, SettingsError> {
+impl LimiterBuilder {
+    /// Starts from an instance of `service` in the zone `default`, without an aggregator.
+    pub(crate) fn new(service: &str) -> Result<Self, BuildError> {
         Ok(Self {
             service: named("service", service, Name::new)?,
             name: None,
             zone: named("zone", "default", Zone::new)?,
             aggregators: Aggregators::None,
-            grace: GRACE,
+            failover_delay: FAILOVER_DELAY_DEFAULT,
             keys_max: KEYS_MAX_DEFAULT,
-            directives: None,
+            directive_cache: None,
             cold: BTreeMap::new(),
             kill_file: None,
         })
     }
 
-    /// A name for this instance that outlives restarts, such as `host:port`. Without one, the host and the process
-    /// id serve.
+    /// Names this instance by a name that survives restarts, such as `host:port`. The default is made of the host
+    /// and the process id.
     ///
     /// # Errors
     /// When the name is invalid.
-    pub fn name(mut self, name: &str) -> Result<Self, SettingsError> {
+    pub fn name(mut self, name: &str) -> Result<Self, BuildError> {
         self.name = Some(named("name", name, Name::new)?);
         Ok(self)
     }
 
-    /// The zone this instance runs in.
+    /// Sets the zone that this instance runs in, by default `default`.
     ///
     /// # Errors
     /// When the zone's name is invalid.
-    pub fn zone(mut self, zone: &str) -> Result<Self, SettingsError> {
+    pub fn zone(mut self, zone: &str) -> Result<Self, BuildError> {
         self.zone = named("zone", zone, Zone::new)?;
         Ok(self)
     }
 
-    /// The aggregator of the zone, as `http://HOST:PORT`.
+    /// Sets the aggregator of the zone, as `http://HOST:PORT`.
     ///
     /// # Errors
-    /// When it is no such address.
-    pub fn aggregator(self, address: &str) -> Result<Self, SettingsError> {
+    /// When the address is malformed.
+    pub fn aggregator(self, address: &str) -> Result<Self, BuildError> {
         self.aggregators(&[address])
     }
 
-    /// The aggregators of the zone, as `http://HOST:PORT` each, at most [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX); or
-    /// `dns://HOST:PORT` alone, for all addresses that the name stands for, now and later. Buckets are spread over
-    /// them by the addresses as they are written here, so every client of a zone has to write them alike.
+    /// Sets the aggregators of the zone, as `http://HOST:PORT` each, at most [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX);
+    /// or `dns://HOST:PORT` alone, for all addresses that the name resolves to, now and later. Buckets are assigned to
+    /// aggregators by a hash of these addresses, so every client of a zone must be given the same spelling.
     ///
     /// # Errors
-    /// When one of them is no such address.
-    pub fn aggregators<S: AsRef<str>>(mut self, addresses: &[S]) -> Result<Self, SettingsError> {
+    /// When an address is malformed.
+    pub fn aggregators<S: AsRef<str>>(mut self, addresses: &[S]) -> Result<Self, BuildError> {
         self.aggregators = Aggregators::of(addresses)?;
         Ok(self)
     }
 
-    /// How long one of several aggregators may be away before its buckets go to the others, by default [`GRACE`]. To be
-    /// the same in every client of a zone.
+    /// Sets how long one of several aggregators may be unreachable before its buckets fail over to the others, by
+    /// default [`FAILOVER_DELAY_DEFAULT`]. It must be equal in all clients of a zone.
     #[must_use]
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+    pub fn failover_delay(mut self, delay: Duration) -> Self {
+        self.failover_delay = delay;
         self
     }
 
-    /// A file in which directives are kept for the next process of this instance, which then starts from them instead
-    /// of from nothing. Its directory must exist and be writable; where it is not, nothing is kept and nothing else
-    /// happens. No two instances may share it.
+    /// Caches directives in a file, so that the next process of this instance starts with them. The file's directory
+    /// must exist and be writable; otherwise nothing is cached, which is logged and counted in the metrics. Instances
+    /// must not share a file.
     #[must_use]
-    pub fn directives(mut self, path: impl Into<PathBuf>) -> Self {
-        self.directives = Some(path.into());
+    pub fn directive_cache(mut self, path: impl Into<PathBuf>) -> Self {
+        self.directive_cache = Some(path.into());
         self
     }
 
-    /// A file that kills this process alone: while it exists, whatever is in it, every bucket is in shadow here. It is
-    /// looked at about every half second by the [feed](Feed), off the request path. The same holds for the whole life of
-    /// a process that has `PLIMSOLL_KILL` in its environment, as `1`, `true` or `on`.
+    /// Sets the kill file of this process: while the file exists, whatever it contains, every bucket is in shadow here.
+    /// The [feed](Feed) checks it about every half second, off the request path. `PLIMSOLL_KILL` in the environment, as
+    /// `1`, `true` or `on`, does the same for the whole life of the process.
     #[must_use]
     pub fn kill_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.kill_file = Some(path.into());
         self
     }
 
-    /// Lets at most so many requests/s of a bucket pass this instance while nothing was directed for it: before the
-    /// first directive, and while an aggregator that has just started does not know any ratios yet. Without it
-    /// everything passes and is counted. All tenants share it.
+    /// Limits a bucket to `rps` requests/s on this instance while there is no directive for it: before the first one
+    /// arrives, and while a restarted aggregator has no ratios yet. All tenants share the rate. Without it, every request
+    /// is admitted and counted during that time.
     ///
     /// # Errors
     /// When the bucket's name is invalid, or the rate is negative or not finite.
-    pub fn cold_rps(mut self, bucket: &str, rps: f64) -> Result<Self, SettingsError> {
+    pub fn cold_rps(mut self, bucket: &str, rps: f64) -> Result<Self, BuildError> {
         let name = named("bucket", bucket, Bucket::new)?;
         self.cold.insert(name, Rate::new(rps)?);
         Ok(self)
     }
 
-    /// The most (bucket, tenant) pairs told apart, by default [`KEYS_MAX_DEFAULT`]; beyond it tenants share their
-    /// bucket's default class. Memory for all of them is set aside at the start, and taken when it is first used: about 126
-    /// bytes each, and 56 more for each thread that decides for it. The 126 are 102 for names (64 for the name itself, 10
-    /// for the rest of the longest, 13 for the index, 9 for who holds on to it and its place in line, 6 to count the names
-    /// that wait; with up to 9 more where the number is just above a power of two), 16 for a guard's tokens and 8 for what
-    /// is directed. One name in eight may be longer than 56 bytes.
+    /// Sets the largest number of keys, that is (bucket, tenant) pairs, with a state of their own, by default
+    /// [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
     ///
-    /// While half of the places are free, a tenant has one of its own from its first request on; after that, when it was
-    /// asked for about eight times within a second. Tenants that nobody asks for in a minute give theirs back, in ten
-    /// seconds when more than three quarters are taken, and when there are none left those that are asked for least
-    /// give way to those that are asked for at least twice as often.
+    /// Memory for all keys is reserved at the start and committed on first use: about 126 bytes a key, and 56 more for
+    /// each thread that decides for it. The 126 are 102 for interned names (64 for the name, 10 for the tail of long
+    /// names, 13 for the index, 9 for the reference count and the free list, 6 for the frequency sketch; up to 9 more
+    /// where the number is just above a power of two), 16 for a guard's tokens and 8 for the directive. One name in eight
+    /// may be longer than 56 bytes.
+    ///
+    /// While at least half of the places are free, a tenant gets one with its first request; after that, with about its
+    /// eighth request within a second. A tenant is evicted after a minute without requests, or after ten seconds when more
+    /// than three quarters of the places are taken. When no place is left, a tenant is evicted in favor of one that sends
+    /// at least twice as many requests.
     #[must_use]
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.keys_max = keys_max;
         self
     }
 
-    /// Makes the limiter and the feed that keeps it up to date.
+    /// Builds the limiter, and the feed that keeps its directives up to date.
     ///
     /// # Errors
-    /// When the system gives no randomness.
-    pub fn build(self) -> Result<(Limiter, Feed), SettingsError> {
+    /// When the operating system provides no random seed.
+    pub fn build(self) -> Result<(Limiter, Feed), BuildError> {
         let seed = rng::seed_process()?;
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
@@ -199,40 +197,43 @@ impl Settings {
             zone: self.zone,
             role: Role::Client,
         };
-        let table = Arc::new(Table::new(self.keys_max, seats(), seed));
+        let table = Arc::new(Table::new(self.keys_max, thread_slots(), seed));
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         if matches!(self.aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
-            subscription.spread_over_several(self.grace);
+            subscription.use_several_aggregators(self.failover_delay);
         }
-        let keepsake = self.directives.map(|path| Keepsake::new(path, owner));
-        let (found, kept) = keepsake.as_ref().map_or((Found::Nothing, None), Keepsake::read);
-        kept.into_iter().for_each(|kept| subscription.restore(kept));
-        let local_kill = LocalKill::new(std::env::var_os(VARIABLE).as_deref(), self.kill_file);
+        let cache = self.directive_cache.map(|path| CacheFile::new(path, owner));
+        let (restored, snapshot) = cache.as_ref().map_or((Restored::Nothing, None), CacheFile::read);
+        if let Some(snapshot) = snapshot {
+            subscription.restore(snapshot);
+        }
+        let local_kill = LocalKill::new(std::env::var_os(KILL_VARIABLE).as_deref(), self.kill_file);
         local_kill.begin(&mut subscription);
-        let cold = !self.cold.is_empty();
+        let has_cold_rates = !self.cold.is_empty();
         for (bucket, rate) in self.cold {
-            // In force before the first request, and asked for before there is one. Where there is no room, the bucket
-            // is admitted like any other that finds none.
+            // Declared before the first request, so that the rate holds from the start. Without room in the table, the
+            // bucket's requests are admitted like those of any other bucket without room.
             let _ = table.declare(bucket.as_str());
-            subscription.set_cold(bucket, rate);
+            subscription.set_cold_rate(bucket, rate);
         }
         let feed = Feed {
             subscription: Shared::new(subscription),
             aggregators: self.aggregators,
-            keepsake,
-            cold,
+            cache,
+            has_cold_rates,
             local_kill,
-            health: Arc::new(Health::new(found)),
+            health: Arc::new(Health::new(restored)),
         };
         Ok((Limiter { table }, feed))
     }
 }
 
-/// How many threads have cells of their own: runtimes have a thread for each core, and some services two such runtimes.
-fn seats() -> usize {
+/// The number of threads with counters of their own: runtimes have a thread for each core, and some services have two
+/// runtimes.
+fn thread_slots() -> usize {
     std::thread::available_parallelism()
-        .map_or(SEATS_LEAST, |cores| cores.get() * 2)
-        .clamp(SEATS_LEAST, SEATS_MAX)
+        .map_or(THREAD_SLOTS_MIN, |cores| cores.get() * 2)
+        .clamp(THREAD_SLOTS_MIN, THREAD_SLOTS_MAX)
 }
 
 fn host_and_process(service: &Name) -> Name {

@@ -1,30 +1,35 @@
-//! Tier 1 of Plimsoll, inside a service: decides from cached drop ratios, in nanoseconds, with no network on the
-//! request path.
+//! The embedded limiter of Plimsoll, tier 1: admits or refuses requests inside a service, by directives that the control
+//! plane keeps up to date, in nanoseconds and with no network call per request.
 //!
-//! A request is decided twice: by a coin, which the drop ratio biases, and, if that lets it pass, by a guard, a token
-//! bucket that cuts a surge before the control plane has seen it. In shadow, while killed and outside the canary both
-//! decide all the same, and what they would have refused is counted.
+//! A request is decided in two steps: by a random draw against the drop ratio, and, if admitted, by a guard, a token
+//! bucket that cuts a surge before the control plane has seen it. In shadow mode, while killed and outside the canary
+//! cohort, both steps still decide, but the refusals are only counted.
 //!
-//! [`Settings`] makes a [`Limiter`], which the service asks once for each request, and a [`Feed`], which reports what
-//! was counted to the zone's aggregator and publishes the directives that come back.
+//! [`Limiter::builder`] makes a [`Limiter`], which the service calls once for each request, and a [`Feed`], which
+//! reports counts to the zone's aggregator and publishes the directives that come back.
 //!
 //! ```no_run
-//! use plimsoll_client::{Settings, Verdict};
+//! use plimsoll_client::{Limiter, Verdict};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (limiter, feed) = Settings::new("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
+//! let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
 //! let shutdown = CancellationToken::new();
 //! feed.spawn(shutdown.clone());
 //!
 //! let checkout = limiter.bucket("checkout")?;
 //! match checkout.admit("acme") {
 //!     Verdict::Admit => { /* serve the request */ }
-//!     Verdict::Refuse(refusal) => println!("come back in {:?}", refusal.retry_after),
+//!     Verdict::Refuse(refusal) => println!("retry in {:?}", refusal.retry_after),
 //! }
 //! # Ok(()) }
 //! ```
+//!
+//! The features `metrics`, a Prometheus collector, and `middleware`, a tower layer, are on by default.
+
+// The collector and the middleware are the only users of some state.
+#![cfg_attr(not(all(feature = "metrics", feature = "middleware")), allow(dead_code))]
 
 mod assignment;
 mod builder;
@@ -33,21 +38,21 @@ mod feed;
 mod hot;
 mod interner;
 mod limiter;
+#[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
-#[cfg_attr(not(feature = "middleware"), allow(dead_code))]
 mod responses;
 mod subscription;
 
+pub use assignment::FAILOVER_DELAY_DEFAULT;
 pub use assignment::endpoints::ENDPOINTS_MAX;
+pub use builder::{BuildError, LimiterBuilder};
 pub use feed::Feed;
-pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Outlook};
+pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek, Shard};
+#[cfg(feature = "metrics")]
 pub use metrics::Metrics;
-pub use plimsoll_core::quantity::DropRatio;
 pub use plimsoll_core::decision::trace::TraceId;
 pub use plimsoll_core::decision::{Reason, Refusal, Verdict};
-pub use builder::{Settings, SettingsError};
-pub use limiter::shard::Shard;
-pub use assignment::GRACE;
+pub use plimsoll_core::quantity::DropRatio;
 pub use subscription::Subscription;

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_core::stats::{BINS, Bin, Histogram};
 use plimsoll_core::report::Side;
+use plimsoll_core::stats::{BINS, Bin, Histogram};
 
 /// Statuses that are told apart: 100 to 599.
 const STATUSES: std::ops::Range<u16> = 100..600;
@@ -69,7 +69,7 @@ impl Responses {
     }
 
     /// This instance is on this side of a bucket's canary from now on.
-    pub(crate) fn stand(&self, bucket: usize, side: Side) {
+    pub(crate) fn set_side(&self, bucket: usize, side: Side) {
         if let Some(canary) = self.canary.get(bucket) {
             canary.store(side == Side::Canary, Ordering::Relaxed);
         }
@@ -130,7 +130,7 @@ impl Responses {
     }
 
     /// All there is to show: by code how many, and how long they took. `None` while nothing was watched.
-    pub(crate) fn figures(&self, bucket: usize, side: Side) -> Option<(Vec<(String, u64)>, Durations)> {
+    pub(crate) fn snapshot(&self, bucket: usize, side: Side) -> Option<(Vec<(String, u64)>, Durations)> {
         let seen = &self.seen.get(bucket)?.get()?[side as usize];
         let statuses = STATUSES.zip(seen.statuses.iter()).map(|(status, count)| (status.to_string(), count));
         let others = [("error".to_owned(), &seen.errors), ("aborted".to_owned(), &seen.aborted)];
@@ -197,7 +197,7 @@ mod tests {
         let responses = Responses::new(2);
         let mut told = Told::default();
         assert_eq!(responses.since(1, Side::Control, &mut told), (0, Histogram::default()));
-        assert_eq!(responses.figures(1, Side::Control), None);
+        assert_eq!(responses.snapshot(1, Side::Control), None);
         for (took, ending) in [
             (MS, Ending::Status(200)),
             (MS * 9, Ending::Status(503)),
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(responses.since(1, Side::Control, &mut told), (0, [MS * 3].into_iter().collect()));
         assert_eq!(responses.since(1, Side::Canary, &mut Told::default()), (0, Histogram::default()));
 
-        let (codes, durations) = responses.figures(1, Side::Control).unwrap();
+        let (codes, durations) = responses.snapshot(1, Side::Control).unwrap();
         let due = [("200", 1), ("201", 1), ("404", 1), ("429", 1), ("503", 1), ("error", 1), ("aborted", 1)];
         assert_eq!(codes, due.map(|(code, count)| (code.to_owned(), count)));
         assert_eq!((durations.count, durations.sum), (6, 0.024), "a refusal is not the service's");
@@ -223,16 +223,16 @@ mod tests {
         assert_eq!([up_to(0.002), up_to(0.005), up_to(0.01), up_to(60.0)], [3, 4, 6, 6]);
         responses.ended(9, Side::Control, MS, Ending::Error);
         responses.ended(0, Side::Control, MS, Ending::Status(7));
-        assert_eq!(responses.figures(0, Side::Control).unwrap().0, [("error".to_owned(), 1)]);
+        assert_eq!(responses.snapshot(0, Side::Control).unwrap().0, [("error".to_owned(), 1)]);
     }
 
     #[test]
     fn an_instance_stands_on_the_side_it_was_put_on() {
         let responses = Responses::new(1);
         assert_eq!(responses.side(0), Side::Control);
-        responses.stand(0, Side::Canary);
+        responses.set_side(0, Side::Canary);
         assert_eq!((responses.side(0), responses.side(7)), (Side::Canary, Side::Control));
-        responses.stand(0, Side::Control);
+        responses.set_side(0, Side::Control);
         assert_eq!(responses.side(0), Side::Control);
     }
 }

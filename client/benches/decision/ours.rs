@@ -1,15 +1,15 @@
 //! Our own decisions, each way to ask and each thing there is to decide by.
 
 use plimsoll_client::{BucketHandle, KeyHandle, Limiter, Subscription};
-use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::policy::Coin;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::decision::Coin;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::MonoTime;
 
 use crate::rounds::{Candidate, spin};
 
@@ -70,7 +70,7 @@ impl Ours {
             role: Role::Client,
         };
         let keys_max = (tenants.len() + 1) * BUCKETS.len() * 2;
-        let (limiter, mut subscription) = Limiter::detached(identity, keys_max, 4, 7);
+        let (limiter, mut subscription) = Limiter::without_transport(identity, keys_max, 4, 7);
         let buckets: Vec<_> =
             BUCKETS.iter().map(|(bucket, ..)| limiter.bucket(&name(bucket)).unwrap()).collect();
         subscription.on_open(MonoTime::ZERO);

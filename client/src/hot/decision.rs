@@ -1,4 +1,4 @@
-//! The decision: what becomes of one request, by what is directed for its key, a coin and a guard.
+//! The decision about one request, by its key's directive: first the coin, then the guard.
 
 use std::hint::select_unpredictable;
 
@@ -6,18 +6,18 @@ use plimsoll_core::decision::coin;
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::decision::{Reason, Refusal, Verdict};
 
-use crate::hot::rng::{Draw, Draws};
-use crate::hot::thread_counters::{Outcome, Row, Slab};
+use crate::hot::directive_word::DirectiveWord;
+use crate::hot::rng::{Draw, DrawSource};
 use crate::hot::table::{KeyPlace, Table};
-use crate::hot::directive_word::Word;
+use crate::hot::thread_counters::{CounterBlock, CounterRow, Outcome};
 
-/// Who decides: the cells that are written to, and where draws come from.
-pub(crate) struct Desk<'a, D> {
-    pub(crate) slab: &'a Slab,
+/// Per-thread counters and random generator of one decision.
+pub(crate) struct DecideCtx<'a, D> {
+    pub(crate) counters: &'a CounterBlock,
     pub(crate) draws: D,
 }
 
-/// The answer, and how long a refused caller should wait.
+/// Makes the verdict; a refused caller waits as long as the draw says.
 #[inline]
 fn verdict(refused: bool, draw: Draw) -> Verdict {
     let refusal = Refusal { reason: Reason::ClusterOverload, retry_after: draw.retry_after() };
@@ -27,160 +27,173 @@ fn verdict(refused: bool, draw: Draw) -> Verdict {
 impl Table {
     /// Decides and counts. Never blocks, allocates, makes a system call or fails.
     ///
-    /// What the coin says is hard to foretell, so no branch is taken by it on the usual paths, where refusals are carried
-    /// out: the processor would guess wrong half of the time, which costs more than all the rest. The simplest cases come
-    /// first and are all that is put into the caller's code.
+    /// A coin's result is unpredictable, so the common paths, where refusals are enforced, do not branch on it: the
+    /// mispredictions would cost more than all the rest. Only the simplest cases are inlined into the caller.
     #[inline]
-    pub(crate) fn decide(&self, place: KeyPlace, desk: &mut Desk<'_, impl Draws>) -> Verdict {
-        let (directing, word) = self.directing(place);
+    pub(crate) fn decide(&self, place: KeyPlace, ctx: &mut DecideCtx<'_, impl DrawSource>) -> Verdict {
+        let (source, word) = self.directive_of(place);
         if word.admits() {
-            desk.slab.add(place.key, Outcome::Admitted, 1);
+            ctx.counters.add(place.key, Outcome::Admitted, 1);
             return Verdict::Admit;
         }
-        match desk.slab.row(place.key) {
+        match ctx.counters.row(place.key) {
             Some(row) if word.is_plain() => {
-                let draw = desk.draws.draw();
+                let draw = ctx.draws.draw();
                 let refused = coin::refuses(word.ratio(), draw.coin());
                 row.count(refused);
                 verdict(refused, draw)
             }
-            Some(row) if word.is_enforced() => self.weigh(row, place.key, directing, word, desk),
-            _ => self.weigh_slowly(place.key, directing, word, desk),
+            Some(row) if word.is_enforced() => self.decide_enforced(row, place.key, source, word, ctx),
+            _ => self.decide_slowly(place.key, source, word, ctx),
         }
     }
 
-    /// Decides for a request that may belong to a trace, which is asked for only where it matters: where the coin is coherent,
-    /// by the trace's draw. Without a trace, and for every other coin, as for any request.
+    /// Decides for a request that may belong to a trace: by the trace's draw where the coin is coherent. `trace` is
+    /// evaluated only in that case. Without a trace, and for every other coin, this is [`decide`](Self::decide).
     pub(crate) fn decide_traced(
         &self,
         place: KeyPlace,
         trace: impl FnOnce() -> Option<TraceId>,
-        desk: &mut Desk<'_, impl Draws>,
+        ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let (_, word) = self.directing(place);
-        let trace = if word.goes_by_trace() { trace() } else { None };
-        let Some(trace) = trace else { return self.decide(place, desk) };
+        let (_, word) = self.directive_of(place);
+        let trace = if word.uses_trace() { trace() } else { None };
+        let Some(trace) = trace else { return self.decide(place, ctx) };
         let drawn = self.draw_key.load().draw(trace);
-        match desk.slab.row(place.key) {
+        match ctx.counters.row(place.key) {
             Some(row) if word.is_plain() => {
                 let refused = coin::refuses(word.ratio(), drawn);
                 row.count(refused);
-                verdict(refused, desk.draws.draw())
+                verdict(refused, ctx.draws.draw())
             }
-            _ => self.decide_by(place, 1, Some(drawn), desk),
+            _ => self.decide_by(place, 1, Some(drawn), ctx),
         }
     }
 
-    /// The usual path where the coin is a dithered one or there is a guard.
+    /// The common path for a dithered coin or a guard.
     #[inline(never)]
-    fn weigh(
+    fn decide_enforced(
         &self,
-        row: Row<'_>,
+        row: CounterRow<'_>,
         key: u32,
-        directing: u32,
-        word: Word,
-        desk: &mut Desk<'_, impl Draws>,
+        source: u32,
+        word: DirectiveWord,
+        ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let Some(of_directive) = desk.slab.row(directing) else { return Verdict::Admit };
+        let Some(source_row) = ctx.counters.row(source) else { return Verdict::Admit };
         let ratio = word.ratio();
         let (refused, draw) = if word.is_independent() {
-            let draw = desk.draws.draw();
+            let draw = ctx.draws.draw();
             (coin::refuses(ratio, draw.coin()), draw)
         } else {
-            // The coin is that of the directive, not of each tenant that follows it: tenants whose names come and go
-            // would otherwise all begin anew.
-            of_directive.with_coin(|coin| {
-                let refused = coin.refuses(ratio, || desk.draws.draw().both());
-                (refused, Draw::of(coin.phase()))
+            // The coin state belongs to the directive's key, not to each tenant that shares the directive: otherwise
+            // every short-lived tenant would start with a fresh state.
+            source_row.with_coin(|coin| {
+                let refused = coin.refuses(ratio, || ctx.draws.draw().both());
+                (refused, Draw::from_number(coin.phase()))
             })
         };
         // A request that the coin refuses takes no token.
         if word.is_guarded()
-            && !of_directive.take(self.refill_number(), !refused)
-            && !self.take(directing, 1, desk.slab)
+            && !source_row.take(self.refill_number(), !refused)
+            && !self.take(source, 1, ctx.counters)
         {
-            desk.slab.add(key, Outcome::GuardDropped, 1);
-            return verdict(true, desk.draws.draw());
+            ctx.counters.add(key, Outcome::GuardDropped, 1);
+            return verdict(true, ctx.draws.draw());
         }
         row.count(refused);
         verdict(refused, draw)
     }
 
-    /// Where refusals are only counted, and for threads that have no cells of their own.
+    /// The path for refusals that are only counted, and for threads without counters of their own.
     #[inline(never)]
-    fn weigh_slowly(&self, key: u32, directing: u32, word: Word, desk: &mut Desk<'_, impl Draws>) -> Verdict {
-        let draw = desk.draws.draw();
+    fn decide_slowly(
+        &self,
+        key: u32,
+        source: u32,
+        word: DirectiveWord,
+        ctx: &mut DecideCtx<'_, impl DrawSource>,
+    ) -> Verdict {
+        let draw = ctx.draws.draw();
         let refused = if word.is_independent() {
             coin::refuses(word.ratio(), draw.coin())
         } else {
-            desk.slab.with_coin(directing, |coin| coin.refuses(word.ratio(), || desk.draws.draw().both()))
+            ctx.counters.with_coin(source, |coin| coin.refuses(word.ratio(), || ctx.draws.draw().both()))
         };
-        let outcome = self.guard(directing, word, refused, 1, desk.slab);
-        desk.slab.add(key, outcome, 1);
+        let outcome = self.guard(source, word, refused, 1, ctx.counters);
+        ctx.counters.add(key, outcome, 1);
         verdict(outcome.is_refusal(), draw)
     }
 
-    /// Decides for a request that counts for `cost`, or by a number that the caller drew: by one independent toss, whole.
+    /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent draw, as a whole.
     pub(crate) fn decide_by(
         &self,
         place: KeyPlace,
         cost: u32,
         drawn: Option<u32>,
-        desk: &mut Desk<'_, impl Draws>,
+        ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let (directing, word) = self.directing(place);
-        let draw = desk.draws.draw();
+        let (source, word) = self.directive_of(place);
+        let draw = ctx.draws.draw();
         let refused = coin::refuses(word.ratio(), drawn.unwrap_or(draw.coin()));
-        let outcome = self.guard(directing, word, refused, cost, desk.slab);
-        desk.slab.add(place.key, outcome, cost);
+        let outcome = self.guard(source, word, refused, cost, ctx.counters);
+        ctx.counters.add(place.key, outcome, cost);
         verdict(outcome.is_refusal(), draw)
     }
 
-    /// Decides for a request that several keys are asked for: by one draw, refused by the strictest of them, counted for
-    /// all. One that is refused takes no token of anybody. The draw is that of the request's trace, if it has one and any of
+    /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides. The request is
+    /// counted for all keys. A refused request takes no token. The draw is the trace's, if there is a trace and any of
     /// the coins is coherent.
     pub(crate) fn decide_all<const N: usize>(
         &self,
         places: [KeyPlace; N],
         trace: Option<TraceId>,
-        desk: &mut Desk<'_, impl Draws>,
+        ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let draw = desk.draws.draw();
-        let held = places.map(|place| self.directing(place));
-        let trace = trace.filter(|_| held.iter().any(|(_, word)| word.goes_by_trace()));
+        let draw = ctx.draws.draw();
+        let directives = places.map(|place| self.directive_of(place));
+        let trace = trace.filter(|_| directives.iter().any(|(_, word)| word.uses_trace()));
         let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
-        let tossed = held.map(|(directing, word)| (directing, word, coin::refuses(word.ratio(), drawn)));
+        let drawn_by_key =
+            directives.map(|(source, word)| (source, word, coin::refuses(word.ratio(), drawn)));
         let mut outcomes = [Outcome::Admitted; N];
-        if tossed.iter().any(|(_, word, refused)| *refused && word.is_enforced()) {
+        if drawn_by_key.iter().any(|(_, word, refused)| *refused && word.is_enforced()) {
             outcomes = [Outcome::Dropped; N];
         } else {
-            for (at, (directing, word, refused)) in tossed.into_iter().enumerate() {
-                outcomes[at] = self.guard(directing, word, refused, 1, desk.slab);
+            for (at, (source, word, refused)) in drawn_by_key.into_iter().enumerate() {
+                outcomes[at] = self.guard(source, word, refused, 1, ctx.counters);
                 if outcomes[at] == Outcome::GuardDropped {
-                    for (taken, (directing, word, _)) in outcomes.iter().zip(tossed).take(at) {
+                    for (taken, (source, word, _)) in outcomes.iter().zip(drawn_by_key).take(at) {
                         if *taken == Outcome::Admitted && word.is_guarded() {
-                            self.give_back(directing, desk.slab);
+                            self.give_back(source, ctx.counters);
                         }
                     }
-                    // To the other keys it was refused as well, though not by their guards.
+                    // The other keys count it as dropped, because their guards did not refuse it.
                     outcomes = [Outcome::Dropped; N];
                     outcomes[at] = Outcome::GuardDropped;
                     break;
                 }
             }
         }
-        places.iter().zip(outcomes).for_each(|(place, outcome)| desk.slab.add(place.key, outcome, 1));
+        places.iter().zip(outcomes).for_each(|(place, outcome)| ctx.counters.add(place.key, outcome, 1));
         verdict(outcomes.iter().any(|outcome| outcome.is_refusal()), draw)
     }
 
-    /// The guard comes after the coin: a request that the coin refuses takes no token. Both decide alike whether refusals
-    /// are carried out or not, or what is counted in shadow would say nothing about what enforcing brings.
+    /// Applies the guard after the coin: a request that the coin refuses takes no token. Both decide alike in shadow mode,
+    /// so that its counts predict the effect of enforcing.
     #[inline]
-    fn guard(&self, directing: u32, word: Word, by_coin: bool, cost: u32, slab: &Slab) -> Outcome {
+    fn guard(
+        &self,
+        source: u32,
+        word: DirectiveWord,
+        by_coin: bool,
+        cost: u32,
+        counters: &CounterBlock,
+    ) -> Outcome {
         match (by_coin, word.is_enforced()) {
             (true, true) => Outcome::Dropped,
             (true, false) => Outcome::WouldDropped,
-            (false, _) if !word.is_guarded() || self.take(directing, cost, slab) => Outcome::Admitted,
+            (false, _) if !word.is_guarded() || self.take(source, cost, counters) => Outcome::Admitted,
             (false, true) => Outcome::GuardDropped,
             (false, false) => Outcome::WouldGuardDropped,
         }

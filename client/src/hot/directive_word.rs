@@ -1,17 +1,17 @@
-//! What holds for a key, as the request path reads it: one atomic word, so that it is never torn.
+//! A key's directive as the request path reads it: one atomic word, so that a reader never sees a torn directive.
 
 use plimsoll_core::decision::Coin;
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::sync::{AtomicU64, Ordering};
 
-/// The ratio, the coin, whether there is a guard and whether refusals are carried out: a reader sees all of them of the
-/// same directive. The word 0 means that nothing is held.
+/// The drop ratio, the coin, and flags for a guard and for enforcement, packed so that a reader sees all of them of one
+/// directive. The word 0 means that the key has no directive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Word(u64);
+pub(crate) struct DirectiveWord(u64);
 
-impl Word {
-    /// No directive of its own: a key then follows its bucket's default class, and that one admits.
+impl DirectiveWord {
+    /// No directive: the key then follows its bucket's default class, and a default class without directive admits.
     pub(crate) const NOTHING: Self = Self(0);
     const RATIO: u64 = 0xFFFF_FFFF;
     const ENFORCED: u64 = 1 << 32;
@@ -20,28 +20,27 @@ impl Word {
     const INDEPENDENT: u64 = 1 << 35;
     const COHERENT: u64 = 1 << 36;
 
-    /// A ratio whose refusals are spread evenly, counted and not carried out.
+    /// Makes the directive of a ratio with a dithered coin, in shadow mode.
     pub(crate) fn new(ratio: DropRatio) -> Self {
         Self(u64::from(ratio.units()) | Self::HELD)
     }
 
-    /// Refusals are carried out.
+    /// Sets if refusals are enforced.
     pub(crate) const fn enforced(self, yes: bool) -> Self {
         self.with(Self::ENFORCED, yes)
     }
 
-    /// What the coin lets pass takes a token.
+    /// Sets if a request that the coin admits takes a token of a guard.
     pub(crate) const fn guarded(self, yes: bool) -> Self {
         self.with(Self::GUARDED, yes)
     }
 
-    /// How the ratio becomes decisions. A request without a trace has nothing that a coherent coin could go by; it gets an
-    /// independent one.
+    /// Sets the coin. A coherent coin counts as independent here, for requests without a trace.
     pub(crate) fn coin(self, coin: Coin) -> Self {
         self.with(Self::INDEPENDENT, coin != Coin::Dithered)
     }
 
-    /// Requests with a trace are decided by its draw: only once there is a key to draw by.
+    /// Sets if requests with a trace are decided by the trace's draw. Only to be set once a draw key is stored.
     pub(crate) const fn coherent(self, yes: bool) -> Self {
         self.with(Self::COHERENT, yes)
     }
@@ -52,21 +51,21 @@ impl Word {
 
     #[inline]
     pub(crate) fn ratio(self) -> DropRatio {
-        // Words are only made from ratios; anything else would refuse nothing.
+        // Words are made from ratios only, so that there is always one to return.
         DropRatio::new(self.0 as u32).unwrap_or(DropRatio::NONE)
     }
 
-    /// Whether every request is admitted without looking any further.
+    /// True if every request is admitted without a draw.
     #[inline]
     pub(crate) const fn admits(self) -> bool {
         self.0 & (Self::RATIO | Self::GUARDED) == 0
     }
 
-    /// Whether an independent coin alone decides, and its refusals are carried out.
+    /// True if an independent coin alone decides, and its refusals are enforced.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
-        const FLAGS: u64 = Word::ENFORCED | Word::INDEPENDENT | Word::GUARDED;
-        self.0 & FLAGS == Word::ENFORCED | Word::INDEPENDENT
+        const FLAGS: u64 = DirectiveWord::ENFORCED | DirectiveWord::INDEPENDENT | DirectiveWord::GUARDED;
+        self.0 & FLAGS == DirectiveWord::ENFORCED | DirectiveWord::INDEPENDENT
     }
 
     #[inline]
@@ -79,9 +78,9 @@ impl Word {
         self.0 & Self::GUARDED != 0
     }
 
-    /// Whether the draw of a request's trace decides: not where nothing is refused by chance.
+    /// True if a trace's draw decides, which a ratio of zero does not need.
     #[inline]
-    pub(crate) const fn goes_by_trace(self) -> bool {
+    pub(crate) const fn uses_trace(self) -> bool {
         self.0 & Self::COHERENT != 0 && self.0 & Self::RATIO != 0
     }
 
@@ -91,19 +90,19 @@ impl Word {
     }
 }
 
-/// A word that threads share.
+/// A directive word that threads share.
 #[derive(Debug, Default)]
-pub(crate) struct SharedWord(AtomicU64);
+pub(crate) struct AtomicDirectiveWord(AtomicU64);
 
-impl SharedWord {
-    /// The present word. Whoever sees a guard in it also sees the guard's tokens, and whoever sees a coherent coin a key.
+impl AtomicDirectiveWord {
+    /// Loads the word. A reader that sees a guard also sees the guard's tokens; one that sees a coherent coin, a draw key.
     #[inline]
-    pub(crate) fn load(&self) -> Word {
-        Word(self.0.load(Ordering::Acquire))
+    pub(crate) fn load(&self) -> DirectiveWord {
+        DirectiveWord(self.0.load(Ordering::Acquire))
     }
 
     /// Publishes a word.
-    pub(crate) fn store(&self, word: Word) {
+    pub(crate) fn store(&self, word: DirectiveWord) {
         self.0.store(word.0, Ordering::Release);
     }
 }

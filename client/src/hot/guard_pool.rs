@@ -1,46 +1,46 @@
-//! The tokens of a guard, shared by all threads of a process. Threads take them in batches, so that they seldom meet here.
+//! A guard's tokens, shared by all threads of a process. Threads take them in batches, so that they seldom contend.
 
-use crate::hot::thread_counters::{Batch, Slab};
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::hot::thread_counters::{CounterBlock, TokenBatch};
 
-/// How many batches per thread the depth of a guard makes.
+/// The number of batches per thread that a guard's depth is divided into.
 const BATCHES: u32 = 4;
 
-/// What a guard may still let pass until its next refill, in whole tokens. Filled off the request path, so that a
-/// decision reads no clock.
+/// The whole tokens of a guard until its next refill. It is filled off the request path, so that a decision reads no
+/// clock.
 #[derive(Debug, Default)]
-pub(crate) struct Pool {
+pub(crate) struct GuardPool {
     tokens: AtomicU64,
-    /// How many a thread takes at once.
+    /// Tokens that a thread takes at once.
     batch: AtomicU32,
-    /// The most there can be: a request that costs more passes when there are that many, and leaves a debt.
+    /// The capacity in tokens. A request that costs more passes when the pool is full, and leaves a debt.
     depth: AtomicU32,
 }
 
-impl Pool {
-    /// Says how many tokens there are from now on, and how they are taken by `threads` threads. What threads have taken
-    /// in advance must be void by then, that is to say, another refill must begin right after it.
+impl GuardPool {
+    /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next refill right after this
+    /// call, which voids the batches that threads hold.
     pub(crate) fn fill(&self, tokens: u64, depth: f64, threads: usize) {
         // A cast from a float saturates.
         let depth = depth as u32;
         let batches = BATCHES.saturating_mul(u32::try_from(threads).unwrap_or(u32::MAX)).max(1);
-        self.batch.store((depth / batches).clamp(1, Batch::LEFT_MAX), Ordering::Relaxed);
+        self.batch.store((depth / batches).clamp(1, TokenBatch::LEFT_MAX), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
         self.tokens.store(tokens, Ordering::Release);
     }
 
-    /// Takes `n` tokens out of a thread's batch, or a new batch out of the pool; false when there are not so many.
-    pub(crate) fn take(&self, slab: &Slab, key: u32, refill: u16, n: u32) -> bool {
-        let (batch, left) = match slab.is_shared() {
+    /// Takes `n` tokens out of the thread's batch, or a new batch out of the pool. Returns false if there are too few.
+    pub(crate) fn take(&self, counters: &CounterBlock, key: u32, refill: u16, n: u32) -> bool {
+        let (batch, left) = match counters.is_shared() {
             true => (None, 0),
-            false => (Some(slab.batch(key)), slab.batch(key).left(refill)),
+            false => (Some(counters.batch(key)), counters.batch(key).left(refill)),
         };
         let missing = u64::from(n - left.min(n));
         let at_once = if batch.is_some() { u64::from(self.batch.load(Ordering::Relaxed)) } else { 0 };
         let depth = u64::from(self.depth.load(Ordering::Relaxed));
         let mut drawn = 0;
         let pays = |tokens: u64| {
-            // What costs more than there can ever be passes when there is all that there can be.
+            // A cost above the capacity passes when the pool is full; otherwise it could never pass.
             let whole = n > 1 && u64::from(n) > depth && depth > 0 && tokens + u64::from(left) >= depth;
             (tokens >= missing || whole).then(|| at_once.max(missing).min(tokens))
         };
@@ -54,26 +54,26 @@ impl Pool {
         match batch {
             Some(batch) => {
                 let left = (u64::from(left) + drawn).saturating_sub(u64::from(n));
-                slab.set_batch(key, batch.after(n, left as u32, refill));
+                counters.set_batch(key, batch.after(n, left as u32, refill));
             }
-            None => slab.note_used(key, i32::try_from(n).unwrap_or(i32::MAX)),
+            None => counters.note_used(key, i32::try_from(n).unwrap_or(i32::MAX)),
         }
         true
     }
 
-    /// Gives tokens back that were just taken for a request that was refused after all.
-    pub(crate) fn give_back(&self, slab: &Slab, key: u32, refill: u16, n: u32) {
-        if slab.is_shared() {
+    /// Returns tokens that were taken for a request that another key then refused.
+    pub(crate) fn give_back(&self, counters: &CounterBlock, key: u32, refill: u16, n: u32) {
+        if counters.is_shared() {
             self.tokens.fetch_add(u64::from(n), Ordering::Relaxed);
-            slab.note_used(key, -i32::try_from(n).unwrap_or(i32::MAX));
+            counters.note_used(key, -i32::try_from(n).unwrap_or(i32::MAX));
         } else {
-            let batch = slab.batch(key);
-            let left = batch.left(refill).saturating_add(n).min(Batch::LEFT_MAX);
-            slab.set_batch(key, batch.after(0u32.wrapping_sub(n), left, refill));
+            let batch = counters.batch(key);
+            let left = batch.left(refill).saturating_add(n).min(TokenBatch::LEFT_MAX);
+            counters.set_batch(key, batch.after(0u32.wrapping_sub(n), left, refill));
         }
     }
 
-    /// Whether nothing is left in the pool itself.
+    /// True if the pool has no tokens; threads may still hold batches.
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.load(Ordering::Relaxed) == 0
     }
@@ -91,71 +91,71 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_race_take_each_token_once() {
+    fn racing_threads_take_each_token_once() {
         for (threads, shared) in [(4, false), (4, true), (1, false)] {
-            let pool = Pool::default();
+            let pool = GuardPool::default();
             pool.fill(10_000, 12_000.5, threads);
-            let common = Slab::shared(1);
-            let slabs: Vec<Slab> = (0..threads).map(|_| Slab::new(1)).collect();
-            let slab = |at: usize| if shared { &common } else { &slabs[at] };
+            let one_for_all = CounterBlock::shared(1);
+            let blocks: Vec<CounterBlock> = (0..threads).map(|_| CounterBlock::new(1)).collect();
+            let block = |at: usize| if shared { &one_for_all } else { &blocks[at] };
             let all: usize = std::thread::scope(|scope| {
-                let (pool, slab) = (&pool, &slab);
+                let (pool, block) = (&pool, &block);
                 let thread = |at| {
-                    let slab = slab(at);
-                    scope.spawn(move || (0..10_000).filter(|_| pool.take(slab, 0, 3, 1)).count())
+                    let block = block(at);
+                    scope.spawn(move || (0..10_000).filter(|_| pool.take(block, 0, 3, 1)).count())
                 };
                 let threads: Vec<_> = (0..threads).map(thread).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum()
             });
             assert_eq!((all, pool.tokens()), (10_000, 0), "{threads} threads");
-            let used: u32 = slabs.iter().chain([&common]).map(|slab| slab.batch(0).used()).sum();
+            let used: u32 = blocks.iter().chain([&one_for_all]).map(|block| block.batch(0).used()).sum();
             assert_eq!(used, 10_000, "{threads} threads");
         }
     }
 
     #[test]
-    fn a_batch_is_a_part_of_the_depth_and_void_after_the_next_refill() {
-        let (pool, slab) = (Pool::default(), Slab::new(1));
+    fn batch_is_a_fraction_of_the_depth_and_void_after_the_next_refill() {
+        let (pool, block) = (GuardPool::default(), CounterBlock::new(1));
         pool.fill(100, 100.0, 5);
-        assert!(pool.take(&slab, 0, 1, 1));
-        assert_eq!((pool.tokens(), slab.batch(0).left(1)), (95, 4), "100 / (4 * 5) at once");
-        assert_eq!(slab.batch(0).left(2), 0);
+        assert!(pool.take(&block, 0, 1, 1));
+        assert_eq!((pool.tokens(), block.batch(0).left(1)), (95, 4), "100 / (4 * 5) at once");
+        assert_eq!(block.batch(0).left(2), 0);
         pool.fill(3, 100.0, 5);
-        assert!(pool.take(&slab, 0, 2, 1));
-        assert_eq!((pool.tokens(), slab.batch(0).left(2), slab.batch(0).used()), (0, 2, 2));
+        assert!(pool.take(&block, 0, 2, 1));
+        assert_eq!((pool.tokens(), block.batch(0).left(2), block.batch(0).used()), (0, 2, 2));
         pool.fill(9, 3.0, 5);
-        assert!(pool.take(&slab, 0, 3, 1));
-        assert_eq!((pool.tokens(), slab.batch(0).left(3)), (8, 0), "never less than one");
+        assert!(pool.take(&block, 0, 3, 1));
+        assert_eq!((pool.tokens(), block.batch(0).left(3)), (8, 0), "never less than one");
     }
 
     #[test]
-    fn a_request_that_costs_more_takes_more_or_nothing() {
-        let (pool, slab) = (Pool::default(), Slab::new(1));
+    fn request_takes_its_whole_cost_or_nothing() {
+        let (pool, block) = (GuardPool::default(), CounterBlock::new(1));
         pool.fill(10, 10.0, 1);
         for (n, passes, tokens) in [(7, true, 3), (4, false, 3), (3, true, 0), (1, false, 0)] {
-            assert_eq!(pool.take(&slab, 0, 1, n), passes, "{n}");
+            assert_eq!(pool.take(&block, 0, 1, n), passes, "{n}");
             assert_eq!(pool.tokens(), tokens, "{n}");
         }
-        assert_eq!(slab.batch(0).used(), 10);
+        assert_eq!(block.batch(0).used(), 10);
         pool.fill(9, 10.0, 1);
-        assert!(!pool.take(&slab, 0, 2, 50), "more than the depth, and the pool is not full");
+        assert!(!pool.take(&block, 0, 2, 50), "more than the depth, and the pool is not full");
         pool.fill(10, 10.0, 1);
-        assert!(pool.take(&slab, 0, 3, 50), "nothing larger would ever pass otherwise");
-        assert_eq!((pool.tokens(), slab.batch(0).used()), (0, 60), "the debt is told");
+        assert!(pool.take(&block, 0, 3, 50), "a cost above the depth needs a full pool");
+        assert_eq!((pool.tokens(), block.batch(0).used()), (0, 60), "the debt is recorded");
         pool.fill(0, 0.0, 1);
-        assert!(!pool.take(&slab, 0, 4, 50), "a depth of nothing lets nothing pass");
+        assert!(!pool.take(&block, 0, 4, 50), "a depth of 0 admits nothing");
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again() {
-        for slab in [Slab::new(1), Slab::shared(1)] {
-            let pool = Pool::default();
+    fn returned_tokens_can_be_taken_again() {
+        for block in [CounterBlock::new(1), CounterBlock::shared(1)] {
+            let pool = GuardPool::default();
             pool.fill(5, 5.0, 1);
-            assert!(pool.take(&slab, 0, 1, 5));
-            pool.give_back(&slab, 0, 1, 5);
-            assert_eq!(slab.batch(0).used(), 0);
-            assert!(pool.take(&slab, 0, 1, 5));
-            assert!(!pool.take(&slab, 0, 1, 1));
+            assert!(pool.take(&block, 0, 1, 5));
+            pool.give_back(&block, 0, 1, 5);
+            assert_eq!(block.batch(0).used(), 0);
+            assert!(pool.take(&block, 0, 1, 5));
+            assert!(!pool.take(&block, 0, 1, 1));
         }
     }
 }

@@ -1,21 +1,20 @@
-//! The key of coherent coins, as the request path reads it.
+//! The draw key of coherent coins, as the request path reads it.
 
 use plimsoll_core::decision::coherent::DrawKey;
 
 use crate::hot::sync::{AtomicU64, Ordering};
 
-/// A key that threads share: written with a new epoch, read by each decision that goes by a trace.
+/// A draw key that threads share: written with a new epoch, read by each decision that uses a trace.
 ///
-/// Its halves are two atomics, with nothing to keep them together. A reader that comes between two writes may find one
-/// half of each key, and does no harm: the mixture is a key as unknown as either and draws as uniformly, so that request is
-/// refused with its ratio's probability all the same. It only falls unlike it does on other hops, as any request does while
-/// one of them has the new key and another the old one. A lock or a counter around the pair would cost every decision
-/// something, for the sake of a few in each epoch.
+/// The halves are two independent atomics. A reader between the two stores may see one half of each key, which is
+/// harmless: the mixture is as secret and draws as uniformly, so that request is refused with its ratio's probability.
+/// It may only be decided differently than on other hops, as any request is while hops have different keys. A lock or a
+/// sequence counter would cost every decision something to protect a few in each epoch.
 ///
-/// What a reader must never find is no key at all, under which all could foretell what is drawn. So a key is stored before
-/// the first [word](crate::hot::directive_word::Word) that goes by it is published, and never taken away.
+/// A reader must never see an absent key, because its draws would be predictable. So a key is stored before the first
+/// [directive](crate::hot::directive_word::DirectiveWord) that uses it is published, and is never removed.
 ///
-/// On a cache line of its own: nothing beside it that is written often makes readers wait.
+/// The key has a cache line of its own, so that no frequent write beside it slows readers down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct SharedKey {
@@ -24,13 +23,13 @@ pub(crate) struct SharedKey {
 }
 
 impl SharedKey {
-    /// The present key.
+    /// Loads the key.
     #[inline]
     pub(crate) fn load(&self) -> DrawKey {
         DrawKey::of_halves(self.k0.load(Ordering::Relaxed), self.k1.load(Ordering::Relaxed))
     }
 
-    /// Puts a key in the place of the one before. To be followed by the words that go by it.
+    /// Replaces the key. Directives that use it must be published after this call.
     pub(crate) fn store(&self, key: DrawKey) {
         let (k0, k1) = key.halves();
         self.k0.store(k0, Ordering::Relaxed);

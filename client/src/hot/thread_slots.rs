@@ -1,32 +1,90 @@
-//! Which thread is which: every thread that decides has a seat, a small number that no other living thread has, so that
-//! what it writes is its own.
+//! Thread slots: each deciding thread takes a small number that no other living thread has, so that it owns the counters
+//! of that number.
 
+use std::cell::Cell;
+use std::sync::atomic::AtomicUsize;
+
+use crate::hot::rng;
 use crate::hot::sync::{AtomicU64, Ordering};
 
-/// How many threads can have a seat at the same time.
-pub(crate) const SEATS_MAX: usize = 256;
+/// The largest number of threads with a slot at the same time.
+pub(crate) const THREAD_SLOTS_MAX: usize = 256;
 
-const WORDS: usize = SEATS_MAX / u64::BITS as usize;
+const WORDS: usize = THREAD_SLOTS_MAX / u64::BITS as usize;
 
-/// The seats of a process, one bit each.
+#[cfg(not(feature = "loom"))]
+static SLOTS: ThreadSlots = ThreadSlots::new();
+#[cfg(feature = "loom")]
+static SLOTS: std::sync::LazyLock<ThreadSlots> = std::sync::LazyLock::new(ThreadSlots::new);
+/// The highest slot that was ever taken, plus one.
+static HIGH_WATERMARK: AtomicUsize = AtomicUsize::new(0);
+
+/// The mark of a thread that has not decided yet.
+const UNASSIGNED: usize = usize::MAX;
+/// The mark of a thread without a slot, because none was free or because the thread is ending.
+const WITHOUT: usize = usize::MAX - 1;
+
+thread_local! {
+    // A constant initializer without a destructor makes an access a plain load.
+    static SLOT: Cell<usize> = const { Cell::new(UNASSIGNED) };
+    static RELEASE: ReleaseOnExit = const { ReleaseOnExit };
+}
+
+/// Releases the slot when its thread ends.
+struct ReleaseOnExit;
+
+impl Drop for ReleaseOnExit {
+    fn drop(&mut self) {
+        let slot = SLOT.replace(WITHOUT);
+        if slot < WITHOUT {
+            SLOTS.release(slot);
+        }
+    }
+}
+
+/// Returns the highest slot that was ever taken, plus one: counters of higher slots are all zero.
+pub(crate) fn high_watermark() -> usize {
+    HIGH_WATERMARK.load(Ordering::Relaxed)
+}
+
+/// Returns the current thread's slot if it is below `slots`. Must be called before the thread draws its first random
+/// number, because the first call also seeds the thread's generator.
+#[inline]
+pub(crate) fn current(slots: usize) -> Option<usize> {
+    let slot = SLOT.get();
+    if slot < slots { Some(slot) } else { assign().filter(|slot| *slot < slots) }
+}
+
+#[cold]
+fn assign() -> Option<usize> {
+    if SLOT.get() == UNASSIGNED {
+        rng::seed_thread();
+        // A thread whose destructors have begun could not release a slot any more.
+        let slot = RELEASE.try_with(|_| SLOTS.take()).ok().flatten();
+        HIGH_WATERMARK.fetch_max(slot.map_or(0, |slot| slot + 1), Ordering::Relaxed);
+        SLOT.set(slot.unwrap_or(WITHOUT));
+    }
+    Some(SLOT.get()).filter(|slot| *slot < WITHOUT)
+}
+
+/// The slots of a process, one bit each.
 #[derive(Debug)]
-pub(crate) struct Seats([AtomicU64; WORDS]);
+pub(crate) struct ThreadSlots([AtomicU64; WORDS]);
 
-impl Seats {
-    /// None is taken.
+impl ThreadSlots {
+    /// Makes slots that are all free.
     #[cfg(not(feature = "loom"))]
     pub(crate) const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// None is taken.
+    /// Makes slots that are all free.
     #[cfg(feature = "loom")]
     pub(crate) fn new() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    /// Takes the lowest seat that is free; `None` when there is none. Whoever takes a seat sees all that was written by
-    /// those who had it before.
+    /// Takes the lowest free slot, if there is one. The new owner sees all writes of the previous owners.
     pub(crate) fn take(&self) -> Option<usize> {
         for (word, first) in self.0.iter().zip((0..).step_by(u64::BITS as usize)) {
             let mut taken = word.load(Ordering::Relaxed);
@@ -42,11 +100,12 @@ impl Seats {
         None
     }
 
-    /// Gives a seat back, and with it all that was written from it.
-    pub(crate) fn leave(&self, seat: usize) {
+    /// Releases a slot, and publishes what its owner has written to its counters.
+    pub(crate) fn release(&self, slot: usize) {
+        debug_assert!(slot < THREAD_SLOTS_MAX, "slot {slot} was never taken");
         let bits = u64::BITS as usize;
-        if let Some(word) = self.0.get(seat / bits) {
-            word.fetch_and(!(1 << (seat % bits)), Ordering::Release);
+        if let Some(word) = self.0.get(slot / bits) {
+            word.fetch_and(!(1 << (slot % bits)), Ordering::Release);
         }
     }
 }
@@ -58,24 +117,34 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn seats_are_given_once_lowest_first_and_given_again() {
-        let seats = Seats::new();
-        let all: Vec<_> = (0..SEATS_MAX).map(|_| seats.take().unwrap()).collect();
-        assert_eq!(all, (0..SEATS_MAX).collect::<Vec<_>>());
-        assert_eq!(seats.take(), None);
-        seats.leave(130);
-        seats.leave(7);
-        assert_eq!((seats.take(), seats.take(), seats.take()), (Some(7), Some(130), None));
+    fn lowest_free_slot_is_taken_and_reused_after_release() {
+        let slots = ThreadSlots::new();
+        let all: Vec<_> = (0..THREAD_SLOTS_MAX).map(|_| slots.take().unwrap()).collect();
+        assert_eq!(all, (0..THREAD_SLOTS_MAX).collect::<Vec<_>>());
+        assert_eq!(slots.take(), None);
+        slots.release(130);
+        slots.release(7);
+        assert_eq!((slots.take(), slots.take(), slots.take()), (Some(7), Some(130), None));
     }
 
     #[test]
-    fn threads_that_race_never_share_a_seat() {
-        let seats = Seats::new();
+    fn racing_threads_never_share_a_slot() {
+        let slots = ThreadSlots::new();
         let taken: Vec<usize> = std::thread::scope(|scope| {
-            let thread = |_| scope.spawn(|| (0..32).map(|_| seats.take().unwrap()).collect::<Vec<_>>());
+            let thread = |_| scope.spawn(|| (0..32).map(|_| slots.take().unwrap()).collect::<Vec<_>>());
             let threads: Vec<_> = (0..8).map(thread).collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 8 * 32);
+    }
+
+    /// A limiter with fewer slots ignores a thread's higher slot.
+    #[test]
+    fn thread_keeps_its_slot_until_it_ends() {
+        let of_thread = || current(WITHOUT);
+        let of_first = std::thread::spawn(move || [of_thread(), of_thread()]).join().unwrap();
+        assert_eq!(of_first[0], of_first[1]);
+        assert!(of_first[0].is_some());
+        assert_eq!(std::thread::spawn(|| current(0)).join().unwrap(), None);
     }
 }

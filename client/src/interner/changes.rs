@@ -1,29 +1,29 @@
-//! What only the holder of the claim does: giving ids to names, and taking them back.
+//! The interner's changes under the write lock: inserting, tombstoning, reviving and releasing names.
 
-use super::free_list::Line;
+use super::free_list::FreeList;
 use super::records::Records;
-use super::{EMPTY, GIVEN, Names, OUT_OF_LINE, PINS, PROBES_MAX, SKIPS_MAX};
+use super::{ASSIGNED, DEQUEUED, EMPTY, Interner, PINS, PROBES_MAX, SKIPS_MAX};
 use crate::hot::sync::{AtomicBool, Ordering};
 
-/// The right to change the table.
-pub(super) struct Claim<'a>(&'a AtomicBool);
+/// The write lock, released on drop.
+pub(super) struct WriteLock<'a>(&'a AtomicBool);
 
-impl Drop for Claim<'_> {
+impl Drop for WriteLock<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-impl Names {
-    pub(super) fn try_claim(&self) -> Option<Claim<'_>> {
-        let claimed = self.claimed.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        claimed.is_ok().then(|| Claim(&self.claimed))
+impl Interner {
+    pub(super) fn try_lock(&self) -> Option<WriteLock<'_>> {
+        let locked = self.is_locked.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        locked.is_ok().then(|| WriteLock(&self.is_locked))
     }
 
-    pub(super) fn claim(&self) -> Claim<'_> {
+    pub(super) fn lock(&self) -> WriteLock<'_> {
         loop {
-            if let Some(claim) = self.try_claim() {
-                return claim;
+            if let Some(lock) = self.try_lock() {
+                return lock;
             }
             #[cfg(feature = "loom")]
             loom::thread::yield_now();
@@ -32,8 +32,8 @@ impl Names {
         }
     }
 
-    /// The id of a name: the one it has, the one it had and may have again, or the next in line. Needs the claim.
-    pub(super) fn enter(&self, hash: u64, owner: u32, name: &[u8]) -> Option<u32> {
+    /// Returns the id of a name: its own, its former one if it can be revived, or the next free one. Needs the write lock.
+    pub(super) fn insert(&self, hash: u64, owner: u32, name: &[u8]) -> Option<u32> {
         let tag = self.tag(hash);
         let mut vacant = false;
         for at in 0..PROBES_MAX {
@@ -42,8 +42,8 @@ impl Names {
             if self.records.is(id, owner, name) {
                 return Some(id);
             }
-            if self.records.rests_as(id, owner, name) {
-                self.wake(id);
+            if self.records.is_tombstone_of(id, owner, name) {
+                self.revive(id);
                 return Some(id);
             }
             if seen == EMPTY {
@@ -51,44 +51,44 @@ impl Names {
                 break;
             }
         }
-        let (line, id) = vacant.then(|| self.next_in_line(name))??;
-        // With the name that is given up here, others move: the first vacant slot may be a nearer one.
-        self.give_up(id);
+        let (list, id) = vacant.then(|| self.next_free(name))??;
+        // Removing the old name moves others, so the first vacant slot may be nearer than the one found above.
+        self.unlink(id);
         let mut slots = (0..PROBES_MAX).map(|at| self.slot(hash, at));
         let slot = slots.find(|slot| slot.load(Ordering::Relaxed) == EMPTY)?;
         if !self.records.write(id, owner, name) {
             return None;
         }
         slot.store(tag | (id + 1), Ordering::Release);
-        self.change(id, |state| state | GIVEN | OUT_OF_LINE);
+        self.change(id, |state| state | ASSIGNED | DEQUEUED);
         self.free.store(self.free.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-        line.take();
+        list.take();
         Some(id)
     }
 
-    /// The first id in line that fits a name, and the line.
-    fn next_in_line(&self, name: &[u8]) -> Option<(&Line, u32)> {
-        // A long name may take any id while there are cells, and after that one with a cell.
-        let first = (!Records::is_long(name) || self.records.has_free_cell()).then_some(&self.line);
-        [first, Some(&self.long_line)].into_iter().flatten().find_map(|line| {
+    /// Returns the first free id that fits a name, and its free list.
+    fn next_free(&self, name: &[u8]) -> Option<(&FreeList, u32)> {
+        // A long name takes any id while there are free cells, and after that one with a cell.
+        let first = (!Records::is_long(name) || self.records.has_free_cell()).then_some(&self.free_list);
+        [first, Some(&self.free_long)].into_iter().flatten().find_map(|list| {
             for _ in 0..SKIPS_MAX {
-                let id = line.first()?;
-                if self.state(id) & GIVEN == 0 {
-                    return Some((line, id));
+                let id = list.first()?;
+                if self.state(id) & ASSIGNED == 0 {
+                    return Some((list, id));
                 }
-                self.change(id, |state| state | OUT_OF_LINE);
-                line.take();
+                self.change(id, |state| state | DEQUEUED);
+                list.take();
             }
             None
         })
     }
 
-    /// Takes the name of an id out of the index, and closes the gap: each name behind it that may stand nearer to where
-    /// its hash leads moves up. A mark in the gap would be simpler, but marks pile up until every search is long.
+    /// Removes the name of an id from the index, and closes the gap: each later name that may stand nearer to its home moves
+    /// up. A deletion mark in the gap would be simpler, but marks accumulate until every lookup is long.
     ///
-    /// A name is written to its new slot before the old one is written over, so a search may meet it twice; one that
-    /// passed the new slot before and comes to the old one after does not meet it, and looks again.
-    fn give_up(&self, id: u32) {
+    /// A name is written to its new slot before its old one is overwritten, so a concurrent lookup may see it twice. A
+    /// lookup that passed the new slot before and reaches the old one after misses it, and searches again.
+    fn unlink(&self, id: u32) {
         let Some((hash, entry)) = self.entry_of(id) else { return };
         let Some(at) = (0..PROBES_MAX).find(|at| self.slot(hash, *at).load(Ordering::Relaxed) == entry)
         else {
@@ -103,7 +103,7 @@ impl Names {
             let Some((hash, _)) = (seen & self.mask).checked_sub(1).and_then(|id| self.entry_of(id)) else {
                 return self.slots[gap].store(EMPTY, Ordering::Release);
             };
-            // How far it stands from where its hash leads, and from the gap.
+            // The distances of the name from its home, and from the gap.
             let (far, near) = (next.wrapping_sub(hash as usize) & last, next.wrapping_sub(gap) & last);
             if far >= near {
                 self.slots[gap].store(seen, Ordering::Release);
@@ -112,17 +112,17 @@ impl Names {
         }
     }
 
-    /// The hash of the name of an id, and its slot's content.
+    /// Returns the hash of an id's name, and its entry in the index.
     fn entry_of(&self, id: u32) -> Option<(u64, u32)> {
         let record = self.records.read(id)?;
         let hash = self.hash(record.owner, record.name());
         Some((hash, self.tag(hash) | (id + 1)))
     }
 
-    fn wake(&self, id: u32) {
-        self.records.set_resting(id, false);
-        if self.state(id) & GIVEN == 0 {
-            self.change(id, |state| state | GIVEN);
+    fn revive(&self, id: u32) {
+        self.records.set_tombstone(id, false);
+        if self.state(id) & ASSIGNED == 0 {
+            self.change(id, |state| state | ASSIGNED);
             self.free.store(self.free.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         }
     }
@@ -131,7 +131,7 @@ impl Names {
         self.states.get(id as usize).map_or(0, |state| state.load(Ordering::Acquire))
     }
 
-    /// Changes the flags of an id, whatever happens to its pins meanwhile. Needs the claim.
+    /// Changes the flags of an id; concurrent changes of its pins are kept. Needs the write lock.
     fn change(&self, id: u32, flags: impl Fn(u32) -> u32) {
         if let Some(state) = self.states.get(id as usize) {
             let (before, after) = (self.state(id) & !PINS, flags(self.state(id)) & !PINS);
@@ -139,40 +139,39 @@ impl Names {
         }
     }
 
-    /// Lays a name to rest: it is found no longer, but wakes with its id when it is asked for again as a new one would
-    /// be. False for a pinned one. Off the request path.
-    pub(crate) fn rest(&self, id: u32) -> bool {
-        let _claim = self.claim();
+    /// Tombstones a name: lookups miss it; inserting it again before its id is reused revives it. Returns false for a
+    /// pinned name. Off the request path.
+    pub(crate) fn tombstone(&self, id: u32) -> bool {
+        let _lock = self.lock();
         let state = self.state(id);
-        let may_rest = state & GIVEN != 0 && state & PINS == 0;
-        if may_rest {
-            self.records.set_resting(id, true);
+        let is_evictable = state & ASSIGNED != 0 && state & PINS == 0;
+        if is_evictable {
+            self.records.set_tombstone(id, true);
         }
-        may_rest
+        is_evictable
     }
 
-    /// Whether a name is resting.
-    pub(crate) fn is_resting(&self, id: u32) -> bool {
-        self.records.is_resting(id)
+    /// True if an id's name is tombstoned.
+    pub(crate) fn is_tombstone(&self, id: u32) -> bool {
+        self.records.is_tombstone(id)
     }
 
-    /// Lets the next new name have the id of a resting one. False when the name woke, or when the ids that were taken
-    /// have to be [read](Self::entered) first. Off the request path.
+    /// Releases the id of a tombstoned name to the free list. Returns false when the name was revived, or when the free list
+    /// has no room until the taken ids are [drained](Self::drain_inserted). Off the request path.
     ///
-    /// A thread that found the name before it was laid to rest may still count for the id. So it must have rested for
-    /// longer than any decision takes; a thread that was stopped in the middle of one for longer than that counts one
-    /// request for another name.
-    pub(crate) fn offer(&self, id: u32) -> bool {
-        let _claim = self.claim();
+    /// A thread that found the name before it was tombstoned may still count for the id. So the tombstone must be older
+    /// than any decision takes; a thread that was suspended in a decision for longer counts one request for another name.
+    pub(crate) fn release(&self, id: u32) -> bool {
+        let _lock = self.lock();
         let state = self.state(id);
-        if !self.records.is_resting(id) || state & GIVEN == 0 {
+        if !self.records.is_tombstone(id) || state & ASSIGNED == 0 {
             return false;
         }
-        let line = if self.records.has_cell(id) { &self.long_line } else { &self.line };
-        if state & OUT_OF_LINE != 0 && !line.push(id) {
+        let list = if self.records.has_cell(id) { &self.free_long } else { &self.free_list };
+        if state & DEQUEUED != 0 && !list.push(id) {
             return false;
         }
-        self.change(id, |state| state & !GIVEN & !OUT_OF_LINE);
+        self.change(id, |state| state & !ASSIGNED & !DEQUEUED);
         self.free.store(self.free.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         true
     }

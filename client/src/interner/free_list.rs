@@ -1,44 +1,44 @@
-//! The line in which free ids wait to be given out, which is also the record of those that were.
+//! The free list: a ring of free ids, which is also the log of the ids that were taken.
 
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 
-/// A ring of ids. One writer at a time (the caller's claim), one reader of what was taken.
+/// A ring of ids. One writer at a time (the caller holds the write lock), one reader of the taken ids.
 #[derive(Debug)]
-pub(crate) struct Line {
-    /// Each id XORed with its place, so that a line of zeros is that of all ids in order.
+pub(crate) struct FreeList {
+    /// Each id XORed with its place, so that a ring of zeros is the list of all ids in order.
     ids: Vec<AtomicU32>,
-    /// How many were ever taken.
+    /// The number of ids ever taken.
     taken: AtomicU64,
-    /// How many ever stood in line.
+    /// The number of ids ever pushed.
     queued: AtomicU64,
-    /// How many of those taken were read.
+    /// The number of taken ids that were read.
     read: AtomicU64,
 }
 
-impl Line {
-    /// A line of all ids below `ids`.
+impl FreeList {
+    /// Makes a list of all ids below `ids`.
     pub(crate) fn of_all(ids: usize) -> Self {
         Self { queued: AtomicU64::new(ids as u64), ..Self::empty(ids) }
     }
 
-    /// An empty line with room for `ids`.
+    /// Makes an empty list with room for `ids`.
     pub(crate) fn empty(ids: usize) -> Self {
         let [taken, queued, read] = [(); 3].map(|()| AtomicU64::new(0));
         Self { ids: zeroed(ids), taken, queued, read }
     }
 
-    /// The first id in line.
+    /// Returns the first free id.
     pub(crate) fn first(&self) -> Option<u32> {
         let taken = self.taken.load(Ordering::Relaxed);
         if taken == self.queued.load(Ordering::Relaxed) { None } else { self.at(taken) }
     }
 
-    /// Takes the first id out of the line. What was written before is seen by whoever reads of it.
+    /// Takes the first id. The reader of the taken id sees all earlier writes.
     pub(crate) fn take(&self) {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Puts an id into the line. False, and nothing is done, while that would write over what was not read yet.
+    /// Pushes an id. Returns false, without an effect, if that would overwrite a taken id that was not read yet.
     pub(crate) fn push(&self, id: u32) -> bool {
         let queued = self.queued.load(Ordering::Relaxed);
         if queued >= self.read.load(Ordering::Relaxed) + self.ids.len() as u64 {
@@ -50,14 +50,14 @@ impl Line {
         true
     }
 
-    /// The id that was taken next after the last one read.
-    pub(crate) fn unread(&self) -> Option<u32> {
+    /// Returns the first taken id that was not read.
+    pub(crate) fn next_unread(&self) -> Option<u32> {
         let read = self.read.load(Ordering::Relaxed);
         if read == self.taken.load(Ordering::Acquire) { None } else { self.at(read) }
     }
 
-    /// What [`unread`](Self::unread) says has been read.
-    pub(crate) fn read(&self) {
+    /// Marks the id of [`next_unread`](Self::next_unread) as read.
+    pub(crate) fn mark_read(&self) {
         self.read.store(self.read.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
@@ -73,24 +73,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_taken_in_order_and_come_back_behind_what_was_read() {
-        let line = Line::of_all(2);
-        assert_eq!((line.first(), line.unread()), (Some(0), None));
-        line.take();
-        line.take();
-        assert_eq!(line.first(), None);
-        assert!(!line.push(1), "nothing was read");
-        assert_eq!(line.unread(), Some(0));
-        line.read();
-        assert!(line.push(1));
-        assert_eq!((line.first(), line.unread()), (Some(1), Some(1)));
-        line.read();
-        assert_eq!(line.unread(), None);
+    fn ids_are_taken_in_order_and_reused_after_they_were_read() {
+        let list = FreeList::of_all(2);
+        assert_eq!((list.first(), list.next_unread()), (Some(0), None));
+        list.take();
+        list.take();
+        assert_eq!(list.first(), None);
+        assert!(!list.push(1), "the taken ids were not read");
+        assert_eq!(list.next_unread(), Some(0));
+        list.mark_read();
+        assert!(list.push(1));
+        assert_eq!((list.first(), list.next_unread()), (Some(1), Some(1)));
+        list.mark_read();
+        assert_eq!(list.next_unread(), None);
     }
 
     #[test]
-    fn a_line_may_have_no_room_at_all() {
-        let line = Line::empty(0);
-        assert_eq!((line.first(), line.unread(), line.push(0)), (None, None, false));
+    fn list_may_have_a_capacity_of_zero() {
+        let list = FreeList::empty(0);
+        assert_eq!((list.first(), list.next_unread(), list.push(0)), (None, None, false));
     }
 }

@@ -1,26 +1,26 @@
-//! Looking up, entering, resting and giving ids to others, under every order of events.
+//! Loom models of the interner: lookups, insertions, tombstones and reuse under every interleaving.
 
 use loom::sync::Arc;
 use loom::thread;
 
 use super::*;
 
-/// As few ids as can collide: every access of an atomic is a point where another thread may run.
-fn names() -> Arc<Names> {
-    Arc::new(Names::new(2, 7))
+/// Makes the smallest interner whose names can collide: every atomic access multiplies the interleavings.
+fn names() -> Arc<Interner> {
+    Arc::new(Interner::new(2, 7))
 }
 
-/// The id, where the request did not meet another one that was entering a name.
-fn id(found: Found) -> Option<u32> {
+/// Returns the id, unless another thread held the write lock.
+fn id(found: Lookup) -> Option<u32> {
     match found {
-        Found::Id(id) => Some(id),
-        Found::Busy => None,
+        Lookup::Id(id) => Some(id),
+        Lookup::Busy => None,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn loom_two_that_enter_one_name_agree() {
+fn loom_concurrent_inserts_of_one_name_agree() {
     loom::model(|| {
         let names = names();
         let other = Arc::clone(&names);
@@ -28,14 +28,14 @@ fn loom_two_that_enter_one_name_agree() {
         let here = id(names.look_up(0, "a"));
         let there = thread.join().unwrap();
         assert!([Some(0), None].contains(&here) && [Some(0), None].contains(&there));
-        assert!(here.is_some() || there.is_some(), "one of them had the claim");
-        assert_eq!(names.look_up(0, "a"), Found::Id(0));
-        assert_eq!(names.room().free, 1);
+        assert!(here.is_some() || there.is_some(), "one of them had the write lock");
+        assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
+        assert_eq!(names.capacity().free, 1);
     });
 }
 
 #[test]
-fn loom_two_that_enter_two_names_get_two_ids() {
+fn loom_concurrent_inserts_of_two_names_get_two_ids() {
     loom::model(|| {
         let names = names();
         let other = Arc::clone(&names);
@@ -43,80 +43,80 @@ fn loom_two_that_enter_two_names_get_two_ids() {
         let here = names.intern(0, "b");
         let there = thread.join().unwrap();
         assert!(here.is_some() && there.is_some() && here != there);
-        let mut entered = Vec::new();
-        names.entered(|id| {
-            entered.push(names.read(id).unwrap().1);
+        let mut inserted = Vec::new();
+        names.drain_inserted(|id| {
+            inserted.push(names.read(id).unwrap().1);
             true
         });
-        entered.sort();
-        assert_eq!(entered, ["a", "b"]);
+        inserted.sort();
+        assert_eq!(inserted, ["a", "b"]);
     });
 }
 
 #[test]
-fn loom_a_name_is_found_whole_or_not_at_all() {
+fn loom_lookup_sees_a_whole_name_or_none() {
     loom::model(|| {
         let names = names();
         let other = Arc::clone(&names);
         let thread = thread::spawn(move || other.intern(0, "two-words"));
-        // Whatever is found is found by an exact compare, and whoever reads what entered reads all of it.
-        let mut entered = 0;
-        names.entered(|id| {
+        // A lookup compares exactly, and the reader of an inserted id reads the whole name.
+        let mut inserted = 0;
+        names.drain_inserted(|id| {
             assert_eq!(names.read(id), Some((0, "two-words".to_owned())));
-            entered += 1;
+            inserted += 1;
             true
         });
         assert!(id(names.look_up(0, "two-words")).is_none_or(|id| id == 0));
         assert_eq!(thread.join().unwrap(), Some(0));
-        assert!(entered <= 1);
+        assert!(inserted <= 1);
     });
 }
 
 #[test]
-fn loom_a_name_that_rests_wakes_with_its_id() {
+fn loom_tombstoned_name_is_revived_with_its_id() {
     loom::model(|| {
         let names = names();
         names.intern(0, "a");
         let other = Arc::clone(&names);
         let thread = thread::spawn(move || id(other.look_up(0, "a")));
-        assert!(names.rest(0));
+        assert!(names.tombstone(0));
         assert!(thread.join().unwrap().is_none_or(|id| id == 0));
-        assert_eq!(names.look_up(0, "a"), Found::Id(0));
-        assert!(!names.is_resting(0));
+        assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
+        assert!(!names.is_tombstone(0));
     });
 }
 
 #[test]
-fn loom_an_id_is_woken_or_taken_by_another_but_not_both() {
+fn loom_id_is_revived_or_reused_but_not_both() {
     loom::model(|| {
         let names = names();
         names.intern(0, "a");
         names.intern(0, "b");
-        names.entered(|_| true);
-        assert!(names.rest(0) && names.offer(0));
+        names.drain_inserted(|_| true);
+        assert!(names.tombstone(0) && names.release(0));
         let other = Arc::clone(&names);
-        // Its own name, and another one that needs the last id there is.
+        // The former name and a new one compete for the last id.
         let thread = thread::spawn(move || other.intern(0, "a"));
         let taken = names.intern(0, "c");
-        let woken = thread.join().unwrap();
-        assert!(matches!((taken, woken), (Some(0), None) | (None, Some(0))), "{taken:?} {woken:?}");
-        assert_eq!(names.room().free, 0);
+        let revived = thread.join().unwrap();
+        assert!(matches!((taken, revived), (Some(0), None) | (None, Some(0))), "{taken:?} {revived:?}");
+        assert_eq!(names.capacity().free, 0);
         let name = names.read(0).unwrap().1;
         assert_eq!(name, if taken.is_some() { "c" } else { "a" });
     });
 }
 
 #[test]
-fn loom_a_pinned_name_does_not_rest() {
+fn loom_pinned_name_is_not_tombstoned() {
     loom::model(|| {
         let names = names();
         names.intern(0, "a");
         let other = Arc::clone(&names);
         let thread = thread::spawn(move || other.pin(0, "a"));
-        let rested = names.rest(0);
+        let tombstoned = names.tombstone(0);
         assert_eq!(thread.join().unwrap(), Some(0));
-        // When it rested before, the pin woke it.
-        assert!(!names.is_resting(0), "{rested}");
-        assert!(!names.rest(0));
+        // If it was tombstoned before, the pin revived it.
+        assert!(!names.is_tombstone(0), "{tombstoned}");
+        assert!(!names.tombstone(0));
     });
 }

@@ -1,10 +1,10 @@
-//! What keeps a key's id while somebody holds on to it.
+//! The pin that protects a key from eviction while a handle lives.
 
 use std::sync::Arc;
 
 use crate::hot::table::Table;
 
-/// A key that does not leave the table while this or a clone of it lives.
+/// A key that is not evicted while this pin or a clone of it lives.
 #[derive(Debug)]
 pub(crate) struct Pin {
     table: Arc<Table>,
@@ -12,7 +12,7 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Pins a key, which is given an id now if need be; `None` when there is none, or the name is invalid.
+    /// Pins a key, which gets an id if it has none; `None` when no id is free, or the name is invalid.
     pub(crate) fn new(table: &Arc<Table>, bucket: u32, tenant: &str) -> Option<Self> {
         let key = table.keys.pin(bucket, tenant)?;
         Some(Self { table: Arc::clone(table), key })

@@ -1,4 +1,4 @@
-//! The names that ids stand for, as words that can be compared without copying a byte.
+//! The names of ids, stored as words so that a lookup compares them without copying.
 
 use plimsoll_core::names::NAME_BYTES_MAX;
 
@@ -6,31 +6,31 @@ use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 
 /// Words of a record: one cache line.
 const WORDS: usize = 8;
-/// The longest name that its record holds whole.
+/// The longest name that fits its record.
 const SHORT_MAX: usize = (WORDS - 1) * 8;
-/// Words of a longer name that its record holds; the last word of the record then says in which cell the others are.
+/// Words of a longer name in its record, whose last word then is the number of the overflow cell with the others.
 const LONG_HEAD: usize = WORDS - 2;
-/// Words of a cell.
+/// Words of an overflow cell.
 const CELL_WORDS: usize = NAME_BYTES_MAX / 8 - LONG_HEAD;
-/// So many ids share one cell.
+/// The number of ids for each overflow cell.
 const IDS_PER_CELL: usize = 8;
 
-/// In the first word of a record: bits 0 to 7 are the length, 8 to 39 the owner. A resting name is that of an id that
-/// may be given to another; a reader that compares does not find it.
-const RESTING: u64 = 1 << 63;
+/// The flag of a tombstoned name in the first word of its record, which makes lookups miss it. Bits 0 to 7 of that word are
+/// the length, 8 to 39 the owner.
+const TOMBSTONE: u64 = 1 << 63;
 
-/// One record for each id, and cells for the rest of the longest names.
+/// One record for each id, and overflow cells for long names.
 #[derive(Debug)]
 pub(crate) struct Records {
     rows: Vec<AtomicU64>,
     cells: Vec<AtomicU64>,
-    /// Cells that were ever used.
+    /// The number of cells that were ever used.
     cells_used: AtomicU32,
-    /// The first of those that are free again, plus one; each one's first word leads to the next.
+    /// The first cell of the linked list of free cells, plus one; a free cell's first word leads to the next.
     cells_free: AtomicU32,
 }
 
-/// A name read back: its owner, and its bytes.
+/// An owner and a name, read back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) owner: u32,
@@ -54,7 +54,7 @@ impl Records {
         }
     }
 
-    /// How many long names there is room for.
+    /// Returns the number of overflow cells, that is of long names.
     pub(crate) const fn cells_for(ids: usize) -> usize {
         ids.div_ceil(IDS_PER_CELL)
     }
@@ -72,11 +72,11 @@ impl Records {
         self.cells.as_chunks().0.get(usize::try_from(cell).ok()?)
     }
 
-    /// Whether this is the name of an id, which is not resting. An id outside the table has none.
+    /// True if an id has this name and is not tombstoned. An id outside the table has no name.
     #[inline(always)]
     pub(crate) fn is(&self, id: u32, owner: u32, name: &[u8]) -> bool {
         let Some(row) = self.row(id) else { return false };
-        // Whoever sees the header of the next name of this id sees none of the words of the one before.
+        // A reader that sees the next name's header sees no word of the previous name.
         let differs = row[0].load(Ordering::Acquire) ^ header(owner, name.len());
         if name.len() > SHORT_MAX {
             return differs == 0 && self.is_long_name(row, name);
@@ -84,10 +84,10 @@ impl Records {
         differs_short(row, differs, name) == 0
     }
 
-    /// As [`is`](Self::is), for an id that is resting.
-    pub(crate) fn rests_as(&self, id: u32, owner: u32, name: &[u8]) -> bool {
+    /// True if an id has this name and is tombstoned.
+    pub(crate) fn is_tombstone_of(&self, id: u32, owner: u32, name: &[u8]) -> bool {
         let Some(row) = self.row(id) else { return false };
-        let differs = row[0].load(Ordering::Relaxed) ^ header(owner, name.len()) ^ RESTING;
+        let differs = row[0].load(Ordering::Relaxed) ^ header(owner, name.len()) ^ TOMBSTONE;
         if name.len() > SHORT_MAX {
             return differs == 0 && self.is_long_name(row, name);
         }
@@ -103,7 +103,7 @@ impl Records {
         })
     }
 
-    /// Where a word of a name is kept.
+    /// Returns the place of a word of a name.
     fn word<'a>(&'a self, row: &'a [AtomicU64; WORDS], at: usize, words: usize) -> Option<&'a AtomicU64> {
         if words < WORDS || at < LONG_HEAD {
             return row.get(at + 1);
@@ -112,32 +112,32 @@ impl Records {
         self.cell(cell)?.get(at - LONG_HEAD)
     }
 
-    /// Whether an id's name is resting. When it is not, [`read`](Self::read) gives a whole name.
-    pub(crate) fn is_resting(&self, id: u32) -> bool {
-        self.row(id).is_some_and(|row| row[0].load(Ordering::Acquire) & RESTING != 0)
+    /// True if an id's name is tombstoned. After false, [`read`](Self::read) returns a whole name.
+    pub(crate) fn is_tombstone(&self, id: u32) -> bool {
+        self.row(id).is_some_and(|row| row[0].load(Ordering::Acquire) & TOMBSTONE != 0)
     }
 
-    /// Whether an id's name takes a cell.
+    /// True if an id's name occupies a cell.
     pub(crate) fn has_cell(&self, id: u32) -> bool {
         let first = self.row(id).map_or(0, |row| row[0].load(Ordering::Relaxed));
         (first & 0xFF) as usize > SHORT_MAX
     }
 
-    /// Whether a cell is free.
+    /// True if a cell is free.
     pub(crate) fn has_free_cell(&self) -> bool {
         self.cells_free.load(Ordering::Relaxed) != 0
             || self.cell(u64::from(self.cells_used.load(Ordering::Relaxed))).is_some()
     }
 
-    /// Lets a name rest, or wakes it.
-    pub(crate) fn set_resting(&self, id: u32, resting: bool) {
+    /// Tombstones a name, or revives it.
+    pub(crate) fn set_tombstone(&self, id: u32, tombstone: bool) {
         if let Some(row) = self.row(id) {
-            let first = row[0].load(Ordering::Relaxed) & !RESTING;
-            row[0].store(first | if resting { RESTING } else { 0 }, Ordering::Release);
+            let first = row[0].load(Ordering::Relaxed) & !TOMBSTONE;
+            row[0].store(first | if tombstone { TOMBSTONE } else { 0 }, Ordering::Release);
         }
     }
 
-    /// Gives an id another name. One writer at a time. False when the name takes a cell and none is free.
+    /// Writes the name of an id. One writer at a time. Returns false when the name needs a cell and none is free.
     pub(crate) fn write(&self, id: u32, owner: u32, name: &[u8]) -> bool {
         let Some(row) = self.row(id) else { return false };
         if self.has_cell(id) {
@@ -176,8 +176,8 @@ impl Records {
         }
     }
 
-    /// The owner and the name of an id, resting or not; `None` while it never had one. Not to be called while the id
-    /// may be given to another name.
+    /// Returns the owner and the name of an id, tombstoned or not; `None` before its first name. Must not run while the id
+    /// may get another name.
     pub(crate) fn read(&self, id: u32) -> Option<Record> {
         let row = self.row(id)?;
         let first = row[0].load(Ordering::Acquire);
@@ -196,11 +196,11 @@ const fn header(owner: u32, length: usize) -> u64 {
     (owner as u64) << 8 | length as u64
 }
 
-/// Zero when the words of a row are those of a short name, and nothing differed before. Every word is read with a load
-/// of fixed width: none of the bytes is copied by a call.
+/// Returns zero if the words of a row are those of a short name and `differs` was zero. Every word is read with a load of
+/// fixed width, so that no byte is copied.
 #[inline(always)]
 fn differs_short(row: &[AtomicU64; WORDS], mut differs: u64, name: &[u8]) -> u64 {
-    // Most names have 9 to 24 bytes: these are compared without a loop, whose end would have to be foreseen.
+    // Most names have 9 to 24 bytes: these are compared without a loop, whose exit would be mispredicted.
     if let (Some(first), Some(last), 9..=24) = (name.first_chunk::<8>(), name.last_chunk::<8>(), name.len()) {
         differs |= row[1].load(Ordering::Relaxed) ^ u64::from_le_bytes(*first);
         let at = if let Some(second) = name.get(8..16).filter(|_| name.len() > 16) {
@@ -223,12 +223,12 @@ fn differs_short(row: &[AtomicU64; WORDS], mut differs: u64, name: &[u8]) -> u64
     differs
 }
 
-/// The word of a name from byte `8 * at` on.
+/// Returns the word of a name from byte `8 * at` on.
 fn word_of(name: &[u8], at: usize) -> u64 {
     name.as_chunks::<8>().0.get(at).map_or_else(|| last_word(name), |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// The last eight bytes of a name, or all of a shorter one, some of them twice: the length tells them apart.
+/// Returns the last eight bytes of a name, or all of a shorter one, some of them twice; the length makes it unambiguous.
 #[inline]
 fn last_word(name: &[u8]) -> u64 {
     if let Some(last) = name.last_chunk::<8>() {
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_every_length_are_read_back_and_told_apart() {
+    fn names_of_every_length_are_read_back_and_distinguished() {
         let records = Records::new(8);
         let text: Vec<u8> = (0..NAME_BYTES_MAX).map(|at| b'a' + (at * 7 % 26) as u8).collect();
         for length in 1..=NAME_BYTES_MAX {
@@ -279,19 +279,19 @@ mod tests {
             let read = records.read(3).unwrap();
             assert_eq!((read.owner, read.name()), (9, name));
             assert!(records.is(3, 9, name) && !records.is(3, 8, name) && !records.is(4, 9, name));
-            assert!(!records.is(3, 9, &text[..length - 1]) && !records.rests_as(3, 9, name));
+            assert!(!records.is(3, 9, &text[..length - 1]) && !records.is_tombstone_of(3, 9, name));
             for at in 0..length {
                 let mut other = name.to_vec();
                 other[at] = b'_';
                 assert!(!records.is(3, 9, &other), "length {length}, byte {at}");
             }
-            records.set_resting(3, true);
-            assert!(!records.is(3, 9, name) && records.rests_as(3, 9, name));
+            records.set_tombstone(3, true);
+            assert!(!records.is(3, 9, name) && records.is_tombstone_of(3, 9, name));
         }
     }
 
     #[test]
-    fn cells_of_long_names_come_back() {
+    fn cells_of_long_names_are_reused() {
         let records = Records::new(16);
         let long = "x".repeat(SHORT_MAX + 1);
         assert!(records.write(0, 0, long.as_bytes()) && records.write(1, 1, long.as_bytes()));

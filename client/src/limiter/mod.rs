@@ -1,33 +1,35 @@
-//! The limiter: what a service asks, once for each request.
+//! The limiter, which a service calls once for each request, and the handles that resolve names beforehand.
 
-pub(crate) mod shard;
+mod shard;
+
+pub use shard::Shard;
 
 use std::sync::Arc;
 
+use plimsoll_core::decision::Verdict;
+use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Counts, Identity};
-use plimsoll_core::decision::trace::TraceId;
-use plimsoll_core::decision::Verdict;
 
-use crate::hot::decision::Desk;
-use crate::hot::rng::OwnDraws;
-use crate::interner::pin::Pin;
-use crate::limiter::shard::Shard;
-use crate::subscription::Subscription;
+use crate::builder::{BuildError, LimiterBuilder};
+use crate::hot::decision::DecideCtx;
+use crate::hot::rng::ThreadRng;
 use crate::hot::table::{BucketPlace, KeyPlace, Table};
+use crate::interner::pin::Pin;
+use crate::subscription::Subscription;
 
-/// The most keys a limiter tells apart unless told otherwise.
+/// The default number of keys with a state of their own.
 pub const KEYS_MAX_DEFAULT: usize = 10_000;
 
-/// Decides which requests to admit, from directives that the [feed](crate::Feed) keeps up to date behind its back.
+/// Decides which requests to admit, by directives that the [feed](crate::Feed) keeps up to date in the background.
 ///
 /// Cloning is cheap and gives another handle to the same limiter. A decision never blocks, allocates, makes a system
-/// call or fails: where nothing is known, the request is admitted and counted.
+/// call or fails. Without a directive, a request is admitted and counted.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (limiter, _feed) = plimsoll_client::Settings::new("shop")?.build()?;
+/// let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")?.build()?;
 /// let checkout = limiter.bucket("checkout")?;
 /// assert!(checkout.admit("acme").is_admit());
 /// # Ok(()) }
@@ -37,7 +39,7 @@ pub struct Limiter {
     pub(crate) table: Arc<Table>,
 }
 
-/// A bucket, resolved once: the fastest way to decide by tenant name.
+/// A bucket, resolved once: the fastest way to decide by a tenant's name.
 #[derive(Clone, Debug)]
 pub struct BucketHandle {
     table: Arc<Table>,
@@ -51,19 +53,19 @@ pub struct KeyHandle {
     pub(crate) place: KeyPlace,
     #[cfg(feature = "middleware")]
     bucket: u32,
-    /// Keeps the key from leaving while there is a handle; the default class never leaves.
+    /// Protects the key from eviction while the handle lives. `None` for the default class, which is never evicted.
     _pin: Option<Pin>,
 }
 
-/// Why a bucket cannot be had.
+/// The reason why a bucket cannot be declared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BucketError {
     /// The name breaks the rule of names.
     #[error("bucket `{name}`: {source}")]
     Name {
-        /// What was asked for.
+        /// The name as it was given.
         name: String,
-        /// What is wrong with it.
+        /// The rule that the name breaks.
         source: InvalidName,
     },
     /// The limiter has no room for another bucket or its default class.
@@ -71,32 +73,45 @@ pub enum BucketError {
     Full(String),
 }
 
-/// Where what becomes of a request is written down.
+/// Records how a bucket's requests end, for the middleware.
 #[cfg(feature = "middleware")]
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Recorder {
     pub(crate) table: Arc<Table>,
     pub(crate) bucket: u32,
 }
 
 impl Limiter {
-    /// A limiter with nobody to carry its messages: the caller passes reports and directives to and fro and says
-    /// what time it is. No clock, no socket and no entropy take part; `seed` is for the hashes of names. So many threads at
-    /// a time have cells of their own; 0 will do where only [shards](Self::shard) decide.
+    /// Starts to configure a limiter for an instance of `service`, in the zone `default`, without an aggregator.
+    ///
+    /// # Errors
+    /// When the service's name is invalid.
+    pub fn builder(service: &str) -> Result<LimiterBuilder, BuildError> {
+        LimiterBuilder::new(service)
+    }
+
+    /// Makes a limiter without a transport: the caller carries reports and directives between the [`Subscription`] and a
+    /// parent, and passes the time. No clock, socket or entropy is used; `seed` is for the hashes of names. `threads`
+    /// threads at a time have counters of their own; 0 is enough where only [shards](Self::shard) decide.
     #[must_use]
-    pub fn detached(identity: Identity, keys_max: usize, threads: usize, seed: u64) -> (Self, Subscription) {
+    pub fn without_transport(
+        identity: Identity,
+        keys_max: usize,
+        threads: usize,
+        seed: u64,
+    ) -> (Self, Subscription) {
         let table = Arc::new(Table::new(keys_max, threads, seed));
         let subscription = Subscription::new(identity, Arc::clone(&table));
         (Self { table }, subscription)
     }
 
-    /// A part of this limiter whose decisions are drawn from `seed` alone.
+    /// Makes a shard of this limiter, whose decisions depend on `seed` alone.
     #[must_use]
     pub fn shard(&self, seed: u64) -> Shard {
         Shard::new(Arc::clone(&self.table), seed)
     }
 
-    /// Declares a bucket: its directives are asked for at once, before there is any traffic.
+    /// Declares a bucket: the limiter requests its directives at once, before there is any traffic.
     ///
     /// # Errors
     /// When the name is invalid or the table is full.
@@ -107,11 +122,11 @@ impl Limiter {
         Ok(BucketHandle { table: Arc::clone(&self.table), place })
     }
 
-    /// Decides by names. A tenant whose name is invalid, or for which there is no room, counts as the default class;
-    /// a bucket for which there is none is admitted.
+    /// Decides by names. A tenant with an invalid name, or without room in the table, counts as the default class. A
+    /// request for a bucket without room is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
         match self.table.place(bucket, tenant) {
-            Some(place) => self.table.decide(place, &mut own_desk(&self.table)),
+            Some(place) => self.table.decide(place, &mut thread_ctx(&self.table)),
             None => Verdict::Admit,
         }
     }
@@ -124,43 +139,43 @@ impl Limiter {
         }
     }
 
-    /// Decides for a request that several (bucket, tenant) pairs are asked for, such as one by workspace and one by user:
-    /// by one independent draw, refused by the strictest of them, counted for all. One that is refused takes no token of
-    /// any guard. All buckets must be this limiter's.
+    /// Decides for a request that is subject to several (bucket, tenant) pairs, such as one by workspace and one by user:
+    /// by one independent draw, which the strictest pair decides. The request is counted for all pairs. A refused request
+    /// takes no token of any guard. All buckets must be this limiter's.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let (limiter, _feed) = plimsoll_client::Settings::new("shop")?.build()?;
+    /// # let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")?.build()?;
     /// let (workspaces, users) = (limiter.bucket("by-workspace")?, limiter.bucket("by-user")?);
     /// assert!(limiter.admit_all([(&workspaces, "acme"), (&users, "jo")]).is_admit());
     /// # Ok(()) }
     /// ```
-    pub fn admit_all<const N: usize>(&self, asked: [(&BucketHandle, &str); N]) -> Verdict {
-        self.admit_all_traced(asked, None)
+    pub fn admit_all<const N: usize>(&self, requests: [(&BucketHandle, &str); N]) -> Verdict {
+        self.admit_all_traced(requests, None)
     }
 
-    /// The same for a request that may belong to a trace: where any of the buckets has a coherent coin, the one draw is that
-    /// of the trace, for all of them. See [`KeyHandle::admit_traced`].
+    /// Decides like [`admit_all`](Self::admit_all) for a request that may belong to a trace: if any of the buckets has a
+    /// coherent coin, the draw is the trace's. See [`KeyHandle::admit_traced`].
     pub fn admit_all_traced<const N: usize>(
         &self,
-        asked: [(&BucketHandle, &str); N],
+        requests: [(&BucketHandle, &str); N],
         trace: Option<TraceId>,
     ) -> Verdict {
-        debug_assert!(asked.iter().all(|(bucket, _)| Arc::ptr_eq(&self.table, &bucket.table)));
-        let places = asked.map(|(bucket, tenant)| self.table.key(bucket.place, tenant));
-        self.table.decide_all(places, trace, &mut own_desk(&self.table))
+        debug_assert!(requests.iter().all(|(bucket, _)| Arc::ptr_eq(&self.table, &bucket.table)));
+        let places = requests.map(|(bucket, tenant)| self.table.key(bucket.place, tenant));
+        self.table.decide_all(places, trace, &mut thread_ctx(&self.table))
     }
 }
 
-/// What would become of a request now, without asking: nothing is counted, drawn or taken.
+/// A preview of the decision about a request: to peek counts nothing and takes no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outlook {
-    /// The probability that the coin refuses it, over all requests: of one that belongs to a trace a coherent coin has
-    /// decided already, and says so only when it is asked.
+pub struct Peek {
+    /// The probability that the draw refuses a request. For a request of a trace, a coherent coin's decision is already
+    /// determined, and only an `admit_traced` call returns it.
     pub ratio: DropRatio,
-    /// Whether refusals are carried out here: not in shadow, while killed, or outside the canary.
+    /// True if refusals are enforced here: not in shadow mode, while killed, or outside the canary cohort.
     pub enforced: bool,
-    /// Whether a guard is set, and has nothing left until its next refill.
+    /// True if a guard is set and has no token left until its next refill.
     pub exhausted: bool,
 }
 
@@ -172,13 +187,13 @@ impl BucketHandle {
         decide(&self.table, place)
     }
 
-    /// Decides for a request that counts for `cost`; see [`KeyHandle::admit_n`].
+    /// Decides for a request that counts as `cost` requests; see [`KeyHandle::admit_n`].
     #[inline]
     pub fn admit_n(&self, tenant: &str, cost: u32) -> Verdict {
         decide_n(&self.table, self.table.key(self.place, tenant), cost)
     }
 
-    /// Decides by a draw that the caller made; see [`KeyHandle::admit_with`].
+    /// Decides by the caller's own draw; see [`KeyHandle::admit_with`].
     #[inline]
     pub fn admit_with(&self, tenant: &str, draw: u32) -> Verdict {
         decide_with(&self.table, self.table.key(self.place, tenant), draw)
@@ -190,26 +205,26 @@ impl BucketHandle {
         self.admit_by_trace(tenant, || trace)
     }
 
-    /// The same, asking for the trace only where it matters.
+    /// Decides like `admit_traced`, and evaluates `trace` only where a coherent coin needs it.
     #[inline]
     pub(crate) fn admit_by_trace(&self, tenant: &str, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
         decide_traced(&self.table, self.table.key(self.place, tenant), trace)
     }
 
-    /// Watches what becomes of a request for this bucket.
+    /// Returns the recorder of this bucket's responses.
     #[cfg(feature = "middleware")]
-    pub(crate) fn watch(&self) -> Watch {
-        Watch { table: Arc::clone(&self.table), bucket: self.place.bucket }
+    pub(crate) fn recorder(&self) -> Recorder {
+        Recorder { table: Arc::clone(&self.table), bucket: self.place.bucket }
     }
 
-    /// What would become of a tenant's request now; see [`KeyHandle::peek`]. A name that is new takes no room.
+    /// Previews the decision about a tenant's request; see [`KeyHandle::peek`]. A new name takes no room.
     #[must_use]
-    pub fn peek(&self, tenant: &str) -> Outlook {
-        self.table.outlook(self.table.known(self.place, tenant))
+    pub fn peek(&self, tenant: &str) -> Peek {
+        self.table.peek(self.table.known(self.place, tenant))
     }
 
-    /// Resolves a tenant's key once, which keeps its place in the table while the handle lives. A tenant without room, or
-    /// with an invalid name, shares the default class.
+    /// Resolves a tenant's key once; the key is not evicted while the handle lives. A tenant with an invalid name, or
+    /// without room in the table, shares the default class.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
         let pin = Pin::new(&self.table, self.place.bucket, tenant);
@@ -232,31 +247,31 @@ impl KeyHandle {
         decide(&self.table, self.place)
     }
 
-    /// Decides for a request that counts for `cost` ordinary ones: by one independent toss, admitted or refused whole, and
-    /// `cost` tokens where there is a guard. One that costs more than the guard's depth passes when the guard is full,
-    /// and leaves a debt. A cost of 0 is admitted and not counted.
+    /// Decides for a request that counts as `cost` requests: by one independent draw, admitted or refused as a whole, and
+    /// taking `cost` tokens of a guard. A cost above the guard's depth passes when the guard is full, and leaves a debt. A
+    /// cost of 0 is admitted and not counted.
     #[inline]
     pub fn admit_n(&self, cost: u32) -> Verdict {
         decide_n(&self.table, self.place, cost)
     }
 
-    /// Decides by a draw that the caller made, uniform over all of `u32`, in place of a toss: the same draw is refused by
-    /// every ratio from some point on, so that whoever decides by the same draw agrees. The guard decides as ever.
+    /// Decides by the caller's own draw, uniform over all of `u32`. A draw is refused by every ratio above a threshold, so
+    /// limiters that are passed one draw agree. The guard is applied as usual.
     #[inline]
     pub fn admit_with(&self, draw: u32) -> Verdict {
         decide_with(&self.table, self.place, draw)
     }
 
-    /// Decides for a request that may belong to a trace. Where the bucket's coin is coherent, the draw is that of the trace:
-    /// the same wherever in the fleet the request is asked for, so that of several services on its way the strictest decides
-    /// for all of them. Without a trace, before the fleet's key was heard, and for any other coin this is
-    /// [`admit`](Self::admit). The guard decides as ever.
+    /// Decides for a request that may belong to a trace. Where the bucket's coin is coherent, the draw is derived from the
+    /// trace and is equal everywhere in the fleet: of all services that the request passes, the strictest decides. Without
+    /// a trace, before the fleet's key has arrived, and for any other coin this is [`admit`](Self::admit). The guard is
+    /// applied as usual.
     ///
     /// ```
     /// use plimsoll_client::TraceId;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let (limiter, _feed) = plimsoll_client::Settings::new("shop")?.build()?;
+    /// # let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")?.build()?;
     /// let key = limiter.bucket("checkout")?.key("acme");
     /// let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     /// assert!(key.admit_traced(TraceId::of_traceparent(traceparent.as_bytes())).is_admit());
@@ -267,63 +282,63 @@ impl KeyHandle {
         decide_traced(&self.table, self.place, || trace)
     }
 
-    /// The same, asking for the trace only where it matters.
+    /// Decides like `admit_traced`, and evaluates `trace` only where a coherent coin needs it.
     #[cfg(feature = "middleware")]
     pub(crate) fn admit_by_trace(&self, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
         decide_traced(&self.table, self.place, trace)
     }
 
-    /// Watches what becomes of a request for this key's bucket.
+    /// Returns the recorder of the responses of this key's bucket.
     #[cfg(feature = "middleware")]
-    pub(crate) fn watch(&self) -> Watch {
-        Watch { table: Arc::clone(&self.table), bucket: self.bucket }
+    pub(crate) fn recorder(&self) -> Recorder {
+        Recorder { table: Arc::clone(&self.table), bucket: self.bucket }
     }
 
-    /// What would become of a request now.
+    /// Previews the decision about a request.
     #[must_use]
-    pub fn peek(&self) -> Outlook {
-        self.table.outlook(self.place)
+    pub fn peek(&self) -> Peek {
+        self.table.peek(self.place)
     }
 
-    /// What was decided for this key so far.
+    /// Returns the decisions counted for this key so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.table.slabs.counts(self.place.key)
+        self.table.counters.counts(self.place.key)
     }
 }
 
-/// What the present thread decides with: its cells and its generator.
+/// Returns the counters and the random generator of the current thread.
 #[inline]
-fn own_desk(table: &Table) -> Desk<'_, OwnDraws> {
-    Desk { slab: table.slabs.of_thread(), draws: OwnDraws }
+fn thread_ctx(table: &Table) -> DecideCtx<'_, ThreadRng> {
+    DecideCtx { counters: table.counters.current_thread(), draws: ThreadRng }
 }
 
-/// Decides with what the present thread has.
+/// Decides with the current thread's context.
 #[inline]
 fn decide(table: &Table, place: KeyPlace) -> Verdict {
-    table.decide(place, &mut own_desk(table))
+    table.decide(place, &mut thread_ctx(table))
 }
 
 /// Decides for a request that may belong to a trace.
 #[inline]
 fn decide_traced(table: &Table, place: KeyPlace, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
-    table.decide_traced(place, trace, &mut own_desk(table))
+    table.decide_traced(place, trace, &mut thread_ctx(table))
 }
 
-/// Decides for a request that counts for several.
+/// Decides for a request that counts as `cost` requests.
 #[inline]
 fn decide_n(table: &Table, place: KeyPlace, cost: u32) -> Verdict {
     match cost {
         0 => Verdict::Admit,
         1 => decide(table, place),
-        _ => table.decide_by(place, cost, None, &mut own_desk(table)),
+        _ => table.decide_by(place, cost, None, &mut thread_ctx(table)),
     }
 }
 
-/// Decides by a given draw.
+/// Decides by the caller's draw.
 #[inline]
 fn decide_with(table: &Table, place: KeyPlace, draw: u32) -> Verdict {
-    table.decide_by(place, 1, Some(draw), &mut own_desk(table))
+    table.decide_by(place, 1, Some(draw), &mut thread_ctx(table))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One owner's part of a limiter: where a decision's randomness comes from, and its coins stand, when nothing may be
-//! ambient.
+//! The shard: a part of a limiter with counters and a random generator of its own, so that its decisions depend on one
+//! seed alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use plimsoll_core::decision::Verdict;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use crate::hot::decision::Desk;
-use crate::limiter::KeyHandle;
-use crate::hot::thread_counters::Slab;
+use crate::hot::decision::DecideCtx;
 use crate::hot::table::Table;
+use crate::hot::thread_counters::CounterBlock;
+use crate::limiter::KeyHandle;
 
-/// Decides like its [`Limiter`](crate::Limiter), with coins and a generator of its own, seeded by whoever makes it.
+/// Decides like its [`Limiter`](crate::Limiter), with coin states and a random generator of its own, seeded by the caller.
 ///
-/// Services need none: their threads have generators already. It is for callers that must be able to do the very
-/// same thing twice, such as a simulation.
+/// Services need no shard, because each thread has a generator. A shard is for callers whose runs must be reproducible,
+/// such as a simulation.
 pub struct Shard {
     table: Arc<Table>,
     generator: SmallRng,
-    slab: Arc<Slab>,
+    counters: Arc<CounterBlock>,
 }
 
 impl Shard {
     pub(crate) fn new(table: Arc<Table>, seed: u64) -> Self {
-        let slab = table.slabs.of_shard();
-        Self { table, generator: SmallRng::seed_from_u64(seed), slab }
+        let counters = table.counters.add_shard();
+        Self { table, generator: SmallRng::seed_from_u64(seed), counters }
     }
 
     /// Decides for a key of the limiter that this shard belongs to.
     #[inline]
     pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
-        self.table.decide(key.place, &mut Desk { slab: &self.slab, draws: &mut self.generator })
+        self.table.decide(key.place, &mut DecideCtx { counters: &self.counters, draws: &mut self.generator })
     }
 }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for Shard {
 #[cfg(not(feature = "loom"))]
 mod tests {
     use crate::Limiter;
-    use crate::hot::directive_word::Word;
+    use crate::hot::directive_word::DirectiveWord;
     use plimsoll_core::names::{Name, Zone};
     use plimsoll_core::quantity::DropRatio;
     use plimsoll_core::report::{Identity, InstanceId, Role};
@@ -60,9 +60,9 @@ mod tests {
             zone: Zone::new("z").unwrap(),
             role: Role::Client,
         };
-        let (limiter, mut subscription) = Limiter::detached(identity, 8, 0, seed);
+        let (limiter, mut subscription) = Limiter::without_transport(identity, 8, 0, seed);
         let key = limiter.bucket("b").unwrap().key("acme");
-        let half = Word::new(DropRatio::new(DropRatio::ONE / 2).unwrap());
+        let half = DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap());
         limiter.table.publish(key.place.default_key, half.enforced(true));
         let mut shard = limiter.shard(seed);
         let verdicts: Vec<bool> = (0..1_000).map(|_| shard.admit(&key).is_admit()).collect();
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_decides_the_same_and_another_does_not() {
+    fn equal_seeds_decide_alike_and_different_seeds_do_not() {
         let admitted = verdicts(7).iter().filter(|admitted| **admitted).count();
         assert!((400..600).contains(&admitted), "{admitted} of 1,000 at one half");
         assert_eq!(verdicts(7), verdicts(7));

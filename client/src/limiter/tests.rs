@@ -1,12 +1,12 @@
-//! What the ways to ask have in common, and where they differ.
+//! Tests of the ways to decide: by handle, by name, by cost, by draw and by several keys.
 
 use super::*;
-use crate::hot::directive_word::Word;
+use crate::hot::directive_word::DirectiveWord;
+use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::report::{InstanceId, Role};
-use plimsoll_core::decision::token_bucket::Tokens;
 
-/// A limiter whose directives are published by hand.
+/// Makes a limiter without directives; the tests publish them.
 fn limiter() -> Limiter {
     let identity = Identity {
         instance: InstanceId(1),
@@ -15,20 +15,20 @@ fn limiter() -> Limiter {
         zone: Zone::new("z").unwrap(),
         role: Role::Client,
     };
-    Limiter::detached(identity, 64, 0, 7).0
+    Limiter::without_transport(identity, 64, 0, 7).0
 }
 
-fn word(ratio: f64) -> Word {
-    Word::new(DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap())
+fn word(ratio: f64) -> DirectiveWord {
+    DirectiveWord::new(DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap())
 }
 
-fn direct(limiter: &Limiter, bucket: &str, word: Word) -> BucketHandle {
+fn direct(limiter: &Limiter, bucket: &str, word: DirectiveWord) -> BucketHandle {
     let bucket = limiter.bucket(bucket).unwrap();
     limiter.table.publish(bucket.place.default_key, word);
     bucket
 }
 
-/// Sets a guard with that many tokens, and no refill to come.
+/// Sets a guard with `tokens` tokens, which is never refilled.
 fn guard(limiter: &Limiter, bucket: &BucketHandle, tokens: f64, depth: f64) {
     limiter.table.fill(bucket.place.default_key, Tokens::new(tokens), Tokens::new(depth));
     limiter.table.refill();
@@ -42,7 +42,7 @@ fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
 }
 
 #[test]
-fn a_draw_of_the_callers_own_decides_and_whoever_brings_the_same_agrees() {
+fn limiters_given_the_same_draw_agree() {
     let limiter = limiter();
     let [low, high] = [("low", 0.25), ("high", 0.75)]
         .map(|(bucket, ratio)| direct(&limiter, bucket, word(ratio).enforced(true)));
@@ -61,14 +61,14 @@ fn a_draw_of_the_callers_own_decides_and_whoever_brings_the_same_agrees() {
 }
 
 #[test]
-fn a_request_that_counts_for_several_is_refused_or_admitted_whole() {
+fn request_with_a_cost_is_refused_or_admitted_whole() {
     let limiter = limiter();
     let half = direct(&limiter, "half", word(0.5).enforced(true));
     let refused = (0..4_000).filter(|_| !half.admit_n("acme", 5).is_admit()).count() as u64;
     assert!((1_750..2_250).contains(&refused), "{refused} of 4,000 at one half");
     assert_eq!(counts(&half, "acme"), [20_000, 5 * refused, 0, 0, 0]);
     assert!(half.admit_n("acme", 0).is_admit());
-    assert_eq!(counts(&half, "acme")[0], 20_000, "nothing was asked for");
+    assert_eq!(counts(&half, "acme")[0], 20_000, "a cost of 0 is not counted");
 
     let guarded = direct(&limiter, "guarded", word(0.0).enforced(true).guarded(true));
     guard(&limiter, &guarded, 10.0, 10.0);
@@ -77,17 +77,15 @@ fn a_request_that_counts_for_several_is_refused_or_admitted_whole() {
     assert_eq!(counts(&guarded, "acme"), [18, 0, 8, 0, 0]);
 }
 
-/// (ratios, whether enforced, tokens of the guards), and what every key counts of one request, over the draws of one
-/// seed.
 #[test]
-fn of_several_keys_the_strictest_refuses_and_none_is_charged() {
+fn strictest_of_several_keys_refuses_and_no_guard_is_charged() {
     let limiter = limiter();
     let one = direct(&limiter, "one", word(0.0).enforced(true).guarded(true));
     let other = direct(&limiter, "other", word(0.0).enforced(true).guarded(true));
     guard(&limiter, &one, 5.0, 5.0);
     guard(&limiter, &other, 2.0, 5.0);
-    let ask = || limiter.admit_all([(&one, "acme"), (&other, "jo")]).is_admit();
-    assert_eq!([ask(), ask(), ask(), ask()], [true, true, false, false]);
+    let admit = || limiter.admit_all([(&one, "acme"), (&other, "jo")]).is_admit();
+    assert_eq!([admit(), admit(), admit(), admit()], [true, true, false, false]);
     assert_eq!(counts(&one, "acme"), [4, 2, 0, 0, 0], "refused, though not by its guard");
     assert_eq!(counts(&other, "jo"), [4, 0, 2, 0, 0]);
     let left = (0..10).filter(|_| one.admit("acme").is_admit()).count();
@@ -96,7 +94,7 @@ fn of_several_keys_the_strictest_refuses_and_none_is_charged() {
     let strict = direct(&limiter, "strict", word(1.0).enforced(true));
     guard(&limiter, &one, 5.0, 5.0);
     assert!(!limiter.admit_all([(&one, "acme"), (&strict, "jo")]).is_admit());
-    assert_eq!((0..10).filter(|_| one.admit("acme").is_admit()).count(), 5, "not even looked at");
+    assert_eq!((0..10).filter(|_| one.admit("acme").is_admit()).count(), 5, "no token is taken");
 
     let lenient = direct(&limiter, "lenient", word(0.2).enforced(true));
     let middling = direct(&limiter, "middling", word(0.6).enforced(true));
@@ -110,7 +108,7 @@ fn of_several_keys_the_strictest_refuses_and_none_is_charged() {
 }
 
 #[test]
-fn of_several_keys_one_in_shadow_only_counts() {
+fn shadowed_key_among_several_only_counts() {
     let limiter = limiter();
     let watched = direct(&limiter, "watched", word(1.0));
     let guarded = direct(&limiter, "guarded", word(0.0).guarded(true));
@@ -119,21 +117,21 @@ fn of_several_keys_one_in_shadow_only_counts() {
     assert_eq!(counts(&watched, "a"), [1, 0, 0, 1, 0]);
     assert_eq!(counts(&guarded, "b"), [1, 0, 0, 1, 1]);
     assert_eq!(counts(&open, "c"), [1, 0, 0, 0, 0]);
-    assert!(limiter.admit_all([]).is_admit(), "nobody to ask");
+    assert!(limiter.admit_all([]).is_admit(), "no key can refuse");
 }
 
 #[test]
-fn to_peek_changes_nothing() {
+fn peek_changes_nothing() {
     let limiter = limiter();
     let bucket = direct(&limiter, "b", word(0.25).enforced(true).guarded(true));
     guard(&limiter, &bucket, 1.0, 4.0);
-    let expected = Outlook { ratio: word(0.25).ratio(), enforced: true, exhausted: false };
+    let expected = Peek { ratio: word(0.25).ratio(), enforced: true, exhausted: false };
     for _ in 0..100 {
         assert_eq!((bucket.peek("acme"), bucket.key("jo").peek()), (expected, expected));
     }
     assert_eq!(limiter.table.known(bucket.place, "acme").key, bucket.place.default_key, "it took no room");
     while bucket.admit_with("acme", u32::MAX).is_admit() {}
     assert!(bucket.peek("acme").exhausted);
-    let nothing = limiter.bucket("unheard-of").unwrap().peek("acme");
-    assert_eq!(nothing, Outlook { ratio: DropRatio::NONE, enforced: false, exhausted: false });
+    let nothing = limiter.bucket("undirected").unwrap().peek("acme");
+    assert_eq!(nothing, Peek { ratio: DropRatio::NONE, enforced: false, exhausted: false });
 }

@@ -3,7 +3,7 @@
 use http::request::Parts;
 
 use super::trace::trace_of;
-use crate::limiter::Watch;
+use crate::limiter::Recorder;
 use crate::{KeyHandle, Verdict};
 
 /// Says which bucket a request asks, and on whose behalf.
@@ -13,17 +13,17 @@ use crate::{KeyHandle, Verdict};
 ///
 /// ```
 /// use http::request::Parts;
-/// use plimsoll_client::Settings;
-/// use plimsoll_client::middleware::LoadDropLayer;
+/// use plimsoll_client::Limiter;
+/// use plimsoll_client::middleware::LoadShedLayer;
 ///
 /// /// What authentication left in the request.
 /// #[derive(Clone)]
 /// struct Account { tenant: String, is_batch: bool }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (limiter, _feed) = Settings::new("shop")?.build()?;
+/// let (limiter, _feed) = Limiter::builder("shop")?.build()?;
 /// let (people, batches) = (limiter.bucket("people")?, limiter.bucket("batches")?);
-/// let layer = LoadDropLayer::new(move |request: &Parts| {
+/// let layer = LoadShedLayer::new(move |request: &Parts| {
 ///     let account = request.extensions.get::<Account>()?;
 ///     let bucket = if account.is_batch { &batches } else { &people };
 ///     Some(bucket.key(&account.tenant))
@@ -43,7 +43,7 @@ pub trait Extract: Send + Sync + 'static {
     fn decide(&self, request: &Parts) -> Decision {
         self.extract(request).map_or(Decision::PASS, |key| {
             let verdict = key.admit_by_trace(|| trace_of(request));
-            Decision { verdict, watch: Some(key.watch()) }
+            Decision { verdict, recorder: Some(key.recorder()) }
         })
     }
 }
@@ -52,17 +52,17 @@ pub trait Extract: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub(super) verdict: Verdict,
-    pub(super) watch: Option<Watch>,
+    pub(super) recorder: Option<Recorder>,
 }
 
 impl Decision {
-    /// It passes, unlimited and unwatched.
-    pub const PASS: Self = Self { verdict: Verdict::Admit, watch: None };
+    /// It passes, unlimited and unrecorded.
+    pub const PASS: Self = Self { verdict: Verdict::Admit, recorder: None };
 
     /// The verdict of a limiter, about a request of which nothing is to be known to any gate.
     #[must_use]
-    pub const fn unwatched(verdict: Verdict) -> Self {
-        Self { verdict, watch: None }
+    pub const fn unrecorded(verdict: Verdict) -> Self {
+        Self { verdict, recorder: None }
     }
 }
 

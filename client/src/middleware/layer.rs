@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use tower_layer::Layer;
 
-use super::{Extract, LoadDrop, PROBLEM_TYPE};
+use super::{Extract, LoadShed, PROBLEM_TYPE};
 
 /// Puts a limiter before a service.
 #[derive(Clone)]
-pub struct LoadDropLayer {
+pub struct LoadShedLayer {
     extract: Arc<dyn Extract>,
     problem_type: Arc<str>,
 }
 
-impl LoadDropLayer {
+impl LoadShedLayer {
     /// A layer that refuses what the limiter refuses for the key that `extract` finds in a request.
     pub fn new(extract: impl Extract) -> Self {
         Self { extract: Arc::new(extract), problem_type: PROBLEM_TYPE.into() }
@@ -28,10 +28,10 @@ impl LoadDropLayer {
     }
 }
 
-impl<S> Layer<S> for LoadDropLayer {
-    type Service = LoadDrop<S>;
+impl<S> Layer<S> for LoadShedLayer {
+    type Service = LoadShed<S>;
 
-    fn layer(&self, inner: S) -> LoadDrop<S> {
-        LoadDrop::new(inner, Arc::clone(&self.extract), Arc::clone(&self.problem_type))
+    fn layer(&self, inner: S) -> LoadShed<S> {
+        LoadShed::new(inner, Arc::clone(&self.extract), Arc::clone(&self.problem_type))
     }
 }

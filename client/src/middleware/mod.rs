@@ -7,11 +7,11 @@
 //! ```
 //! use axum::{Router, routing::get};
 //! use http::Method;
-//! use plimsoll_client::Settings;
-//! use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+//! use plimsoll_client::Limiter;
+//! use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (limiter, feed) = Settings::new("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
+//! let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
 //! let rules = Rules::new(
 //!     &limiter,
 //!     Tenant::header("x-tenant")?,
@@ -23,12 +23,12 @@
 //! let app: Router = Router::new()
 //!     .route("/orders/{id}", get(|| async { "an order" }).put(|| async { "changed" }))
 //!     .route("/healthz", get(|| async { "ok" }))
-//!     .layer(LoadDropLayer::new(rules));
+//!     .layer(LoadShedLayer::new(rules));
 //! # drop((app, feed));
 //! # Ok(()) }
 //! ```
 //!
-//! A tonic server takes the same layer: `Server::builder().layer(LoadDropLayer::new(rules))`, with paths such as
+//! A tonic server takes the same layer: `Server::builder().layer(LoadShedLayer::new(rules))`, with paths such as
 //! `/shop.Orders/*`. Where rules do not reach, a closure does; see [`Extract`].
 //!
 //! # What a refused caller hears
@@ -69,8 +69,8 @@ mod timing;
 mod trace;
 
 pub use extract::{Decision, Extract};
-pub use layer::LoadDropLayer;
+pub use layer::LoadShedLayer;
 pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
 pub use rules::{Rule, Rules, RulesError};
-pub use service::{LoadDrop, ResponseFuture};
+pub use service::{LoadShed, ResponseFuture};
 pub use tenant::Tenant;

@@ -82,8 +82,8 @@ impl Rules {
         let resolve = |rule: Rule| {
             let path = rule.path.map(Pattern::new).transpose()?;
             let bucket = limiter.bucket(&rule.bucket)?;
-            let watch = bucket.watch();
-            watch.table.responses.prepare(watch.bucket as usize);
+            let recorder = bucket.recorder();
+            recorder.table.responses.prepare(recorder.bucket as usize);
             Ok(Resolved { path, methods: rule.methods, bucket })
         };
         Ok(Self { tenant, rules: rules.into_iter().map(resolve).collect::<Result<_, RulesError>>()? })
@@ -105,7 +105,7 @@ impl Extract for Rules {
     fn decide(&self, request: &Parts) -> Decision {
         self.bucket_of(request).map_or(Decision::PASS, |bucket| {
             let verdict = bucket.admit_by_trace(self.tenant.of(request), || trace_of(request));
-            Decision { verdict, watch: Some(bucket.watch()) }
+            Decision { verdict, recorder: Some(bucket.recorder()) }
         })
     }
 }
@@ -141,11 +141,11 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Settings;
+    use crate::Limiter;
     use http::Request;
 
     fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
-        let (limiter, _) = Settings::new("shop").unwrap().build().unwrap();
+        let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
         Rules::new(&limiter, Tenant::default(), rules)
     }
 

@@ -16,21 +16,21 @@ use super::{Decision, Extract, refusal};
 use crate::Verdict;
 use crate::responses::Ending;
 
-/// A service behind a limiter. Made by [`LoadDropLayer`](super::LoadDropLayer).
+/// A service behind a limiter. Made by [`LoadShedLayer`](super::LoadShedLayer).
 #[derive(Clone)]
-pub struct LoadDrop<S> {
+pub struct LoadShed<S> {
     inner: S,
     extract: Arc<dyn Extract>,
     problem_type: Arc<str>,
 }
 
-impl<S> LoadDrop<S> {
+impl<S> LoadShed<S> {
     pub(super) fn new(inner: S, extract: Arc<dyn Extract>, problem_type: Arc<str>) -> Self {
         Self { inner, extract, problem_type }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for LoadDrop<S>
+impl<S, B, R> Service<Request<B>> for LoadShed<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
 {
@@ -44,16 +44,16 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let Decision { verdict, watch } = self.extract.decide(&parts);
+        let Decision { verdict, recorder } = self.extract.decide(&parts);
         let state = match verdict {
             // Called here and now, so the service that was found ready is the one that gets the request.
             Verdict::Admit => {
-                let timing = watch.map(Timing::begin);
+                let timing = recorder.map(Timing::begin);
                 State::Admitted { response: self.inner.call(Request::from_parts(parts, body)), timing }
             }
             Verdict::Refuse(refusal) => {
                 let response = refusal::response(refusal, &parts, &self.problem_type);
-                watch.iter().for_each(|watch| timing::refused(watch, response.status().as_u16()));
+                recorder.iter().for_each(|recorder| timing::refused(recorder, response.status().as_u16()));
                 State::Refused { response: future::ready(response) }
             }
         };
@@ -62,7 +62,7 @@ where
 }
 
 pin_project! {
-    /// The response of a [`LoadDrop`]: the service's own, or a refusal.
+    /// The response of a [`LoadShed`]: the service's own, or a refusal.
     pub struct ResponseFuture<F> {
         #[pin]
         state: State<F>,

@@ -4,28 +4,28 @@ use std::time::Instant;
 
 use plimsoll_core::report::Side;
 
-use crate::limiter::Watch;
+use crate::limiter::Recorder;
 use crate::responses::Ending;
 
 /// A request that was let through. One that is dropped before it ended was given up by its caller.
 #[derive(Debug)]
 pub(super) struct Timing {
-    watch: Watch,
+    recorder: Recorder,
     side: Side,
     begun: Instant,
     ended: bool,
 }
 
 impl Timing {
-    pub(super) fn begin(watch: Watch) -> Self {
-        let side = watch.table.responses.side(watch.bucket as usize);
-        Self { watch, side, begun: Instant::now(), ended: false }
+    pub(super) fn begin(recorder: Recorder) -> Self {
+        let side = recorder.table.responses.side(recorder.bucket as usize);
+        Self { recorder, side, begun: Instant::now(), ended: false }
     }
 
     pub(super) fn end(&mut self, ending: Ending) {
         if !std::mem::replace(&mut self.ended, true) {
-            let responses = &self.watch.table.responses;
-            responses.ended(self.watch.bucket as usize, self.side, self.begun.elapsed(), ending);
+            let responses = &self.recorder.table.responses;
+            responses.ended(self.recorder.bucket as usize, self.side, self.begun.elapsed(), ending);
         }
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Timing {
 }
 
 /// A request was answered in the service's place.
-pub(super) fn refused(watch: &Watch, status: u16) {
-    let (responses, bucket) = (&watch.table.responses, watch.bucket as usize);
+pub(super) fn refused(recorder: &Recorder, status: u16) {
+    let (responses, bucket) = (&recorder.table.responses, recorder.bucket as usize);
     responses.refused(bucket, responses.side(bucket), status);
 }

@@ -6,12 +6,12 @@ use std::hint::black_box;
 
 use allocation_counter::measure;
 use plimsoll_client::{Limiter, TraceId, Verdict};
-use plimsoll_core::coherence::{Coherence, CoinKey};
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::directive::{Terms, Values};
-use plimsoll_core::policy::Coin;
-use plimsoll_core::rate::Rate;
-use plimsoll_core::ratio::DropRatio;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Coin;
+use plimsoll_core::quantity::Rate;
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::decision::Mode;
 
 use crate::parent::{ALL, Fleet, HALF};
 
@@ -108,7 +108,7 @@ async fn a_decision_with_a_guard_allocates_nothing() {
 
 #[test]
 fn a_bucket_nobody_declared_allocates_nothing_either() {
-    let (limiter, _feed) = plimsoll_client::Settings::new("shop").unwrap().build().unwrap();
+    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").unwrap().build().unwrap();
     let buckets = names("bucket");
     let (allocations, refused) = count(|i| limiter.admit(&buckets[i], "acme"));
     assert_eq!((allocations, refused), (0, 0));
@@ -117,14 +117,14 @@ fn a_bucket_nobody_declared_allocates_nothing_either() {
 #[test]
 fn an_admitted_request_costs_the_middleware_no_allocation() {
     use http::{Method, Request, Response};
-    use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+    use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
     use tower::{Layer, Service, service_fn};
 
-    let (limiter, _feed) = plimsoll_client::Settings::new("shop").unwrap().build().unwrap();
+    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").unwrap().build().unwrap();
     let rules = [Rule::bucket("read").path("/orders/*").methods([Method::GET]), Rule::bucket("write")];
     let rules = Rules::new(&limiter, Tenant::header("x-tenant").unwrap(), rules).unwrap();
     let inner = service_fn(|_: Request<()>| std::future::ready(Ok::<_, std::io::Error>(Response::new(()))));
-    let mut service = LoadDropLayer::new(rules).layer(inner);
+    let mut service = LoadShedLayer::new(rules).layer(inner);
     for tenant in ["acme", "acme", "new-one", "no name"] {
         let request = Request::get("/orders/7").header("x-tenant", tenant);
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

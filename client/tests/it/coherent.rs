@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Request, Response};
-use plimsoll_client::middleware::{LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use plimsoll_client::{KeyHandle, Limiter, TraceId};
-use plimsoll_core::bucket::{Bucket, Name, Tenant as TenantName, Zone};
-use plimsoll_core::coherence::{Coherence, CoinKey};
-use plimsoll_core::coin;
+use plimsoll_core::names::{Bucket, Name, Tenant as TenantName, Zone};
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
+use plimsoll_core::decision::coin;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::policy::Coin;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::decision::Coin;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::MonoTime;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -47,7 +47,7 @@ fn limiter(service: &str, refuses: DropRatio) -> Limiter {
         zone: Zone::new("z").unwrap(),
         role: Role::Client,
     };
-    let (limiter, mut subscription) = Limiter::detached(identity, 10, 4, 7);
+    let (limiter, mut subscription) = Limiter::without_transport(identity, 10, 4, 7);
     limiter.bucket(service).unwrap();
     subscription.on_open(MonoTime::ZERO);
     subscription.report(MonoTime::ZERO);
@@ -68,14 +68,14 @@ fn limiter(service: &str, refuses: DropRatio) -> Limiter {
     limiter
 }
 
-fn by_rule(service: &str, refuses: DropRatio) -> LoadDropLayer {
+fn by_rule(service: &str, refuses: DropRatio) -> LoadShedLayer {
     let limiter = limiter(service, refuses);
-    LoadDropLayer::new(Rules::new(&limiter, Tenant::default(), [Rule::bucket(service)]).unwrap())
+    LoadShedLayer::new(Rules::new(&limiter, Tenant::default(), [Rule::bucket(service)]).unwrap())
 }
 
-fn by_closure(service: &str, refuses: DropRatio) -> LoadDropLayer {
+fn by_closure(service: &str, refuses: DropRatio) -> LoadShedLayer {
     let key: KeyHandle = limiter(service, refuses).bucket(service).unwrap().key("default");
-    LoadDropLayer::new(move |_: &http::request::Parts| Some(key.clone()))
+    LoadShedLayer::new(move |_: &http::request::Parts| Some(key.clone()))
 }
 
 /// How many of so many requests pass two services, the one outside refusing 0.3 and the one inside 0.5.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use plimsoll_client::{BucketHandle, Limiter, Subscription};
-use plimsoll_core::bucket::{Bucket, Key, Name, Tenant, Zone};
+use plimsoll_core::names::{Bucket, Key, Name, Tenant, Zone};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::MonoTime;
 
 const STRANGERS: u64 = 10_000_000;
 /// One request in so many is a hot tenant's.
@@ -108,7 +108,7 @@ fn resident() -> u64 {
 fn ten_million_strangers_take_nothing_from_those_who_matter() {
     let before = resident();
     let mut limiter = None;
-    let made = measure(|| limiter = Some(Limiter::detached(identity(), KEYS_MAX, THREADS, 7)));
+    let made = measure(|| limiter = Some(Limiter::without_transport(identity(), KEYS_MAX, THREADS, 7)));
     let (limiter, mut subscription) = limiter.unwrap();
     // The bound on buckets, and what the table itself is made of, are beside what keys take.
     let cap = KEYS_MAX as u64 * BYTES_PER_KEY + 1_024 * BYTES_PER_KEY + 4_096;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_client::middleware::{ERROR_DOMAIN, LoadDropLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{ERROR_DOMAIN, LoadShedLayer, Rule, Rules, Tenant};
 use plimsoll_client::{DropRatio, TraceId};
-use plimsoll_core::coherence::{Coherence, CoinKey};
-use plimsoll_core::coin;
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
+use plimsoll_core::decision::coin;
 use plimsoll_core::directive::{Terms, Values};
-use plimsoll_core::policy::Coin;
+use plimsoll_core::decision::Coin;
 use plimsoll_core::report::Counts;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -54,7 +54,7 @@ async fn shop() -> Shop {
         counter.fetch_add(1, Ordering::Relaxed);
         request
     });
-    let server = Server::builder().layer(LoadDropLayer::new(rules.unwrap())).layer(count).add_service(health);
+    let server = Server::builder().layer(LoadShedLayer::new(rules.unwrap())).layer(count).add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     Shop { fleet, address, channel: endpoint.connect().await.unwrap(), served }

@@ -7,16 +7,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_client::{Limiter, Subscription, TraceId};
-use plimsoll_core::bucket::{Bucket, Name, Tenant, Zone};
-use plimsoll_core::coherence::{Coherence, CoinKey};
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::policy::Coin;
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::decision::Coin;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::MonoTime;
 
 /// Instructions for one decision, as they were when the figure was last written down, in the profile that tests are built
 /// with. Whoever makes a decision cheaper writes the new figure here; whoever makes it dearer by more than
@@ -82,7 +82,7 @@ fn limiter() -> (Limiter, Subscription) {
         zone: Zone::new("z").unwrap(),
         role: Role::Client,
     };
-    let (limiter, mut subscription) = Limiter::detached(identity, 10_000, 4, 7);
+    let (limiter, mut subscription) = Limiter::without_transport(identity, 10_000, 4, 7);
     for bucket in BUCKETS {
         limiter.bucket(bucket).unwrap();
     }

@@ -12,9 +12,9 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use plimsoll_client::middleware::{LoadDropLayer, PROBLEM_TYPE, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{LoadShedLayer, PROBLEM_TYPE, Rule, Rules, Tenant};
 use plimsoll_core::report::Counts;
-use plimsoll_core::rollout::Mode;
+use plimsoll_core::decision::Mode;
 use tokio::net::TcpListener;
 
 use crate::parent::{ALL, Fleet};
@@ -38,7 +38,7 @@ async fn shop() -> Shop {
     shop_with(|layer| layer).await
 }
 
-async fn shop_with(layer: impl FnOnce(LoadDropLayer) -> LoadDropLayer) -> Shop {
+async fn shop_with(layer: impl FnOnce(LoadShedLayer) -> LoadShedLayer) -> Shop {
     let fleet = Fleet::start(&["read", "write"]).await;
     let rules = Rules::new(
         &fleet.limiter,
@@ -57,7 +57,7 @@ async fn shop_with(layer: impl FnOnce(LoadDropLayer) -> LoadDropLayer) -> Shop {
     let app = Router::new()
         .route("/orders/{id}", echo.clone())
         .route("/healthz", echo)
-        .layer(layer(LoadDropLayer::new(rules.unwrap())));
+        .layer(layer(LoadShedLayer::new(rules.unwrap())));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, app).into_future());

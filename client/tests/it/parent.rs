@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use plimsoll_client::{Limiter, Settings};
-use plimsoll_core::bucket::{Bucket, Key, KeyId, Tenant};
+use plimsoll_client::Limiter;
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Message, Terms, Values};
-use plimsoll_core::exchange::{Parent, Refused, StreamId};
-use plimsoll_core::rate::{Limit, Rate};
-use plimsoll_core::ratio::DropRatio;
+use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::{Counts, Echo, InstanceId, Report};
-use plimsoll_core::rollout::Mode;
-use plimsoll_core::time::MonoTime;
-use plimsoll_proto::parent::{OnRefused, ParentService};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_proto::driver::parent::{OnRejected, ParentService};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport;
 use tokio::sync::watch;
@@ -74,7 +74,7 @@ impl Fleet {
         let service = ParentService::new(parent.clone(), stop.clone(), Unwatched);
         tokio::spawn(transport::serve(listener, service, stop.clone().cancelled_owned()));
 
-        let settings = Settings::new("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
+        let settings = Limiter::builder("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
         let (limiter, feed) = settings.build().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
@@ -113,7 +113,7 @@ impl Fleet {
             parent.epoch.0 += 1;
             parent.epoch
         });
-        self.parent.ring();
+        self.parent.notify();
         self.applied(epoch).await;
     }
 
@@ -142,7 +142,7 @@ impl Fleet {
 }
 
 impl Parent for Scripted {
-    fn on_report(&mut self, _: MonoTime, stream: StreamId, report: Report) -> Result<bool, Refused> {
+    fn on_report(&mut self, _: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
         let stream = self.streams.entry(stream).or_default();
         stream.covered = report.seq;
         stream.keys.extend(report.definitions.into_iter().map(|(id, definition)| (id, definition.key)));
@@ -183,6 +183,6 @@ impl Parent for Scripted {
 #[derive(Debug)]
 struct Unwatched;
 
-impl OnRefused for Unwatched {
-    fn on_refused(&self, _: &'static str) {}
+impl OnRejected for Unwatched {
+    fn on_rejected(&self, _: &'static str) {}
 }

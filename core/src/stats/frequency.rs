@@ -1,115 +1,147 @@
-//! Who is hot among names without end: counts that fade, in a table whose size does not depend on how many names there
-//! are.
+//! A sketch of frequent names: decaying counts in a table whose size does not depend on the number of names.
 //!
-//! The manner is that of per-partition rate limits in databases: a fixed table of saturating counts that are halved every
-//! second, open addressing with bounded probing, and nothing remembered of names that did not come again. So a flood of
-//! invented names cannot push out one that keeps coming.
+//! A fixed table of saturating counts that are halved every second, as in per-partition rate limits of databases. Names
+//! that do not recur are not remembered, so that a flood of invented names cannot displace one that keeps coming.
 
-/// How many slots are looked at for one name.
-const PROBES: usize = 32;
-/// The largest count that is kept.
-const COUNT_MAX: u32 = (1 << 20) - 1;
-/// The low bits of a slot hold the count, the others tell names apart.
-const COUNT_BITS: u32 = 20;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Fading counts of names, by their hashes.
+/// Entries of one set: one cache line.
+const WAYS: usize = 16;
+/// The smallest table.
+const SLOTS_MIN: usize = 64;
+
+/// Decaying counts of names by their hashes, which threads may share without a lock.
 ///
-/// At a steady `v` requests a second, counts that are halved each second run between `v` and `2 v`. Two names whose
-/// hashes agree in what is kept of them count as one: of a million names, one in some 120 shares its count with another.
+/// At a steady `v` requests a second, counts that are halved each second run between `v` and `2 v`. An entry has 32 bits:
+/// `COUNT_BITS` for the count, the others for a tag from the hash. A name belongs to one set of 16 entries. Two names of
+/// one set with the same tag share an entry; else no name is counted for another. A name that finds its set full reduces
+/// the lowest count of the set by its own, and takes the entry when nothing is left of it.
 #[derive(Debug)]
-pub struct FrequencySketch {
-    /// 12 bits of the hash and 20 bits of count; a count of zero is free.
-    slots: Box<[u32]>,
-    /// Where halving goes on: it is spread over calls so that none takes long.
-    halved: usize,
+pub struct FrequencySketch<const COUNT_BITS: u32> {
+    /// An entry with a count of zero is free.
+    entries: Box<[AtomicU32]>,
+    /// False while all counts are zero.
+    has_counts: AtomicBool,
+    /// The first entry that the next [`decay_part`](Self::decay_part) halves.
+    next: usize,
 }
 
-impl FrequencySketch {
-    /// A table with `slots` places, rounded up to a power of two and at least 64. It takes 4 bytes a place, whatever
-    /// the number of names.
+impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
+    /// The largest count.
+    const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
+
+    /// Makes a table with `slots` entries of 4 bytes, rounded up as by [`slots_for`](Self::slots_for).
     #[must_use]
     pub fn new(slots: usize) -> Self {
-        let slots = slots.max(64).next_power_of_two();
-        Self { slots: vec![0; slots].into_boxed_slice(), halved: 0 }
+        let entries = (0..Self::slots_for(slots)).map(|_| AtomicU32::new(0)).collect();
+        Self { entries, has_counts: AtomicBool::new(false), next: 0 }
     }
 
-    /// Counts `n` more requests of the name with this hash; returns how many there are, as of the last second or two. A
-    /// name that finds no place takes away from the one that has the least, and stands at `n`. O(1).
-    pub fn add(&mut self, hash: u64, n: u64) -> u32 {
-        let n = u32::try_from(n).unwrap_or(COUNT_MAX).min(COUNT_MAX);
-        let tag = tag(hash);
-        let mut least = (usize::MAX, u32::MAX);
-        for slot in self.probe(hash) {
-            let Some(held) = self.slots.get_mut(slot) else { continue };
-            let count = *held & COUNT_MAX;
-            if count == 0 {
-                *held = tag | n;
-                return n;
+    /// Rounds a number of entries up to a power of two of at least 64.
+    #[must_use]
+    pub const fn slots_for(slots: usize) -> usize {
+        let slots = if slots < SLOTS_MIN { SLOTS_MIN } else { slots };
+        slots.next_power_of_two()
+    }
+
+    /// Counts `n` more requests of the name with this hash. Returns its count as of the last second or two, or `n` if the
+    /// name has no entry, or another thread has changed the entry meanwhile. O(1); allocates nothing and does not wait.
+    pub fn add(&self, hash: u64, n: u64) -> u32 {
+        let n = u32::try_from(n).unwrap_or(u32::MAX).min(Self::COUNT_MAX);
+        if n == 0 {
+            return self.get(hash);
+        }
+        let (set, tag) = self.place(hash);
+        let (mut lowest, mut lowest_count) = (None, u32::MAX);
+        for entry in set {
+            let seen = entry.load(Ordering::Relaxed);
+            let count = seen & Self::COUNT_MAX;
+            if seen & !Self::COUNT_MAX == tag && count != 0 {
+                let sum = (count + n).min(Self::COUNT_MAX);
+                return if replace(entry, seen, tag | sum) { sum } else { n };
             }
-            if *held & !COUNT_MAX == tag {
-                let sum = (count + n).min(COUNT_MAX);
-                *held = tag | sum;
-                return sum;
-            }
-            if count < least.1 {
-                least = (slot, count);
+            if count < lowest_count {
+                (lowest, lowest_count) = (Some((entry, seen)), count);
             }
         }
-        // All places are taken. Whoever comes once wears the least down by as much; only one who comes more often than
-        // that takes its place.
-        if let Some(held) = self.slots.get_mut(least.0) {
-            *held = if n > least.1 { tag | (n - least.1) } else { *held - n };
+        debug_assert!(lowest.is_some(), "a set is never empty");
+        let Some((entry, seen)) = lowest else { return n };
+        if !self.has_counts.load(Ordering::Relaxed) {
+            self.has_counts.store(true, Ordering::Relaxed);
         }
+        let next = if n >= lowest_count { tag | (n - lowest_count).max(1) } else { seen - n };
+        replace(entry, seen, next);
         n
     }
 
-    /// The count of a name; 0 if it has none. O(1).
+    /// Returns the count of a name; 0 if it has none. O(1).
     #[must_use]
     pub fn get(&self, hash: u64) -> u32 {
-        let tag = tag(hash);
-        let slots = self.probe(hash).filter_map(|slot| self.slots.get(slot));
-        let mut counted = slots.filter(|held| **held & COUNT_MAX != 0 && **held & !COUNT_MAX == tag);
-        counted.next().map_or(0, |held| held & COUNT_MAX)
+        let (set, tag) = self.place(hash);
+        let mut entries = set.iter().map(|entry| entry.load(Ordering::Relaxed));
+        let found = entries.find(|seen| seen & !Self::COUNT_MAX == tag && seen & Self::COUNT_MAX != 0);
+        found.map_or(0, |seen| seen & Self::COUNT_MAX)
     }
 
-    /// Halves every count: to be called once a second. Linear in the table.
-    pub fn decay(&mut self) {
-        self.halve(self.slots.len());
-        self.halved = 0;
-    }
-
-    /// Halves a part of the table, `1 / parts` of it, and the next part the next time: for callers who tick more often
-    /// than once a second.
-    pub fn decay_part(&mut self, parts: usize) {
-        self.halve(self.slots.len().div_ceil(parts.max(1)));
-    }
-
-    fn halve(&mut self, slots: usize) {
-        let from = if self.halved >= self.slots.len() { 0 } else { self.halved };
-        let to = (from + slots).min(self.slots.len());
-        for held in self.slots.get_mut(from..to).unwrap_or_default() {
-            *held = (*held & !COUNT_MAX) | ((*held & COUNT_MAX) >> 1);
+    /// Removes a name.
+    pub fn remove(&self, hash: u64) {
+        let (set, tag) = self.place(hash);
+        for entry in set {
+            let seen = entry.load(Ordering::Relaxed);
+            if seen & !Self::COUNT_MAX == tag {
+                replace(entry, seen, 0);
+            }
         }
-        self.halved = to;
     }
 
-    /// How many places there are.
-    #[must_use]
-    pub const fn slots(&self) -> usize {
-        self.slots.len()
+    /// Halves every count, and passes the counts before to `visit`: to be called once a second. Linear in the table, or
+    /// O(1) while all counts are zero.
+    pub fn decay(&self, mut visit: impl FnMut(u32)) {
+        if !self.has_counts.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        for entry in &self.entries {
+            let count = Self::halve(entry);
+            if count > 0 {
+                visit(count);
+                self.has_counts.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
-    /// The places looked at for a hash: quadratic steps, so that crowded stretches are left soon.
-    fn probe(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
-        let mask = self.slots.len() - 1;
-        let home = hash as usize;
-        (0..PROBES).map(move |step| home.wrapping_add(step * (step + 1) / 2) & mask)
+    /// Halves every count of a part of the table, `1 / parts` of it, and of the next part on the next call: for callers
+    /// that tick more often than once a second.
+    pub fn decay_part(&mut self, parts: usize) {
+        let from = if self.next >= self.entries.len() { 0 } else { self.next };
+        let to = (from + self.entries.len().div_ceil(parts.max(1))).min(self.entries.len());
+        for entry in self.entries.get(from..to).unwrap_or_default() {
+            Self::halve(entry);
+        }
+        self.next = to;
+    }
+
+    /// Halves the count of an entry; returns the count before. A request that another thread counts meanwhile keeps the
+    /// entry as it is until the next time.
+    fn halve(entry: &AtomicU32) -> u32 {
+        let seen = entry.load(Ordering::Relaxed);
+        let count = seen & Self::COUNT_MAX;
+        if count > 0 {
+            replace(entry, seen, (seen & !Self::COUNT_MAX) | (count / 2));
+        }
+        count
+    }
+
+    /// Returns the set of a name, and its tag.
+    fn place(&self, hash: u64) -> (&[AtomicU32], u32) {
+        let set = (hash >> 20) as usize & (self.entries.len() / WAYS - 1);
+        let entries = self.entries.get(set * WAYS..(set + 1) * WAYS).unwrap_or_default();
+        // The multiplication mixes the low bits, which choose no set, into the high ones.
+        (entries, (hash as u32).wrapping_mul(0x9E37_79B9) & !Self::COUNT_MAX)
     }
 }
 
-/// What a slot keeps of a hash: bits that do not choose the place.
-const fn tag(hash: u64) -> u32 {
-    ((hash >> 52) as u32) << COUNT_BITS
+fn replace(entry: &AtomicU32, seen: u32, next: u32) -> bool {
+    entry.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 #[cfg(test)]
@@ -118,7 +150,9 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// A hash as good as any.
+    type Sketch = FrequencySketch<20>;
+
+    /// A well mixed hash.
     fn hash(name: u64) -> u64 {
         let mut hash = name.wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -127,30 +161,30 @@ mod tests {
     }
 
     #[test]
-    fn at_a_steady_rate_a_count_runs_between_it_and_twice_it() {
-        let mut hot = FrequencySketch::new(1 << 10);
+    fn steady_rate_keeps_the_count_between_once_and_twice_the_rate() {
+        let hot = Sketch::new(1 << 10);
         let mut seen = Vec::new();
         for _ in 0..20 {
             seen = (0..300).map(|_| hot.add(hash(1), 1)).collect();
-            hot.decay();
+            hot.decay(|_| ());
         }
         assert!((299..=301).contains(&seen[0]) && (598..=600).contains(&seen[299]), "{seen:?}");
         assert_eq!(hot.get(hash(2)), 0);
-        (0..10).for_each(|_| hot.decay());
-        assert_eq!(hot.get(hash(1)), 0, "what does not come again is forgotten");
+        (0..10).for_each(|_| hot.decay(|_| ()));
+        assert_eq!(hot.get(hash(1)), 0, "a name that does not recur is forgotten");
     }
 
     #[test]
-    fn a_count_does_not_go_round() {
-        let mut hot = FrequencySketch::new(64);
-        assert_eq!(hot.add(hash(1), u64::MAX), COUNT_MAX);
-        assert_eq!(hot.add(hash(1), u64::MAX), COUNT_MAX);
-        assert_eq!(hot.get(hash(1)), COUNT_MAX);
+    fn count_saturates() {
+        let hot = Sketch::new(64);
+        assert_eq!(hot.add(hash(1), u64::MAX), Sketch::COUNT_MAX);
+        assert_eq!(hot.add(hash(1), u64::MAX), Sketch::COUNT_MAX);
+        assert_eq!(hot.get(hash(1)), Sketch::COUNT_MAX);
     }
 
     #[test]
-    fn a_flood_of_names_pushes_nobody_out_who_keeps_coming() {
-        let mut hot = FrequencySketch::new(1 << 12);
+    fn flood_of_names_does_not_displace_recurring_names() {
+        let hot = Sketch::new(1 << 12);
         let regulars: Vec<u64> = (0..100).map(hash).collect();
         let mut name = 1_000;
         for _ in 0..5 {
@@ -158,7 +192,7 @@ mod tests {
                 for regular in &regulars {
                     hot.add(*regular, 1);
                 }
-                // A thousand names that nobody will hear of again, for each hundred requests of those who stay.
+                // A thousand names that never recur, for each hundred requests of the regulars.
                 for _ in 0..1_000 {
                     hot.add(hash(name), 1);
                     name += 1;
@@ -168,15 +202,15 @@ mod tests {
                 let count = hot.get(*regular);
                 assert!((90..=260).contains(&count), "{at}: {count}");
             }
-            hot.decay();
+            hot.decay(|_| ());
         }
         let strangers = (name..name + 1_000).filter(|name| hot.add(hash(*name), 1) > 30).count();
         assert!(strangers < 30, "{strangers} of a thousand strangers pass for regulars");
     }
 
     #[test]
-    fn one_who_becomes_hot_in_a_full_table_finds_a_place() {
-        let mut hot = FrequencySketch::new(64);
+    fn name_that_becomes_frequent_in_a_full_table_gets_an_entry() {
+        let hot = Sketch::new(64);
         (0..64 * 50).for_each(|name| {
             hot.add(hash(name % 500), 1);
         });
@@ -184,25 +218,61 @@ mod tests {
         assert!(counts[199] > 100, "{counts:?}");
     }
 
+    fn counts(sketch: &Sketch) -> Vec<u32> {
+        sketch.entries.iter().map(|entry| entry.load(Ordering::Relaxed)).collect()
+    }
+
     #[test]
-    fn parts_come_to_the_whole() {
-        let (mut whole, mut parts) = (FrequencySketch::new(1 << 8), FrequencySketch::new(1 << 8));
+    fn partial_decays_add_up_to_a_full_decay() {
+        let (whole, mut parts) = (Sketch::new(1 << 8), Sketch::new(1 << 8));
         for name in 0..100 {
             whole.add(hash(name), 7 + name);
             parts.add(hash(name), 7 + name);
         }
-        whole.decay();
+        whole.decay(|_| ());
         (0..10).for_each(|_| parts.decay_part(10));
-        assert_eq!(whole.slots, parts.slots);
+        assert_eq!(counts(&whole), counts(&parts));
         parts.decay_part(10);
-        assert_ne!(whole.slots, parts.slots, "and begin again");
+        assert_ne!(counts(&whole), counts(&parts), "and begin again");
+    }
+
+    #[test]
+    fn million_names_counted_once_never_look_frequent() {
+        let sketch = FrequencySketch::<12>::new(10_000);
+        let most = (1..1_000_000).map(|name| sketch.add(hash(name), 1)).max();
+        assert!(most <= Some(2), "{most:?}");
+    }
+
+    #[test]
+    fn frequent_name_is_noticed_among_a_million_others() {
+        let sketch = FrequencySketch::<12>::new(10_000);
+        let mut requests = 0;
+        let noticed = (1..1_000_000).find(|name| {
+            sketch.add(hash(*name), 1);
+            // One request in a thousand.
+            name % 1_000 == 0 && {
+                requests += 1;
+                sketch.add(hash(0), 1) >= 8
+            }
+        });
+        assert!(noticed.is_some() && requests < 16, "{requests} requests");
+    }
+
+    #[test]
+    fn removed_name_starts_again() {
+        let sketch = Sketch::new(64);
+        sketch.add(hash(1), 9);
+        sketch.add(hash(2), 3);
+        sketch.remove(hash(1));
+        assert_eq!((sketch.get(hash(1)), sketch.get(hash(2))), (0, 3));
+        assert_eq!(sketch.add(hash(1), 1), 1);
     }
 
     proptest! {
-        /// With room for all there are no errors but those of hashes that agree.
+        /// Errors come from equal tags alone.
         #[test]
-        fn with_room_for_all_it_counts_what_came(steps in vec((0..40u64, 1..50u64), 0..200)) {
-            let mut hot = FrequencySketch::new(1 << 12);
+        fn counts_are_exact_while_every_name_has_an_entry(steps in vec((0..40u64, 1..50u64), 0..200)) {
+            let hot = Sketch::new(1 << 12);
             let mut naive = std::collections::HashMap::new();
             for (name, n) in steps {
                 *naive.entry(name).or_insert(0) += n;

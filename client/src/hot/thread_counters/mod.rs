@@ -1,68 +1,72 @@
-//! The cells of all who decide with one limiter: a slab for each seat, one for threads that have none, and those of
+//! The counters of one limiter: a block for each thread slot, one that threads without a slot share, and those of
 //! shards.
 
-mod slab;
+mod block;
+mod token_batch;
 
-pub(crate) use slab::{Batch, Outcome, Row, Slab};
+pub(crate) use block::{CounterBlock, CounterRow, Outcome};
+pub(crate) use token_batch::TokenBatch;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::report::Counts;
 
-use crate::hot::rng;
+use crate::hot::thread_slots;
 
-/// Every slab of one limiter. Those of seats are set aside at the start: a thread's first decision allocates nothing.
+/// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a thread's first
+/// decision allocates nothing.
 #[derive(Debug)]
-pub(crate) struct Slabs {
+pub(crate) struct ThreadCounters {
     keys: usize,
-    seats: Box<[Slab]>,
-    standing: Slab,
-    shards: Mutex<Vec<Arc<Slab>>>,
+    of_slots: Box<[CounterBlock]>,
+    /// The block that threads without a slot share.
+    overflow: CounterBlock,
+    shards: Mutex<Vec<Arc<CounterBlock>>>,
 }
 
-impl Slabs {
-    /// Slabs for `seats` threads at a time; further ones share one.
-    pub(crate) fn new(keys: usize, seats: usize) -> Self {
+impl ThreadCounters {
+    /// Makes blocks for `slots` threads at a time; further threads share one.
+    pub(crate) fn new(keys: usize, slots: usize) -> Self {
         Self {
             keys,
-            seats: (0..seats).map(|_| Slab::new(keys)).collect(),
-            standing: Slab::shared(keys),
+            of_slots: (0..slots).map(|_| CounterBlock::new(keys)).collect(),
+            overflow: CounterBlock::shared(keys),
             shards: Mutex::default(),
         }
     }
 
-    /// The slab that the present thread writes to.
+    /// Returns the block that the current thread writes to.
     #[inline]
-    pub(crate) fn of_thread(&self) -> &Slab {
-        let own = rng::seat(self.seats.len()).and_then(|seat| self.seats.get(seat));
-        own.unwrap_or(&self.standing)
+    pub(crate) fn current_thread(&self) -> &CounterBlock {
+        let own = thread_slots::current(self.of_slots.len()).and_then(|slot| self.of_slots.get(slot));
+        own.unwrap_or(&self.overflow)
     }
 
-    /// A slab for one owner that is no thread. What it counts is kept when the owner is gone.
-    pub(crate) fn of_shard(&self) -> Arc<Slab> {
-        let slab = Arc::new(Slab::new(self.keys));
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&slab));
-        slab
+    /// Adds a block for a shard. Its counts are kept when the shard is dropped.
+    pub(crate) fn add_shard(&self) -> Arc<CounterBlock> {
+        let block = Arc::new(CounterBlock::new(self.keys));
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&block));
+        block
     }
 
-    /// How many of the seats were ever used.
-    pub(crate) fn seated(&self) -> usize {
-        rng::seated().min(self.seats.len())
+    /// Returns the number of slots that were ever taken.
+    pub(crate) fn slots_used(&self) -> usize {
+        thread_slots::high_watermark().min(self.of_slots.len())
     }
 
-    /// Everything counted for a key so far.
+    /// Sums the counts of a key.
     pub(crate) fn counts(&self, key: u32) -> Counts {
-        self.fold(Counts::ZERO, |counts, slab| counts.plus(slab.counts(key)))
+        self.fold(Counts::ZERO, |counts, block| counts.plus(block.counts(key)))
     }
 
-    /// Tokens of a key's guard that were used so far, modulo 2^32.
+    /// Sums the used tokens of a key's guard, modulo 2^32.
     pub(crate) fn used(&self, key: u32) -> u32 {
-        self.fold(0, |used: u32, slab| used.wrapping_add(slab.batch(key).used()))
+        self.fold(0, |used: u32, block| used.wrapping_add(block.batch(key).used()))
     }
 
-    fn fold<T>(&self, none: T, mut f: impl FnMut(T, &Slab) -> T) -> T {
-        let threads = self.seats.iter().take(self.seated()).chain([&self.standing]).fold(none, &mut f);
+    fn fold<T>(&self, zero: T, mut f: impl FnMut(T, &CounterBlock) -> T) -> T {
+        let threads = self.of_slots.iter().take(self.slots_used()).chain([&self.overflow]).fold(zero, &mut f);
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        shards.iter().fold(threads, |all, slab| f(all, slab))
+        shards.iter().fold(threads, |sum, block| f(sum, block))
     }
 }

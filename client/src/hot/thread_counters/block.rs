@@ -1,12 +1,13 @@
-//! What one thread alone writes: how its decisions ended, the states of its coins and the tokens it has taken in
-//! advance, by key. Nothing in it is shared on the request path, so nothing waits.
+//! The counters of one thread, by key: outcomes of decisions, coin states and token batches. Only their thread writes
+//! them, so that the request path never contends.
 
 use plimsoll_core::decision::coin::Dither;
 use plimsoll_core::report::Counts;
 
+use super::token_batch::TokenBatch;
 use crate::hot::sync::{AtomicU64, Ordering, zeroed};
 
-/// How a decision ended. The outcomes exclude each other, so that one decision is one addition.
+/// The outcome of a decision. Outcomes are disjoint, so that a decision increments one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Admitted,
@@ -14,14 +15,14 @@ pub(crate) enum Outcome {
     Dropped,
     /// Refused by the guard.
     GuardDropped,
-    /// Admitted, though the coin would have refused.
+    /// Admitted, because the coin's refusal is not enforced.
     WouldDropped,
-    /// Admitted, though the guard would have refused.
+    /// Admitted, because the guard's refusal is not enforced.
     WouldGuardDropped,
 }
 
 impl Outcome {
-    /// Whether the request is turned away.
+    /// True if the request is refused.
     #[inline]
     pub(crate) const fn is_refusal(self) -> bool {
         matches!(self, Self::Dropped | Self::GuardDropped)
@@ -39,62 +40,25 @@ const SELDOM: usize = 3;
 /// A cache line, in words.
 const LINE: usize = 64 / size_of::<AtomicU64>();
 
-/// The cells of one seat. They belong to the thread that has it, which reads and then writes them; or they are shared by
-/// all that have none, which must go the slower way.
+/// The counters of one slot. Either one thread owns them and updates them with a load and a store, or all threads without
+/// a slot share them and need read-modify-write operations.
 #[derive(Debug)]
-pub(crate) struct Slab {
+pub(crate) struct CounterBlock {
     words: Vec<AtomicU64>,
-    /// Where the words that are touched often begin, on a cache line's edge, and after them the others.
+    /// The start of the often touched words, on the edge of a cache line; the others follow.
     often: usize,
     seldom: usize,
     is_shared: bool,
 }
 
-/// Tokens that were taken from a guard's pool in advance, as one word: how many were used in all, how many are left,
-/// and since which refill. Whoever finds another refill has none left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Batch(u64);
-
-impl Batch {
-    /// The most tokens taken at once.
-    pub(crate) const LEFT_MAX: u32 = u16::MAX as u32;
-    const LEFT: u32 = 16;
-    const USED: u32 = 32;
-
-    /// How many are left of those that were taken since refill number `refill`.
-    #[inline]
-    pub(crate) const fn left(self, refill: u16) -> u32 {
-        if self.0 as u16 == refill { (self.0 >> Self::LEFT) as u16 as u32 } else { 0 }
-    }
-
-    /// How many were used, modulo 2^32.
-    pub(crate) const fn used(self) -> u32 {
-        (self.0 >> Self::USED) as u32
-    }
-
-    /// After one of those that are left was used, or none.
-    #[inline]
-    const fn less(self, one: bool) -> Self {
-        Self(self.0.wrapping_add((one as u64) * ((1 << Self::USED) - (1 << Self::LEFT))))
-    }
-
-    /// After `used` more were used and with `left` left.
-    #[inline]
-    #[must_use]
-    pub(crate) const fn after(self, used: u32, left: u32, refill: u16) -> Self {
-        let used = self.used().wrapping_add(used);
-        Self((used as u64) << Self::USED | (left as u64 & 0xFFFF) << Self::LEFT | refill as u64)
-    }
-}
-
-/// The cells of one key that most decisions touch, as their only writer sees them: what it has loaded is still there when
-/// it stores.
+/// The often touched counters of one key, for the thread that owns them: no other thread writes between its loads and
+/// stores.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a>(&'a [AtomicU64; OFTEN]);
+pub(crate) struct CounterRow<'a>(&'a [AtomicU64; OFTEN]);
 
-impl Row<'_> {
-    /// Counts a request that the coin alone decided about. Writes to both counts, so that neither a branch nor an address
-    /// depends on chance.
+impl CounterRow<'_> {
+    /// Counts a request that the coin alone decided. Writes to both counters, so that no branch and no address depends on
+    /// the draw.
     #[inline]
     pub(crate) fn count(self, refused: bool) {
         for (cell, n) in [(&self.0[ADMITTED], !refused), (&self.0[DROPPED], refused)] {
@@ -111,28 +75,28 @@ impl Row<'_> {
         result
     }
 
-    /// Takes one token of those taken in advance since refill number `refill`, or none if `one` is false. False when there
-    /// is none to be taken.
+    /// Takes a token of the batch of refill number `refill`, or none if `one` is false. Returns false if a token was needed
+    /// and none is left.
     #[inline]
     pub(crate) fn take(self, refill: u16, one: bool) -> bool {
-        let batch = Batch(self.0[TOKENS].load(Ordering::Relaxed));
+        let batch = TokenBatch::from_bits(self.0[TOKENS].load(Ordering::Relaxed));
         if batch.left(refill) == 0 {
             return !one;
         }
-        self.0[TOKENS].store(batch.less(one).0, Ordering::Relaxed);
+        self.0[TOKENS].store(batch.less(one).to_bits(), Ordering::Relaxed);
         true
     }
 }
 
-impl Slab {
-    /// Cells for `keys` keys, of one thread at a time.
+impl CounterBlock {
+    /// Makes counters for `keys` keys, owned by one thread at a time.
     pub(crate) fn new(keys: usize) -> Self {
         let words = zeroed::<AtomicU64>(keys * (OFTEN + SELDOM) + LINE);
         let often = words.as_ptr().align_offset(64).min(LINE);
         Self { seldom: often + keys * OFTEN, words, often, is_shared: false }
     }
 
-    /// Cells that any thread may write to.
+    /// Makes counters for `keys` keys that any thread may write to.
     pub(crate) fn shared(keys: usize) -> Self {
         Self { is_shared: true, ..Self::new(keys) }
     }
@@ -142,13 +106,13 @@ impl Slab {
         self.is_shared
     }
 
-    /// The cells of a key that most decisions touch, for the one thread that they belong to; `None` where they are shared.
+    /// Returns the often touched counters of a key to the thread that owns them; `None` if they are shared.
     #[inline]
-    pub(crate) fn row(&self, key: u32) -> Option<Row<'_>> {
+    pub(crate) fn row(&self, key: u32) -> Option<CounterRow<'_>> {
         if self.is_shared {
             return None;
         }
-        self.words.get(self.often + key as usize * OFTEN..)?.first_chunk().map(Row)
+        self.words.get(self.often + key as usize * OFTEN..)?.first_chunk().map(CounterRow)
     }
 
     #[inline]
@@ -168,27 +132,26 @@ impl Slab {
         }
     }
 
-    /// Counts `n` requests that ended alike.
+    /// Counts `n` requests with the same outcome.
     #[inline]
     pub(crate) fn add(&self, key: u32, outcome: Outcome, n: u32) {
         let Some(cell) = self.cell(key, outcome) else { return };
         self.update(cell, |count| count.wrapping_add(u64::from(n)));
     }
 
-    /// Changes a word to what `f` makes of it. Where threads share it, an update of a coin may be made from a state that
-    /// another thread has just used, never from half of one.
+    /// Replaces a word by `f` of it, atomically if the counters are shared.
     #[inline]
     fn update(&self, cell: &AtomicU64, f: impl Fn(u64) -> u64) {
         if self.is_shared {
             let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(f(word)));
         } else {
-            // Nobody else writes here, so nothing comes between.
+            // This thread is the only writer.
             cell.store(f(cell.load(Ordering::Relaxed)), Ordering::Relaxed);
         }
     }
 
-    /// Runs `f` on the state of a key's coin. Two threads that share it may decide from the same state: each of the two
-    /// requests is refused with the ratio's probability all the same, they only fall alike.
+    /// Runs `f` on the state of a key's coin. Two threads that share it may decide from one state: each request is still
+    /// refused with the ratio's probability, but the two decisions are correlated.
     #[inline]
     pub(crate) fn with_coin<R>(&self, key: u32, f: impl FnOnce(&mut Dither) -> R) -> R {
         let Some(word) = self.often(key, COIN) else { return f(&mut Dither::default()) };
@@ -198,29 +161,29 @@ impl Slab {
         result
     }
 
-    /// The tokens that were taken in advance.
+    /// Returns the token batch of a key.
     #[inline]
-    pub(crate) fn batch(&self, key: u32) -> Batch {
-        Batch(self.often(key, TOKENS).map_or(0, |word| word.load(Ordering::Relaxed)))
+    pub(crate) fn batch(&self, key: u32) -> TokenBatch {
+        TokenBatch::from_bits(self.often(key, TOKENS).map_or(0, |word| word.load(Ordering::Relaxed)))
     }
 
-    /// Keeps the tokens that were taken in advance. Only for the owner.
+    /// Stores the token batch of a key. Only for the thread that owns the counters.
     #[inline]
-    pub(crate) fn set_batch(&self, key: u32, batch: Batch) {
+    pub(crate) fn set_batch(&self, key: u32, batch: TokenBatch) {
         if let Some(word) = self.often(key, TOKENS) {
-            word.store(batch.0, Ordering::Relaxed);
+            word.store(batch.to_bits(), Ordering::Relaxed);
         }
     }
 
-    /// Notes that threads which share these cells used `n` tokens, or, where it is negative, gave them back.
+    /// Adds `n` tokens to those used by the threads that share these counters; a negative number returns tokens.
     pub(crate) fn note_used(&self, key: u32, n: i32) {
         if let Some(word) = self.often(key, TOKENS) {
-            let n = (i64::from(n) as u64).wrapping_shl(Batch::USED);
+            let n = (i64::from(n) as u64).wrapping_shl(TokenBatch::USED);
             word.fetch_add(n, Ordering::Relaxed);
         }
     }
 
-    /// How often each outcome came about for a key; what was offered is their sum.
+    /// Returns the counts of a key. Its offered requests are the sum of all outcomes.
     pub(crate) fn counts(&self, key: u32) -> Counts {
         let read = |outcome| self.cell(key, outcome).map_or(0, |cell| cell.load(Ordering::Relaxed));
         let (dropped, guard_dropped) = (read(Outcome::Dropped), read(Outcome::GuardDropped));
