@@ -1,4 +1,4 @@
-//! What a controller process draws from the system, and what of it the next one finds.
+//! The fleet's key over restarts of a controller.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn args(directory: &Path) -> Args {
     }
 }
 
-/// The key and the salt of a controller that starts here.
+/// Starts a controller, and returns its key and salt.
 fn coherence(args: &Args) -> (CoinKey, u64) {
     let controller = Controller::open(args).unwrap();
     let coherence = controller.brain().with(|brain, _| brain.durable().coherence()).unwrap();
@@ -28,7 +28,7 @@ fn coherence(args: &Args) -> (CoinKey, u64) {
 }
 
 #[test]
-fn the_fleets_key_is_drawn_once_and_outlives_every_restart_but_not_the_loss_of_its_state() {
+fn key_survives_restarts_and_not_the_loss_of_the_state() {
     let directory = tempfile::tempdir().unwrap();
     let args = args(directory.path());
     let (key, salt) = coherence(&args);
@@ -38,7 +38,7 @@ fn the_fleets_key_is_drawn_once_and_outlives_every_restart_but_not_the_loss_of_i
 
     fs::remove_file(args.state_dir.join("controller.state")).unwrap();
     let (other, _) = coherence(&args);
-    assert_ne!(other, key, "what was lost is not guessed");
+    assert_ne!(other, key, "a lost key is replaced by another one");
     assert_eq!(coherence(&args).0, other);
     // Another fleet, another key.
     let elsewhere = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ fn the_fleets_key_is_drawn_once_and_outlives_every_restart_but_not_the_loss_of_i
 }
 
 #[test]
-fn a_state_from_before_there_were_keys_is_given_one() {
+fn state_without_a_key_gets_one() {
     let directory = tempfile::tempdir().unwrap();
     let args = args(directory.path());
     let (store, _) = Store::open(&args.state_dir).unwrap();

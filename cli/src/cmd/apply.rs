@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use plimsoll_controller::rollout_routes::{Ack, HeldStatus, Policies};
+use plimsoll_controller::admin::rollout_routes::{Ack, HeldStatus, Policies};
 
 use crate::admin_client::AdminArgs;
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::admin::in_effect::in_effect;
 use crate::brain::Brain;
 use crate::rollout::{RolloutError, reasons};
-use crate::state::{Change, Exhibit};
+use crate::state::{Change, Evidence};
 
 /// The rollout of one entry of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct EntryStatus {
     /// True if the entry is promoted as soon as its gate passes.
     pub auto_promote: bool,
     /// The statistics of the stage, over the window of its gate.
-    pub evidence: Exhibit,
+    pub evidence: Evidence,
     /// The change that began the stage.
     pub since: Option<Change>,
 }

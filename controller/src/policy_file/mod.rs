@@ -1,5 +1,8 @@
-//! The policy on disk: reads the two files as one, and tells when their content changes, however an editor, a
-//! deployment tool or a mounted ConfigMap goes about changing it.
+//! The policy files: reads the two as one policy, and reports changes of their content by editors, deployment tools and
+//! mounted ConfigMaps.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,20 +17,16 @@ use plimsoll_policy::{FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy, PolicyError, Po
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, spawn_blocking};
 
-#[cfg(test)]
-mod tests;
-
-/// How long a change is let settle before it is looked at.
+/// The delay between a change and its reading, in which further changes may follow.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How often the files are looked at without being told to: some file systems tell nothing.
+/// The interval of reading the files without an event: some file systems report none.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
-/// The same while a directory cannot be watched.
+/// The interval while a directory cannot be watched.
 const POLL_INTERVAL_UNWATCHED: Duration = Duration::from_secs(1);
-/// How often the files are read anew to find both as they were a moment ago; if they never are, the next change or
-/// poll will tell.
+/// The number of readings in search of two equal ones. If there are none, the next change or poll reads again.
 const READINGS_MAX: usize = 3;
 
-/// Where the policy lies.
+/// The paths of the policy files.
 #[derive(Clone, Debug)]
 pub struct PolicyFiles {
     /// The path of `policy.yaml`.
@@ -36,42 +35,42 @@ pub struct PolicyFiles {
     pub tenants: Option<PathBuf>,
 }
 
-/// A change of content.
+/// A change of the content.
 #[derive(Debug)]
 pub enum Reload {
     /// The new content is a policy.
     Accepted {
-        /// What it says.
+        /// The policy.
         policy: Arc<Policy>,
-        /// What its author may not expect.
+        /// Legal content that may surprise its author.
         warnings: Vec<Warning>,
     },
-    /// It is not: whoever holds a policy keeps it.
+    /// The new content is no policy: the one in force stays.
     Refused(ReadError),
 }
 
-/// Why the files are no policy.
+/// Why the files cannot be read as a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// A file cannot be read at all.
+    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file can be read but says something wrong.
+    /// A file was read and is not valid.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
 }
 
-/// Why watching ended early.
+/// The reading thread panicked.
 #[derive(Debug, thiserror::Error)]
-#[error("the thread that reads the policy died")]
+#[error("the thread that reads the policy files panicked")]
 pub struct WatchError(#[from] JoinError);
 
-/// What was on disk at one moment, as far as it takes to tell a change from a repetition.
+/// The content at one moment, as far as it takes to detect a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen {
     Content(PolicyHash),
@@ -85,43 +84,42 @@ struct Content {
     tenants: Vec<u8>,
 }
 
-/// The directories being watched.
-struct Sight {
-    /// `None` where the system offers no way to be told of changes.
+/// The watched directories.
+struct Watch {
+    /// `None` if the system offers no events.
     debouncer: Option<Debouncer<RecommendedWatcher, NoCache>>,
     watched: BTreeSet<PathBuf>,
-    complained: bool,
+    warned: bool,
 }
 
 // === impl PolicyFiles ===
 
 impl PolicyFiles {
-    /// Reads both files as one policy. Blocks; never takes in more than the largest file allowed and one byte.
+    /// Reads both files as one policy. Blocks; reads at most one byte more than the largest file allowed.
     ///
     /// # Errors
-    /// When a file cannot be read, or what they say is no policy.
+    /// When a file cannot be read, or the two are no policy.
     pub fn read(&self) -> Result<(Policy, Vec<Warning>), ReadError> {
         Ok(self.parse(&self.content()?)?)
     }
 
-    /// Sends one [`Reload`] for every change of content, beginning with the first content that is not `current`, and
-    /// runs until the receiver is gone. Content that is refused is reported once, and so is a file that cannot be
-    /// read, until something else is found in its place.
+    /// Sends one [`Reload`] for every change of content, beginning with the first content that is not `current`, until the
+    /// receiver is dropped. Refused content and an unreadable file are reported once, until the next change.
     ///
     /// # Errors
-    /// When the thread that reads dies. Not being told of changes by the system is no error: then it polls.
+    /// When the reading thread panics. Without events of the system it polls, which is no error.
     pub async fn watch(
         self,
         current: Option<PolicyHash>,
         tx: mpsc::Sender<Reload>,
     ) -> Result<(), WatchError> {
         let wake = Arc::new(Notify::new());
-        self.watch_by(Sight::open(Arc::clone(&wake)), &wake, current, tx).await
+        self.watch_by(Watch::open(Arc::clone(&wake)), &wake, current, tx).await
     }
 
     async fn watch_by(
         self,
-        mut sight: Sight,
+        mut watch: Watch,
         wake: &Notify,
         current: Option<PolicyHash>,
         tx: mpsc::Sender<Reload>,
@@ -129,11 +127,11 @@ impl PolicyFiles {
         let files = Arc::new(self);
         let mut seen = current.map(Seen::Content);
         loop {
-            // First watch, then read: a change in between is then told of.
+            // First watch, then read: a change in between is an event.
             let looked = Arc::clone(&files);
             let directories = spawn_blocking(move || looked.directories()).await?;
             let poll_interval =
-                if sight.follow(directories) { POLL_INTERVAL } else { POLL_INTERVAL_UNWATCHED };
+                if watch.follow(directories) { POLL_INTERVAL } else { POLL_INTERVAL_UNWATCHED };
             let (looked, before) = (Arc::clone(&files), seen.clone());
             if let Some((now, reload)) = spawn_blocking(move || looked.look(before.as_ref())).await? {
                 seen = Some(now);
@@ -149,7 +147,7 @@ impl PolicyFiles {
         }
     }
 
-    /// What is on disk, if it is not what was seen before.
+    /// Returns the content and the reload, if the content has changed.
     fn look(&self, before: Option<&Seen>) -> Option<(Seen, Reload)> {
         let content = self.content();
         let now = match &content {
@@ -168,8 +166,7 @@ impl PolicyFiles {
 
     fn content(&self) -> Result<Content, (PathBuf, io::Error)> {
         let mut content = self.content_once()?;
-        // Links may be swapped after the first file was read and before the second: then it takes another reading to
-        // have two that belong together.
+        // Links may be swapped between the readings of the two files: another reading then finds two of one version.
         for _ in 0..READINGS_MAX {
             let again = self.content_once()?;
             if again == content {
@@ -201,10 +198,10 @@ impl PolicyFiles {
         )
     }
 
-    /// The directories where a change can be seen: that of each path as written, which holds the links of a
-    /// ConfigMap, and the one its links lead to.
+    /// Returns the directories to watch: that of each path as written, which holds the links of a ConfigMap, and the one
+    /// its links lead to.
     ///
-    /// Never the files themselves: an editor that renames a new file into place takes the watch on the old one along.
+    /// The files themselves are not watched: a rename over a file removes the watch with the old file.
     fn directories(&self) -> BTreeSet<PathBuf> {
         let mut directories = BTreeSet::new();
         for path in [Some(&self.policy), self.tenants.as_ref()].into_iter().flatten() {
@@ -221,56 +218,56 @@ impl From<(PathBuf, io::Error)> for ReadError {
     }
 }
 
-// === impl Sight ===
+// === impl Watch ===
 
-impl Sight {
-    /// Asks the system to be told of changes: each wakes `wake`, once they have settled.
+impl Watch {
+    /// Subscribes to the events of the system. Changes notify `wake` after [`DEBOUNCE`].
     fn open(wake: Arc<Notify>) -> Self {
         let on_events = move |result: DebounceEventResult| {
-            // Reading the files is an access: to wake up for it would never end. Errors mean that events were lost.
+            // Reading the files is an access, which must not cause the next reading. Errors mean that events were lost.
             if result.map_or(true, |events| events.iter().any(|e| !matches!(e.kind, EventKind::Access(_)))) {
                 wake.notify_one();
             }
         };
         match new_debouncer_opt(DEBOUNCE, None, on_events, NoCache, notify::Config::default()) {
-            Ok(debouncer) => Self { debouncer: Some(debouncer), ..Self::blind() },
+            Ok(debouncer) => Self { debouncer: Some(debouncer), ..Self::without_events() },
             Err(error) => {
-                tracing::warn!(%error, every = ?POLL_INTERVAL_UNWATCHED, "cannot watch the policy files, polling");
-                Self { complained: true, ..Self::blind() }
+                tracing::warn!(%error, every = ?POLL_INTERVAL_UNWATCHED, "policy watch unavailable: polling the files");
+                Self { warned: true, ..Self::without_events() }
             }
         }
     }
 
-    const fn blind() -> Self {
-        Self { debouncer: None, watched: BTreeSet::new(), complained: false }
+    const fn without_events() -> Self {
+        Self { debouncer: None, watched: BTreeSet::new(), warned: false }
     }
 
-    /// Watches `directories` and nothing else; false when one of them cannot be watched.
+    /// Watches exactly `directories`; false if one of them cannot be watched.
     fn follow(&mut self, directories: BTreeSet<PathBuf>) -> bool {
         let Some(debouncer) = &mut self.debouncer else { return false };
         for gone in self.watched.difference(&directories) {
-            // A directory that was removed has taken its watch along: nothing is left to be done about it.
+            // The watch of a removed directory is gone already.
             let _ = debouncer.unwatch(gone);
         }
         self.watched.clear();
         let mut complete = true;
         for directory in directories {
-            // Again for those watched already: a directory removed and made anew is another one by the same name.
+            // Watched directories too: one that was removed and created again has no watch.
             match debouncer.watch(&directory, RecursiveMode::NonRecursive) {
                 Ok(()) => drop(self.watched.insert(directory)),
                 Err(error) => {
                     complete = false;
-                    if !std::mem::replace(&mut self.complained, true) {
+                    if !std::mem::replace(&mut self.warned, true) {
                         tracing::warn!(
                             directory = %directory.display(), %error, every = ?POLL_INTERVAL_UNWATCHED,
-                            "cannot watch a directory of the policy files, polling"
+                            "policy directory cannot be watched: polling the files"
                         );
                     }
                 }
             }
         }
         if complete {
-            self.complained = false;
+            self.warned = false;
         }
         complete
     }
@@ -283,7 +280,7 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The bytes of a file, or one more than is allowed of one that is too large.
+/// Returns the bytes of a file; of one that is too large, one byte more than is allowed.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;

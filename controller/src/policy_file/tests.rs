@@ -1,4 +1,4 @@
-//! Real files, changed in the ways files get changed. Nothing here sleeps: every step waits for what it must bring.
+//! Real files, changed by writes, renames, links and removal. The tests do not sleep: each step waits for its reload.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// Far beyond what any step takes, even on a machine that has other things to do.
+/// Far more than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Watched {
@@ -29,7 +29,7 @@ fn limit_of(policy: &Policy) -> f64 {
     }
 }
 
-/// Writes beside the file and renames over it, as careful editors do: nobody ever sees half of it.
+/// Writes beside the file and renames over it, so that no reader sees half of it.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).unwrap();
@@ -80,7 +80,7 @@ impl Watched {
 }
 
 #[tokio::test]
-async fn a_file_written_in_place_is_reloaded() {
+async fn file_written_in_place_is_reloaded() {
     let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
     watched.accepted(1.0).await;
     fs::write(watched.path("policy.yaml"), policy(2)).unwrap();
@@ -94,7 +94,7 @@ async fn a_file_written_in_place_is_reloaded() {
 }
 
 #[tokio::test]
-async fn a_file_renamed_into_place_is_reloaded_again_and_again() {
+async fn file_renamed_into_place_is_reloaded_every_time() {
     let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
     watched.accepted(1.0).await;
     for limit in 2..6 {
@@ -104,7 +104,7 @@ async fn a_file_renamed_into_place_is_reloaded_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_config_map_is_reloaded_when_its_links_are_swapped() {
+async fn config_map_is_reloaded_when_its_links_are_swapped() {
     let version = |dir: &Path, name: &str, limit: u32, weight: u32| {
         let data = dir.join(name);
         fs::create_dir(&data).unwrap();
@@ -131,7 +131,7 @@ async fn a_config_map_is_reloaded_when_its_links_are_swapped() {
 }
 
 #[tokio::test]
-async fn a_file_behind_a_link_is_reloaded_when_the_file_changes() {
+async fn file_behind_a_link_is_reloaded_when_it_changes() {
     let elsewhere = TempDir::new().unwrap();
     let real = elsewhere.path().join("real.yaml");
     fs::write(&real, policy(1)).unwrap();
@@ -142,7 +142,7 @@ async fn a_file_behind_a_link_is_reloaded_when_the_file_changes() {
 }
 
 #[tokio::test]
-async fn a_bad_file_is_refused_once_with_its_place_and_a_good_one_is_taken_again() {
+async fn invalid_file_is_refused_once_with_its_line_and_the_next_valid_one_is_accepted() {
     let mut watched = Watched::start(true, |dir| {
         fs::write(dir.join("policy.yaml"), policy(1)).unwrap();
         fs::write(dir.join("tenants.yaml"), ONE_CLASS_TENANTS).unwrap();
@@ -151,7 +151,7 @@ async fn a_bad_file_is_refused_once_with_its_place_and_a_good_one_is_taken_again
     replace(&watched.path("tenants.yaml"), "tenants:\n  default: { weight: -1 }\n");
     let error = watched.refused("tenants.yaml:2:22: tenants.default.weight").await;
     assert!(matches!(error, ReadError::Invalid(_)));
-    // The same content again is no news; the one before is, although it is the policy that was kept.
+    // The same content again is no change. The one before is, although it is the policy in force.
     replace(&watched.path("tenants.yaml"), "tenants:\n  default: { weight: -1 }\n");
     replace(&watched.path("unrelated"), "");
     replace(&watched.path("tenants.yaml"), ONE_CLASS_TENANTS);
@@ -159,7 +159,7 @@ async fn a_bad_file_is_refused_once_with_its_place_and_a_good_one_is_taken_again
 }
 
 #[tokio::test]
-async fn a_file_removed_is_refused_once_and_taken_again_when_it_is_back() {
+async fn removed_file_is_refused_once_and_accepted_when_it_is_back() {
     let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
     watched.accepted(1.0).await;
     fs::remove_file(watched.path("policy.yaml")).unwrap();
@@ -170,7 +170,7 @@ async fn a_file_removed_is_refused_once_and_taken_again_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_directory_that_comes_later_is_found() {
+async fn directory_created_later_is_watched() {
     let dir = TempDir::new().unwrap();
     let files = PolicyFiles { policy: dir.path().join("later/policy.yaml"), tenants: None };
     let (tx, reloads) = mpsc::channel(1);
@@ -185,7 +185,7 @@ async fn a_directory_that_comes_later_is_found() {
 }
 
 #[tokio::test]
-async fn without_being_told_it_polls() {
+async fn without_events_it_polls() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("policy.yaml");
     fs::write(&path, policy(1)).unwrap();
@@ -194,16 +194,16 @@ async fn without_being_told_it_polls() {
     let (tx, reloads) = mpsc::channel(1);
     tokio::spawn(async move {
         let never = Notify::new();
-        files.watch_by(Sight::blind(), &never, Some(current.hash()), tx).await
+        files.watch_by(Watch::without_events(), &never, Some(current.hash()), tx).await
     });
     let mut watched = Watched { dir, reloads };
-    // What is held already is no news, so the first thing to come is the change.
+    // The content of the current policy is no change, so the first reload is the new one.
     replace(&path, &policy(2));
     watched.accepted(2.0).await;
 }
 
 #[tokio::test]
-async fn watching_ends_when_nobody_listens() {
+async fn watch_ends_when_the_receiver_is_dropped() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("policy.yaml"), policy(1)).unwrap();
     let files = PolicyFiles { policy: dir.path().join("policy.yaml"), tenants: None };
@@ -215,7 +215,7 @@ async fn watching_ends_when_nobody_listens() {
 }
 
 #[test]
-fn a_file_too_large_is_refused_without_being_read_to_its_end() {
+fn too_large_file_is_refused_without_reading_all_of_it() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("policy.yaml");
     File::create(&path).unwrap().set_len(1 << 40).unwrap();

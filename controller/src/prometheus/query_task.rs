@@ -52,9 +52,9 @@ pub(super) struct Progress {
     /// When it was last sent.
     pub(super) sent_at: Option<MonoTime>,
     /// Failures in a row as a limit.
-    limit_failures: u64,
+    pub(super) limit_failures: u64,
     /// Failures in a row at a gate.
-    gate_failures: u64,
+    pub(super) gate_failures: u64,
     pub(super) in_flight: bool,
 }
 

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::{Duration, UNIX_EPOCH};
 
-use plimsoll_controller::durable::{Change, Evidence, QueryEvidence, CohortSums};
-use plimsoll_controller::rollout_routes::{Done, EntryStatus};
+use plimsoll_controller::admin::rollout_routes::{Done, EntryStatus};
+use plimsoll_controller::state::{Change, CohortSums, Evidence, QueryEvidence};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::rollout::query_gate::Figure;
 

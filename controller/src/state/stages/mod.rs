@@ -1,23 +1,23 @@
-//! How far each entry of the policy has been rolled out, by whom and why: stages and their history. Pure.
+//! The rollout stage of each entry of the policy, and the history of its changes with their causes. Pure.
 
 use plimsoll_core::decision::Mode;
 use serde::{Deserialize, Serialize};
 
-use super::Durable;
+use crate::state::DurableState;
 
-/// Changes of stages that are remembered; of more, the latest.
+/// The number of changes that are kept; of more, the latest.
 pub const HISTORY_MAX: usize = 200;
 
-/// How far one entry of the policy has been rolled out.
+/// The stage of one entry of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// What is in force.
+    /// The mode in force.
     pub stage: Mode,
-    /// What the file said last: only a change of it is a person's act.
+    /// The mode in the policy file. Only a change of it is an operator's order.
     pub file: Mode,
-    /// The file asks for more than the gates have let through.
+    /// The mode in the policy file that waits for its gate.
     pub pending: Option<Mode>,
-    /// The change that put it there; 0 before there were numbers.
+    /// The number of the change that began the stage; 0 in a state of a build without numbers.
     #[serde(default)]
     pub change: u64,
 }
@@ -25,100 +25,100 @@ pub struct Stage {
 /// One change of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Numbers the changes of this controller, from 1.
+    /// The number of the change, from 1.
     pub number: u64,
-    /// When, in seconds since 1970; `None` until the next tick has said what time it is.
+    /// The time in seconds since 1970; `None` until the next tick.
     pub at_s: Option<i64>,
-    /// The entry of the policy: a bucket's name or a pattern.
+    /// The entry of the policy: a bucket or a pattern.
     pub entry: String,
-    /// What was in force; `None` of an entry that has just appeared.
+    /// The mode before; `None` for a new entry.
     pub from: Option<Mode>,
-    /// What is in force from then on.
+    /// The mode from then on.
     pub to: Mode,
-    /// What brought it about.
+    /// The cause.
     pub cause: Cause,
     /// The reasons, in words.
     pub why: Vec<String>,
-    /// What was known of the stage that ended.
-    pub evidence: Option<Exhibit>,
+    /// The statistics of the stage that ended.
+    pub evidence: Option<Evidence>,
 }
 
-/// What brings a change about.
+/// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The entry is new in the policy.
     Appeared,
-    /// Earlier state could not be read.
+    /// An earlier state could not be read.
     Lost,
-    /// Somebody changed `mode` in the file.
+    /// `mode` was changed in the policy file.
     File,
-    /// A gate was passed, and the file or `auto_promote` asked for it.
+    /// A gate passed, and the policy file or `auto_promote` wants the next stage.
     Gate,
-    /// Somebody asked for it, and the gate was passed or not required.
+    /// An operator promoted it, and the gate passed or was not required.
     Promote,
-    /// Somebody asked for it although the gate was not passed.
+    /// An operator promoted it although the gate did not pass.
     Forced,
-    /// Somebody asked for shadow.
+    /// An operator returned it to shadow.
     Abort,
-    /// The gate of canary found something bad.
+    /// The gate of canary failed.
     Breach,
-    /// A zone was not heard for too long.
+    /// A zone has not reported for too long.
     Stale,
-    /// The kill switch.
+    /// A kill.
     Kill,
 }
 
-/// What was observed in a stage, over the window of its gate.
+/// The statistics of a stage, over the window of its gate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Exhibit {
-    /// Time with data in the whole stage, in milliseconds.
+pub struct Evidence {
+    /// The time with data in the whole stage, in milliseconds.
     pub with_data_ms: u64,
-    /// By those in the cohort.
-    pub canary: Sums,
-    /// By all others.
-    pub control: Sums,
-    /// What extra gates found.
+    /// Requests in the canary cohort.
+    pub canary: CohortSums,
+    /// All other requests.
+    pub control: CohortSums,
+    /// The results of the extra gates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queries: Vec<QueryExhibit>,
+    pub queries: Vec<QueryEvidence>,
 }
 
-/// What one extra gate found.
+/// The result of one extra gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct QueryExhibit {
-    /// What it is called.
+pub struct QueryEvidence {
+    /// The name of the gate.
     pub name: String,
-    /// The answer; `None` where there is none that counts.
+    /// The value; `None` without a current answer.
     pub value: Option<f64>,
-    /// What it may be at most.
+    /// The upper bound.
     pub max: Option<f64>,
-    /// What it must be at least.
+    /// The lower bound.
     pub min: Option<f64>,
-    /// How old it was, in milliseconds.
+    /// The age of the answer in milliseconds.
     pub age_ms: Option<u64>,
-    /// Why there is no answer that counts.
+    /// Why there is no current answer.
     pub unknown: Option<String>,
 }
 
-/// What was observed on one side.
+/// The sums over one cohort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sums {
-    /// Requests that asked.
+pub struct CohortSums {
+    /// Requests offered.
     pub offered: u64,
     /// Requests refused.
     pub refused: u64,
-    /// Refusals decided but not carried out.
+    /// Requests admitted that would have been refused in enforce.
     pub would_dropped: u64,
-    /// Requests let through that failed.
+    /// Admitted requests that failed.
     pub failed: u64,
-    /// The 99th percentile of latency in microseconds; `None` where no response was watched.
+    /// The 99th percentile of latency in microseconds; `None` without measured responses.
     pub p99_us: Option<u64>,
-    /// How many responses that rests on.
+    /// Responses measured for it.
     pub samples: u64,
 }
 
 impl Cause {
-    /// The word used in tables and logs.
+    /// Returns the word used in tables and logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -137,7 +137,7 @@ impl Cause {
 }
 
 impl Stage {
-    /// The file says `file`: if that is new, somebody did it. Returns what is in force from now on, if that changed.
+    /// Applies the mode of the policy file. Returns the new mode in force, if it changed.
     fn on_file(&mut self, file: Mode, require_gates: bool, killed: bool) -> Option<Mode> {
         let before = self.stage;
         let changed = file != self.file;
@@ -161,8 +161,8 @@ impl Stage {
     }
 }
 
-impl Durable {
-    /// Takes up what the file says of an entry's mode.
+impl DurableState {
+    /// Applies the mode of the policy file to an entry.
     pub(super) fn on_mode(&mut self, entry: &str, file: Mode, require_gates: bool, killed: bool) {
         if !self.stages.contains_key(entry) {
             let to = if killed || self.lost { Mode::Shadow } else { file };
@@ -173,12 +173,12 @@ impl Durable {
         }
         let Some(stage) = self.stages.get_mut(entry) else { return };
         if let Some(to) = stage.on_file(file, require_gates, killed) {
-            let why = format!("the file says {file}");
+            let why = format!("mode {file} in the policy file");
             self.enter_stage(entry, to, Cause::File, vec![why]);
         }
     }
 
-    /// A held file is not in force, and yet takes effect where it asks for less.
+    /// Applies the mode of a held policy to an entry, if it lowers it.
     pub(super) fn on_mode_held(&mut self, entry: &str, file: Mode) {
         let Some(stage) = self.stages.get_mut(entry) else { return };
         if file >= stage.file || file > stage.stage {
@@ -186,20 +186,20 @@ impl Durable {
         }
         (stage.file, stage.pending) = (file, None);
         if file < stage.stage {
-            let why = format!("the file says {file}; it is held back for other reasons");
+            let why = format!("mode {file} in the policy file, which is held for other changes");
             self.enter_stage(entry, file, Cause::File, vec![why]);
         }
     }
 
-    /// The file in force says `file` as it did before: nobody's act, whatever was held in between.
+    /// Restores the mode of the policy file after a held one: it is no order, because it was in force before.
     pub(super) fn recall_mode(&mut self, entry: &str, file: Mode) {
         if let Some(stage) = self.stages.get_mut(entry) {
             stage.file = file;
         }
     }
 
-    /// Puts an entry into a stage, and writes down why. What the file asked for and has been reached is settled; so is
-    /// everything it asked for when the way leads down.
+    /// Puts an entry into a stage, and records why. A pending mode stays pending only if the stage rises and is still
+    /// below it.
     pub fn enter_stage(&mut self, entry: &str, to: Mode, cause: Cause, why: Vec<String>) {
         let Some(stage) = self.stages.get_mut(entry) else { return };
         let from = std::mem::replace(&mut stage.stage, to);
@@ -207,11 +207,11 @@ impl Durable {
         self.record(entry, Some(from), to, cause, why);
     }
 
-    /// Puts one entry, or without a name every one, into shadow.
+    /// Puts one entry into shadow; without a name, every entry.
     pub(super) fn put_in_shadow(&mut self, entry: Option<&str>, cause: Cause, why: &[String]) {
         let above = |stage: &Stage| stage.stage > Mode::Shadow || stage.pending.is_some();
-        let meant = |name: &str| entry.is_none_or(|entry| entry == name);
-        let entries = self.stages.iter().filter(|(name, stage)| meant(name) && above(stage));
+        let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);
+        let entries = self.stages.iter().filter(|(name, stage)| is_meant(name) && above(stage));
         for entry in entries.map(|(entry, _)| entry.clone()).collect::<Vec<_>>() {
             self.enter_stage(&entry, Mode::Shadow, cause, why.to_vec());
         }
@@ -230,7 +230,7 @@ impl Durable {
         }
     }
 
-    /// Says what time it is to changes that nobody has told yet; true if there were any.
+    /// Sets the time of changes that have none; true if there were any.
     pub fn stamp(&mut self, unix_s: i64) -> bool {
         let unstamped = self.history.iter_mut().rev().take_while(|change| change.at_s.is_none());
         unstamped.map(|change| change.at_s = Some(unix_s)).count() > 0

@@ -1,10 +1,10 @@
-//! The meaning of every edge between `mode` in the file, promotions, aborts, breaches, kills and restarts, as far as the
-//! durable state alone decides it. What gates and commands do on top is in the brain's tests.
+//! Every transition of a stage by the policy file, promotions, aborts, breaches, kills and restarts, as far as the durable
+//! state alone decides it. The brain's tests add gates and commands.
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::names::Bucket;
 use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_core::names::Bucket;
 use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
 
 use super::*;
@@ -19,9 +19,9 @@ fn policy(mode: Mode, gates: bool, kill: bool) -> Policy {
     Policy::read(source, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
 }
 
-/// A state in which the file says one thing and another is in force, for which the file does not ask.
-fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> Durable {
-    let mut durable = Durable::first_start();
+/// Returns a state whose stage differs from the mode in the policy file.
+fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> DurableState {
+    let mut durable = DurableState::first_start();
     durable.on_policy(&policy(file, false, false));
     let held = durable.stages.get_mut("b").unwrap();
     (held.stage, held.pending) = (stage, pending);
@@ -30,26 +30,26 @@ fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> Durable {
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// The file is saved with this mode, gates being required or not.
+    /// The policy file gets this mode, with gates required or not.
     File(Mode, bool),
-    /// The same in a file that is held back.
+    /// A policy with this mode is held.
     Held(Mode),
     /// The stage changes by gate, command or breach.
     Enter(Mode, Cause),
-    /// A kill through the file, and its end.
+    /// A kill by the policy file, and its end.
     Kill,
     Resume,
     /// A kill of this bucket alone, by command.
     KillAlone,
     /// A kill learned from a child.
     Learn,
-    /// The controller starts again with the state it wrote.
+    /// The controller restarts with its saved state.
     Restart,
-    /// It starts again, and cannot read it.
+    /// The controller restarts and cannot read its state.
     Loss,
 }
 
-fn act(durable: &mut Durable, act: Act) {
+fn act(durable: &mut DurableState, act: Act) {
     let file = durable.stages["b"].file;
     match act {
         Act::File(mode, gates) => durable.on_policy(&policy(mode, gates, false)),
@@ -62,7 +62,7 @@ fn act(durable: &mut Durable, act: Act) {
             durable.on_command(&alone, Command::default(), &policy(file, true, false)).unwrap();
         }
         Act::Learn => {
-            let learned = KillGeneration(durable.kill.0 + 1).turned(true);
+            let learned = KillGeneration(durable.kill.0 + 1).switched(true);
             durable.on_learned(learned, &BTreeMap::new(), None, &policy(file, true, false));
         }
         Act::Restart => {
@@ -71,14 +71,14 @@ fn act(durable: &mut Durable, act: Act) {
             durable.on_policy(&policy(file, true, false));
         }
         Act::Loss => {
-            *durable = Durable::lost();
+            *durable = DurableState::lost();
             durable.on_policy(&policy(file, true, false));
         }
     }
 }
 
 #[test]
-fn every_edge_has_its_meaning() {
+fn every_transition_has_one_result() {
     type State = (Mode, Mode, Option<Mode>);
     let table: [(State, Act, State, Option<Cause>); 41] = [
         // Raising in the file waits for gates, unless none are required.
@@ -88,7 +88,7 @@ fn every_edge_has_its_meaning() {
         ((Shadow, Shadow, None), Act::File(Enforce, false), (Enforce, Enforce, None), Some(Cause::File)),
         ((Shadow, Canary, Some(Canary)), Act::File(Enforce, true), (Shadow, Enforce, Some(Enforce)), None),
         ((Shadow, Enforce, Some(Enforce)), Act::File(Canary, true), (Shadow, Canary, Some(Canary)), None),
-        // Taking the demand for gates out of the file is a person's act as well.
+        // Removing the required gates from the file is an order as well.
         (
             (Shadow, Enforce, Some(Enforce)),
             Act::File(Enforce, false),
@@ -100,20 +100,20 @@ fn every_edge_has_its_meaning() {
         ((Enforce, Enforce, None), Act::File(Shadow, true), (Shadow, Shadow, None), Some(Cause::File)),
         ((Canary, Enforce, Some(Enforce)), Act::File(Canary, true), (Canary, Canary, None), None),
         ((Shadow, Enforce, Some(Enforce)), Act::File(Shadow, true), (Shadow, Shadow, None), None),
-        // What was promoted further than the file says follows the file once that changes.
+        // An entry promoted beyond the mode of the file follows the file once that changes.
         ((Enforce, Shadow, None), Act::File(Canary, true), (Canary, Canary, None), Some(Cause::File)),
         ((Enforce, Shadow, None), Act::File(Enforce, true), (Enforce, Enforce, None), None),
-        // The same file again is nobody's act.
+        // The same file again is no order.
         ((Shadow, Enforce, None), Act::File(Enforce, true), (Shadow, Enforce, None), None),
         ((Shadow, Enforce, None), Act::File(Enforce, false), (Shadow, Enforce, None), None),
         ((Enforce, Shadow, None), Act::File(Shadow, false), (Enforce, Shadow, None), None),
-        // A file that is held back lowers, and raises nothing.
+        // A held policy lowers, and raises nothing.
         ((Enforce, Enforce, None), Act::Held(Shadow), (Shadow, Shadow, None), Some(Cause::File)),
         ((Enforce, Enforce, None), Act::Held(Canary), (Canary, Canary, None), Some(Cause::File)),
         ((Shadow, Shadow, None), Act::Held(Enforce), (Shadow, Shadow, None), None),
         ((Shadow, Enforce, Some(Enforce)), Act::Held(Shadow), (Shadow, Shadow, None), None),
         ((Shadow, Enforce, Some(Enforce)), Act::Held(Enforce), (Shadow, Enforce, Some(Enforce)), None),
-        // On the way up what waits for more goes on waiting, and is settled when it is reached.
+        // On the way up a pending mode stays pending until the stage reaches it.
         (
             (Shadow, Enforce, Some(Enforce)),
             Act::Enter(Canary, Cause::Gate),
@@ -138,7 +138,7 @@ fn every_edge_has_its_meaning() {
             (Enforce, Shadow, None),
             Some(Cause::Forced),
         ),
-        // On the way down nothing waits any longer: it takes somebody to begin anew.
+        // On the way down nothing stays pending: an operator begins anew.
         (
             (Canary, Enforce, Some(Enforce)),
             Act::Enter(Shadow, Cause::Breach),
@@ -163,7 +163,7 @@ fn every_edge_has_its_meaning() {
             (Shadow, Enforce, None),
             Some(Cause::Abort),
         ),
-        // A kill leaves shadow behind, by whichever way it comes.
+        // Every kind of kill leaves shadow behind.
         ((Enforce, Enforce, None), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
         ((Canary, Enforce, Some(Enforce)), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
         ((Shadow, Enforce, Some(Enforce)), Act::Kill, (Shadow, Enforce, None), Some(Cause::Kill)),
@@ -178,13 +178,13 @@ fn every_edge_has_its_meaning() {
         ((Shadow, Enforce, None), Act::Restart, (Shadow, Enforce, None), None),
         ((Enforce, Enforce, None), Act::Loss, (Shadow, Enforce, None), Some(Cause::Lost)),
     ];
-    for ((stage, file, pending), edge, due, cause) in table {
+    for ((stage, file, pending), edge, expected, cause) in table {
         let mut durable = at(stage, file, pending);
         let before = durable.changes;
         act(&mut durable, edge);
         let held = durable.stages["b"];
         let case = format!("{stage} ({file} in the file, {pending:?} waits), {edge:?}");
-        assert_eq!((held.stage, held.file, held.pending), due, "{case}");
+        assert_eq!((held.stage, held.file, held.pending), expected, "{case}");
         let last = durable.history.back().filter(|last| cause == Some(Cause::Lost) || last.number > before);
         assert_eq!(last.map(|last| last.cause), cause, "{case}");
         if let Some(last) = last {
@@ -194,7 +194,7 @@ fn every_edge_has_its_meaning() {
 }
 
 #[test]
-fn raising_during_a_kill_is_forgotten_with_it() {
+fn mode_raised_during_a_kill_is_dropped() {
     let mut durable = at(Shadow, Shadow, None);
     durable.on_policy(&policy(Shadow, false, true));
     durable.on_policy(&policy(Enforce, false, true));
@@ -203,7 +203,7 @@ fn raising_during_a_kill_is_forgotten_with_it() {
 }
 
 #[test]
-fn going_back_from_a_file_that_was_held_raises_nothing() {
+fn return_from_a_held_policy_raises_nothing() {
     let mut durable = at(Enforce, Enforce, None);
     durable.on_held(&policy(Shadow, false, false), &policy(Enforce, false, false));
     durable.on_recall(&policy(Enforce, false, false));
@@ -213,7 +213,7 @@ fn going_back_from_a_file_that_was_held_raises_nothing() {
 }
 
 #[test]
-fn history_is_bounded_numbered_and_told_the_time_once() {
+fn history_is_bounded_numbered_and_stamped_once() {
     let mut durable = at(Shadow, Shadow, None);
     assert!(durable.stamp(1_000) && !durable.stamp(2_000));
     for _ in 0..HISTORY_MAX {

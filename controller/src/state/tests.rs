@@ -1,0 +1,92 @@
+//! First start and loss, kills and modes of the file, and states of earlier builds.
+
+use plimsoll_core::decision::Mode;
+use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
+
+use super::*;
+
+fn policy(kill: bool, mode: &str, gates: bool) -> Policy {
+    let text = format!(
+        "kill_switch: {kill}\nbuckets:\n  b: {{ limit: 1, mode: {mode} }}\n  \"p/*\": {{ limit: 1, mode: enforce }}\n\
+         rollout: {{ require_gates: {gates} }}\n"
+    );
+    let policy = Source { name: "policy.yaml", text: &text };
+    let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
+    Policy::read(policy, tenants).unwrap().0
+}
+
+fn stage(durable: &DurableState) -> Mode {
+    durable.stages["b"].stage
+}
+
+#[test]
+fn first_start_begins_at_the_mode_of_the_file_and_a_loss_in_shadow() {
+    let mut durable = DurableState::first_start();
+    durable.on_policy(&policy(false, "enforce", true));
+    assert_eq!((stage(&durable), durable.stages["p/*"].stage), (Mode::Enforce, Mode::Enforce));
+
+    let mut durable = DurableState::lost();
+    durable.on_policy(&policy(false, "enforce", false));
+    assert_eq!((stage(&durable), durable.stages["p/*"].stage), (Mode::Shadow, Mode::Shadow));
+    // The same file again is no order.
+    durable.on_policy(&policy(false, "enforce", false));
+    assert_eq!(stage(&durable), Mode::Shadow);
+}
+
+#[test]
+fn state_without_later_fields_is_read_and_the_key_survives_a_save() {
+    let with_key =
+        DurableState { coin_key: Some(CoinKey::from_bytes([0xfe; 16])), ..DurableState::first_start() };
+    let text = serde_json::to_string(&with_key).unwrap();
+    assert_eq!(serde_json::from_str::<DurableState>(&text).unwrap(), with_key);
+    assert!(!format!("{with_key:?}").contains("254"), "the key is not printed");
+    let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for later in ["coin_key", "history", "changes", "stage_stats"] {
+        older.as_object_mut().unwrap().remove(later).unwrap();
+    }
+    assert_eq!(serde_json::from_value::<DurableState>(older).unwrap(), DurableState::first_start());
+    assert_eq!(DurableState::lost().coherence(), None);
+}
+
+#[test]
+fn kill_leaves_shadow_behind_until_the_mode_in_the_file_changes() {
+    let mut durable = DurableState::first_start();
+    durable.on_policy(&policy(false, "enforce", false));
+    durable.on_policy(&policy(true, "enforce", false));
+    assert!(durable.kill.is_killed());
+    assert_eq!(stage(&durable), Mode::Shadow);
+    let killed = durable.kill;
+    durable.on_policy(&policy(true, "enforce", false));
+    assert_eq!(durable.kill, killed, "no change, no new generation");
+
+    durable.on_policy(&policy(false, "enforce", false));
+    assert!(!durable.kill.is_killed() && durable.kill > killed);
+    assert_eq!(stage(&durable), Mode::Shadow);
+
+    durable.on_policy(&policy(false, "shadow", false));
+    durable.on_policy(&policy(false, "enforce", false));
+    assert_eq!(stage(&durable), Mode::Enforce);
+    assert_eq!(durable.stages["p/*"].stage, Mode::Shadow, "only the changed entry resumes");
+}
+
+#[test]
+fn mode_raised_during_a_kill_does_not_survive_it() {
+    let mut durable = DurableState::first_start();
+    durable.on_policy(&policy(true, "shadow", false));
+    durable.on_policy(&policy(true, "enforce", false));
+    assert_eq!(stage(&durable), Mode::Shadow);
+    durable.on_policy(&policy(false, "enforce", false));
+    assert_eq!(stage(&durable), Mode::Shadow);
+}
+
+#[test]
+fn raised_mode_waits_for_its_gate_and_a_lowered_one_does_not() {
+    let mut durable = DurableState::first_start();
+    durable.on_policy(&policy(false, "shadow", true));
+    durable.on_policy(&policy(false, "enforce", true));
+    assert_eq!((stage(&durable), durable.stages["b"].pending), (Mode::Shadow, Some(Mode::Enforce)));
+    durable.on_policy(&policy(false, "enforce", false));
+    assert_eq!((stage(&durable), durable.stages["b"].pending), (Mode::Enforce, None));
+    durable.on_policy(&policy(false, "shadow", true));
+    assert_eq!(stage(&durable), Mode::Shadow);
+}
