@@ -1,4 +1,5 @@
-//! Where a limiter's aggregators are: one address, a list, or a name that is resolved again and again.
+//! The endpoints of a limiter's aggregators: one address, a list, or a DNS name that is resolved again and
+//! again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,34 +8,36 @@ use std::sync::Arc;
 use plimsoll_proto::transport::{self, InvalidEndpoint};
 use tonic::transport::Endpoint;
 
-/// The most aggregators a limiter has streams to. Of more, those are taken whose names come first, so that all clients
-/// take the same.
+/// The most aggregators that a limiter has streams to. Of more, it takes the first by name, so that all
+/// clients take the same.
 pub const ENDPOINTS_MAX: usize = 64;
-/// How many answers an address must be missing from before it is dropped: some servers tell only a part of many.
+/// The number of DNS answers in a row that an address must be missing from before it is dropped: some servers
+/// return only a part of many addresses.
 const MISSING_MAX: u32 = 3;
-/// What a name to be resolved is told by.
-const BY_NAME: &str = "dns://";
+/// The scheme of an address that is resolved by DNS.
+const DNS_SCHEME: &str = "dns://";
 
-/// What was given.
+/// The aggregators that a limiter was set up with.
 #[derive(Clone, Debug)]
 pub(crate) enum Aggregators {
     /// No aggregator.
     None,
-    /// One, whose address is resolved anew with each connection.
+    /// One, which is resolved again with each connection.
     One(Box<Endpoint>),
-    /// Several, by addresses that are their names.
+    /// Several, by their addresses.
     List(Vec<Arc<str>>),
-    /// All addresses of a name, as `HOST:PORT`.
+    /// All addresses of a DNS name, given as `HOST:PORT`.
     ByName(Arc<str>),
 }
 
 impl Aggregators {
-    /// Aggregators at `http://HOST:PORT` each, or all those that `dns://HOST:PORT` stands for.
+    /// Parses `http://HOST:PORT` for each aggregator, or a single `dns://HOST:PORT` for all addresses of a
+    /// name.
     pub(crate) fn of<S: AsRef<str>>(addresses: &[S]) -> Result<Self, InvalidEndpoint> {
         if let [only] = addresses {
             let only = only.as_ref();
-            return match only.strip_prefix(BY_NAME) {
-                // A name and a port are due, which the same check as of any address can tell.
+            return match only.strip_prefix(DNS_SCHEME) {
+                // A name and a port are required, as in any other address.
                 Some(name) if transport::endpoint(&format!("http://{name}")).is_ok() => {
                     Ok(Self::ByName(name.trim_end_matches('/').into()))
                 }
@@ -45,7 +48,7 @@ impl Aggregators {
         let mut names = Vec::new();
         for address in addresses {
             let endpoint = transport::endpoint(address.as_ref())?;
-            // As everybody writes it, or clients would not agree on whose a bucket is.
+            // Written in one way, or clients would compute different homes of a bucket.
             let authority =
                 endpoint.uri().authority().map(|authority| authority.as_str().to_ascii_lowercase());
             names.push(format!("http://{}", authority.unwrap_or_default()));
@@ -57,18 +60,18 @@ impl Aggregators {
     }
 }
 
-/// The addresses of a name, over all its answers.
+/// The addresses of a DNS name, over all answers so far.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    /// How many answers in a row each was missing from.
+    /// By address: the number of answers in a row that it was missing from.
     missing: BTreeMap<Arc<str>, u32>,
 }
 
 impl Addresses {
-    /// Takes an answer; yields the addresses that hold now. An answer without any changes nothing.
-    pub(crate) fn answered(&mut self, answer: &[SocketAddr]) -> Vec<Arc<str>> {
+    /// Applies an answer and returns the addresses that are valid now. An empty answer changes nothing.
+    pub(crate) fn on_answer(&mut self, answer: &[SocketAddr]) -> Vec<Arc<str>> {
         if !answer.is_empty() {
-            // An aggregator with an address of either family is one aggregator, not two.
+            // An aggregator that has an address of either family is one aggregator, not two.
             let any_v4 = answer.iter().any(SocketAddr::is_ipv4);
             let one_family = answer.iter().filter(|address| address.is_ipv4() == any_v4);
             let present: Vec<Arc<str>> =
@@ -87,7 +90,11 @@ fn bounded(mut names: Vec<String>) -> Vec<Arc<str>> {
     names.sort_unstable();
     names.dedup();
     if names.len() > ENDPOINTS_MAX {
-        tracing::warn!(given = names.len(), "only the first {ENDPOINTS_MAX} aggregators are used");
+        tracing::warn!(
+            given = names.len(),
+            max = ENDPOINTS_MAX,
+            "too many aggregators: only the first by name are used"
+        );
         names.truncate(ENDPOINTS_MAX);
     }
     names.into_iter().map(Arc::from).collect()
@@ -102,11 +109,11 @@ mod tests {
     }
 
     fn answered(held: &mut Addresses, answer: &[&str]) -> Vec<String> {
-        held.answered(&addresses(answer)).iter().map(ToString::to_string).collect()
+        held.on_answer(&addresses(answer)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn one_address_is_one_and_several_are_a_list_that_everybody_writes_alike() {
+    fn several_addresses_become_a_sorted_list_in_one_spelling() {
         assert!(matches!(Aggregators::of(&["http://a:7410"]), Ok(Aggregators::One(_))));
         assert!(matches!(Aggregators::of::<&str>(&[]), Ok(Aggregators::None)));
         let list = Aggregators::of(&["http://B:7410/", "http://a:7410", "http://b:7410"]).unwrap();
@@ -122,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_and_an_empty_one_keep_what_was_there() {
+    fn empty_answer_keeps_the_known_addresses() {
         let mut held = Addresses::default();
         assert_eq!(answered(&mut held, &[]), [""; 0]);
         let two = ["http://10.0.0.1:7410", "http://10.0.0.2:7410"];
@@ -133,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_goes_when_it_was_missing_from_several_answers_in_a_row() {
+    fn address_is_dropped_after_it_was_missing_from_three_answers_in_a_row() {
         let mut held = Addresses::default();
         answered(&mut held, &["10.0.0.1:7410", "10.0.0.2:7410"]);
         for _ in 0..10 {
@@ -143,20 +150,20 @@ mod tests {
         for left in [2, 2, 1] {
             assert_eq!(answered(&mut held, &["10.0.0.1:7410"]).len(), left);
         }
-        assert_eq!(answered(&mut held, &["10.0.0.3:7410"]).len(), 2, "a new one comes at once");
+        assert_eq!(answered(&mut held, &["10.0.0.3:7410"]).len(), 2, "a new address is used at once");
     }
 
     #[test]
-    fn two_families_are_one_aggregator_and_too_many_are_cut_alike_for_everybody() {
+    fn two_address_families_are_one_aggregator_and_the_cut_of_too_many_is_the_same_in_any_order() {
         let mut held = Addresses::default();
         assert_eq!(answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]), ["http://10.0.0.1:7410"]);
         assert_eq!(answered(&mut Addresses::default(), &["[fd00::1]:7410"]), ["http://[fd00::1]:7410"]);
         let mut many: Vec<String> = (0..100).map(|at| format!("10.0.0.{at}:7410")).collect();
         let first =
-            Addresses::default().answered(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+            Addresses::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
         many.reverse();
         let second =
-            Addresses::default().answered(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+            Addresses::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
         assert_eq!((first.len(), first), (ENDPOINTS_MAX, second));
     }
 }

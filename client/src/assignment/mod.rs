@@ -1,329 +1,203 @@
-//! Which endpoint has which bucket, and when that changes: an aggregator that stays away loses its buckets to the
-//! others, one that is back takes them again once the books allow it. Pure: the subscription says what time it is.
+//! The assignment of buckets to aggregators, for a client that has several aggregators in its zone.
+//!
+//! A client reports the counts of a bucket to exactly one aggregator, the *owner* of the bucket, and follows
+//! the drop ratios that this aggregator directs for it. This module decides which aggregator owns which
+//! bucket and when the owner changes. It is pure: the subscription passes in the time, what happened to the
+//! streams, and the state of its sessions.
+//!
+//! # Rules
+//! 1. **The home of a bucket** is the aggregator that should own it. Every client computes it from the names
+//!    of the bucket and of the candidates (rendezvous hashing), so all clients of a zone agree without asking
+//!    each other.
+//! 2. **The candidates** are the aggregators that are listed (in the settings or in DNS) and not gone. An
+//!    aggregator is gone when its stream has been lost for the [failover delay](FAILOVER_DELAY_DEFAULT), or
+//!    when it was never reached for 3 s. Without any candidate the homes stay as they are.
+//! 3. **Failover: the owner is gone.** Its buckets move to their new homes at once, without its
+//!    acknowledgement. Counts that it never confirmed may be lost with it, which is why a lost owner first
+//!    gets the time to return.
+//! 4. **Handback: the owner is live, but the home is another one** (it returned or is new, or the owner is no
+//!    longer listed). The bucket first *drains*: the client holds back new counts until the owner has
+//!    confirmed all earlier ones. Then it moves, and no count is lost. If that takes more than 3 s the bucket
+//!    stays, and tries again 10 s later.
+//! 5. **A bucket moves only to an aggregator that can serve it**: one that is live and hears the controller.
+//!    A handback also needs that the owner hears the controller, that the home has been live for 5 s, so that
+//!    a flapping aggregator gets nothing, and that the home has directed something for the bucket.
+//! 6. **Ratios follow the counts 2 s later.** Until then the client keeps the ratios of the former owner,
+//!    because the new one has not shown the controller any traffic of the bucket yet, and would refuse nearly
+//!    all of it.
+//!
+//! # States
+//! ```text
+//!  aggregator                                        bucket
+//!
+//!  NeverReached --> Live <--> Lost                   Steady --------> Draining --------> Moved
+//!       | 3 s                  | failover delay        ^   handback       | confirmed      |
+//!       +-------> gone <-------+                       |                  | 3 s are over   | 2 s, then the
+//!                                                      +<-----------------+                | ratios follow
+//!  Steady --(owner gone)--> Moved                      +<----------------------------------+
+//! ```
+//! `liveness` holds the aggregators, `placement` one bucket; [`Assignment`] applies the rules to all of them.
 
 pub(crate) mod endpoints;
+mod liveness;
+mod placement;
 mod rendezvous;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 
-use crate::assignment::rendezvous::home;
+pub(crate) use liveness::EndpointId;
+use liveness::Liveness;
+use placement::Placement;
 
-/// How long a lost aggregator keeps its buckets unless told otherwise.
+/// The time that a lost aggregator keeps its buckets, unless the settings say otherwise.
 ///
-/// A restart takes seconds, and clients return from one over as long again. Meanwhile they act on what they hold,
-/// which is what the controller counts on: it holds the share of an aggregator it does not hear in full for 30 s
-/// ([`HELD`](plimsoll_core::law::presence::HELD)). Whoever moves earlier has its traffic counted twice for the rest of
-/// that time, where it was and where it is, and is refused about half of it; whoever moves later uses what was given
-/// to others. This leaves room for the loss to be noticed, which takes up to 3 s, and for two roll-ups.
-pub const GRACE: Duration = Duration::from_secs(20);
-/// How long an aggregator that was never reached keeps a bucket: nothing was ever said to it, so nothing is counted
-/// twice. One attempt to connect takes up to 2 s.
-const NEVER_REACHED: Duration = Duration::from_secs(3);
-/// How long an aggregator must have been back before it is given its buckets: one that flaps should not be.
-const STEADY: Duration = Duration::from_secs(5);
-/// How long counts are withheld for what was sent before to be confirmed: several times as long as that takes.
-const WITHHELD_MAX: Duration = Duration::from_secs(3);
-/// When to try again where that was in vain.
-const RETRY: Duration = Duration::from_secs(10);
-/// How long after a bucket's counts the ratios follow: until then the new place has shown the controller no traffic, and
-/// would refuse nearly all of it. Two ticks of the controller and the way to it and back.
-const WORDS_FOLLOW: Duration = Duration::from_secs(2);
+/// A restart takes seconds, and clients return from one over as long again. Meanwhile they apply the
+/// directives they hold, and the controller counts on that: it reserves the share of an aggregator that is
+/// silent for 30 s ([`HELD`](plimsoll_core::law::presence::HELD)). A client that moves earlier has its
+/// traffic counted twice for the rest of that time, at the former owner and at the new one, and about half of
+/// it is refused. A client that moves later uses capacity that was given to others. 20 s leave room to notice
+/// the loss, which takes up to 3 s, and for two roll-ups.
+pub const FAILOVER_DELAY_DEFAULT: Duration = Duration::from_secs(20);
 
-/// An endpoint, numbered as it was first listed; never reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct EndpointId(pub(crate) u32);
-
-/// Where every bucket is.
+/// The owner of every bucket, and the aggregators that may own one.
 #[derive(Debug)]
-pub(crate) struct Spread {
-    grace: Duration,
-    endpoints: BTreeMap<EndpointId, Watched>,
-    next: u32,
-    /// By bucket.
-    berths: Vec<Berth>,
-    /// Those that may have buckets now.
-    candidates: Vec<EndpointId>,
-    /// Buckets that went from one to another.
-    moved: u64,
+pub(crate) struct Assignment {
+    liveness: Liveness,
+    /// By bucket id.
+    placements: Vec<Placement>,
+    /// The number of buckets that went from one aggregator to another.
+    moves: u64,
 }
 
-#[derive(Debug)]
-struct Watched {
-    name: Arc<str>,
-    /// Whether it is one of those given; one that no longer is keeps its stream until its buckets have left.
-    listed: bool,
-    state: State,
-}
-
+/// A change that the subscription has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Never reached, since when.
-    Awaited(MonoTime),
-    /// It has answered on its present stream, since when.
-    Live(MonoTime),
-    /// Its stream ended, when.
-    Lost(MonoTime),
-}
-
-/// Where one bucket is.
-#[derive(Debug)]
-struct Berth {
-    bucket: Arc<str>,
-    owner: Option<EndpointId>,
-    /// Where it belongs.
-    wanted: Option<EndpointId>,
-    /// Counts are withheld since then, for the bucket to leave in good order.
-    leaving: Option<MonoTime>,
-    /// Not before then again.
-    retry: MonoTime,
-    /// Until then the words stay as they are.
-    silent: Option<MonoTime>,
-}
-
-/// What the rest of the client knows that bears on a move.
-pub(crate) trait Scene {
-    /// Whether everything that was sent of a bucket's counts is confirmed.
-    fn is_settled(&self, bucket: usize, at: EndpointId) -> bool;
-
-    /// Whether an aggregator has said what holds for a bucket, so that moving there takes nothing away.
-    fn has_word(&self, bucket: usize, at: EndpointId) -> bool;
-
-    /// Whether an aggregator hears the controller. One that does not lives on what it was given before, and has
-    /// nothing for a bucket that comes from elsewhere.
-    fn is_led(&self, at: EndpointId) -> bool;
-}
-
-/// What has changed for a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Its counts go elsewhere from now on.
+pub(crate) enum Change {
+    /// The counts of a bucket go to another aggregator from now on.
     Moved {
-        /// Which bucket.
+        /// The id of the bucket.
         bucket: usize,
-        /// Where they went; `None` if nowhere.
+        /// The former owner; `None` if there was none.
         from: Option<EndpointId>,
-        /// Where they go.
+        /// The new owner.
         to: EndpointId,
     },
-    /// What its owner says holds again, as far as it was not listened to.
-    Heard(usize),
+    /// The ratios of a bucket's owner apply from now on, those included that it directed while they did not.
+    RatiosApply(usize),
 }
 
-impl Spread {
-    pub(crate) fn new(grace: Duration) -> Self {
-        Self {
-            grace,
-            endpoints: BTreeMap::new(),
-            next: 0,
-            berths: Vec::new(),
-            candidates: Vec::new(),
-            moved: 0,
-        }
+/// The state of the sessions, as far as a move depends on it.
+pub(crate) trait SessionState {
+    /// Returns true if an aggregator has confirmed all counts of a bucket that it was sent.
+    fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool;
+
+    /// Returns true if an aggregator has directed what applies to a bucket, so that a move to it takes
+    /// nothing away.
+    fn has_directive(&self, bucket: usize, at: EndpointId) -> bool;
+
+    /// Returns true if an aggregator hears the controller. One that does not lives on the share it was given
+    /// before, and has none for a bucket that comes from elsewhere.
+    fn hears_controller(&self, at: EndpointId) -> bool;
+}
+
+// === Events ===
+
+impl Assignment {
+    pub(crate) const fn new(failover_delay: Duration) -> Self {
+        Self { liveness: Liveness::new(failover_delay), placements: Vec::new(), moves: 0 }
     }
 
-    /// These are the endpoints from now on, by name. Yields those that were not known.
+    /// Replaces the list of aggregators, by name. Returns the ones that are new.
     pub(crate) fn list(&mut self, now: MonoTime, names: &[Arc<str>]) -> Vec<(EndpointId, Arc<str>)> {
-        for watched in self.endpoints.values_mut() {
-            watched.listed = names.contains(&watched.name);
-        }
-        let mut new = Vec::new();
-        for name in names {
-            if self.endpoints.values().any(|watched| watched.name == *name) {
-                continue;
-            }
-            let id = EndpointId(self.next);
-            self.next += 1;
-            let watched = Watched { name: Arc::clone(name), listed: true, state: State::Awaited(now) };
-            self.endpoints.insert(id, watched);
-            new.push((id, Arc::clone(name)));
-        }
-        self.choose(now);
+        let new = self.liveness.list(now, names);
+        self.update_homes(now);
         new
     }
 
-    /// An endpoint has answered on a new stream.
+    /// An aggregator has answered on a new stream.
     pub(crate) fn on_live(&mut self, now: MonoTime, id: EndpointId) {
-        if let Some(watched) = self.endpoints.get_mut(&id)
-            && !watched.is_live()
-        {
-            watched.state = State::Live(now);
-        }
+        self.liveness.on_live(now, id);
     }
 
-    /// An endpoint's stream has ended.
+    /// The stream to an aggregator has ended.
     pub(crate) fn on_lost(&mut self, now: MonoTime, id: EndpointId) {
-        if let Some(watched) = self.endpoints.get_mut(&id)
-            && watched.is_live()
-        {
-            watched.state = State::Lost(now);
-        }
+        self.liveness.on_lost(now, id);
     }
 
-    /// Endpoints that are no longer listed and have no bucket any more are forgotten; yields them.
-    pub(crate) fn retire(&mut self) -> Vec<EndpointId> {
-        let is_used = |id: &EndpointId| self.berths.iter().any(|berth| berth.owner == Some(*id));
-        let idle = self.endpoints.iter().filter(|(id, watched)| !watched.listed && !is_used(id));
-        let idle: Vec<EndpointId> = idle.map(|(id, _)| *id).collect();
-        for id in &idle {
-            self.endpoints.remove(id);
-        }
-        idle
+    /// Removes the aggregators that are no longer listed and own no bucket any more. Returns them.
+    pub(crate) fn remove_unused(&mut self) -> Vec<EndpointId> {
+        let Self { liveness, placements, .. } = self;
+        liveness.remove_unlisted(|id| placements.iter().any(|placement| placement.owner() == Some(id)))
     }
 
-    /// One more bucket, numbered densely. It begins where it belongs.
+    /// Adds a bucket; ids are dense from 0. It starts at its home.
     pub(crate) fn add(&mut self, bucket: &str) {
-        let wanted = self.home(bucket);
-        self.berths.push(Berth {
-            bucket: bucket.into(),
-            owner: wanted,
-            wanted,
-            leaving: None,
-            retry: MonoTime::ZERO,
-            silent: None,
-        });
+        self.placements.push(Placement::new(bucket, self.liveness.home(bucket)));
     }
 
-    /// Who has a bucket.
+    /// Applies the rules. Linear in the buckets, and in buckets times aggregators when the candidates have
+    /// changed.
+    pub(crate) fn on_tick(&mut self, now: MonoTime, sessions: &impl SessionState) -> Vec<Change> {
+        self.update_homes(now);
+        let placements = self.placements.iter_mut().enumerate();
+        let changes: Vec<Change> = placements
+            .filter_map(|(bucket, placement)| placement.on_tick(now, bucket, &self.liveness, sessions))
+            .collect();
+        let is_move = |change: &&Change| matches!(change, Change::Moved { from: Some(_), .. });
+        self.moves += changes.iter().filter(is_move).count() as u64;
+        changes
+    }
+
+    fn update_homes(&mut self, now: MonoTime) {
+        if self.liveness.update_candidates(now) {
+            for placement in &mut self.placements {
+                placement.set_home(self.liveness.home(placement.bucket()));
+            }
+        }
+    }
+}
+
+// === Queries ===
+
+impl Assignment {
+    /// Returns the aggregator that a bucket's counts go to.
     pub(crate) fn owner(&self, bucket: usize) -> Option<EndpointId> {
-        self.berths.get(bucket)?.owner
+        self.placement(bucket)?.owner()
     }
 
-    /// Whether an endpoint should be asked for a bucket: it has it, or is about to.
-    pub(crate) fn asks(&self, bucket: usize, of: EndpointId) -> bool {
-        self.berths.get(bucket).is_some_and(|berth| [berth.owner, berth.wanted].contains(&Some(of)))
+    /// Returns true if the client subscribes to a bucket at an aggregator: its owner or its home. The home
+    /// has directives ready by the time it becomes the owner.
+    pub(crate) fn is_subscribed(&self, bucket: usize, at: EndpointId) -> bool {
+        self.placement(bucket).is_some_and(|placement| placement.is_subscribed(at))
     }
 
-    /// Whether a bucket's counts wait for those before them to be confirmed.
-    pub(crate) fn is_withheld(&self, bucket: usize) -> bool {
-        self.berths.get(bucket).is_some_and(|berth| berth.leaving.is_some())
+    /// Returns true if new counts of a bucket are held back until the earlier ones are confirmed.
+    pub(crate) fn is_draining(&self, bucket: usize) -> bool {
+        self.placement(bucket).is_some_and(Placement::is_draining)
     }
 
-    /// Whether ratios of a bucket's owner are taken; its modes and limits always are.
-    pub(crate) fn listens(&self, bucket: usize) -> bool {
-        self.berths.get(bucket).is_some_and(|berth| berth.leaving.is_none() && berth.silent.is_none())
+    /// Returns true if the ratios of a bucket's owner apply. Its modes and limits always do.
+    pub(crate) fn ratios_apply(&self, bucket: usize) -> bool {
+        self.placement(bucket).is_some_and(Placement::ratios_apply)
     }
 
-    /// How many buckets went from one endpoint to another.
-    pub(crate) const fn moved(&self) -> u64 {
-        self.moved
+    /// The number of buckets that went from one aggregator to another.
+    pub(crate) const fn moves(&self) -> u64 {
+        self.moves
     }
 
-    /// Every endpoint: its name, whether it is live, and how many buckets it has.
+    /// Iterates over the aggregators: name, whether it is live, and the number of buckets it owns.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&str, bool, usize)> {
-        let buckets = |id| self.berths.iter().filter(|berth| berth.owner == Some(id)).count();
-        self.endpoints.iter().map(move |(id, watched)| (&*watched.name, watched.is_live(), buckets(*id)))
+        let owned = |id| self.placements.iter().filter(|placement| placement.owner() == Some(id)).count();
+        self.liveness.iter().map(move |(id, name, is_live)| (name, is_live, owned(id)))
     }
 
-    /// Time passes. Linear in the endpoints, and in buckets times endpoints when one came or went.
-    pub(crate) fn on_tick(&mut self, now: MonoTime, scene: &impl Scene) -> Vec<Turn> {
-        self.choose(now);
-        let mut turns = Vec::new();
-        let mut berths = std::mem::take(&mut self.berths);
-        for (bucket, berth) in berths.iter_mut().enumerate() {
-            turns.extend(self.turn(now, bucket, berth, scene));
-        }
-        self.berths = berths;
-        let is_move = |turn: &&Turn| matches!(turn, Turn::Moved { from: Some(_), .. });
-        self.moved += turns.iter().filter(is_move).count() as u64;
-        turns
-    }
-
-    /// What becomes of one bucket.
-    fn turn(&self, now: MonoTime, bucket: usize, berth: &mut Berth, scene: &impl Scene) -> Option<Turn> {
-        if berth.silent.is_some_and(|until| now >= until) {
-            berth.silent = None;
-            return Some(Turn::Heard(bucket));
-        }
-        let Some(to) = berth.wanted.filter(|wanted| Some(*wanted) != berth.owner && self.is_live(*wanted))
-        else {
-            return berth.stay(bucket);
-        };
-        let Some(from) = berth.owner else { return Some(berth.go(now, bucket, to)) };
-        match self.endpoints.get(&from) {
-            Some(watched) if watched.is_live() => {}
-            // What it was sent and did not confirm is lost if it is dead, so it gets the time to return.
-            Some(watched) if !self.is_gone(now, watched) => return berth.stay(bucket),
-            _ if scene.is_led(to) => return Some(berth.go(now, bucket, to)),
-            _ => return None,
-        }
-        match berth.leaving {
-            None => {
-                let may_leave = now >= berth.retry && self.is_steady(now, to) && scene.has_word(bucket, to);
-                if may_leave && scene.is_led(from) && scene.is_led(to) {
-                    berth.leaving = Some(now);
-                }
-                None
-            }
-            Some(_) if scene.is_settled(bucket, from) => Some(berth.go(now, bucket, to)),
-            Some(since) if now.since(since) >= WITHHELD_MAX => {
-                berth.retry = now + RETRY;
-                berth.stay(bucket)
-            }
-            Some(_) => None,
-        }
-    }
-
-    /// Works out where buckets belong, if that may have changed.
-    fn choose(&mut self, now: MonoTime) {
-        let candidates =
-            self.endpoints.iter().filter(|(_, watched)| watched.listed && !self.is_gone(now, watched));
-        let candidates: Vec<EndpointId> = candidates.map(|(id, _)| *id).collect();
-        if candidates != self.candidates {
-            self.candidates = candidates;
-            for at in 0..self.berths.len() {
-                let wanted = self.home(&self.berths[at].bucket);
-                // Where nobody is left to go to, everything stays where it is.
-                self.berths[at].wanted = wanted.or(self.berths[at].owner);
-            }
-        }
-    }
-
-    fn home(&self, bucket: &str) -> Option<EndpointId> {
-        let named = |id: &EndpointId| self.endpoints.get(id).map(|watched| (*id, &*watched.name));
-        home(bucket, self.candidates.iter().filter_map(named))
-    }
-
-    fn is_live(&self, id: EndpointId) -> bool {
-        self.endpoints.get(&id).is_some_and(Watched::is_live)
-    }
-
-    fn is_steady(&self, now: MonoTime, id: EndpointId) -> bool {
-        let Some(Watched { state: State::Live(since), .. }) = self.endpoints.get(&id) else { return false };
-        now.since(*since) >= STEADY
-    }
-
-    /// Whether an endpoint has been away for too long.
-    fn is_gone(&self, now: MonoTime, watched: &Watched) -> bool {
-        match watched.state {
-            State::Live(_) => false,
-            State::Awaited(since) => now.since(since) >= NEVER_REACHED.min(self.grace),
-            State::Lost(since) => now.since(since) >= self.grace,
-        }
-    }
-}
-
-impl Watched {
-    const fn is_live(&self) -> bool {
-        matches!(self.state, State::Live(_))
-    }
-}
-
-impl Berth {
-    /// The bucket stays; counts that were withheld go on.
-    fn stay(&mut self, bucket: usize) -> Option<Turn> {
-        self.leaving.take().filter(|_| self.silent.is_none()).map(|_| Turn::Heard(bucket))
-    }
-
-    fn go(&mut self, now: MonoTime, bucket: usize, to: EndpointId) -> Turn {
-        let from = self.owner.replace(to);
-        self.leaving = None;
-        // Where it was nowhere, there are no other words to keep to.
-        self.silent = from.map(|_| now + WORDS_FOLLOW);
-        Turn::Moved { bucket, from, to }
+    fn placement(&self, bucket: usize) -> Option<&Placement> {
+        let placement = self.placements.get(bucket);
+        debug_assert!(placement.is_some(), "bucket {bucket} was never added");
+        placement
     }
 }
 

@@ -1,23 +1,24 @@
-//! Which of several endpoints a bucket belongs to: the same answer in every client, without anybody asking anybody.
-//! Pure.
+//! The home of a bucket among several aggregators, by rendezvous hashing: every client computes the same one
+//! from the names alone. Pure.
 
 use plimsoll_core::names::stable_hash;
 
-/// Stands between the two names that are hashed; no name contains it.
-const BETWEEN: u8 = 0xFF;
+/// Separates the two names that are hashed; no name contains it.
+const SEPARATOR: u8 = 0xFF;
 
-/// How much an endpoint is wanted by a bucket, by rendezvous hashing (Thaler and Ravishankar, "A name-based mapping
-/// scheme for rendezvous", 1996). The largest weight has the bucket: when an endpoint goes, only its own buckets go
-/// elsewhere, each to the next in its own order; when one comes, it takes an even share from all the others.
+/// Returns the weight of an endpoint for a bucket (Thaler and Ravishankar, "A name-based mapping scheme for
+/// rendezvous", 1996). The endpoint with the largest weight is the bucket's home. When an endpoint leaves,
+/// only its own buckets get another home, each the next in its own order; a new endpoint takes an even share
+/// from all others.
 ///
-/// It depends on both names as they are written, and on nothing else.
-pub(crate) fn weight(bucket: &str, endpoint: &str) -> u64 {
-    stable_hash(bucket.bytes().chain([BETWEEN]).chain(endpoint.bytes()))
+/// The weight depends on the two names as they are written, and on nothing else.
+pub(super) fn weight(bucket: &str, endpoint: &str) -> u64 {
+    stable_hash(bucket.bytes().chain([SEPARATOR]).chain(endpoint.bytes()))
 }
 
-/// The one of `endpoints` that a bucket belongs to; of two with the same weight, the one whose name comes later.
+/// Returns the home of a bucket among `endpoints`; of two with the same weight, the one with the later name.
 /// Linear in the endpoints.
-pub(crate) fn home<'a, I: Copy>(
+pub(super) fn home<'a, I: Copy>(
     bucket: &str,
     endpoints: impl IntoIterator<Item = (I, &'a str)>,
 ) -> Option<I> {
@@ -39,9 +40,10 @@ mod tests {
             .map(ToOwned::to_owned)
     }
 
-    /// Who has what is part of the protocol (`docs/operating.md`): these were worked out apart from this code.
+    /// The homes are part of the protocol (`docs/operating.md`). These were computed by other means than this
+    /// code.
     #[test]
-    fn the_home_is_the_same_in_every_implementation() {
+    fn home_is_the_one_that_the_protocol_defines() {
         let endpoints = ["http://a:7410", "http://b:7410", "http://c:7410"].map(ToOwned::to_owned);
         for (bucket, home) in
             [("checkout", 'c'), ("search", 'b'), ("api/users", 'a'), ("orders", 'a'), ("login", 'c')]
@@ -66,14 +68,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everybody_agrees_in_whatever_order_they_know_the_endpoints(
+        fn home_does_not_depend_on_the_order_of_endpoints(
             bucket in "[a-z]{1,12}", endpoints in Just(names(12)).prop_shuffle(),
         ) {
             prop_assert_eq!(home_of(&bucket, &endpoints), home_of(&bucket, &names(12)));
         }
 
         #[test]
-        fn only_the_buckets_of_the_one_that_goes_move(
+        fn only_the_buckets_of_an_endpoint_that_leaves_get_another_home(
             buckets in prop::collection::vec("[a-z/]{1,12}", 1..50), count in 2..20usize, gone in any::<prop::sample::Index>(),
         ) {
             let all = names(count);

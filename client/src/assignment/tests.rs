@@ -1,34 +1,38 @@
-//! Who has which bucket after which losses and returns, and when.
+//! The owners of buckets after losses and returns of aggregators, and the times of the moves.
 
+use super::liveness::{NEVER_REACHED_MAX, STEADY_AFTER};
+use super::placement::{DRAIN_MAX, RATIOS_AFTER, RETRY_AFTER};
 use super::*;
 use proptest::prelude::*;
 
-/// A client's picture, with books that a test turns over.
-struct Scenery {
-    spread: Spread,
+/// An assignment, and the answers that its sessions give in the test.
+struct Client {
+    assignment: Assignment,
     now: MonoTime,
-    unsettled: bool,
-    wordless: bool,
-    unled: bool,
+    sessions: Sessions,
 }
 
-struct Told {
-    settled: bool,
-    word: bool,
-    led: bool,
+/// The same answers for every aggregator.
+#[derive(Clone, Copy)]
+struct Sessions {
+    is_confirmed: bool,
+    has_directive: bool,
+    hears_controller: bool,
 }
 
-impl Scene for Told {
-    fn is_settled(&self, _: usize, _: EndpointId) -> bool {
-        self.settled
+const READY: Sessions = Sessions { is_confirmed: true, has_directive: true, hears_controller: true };
+
+impl SessionState for Sessions {
+    fn is_confirmed(&self, _: usize, _: EndpointId) -> bool {
+        self.is_confirmed
     }
 
-    fn has_word(&self, _: usize, _: EndpointId) -> bool {
-        self.word
+    fn has_directive(&self, _: usize, _: EndpointId) -> bool {
+        self.has_directive
     }
 
-    fn is_led(&self, _: EndpointId) -> bool {
-        self.led
+    fn hears_controller(&self, _: EndpointId) -> bool {
+        self.hears_controller
     }
 }
 
@@ -38,53 +42,50 @@ fn names(count: usize) -> Vec<Arc<str>> {
     (0..count).map(|at| format!("http://aggregator-{at}:7410").into()).collect()
 }
 
-impl Scenery {
-    /// Forty buckets and so many endpoints, all live and steady.
+impl Client {
+    /// A client of `count` aggregators, all live and steady, with 40 buckets.
     fn new(count: usize) -> Self {
-        let mut scenery = Self {
-            spread: Spread::new(GRACE),
+        let mut client = Self {
+            assignment: Assignment::new(FAILOVER_DELAY_DEFAULT),
             now: MonoTime::from_elapsed(Duration::from_secs(100)),
-            unsettled: false,
-            wordless: false,
-            unled: false,
+            sessions: READY,
         };
-        scenery.spread.list(scenery.now, &names(count));
-        (0..BUCKETS).for_each(|bucket| scenery.spread.add(&format!("bucket-{bucket}")));
-        (0..count).for_each(|at| scenery.live(at));
-        scenery.pass(STEADY);
-        scenery
+        client.assignment.list(client.now, &names(count));
+        (0..BUCKETS).for_each(|bucket| client.assignment.add(&format!("bucket-{bucket}")));
+        (0..count).for_each(|at| client.live(at));
+        client.pass(STEADY_AFTER);
+        client
     }
 
     fn live(&mut self, at: usize) {
-        self.spread.on_live(self.now, EndpointId(at as u32));
+        self.assignment.on_live(self.now, EndpointId(at as u32));
     }
 
     fn lose(&mut self, at: usize) {
-        self.spread.on_lost(self.now, EndpointId(at as u32));
+        self.assignment.on_lost(self.now, EndpointId(at as u32));
     }
 
-    fn tick(&mut self) -> Vec<Turn> {
-        let told = Told { settled: !self.unsettled, word: !self.wordless, led: !self.unled };
-        self.spread.on_tick(self.now, &told)
+    fn tick(&mut self) -> Vec<Change> {
+        self.assignment.on_tick(self.now, &self.sessions)
     }
 
-    /// Lets time pass, a tick every 100 ms; what changed.
-    fn pass(&mut self, span: Duration) -> Vec<Turn> {
-        let mut turns = Vec::new();
+    /// Lets time pass with a tick every 100 ms. Returns the changes.
+    fn pass(&mut self, span: Duration) -> Vec<Change> {
+        let mut changes = Vec::new();
         for _ in 0..span.as_millis() / 100 {
             self.now = self.now + Duration::from_millis(100);
-            turns.extend(self.tick());
+            changes.extend(self.tick());
         }
-        turns
+        changes
     }
 
     fn owners(&self) -> Vec<usize> {
-        (0..BUCKETS).map(|bucket| self.spread.owner(bucket).unwrap().0 as usize).collect()
+        (0..BUCKETS).map(|bucket| self.assignment.owner(bucket).unwrap().0 as usize).collect()
     }
 }
 
-fn moves(turns: &[Turn]) -> usize {
-    turns.iter().filter(|turn| matches!(turn, Turn::Moved { .. })).count()
+fn moves(changes: &[Change]) -> usize {
+    changes.iter().filter(|change| matches!(change, Change::Moved { .. })).count()
 }
 
 fn seconds(s: u64) -> Duration {
@@ -92,15 +93,15 @@ fn seconds(s: u64) -> Duration {
 }
 
 #[test]
-fn a_lost_endpoint_keeps_its_buckets_for_the_grace_and_then_only_they_move() {
-    let mut scenery = Scenery::new(3);
-    let before = scenery.owners();
-    scenery.lose(1);
-    assert_eq!(scenery.pass(GRACE - Duration::from_millis(100)), []);
-    assert_eq!(scenery.owners(), before);
-    let turns = scenery.pass(Duration::from_millis(100));
-    let after = scenery.owners();
-    assert_eq!(moves(&turns), before.iter().filter(|owner| **owner == 1).count());
+fn lost_aggregator_keeps_its_buckets_for_the_failover_delay_and_then_only_they_move() {
+    let mut client = Client::new(3);
+    let before = client.owners();
+    client.lose(1);
+    assert_eq!(client.pass(FAILOVER_DELAY_DEFAULT - Duration::from_millis(100)), []);
+    assert_eq!(client.owners(), before);
+    let changes = client.pass(Duration::from_millis(100));
+    let after = client.owners();
+    assert_eq!(moves(&changes), before.iter().filter(|owner| **owner == 1).count());
     for (before, after) in before.iter().zip(&after) {
         assert!(if *before == 1 { *after != 1 } else { after == before });
     }
@@ -110,125 +111,126 @@ fn a_lost_endpoint_keeps_its_buckets_for_the_grace_and_then_only_they_move() {
 }
 
 #[test]
-fn one_that_is_back_within_the_grace_keeps_its_buckets() {
-    let mut scenery = Scenery::new(3);
-    let before = scenery.owners();
-    scenery.lose(1);
-    scenery.pass(GRACE - seconds(1));
-    scenery.live(1);
-    assert_eq!(scenery.pass(seconds(60)), []);
-    assert_eq!(scenery.owners(), before);
+fn aggregator_that_returns_within_the_failover_delay_keeps_its_buckets() {
+    let mut client = Client::new(3);
+    let before = client.owners();
+    client.lose(1);
+    client.pass(FAILOVER_DELAY_DEFAULT - seconds(1));
+    client.live(1);
+    assert_eq!(client.pass(seconds(60)), []);
+    assert_eq!(client.owners(), before);
 }
 
 #[test]
-fn a_returning_endpoint_takes_its_buckets_back_once_it_is_steady_and_the_books_are_settled() {
-    let mut scenery = Scenery::new(3);
-    let before = scenery.owners();
-    scenery.lose(1);
-    scenery.pass(GRACE + WORDS_FOLLOW);
-    scenery.live(1);
-    scenery.unsettled = true;
-    assert_eq!(scenery.pass(STEADY - Duration::from_millis(100)), []);
-    assert!((0..BUCKETS).all(|bucket| !scenery.spread.is_withheld(bucket)));
-    scenery.pass(seconds(1));
+fn returning_aggregator_gets_its_buckets_back_once_it_is_steady_and_counts_are_confirmed() {
+    let mut client = Client::new(3);
+    let before = client.owners();
+    client.lose(1);
+    client.pass(FAILOVER_DELAY_DEFAULT + RATIOS_AFTER);
+    client.live(1);
+    client.sessions.is_confirmed = false;
+    assert_eq!(client.pass(STEADY_AFTER - Duration::from_millis(100)), []);
+    assert!((0..BUCKETS).all(|bucket| !client.assignment.is_draining(bucket)));
+    client.pass(seconds(1));
     for (bucket, before) in before.iter().enumerate() {
-        assert_eq!(scenery.spread.is_withheld(bucket), *before == 1, "{bucket}");
-        assert_eq!(scenery.spread.listens(bucket), *before != 1, "{bucket}");
+        assert_eq!(client.assignment.is_draining(bucket), *before == 1, "{bucket}");
+        assert_eq!(client.assignment.ratios_apply(bucket), *before != 1, "{bucket}");
     }
-    scenery.unsettled = false;
-    let turns = scenery.pass(Duration::from_millis(100));
-    assert_eq!(scenery.owners(), before);
-    // The ratios follow later than the counts.
-    assert_eq!(turns.len(), moves(&turns));
-    assert_eq!(scenery.pass(WORDS_FOLLOW).len(), turns.len());
-    assert!((0..BUCKETS).all(|bucket| scenery.spread.listens(bucket)));
+    client.sessions.is_confirmed = true;
+    let changes = client.pass(Duration::from_millis(100));
+    assert_eq!(client.owners(), before);
+    // The ratios follow 2 s after the counts.
+    assert_eq!(changes.len(), moves(&changes));
+    assert_eq!(client.pass(RATIOS_AFTER).len(), changes.len());
+    assert!((0..BUCKETS).all(|bucket| client.assignment.ratios_apply(bucket)));
 }
 
 #[test]
-fn what_is_not_confirmed_does_not_leave_and_is_tried_again() {
-    let mut scenery = Scenery::new(2);
-    scenery.lose(1);
-    scenery.pass(GRACE + WORDS_FOLLOW);
-    scenery.live(1);
-    scenery.unsettled = true;
-    let turns = scenery.pass(STEADY + WITHHELD_MAX + seconds(1));
-    assert_eq!(moves(&turns), 0);
-    assert!(!turns.is_empty(), "they are listened to again");
-    assert!((0..BUCKETS).all(|bucket| !scenery.spread.is_withheld(bucket)));
-    scenery.unsettled = false;
-    assert_eq!(moves(&scenery.pass(RETRY)), turns.len());
+fn bucket_with_unconfirmed_counts_stays_and_drains_again_later() {
+    let mut client = Client::new(2);
+    client.lose(1);
+    client.pass(FAILOVER_DELAY_DEFAULT + RATIOS_AFTER);
+    client.live(1);
+    client.sessions.is_confirmed = false;
+    let changes = client.pass(STEADY_AFTER + DRAIN_MAX + seconds(1));
+    assert_eq!(moves(&changes), 0);
+    assert!(!changes.is_empty(), "the ratios of the owner apply again");
+    assert!((0..BUCKETS).all(|bucket| !client.assignment.is_draining(bucket)));
+    client.sessions.is_confirmed = true;
+    assert_eq!(moves(&client.pass(RETRY_AFTER)), changes.len());
 }
 
 #[test]
-fn buckets_stay_where_they_are_while_the_new_place_knows_nothing() {
-    let waits =
-        [|scenery: &mut Scenery| scenery.wordless = true, |scenery: &mut Scenery| scenery.unled = true];
+fn bucket_stays_while_its_home_has_no_directive_or_does_not_hear_the_controller() {
+    let waits = [
+        |client: &mut Client| client.sessions.has_directive = false,
+        |client: &mut Client| client.sessions.hears_controller = false,
+    ];
     for wait in waits {
-        let mut scenery = Scenery::new(2);
-        scenery.lose(1);
-        scenery.pass(GRACE + WORDS_FOLLOW);
-        scenery.live(1);
-        wait(&mut scenery);
-        assert_eq!(scenery.pass(seconds(60)), []);
+        let mut client = Client::new(2);
+        client.lose(1);
+        client.pass(FAILOVER_DELAY_DEFAULT + RATIOS_AFTER);
+        client.live(1);
+        wait(&mut client);
+        assert_eq!(client.pass(seconds(60)), []);
     }
-    // Nor do they leave a dead one for one that the controller does not lead.
-    let mut scenery = Scenery::new(2);
-    scenery.lose(1);
-    scenery.unled = true;
-    assert_eq!(scenery.pass(GRACE * 3), []);
-    scenery.unled = false;
-    assert!(moves(&scenery.pass(seconds(1))) > 0);
+    // Nor does a bucket leave an aggregator that is gone for one that does not hear the controller.
+    let mut client = Client::new(2);
+    client.lose(1);
+    client.sessions.hears_controller = false;
+    assert_eq!(client.pass(FAILOVER_DELAY_DEFAULT * 3), []);
+    client.sessions.hears_controller = true;
+    assert!(moves(&client.pass(seconds(1))) > 0);
 }
 
 #[test]
-fn where_nobody_is_left_everything_stays() {
-    let mut scenery = Scenery::new(3);
-    let before = scenery.owners();
-    (0..3).for_each(|at| scenery.lose(at));
-    assert_eq!(scenery.pass(GRACE * 10), []);
-    assert_eq!(scenery.owners(), before);
+fn without_any_candidate_every_bucket_stays() {
+    let mut client = Client::new(3);
+    let before = client.owners();
+    (0..3).for_each(|at| client.lose(at));
+    assert_eq!(client.pass(FAILOVER_DELAY_DEFAULT * 10), []);
+    assert_eq!(client.owners(), before);
 }
 
 #[test]
-fn one_that_was_never_reached_is_not_waited_for_as_long() {
-    let mut spread = Spread::new(GRACE);
+fn never_reached_aggregator_loses_its_buckets_after_3_s() {
+    let mut assignment = Assignment::new(FAILOVER_DELAY_DEFAULT);
     let now = MonoTime::from_elapsed(seconds(1));
-    spread.list(now, &names(2));
-    (0..BUCKETS).for_each(|bucket| spread.add(&format!("bucket-{bucket}")));
-    spread.on_live(now, EndpointId(0));
-    let told = Told { settled: true, word: true, led: true };
-    assert_eq!(spread.on_tick(now + Duration::from_millis(2_900), &told), []);
-    assert!(moves(&spread.on_tick(now + NEVER_REACHED, &told)) > 0);
-    assert!((0..BUCKETS).all(|bucket| spread.owner(bucket) == Some(EndpointId(0))));
+    assignment.list(now, &names(2));
+    (0..BUCKETS).for_each(|bucket| assignment.add(&format!("bucket-{bucket}")));
+    assignment.on_live(now, EndpointId(0));
+    assert_eq!(assignment.on_tick(now + Duration::from_millis(2_900), &READY), []);
+    assert!(moves(&assignment.on_tick(now + NEVER_REACHED_MAX, &READY)) > 0);
+    assert!((0..BUCKETS).all(|bucket| assignment.owner(bucket) == Some(EndpointId(0))));
 }
 
 #[test]
-fn a_new_endpoint_takes_its_share_and_one_that_is_no_longer_listed_gives_up_all() {
-    let mut scenery = Scenery::new(2);
-    let before = scenery.owners();
-    let new = scenery.spread.list(scenery.now, &names(3));
+fn new_aggregator_takes_its_share_and_an_unlisted_one_gives_up_all() {
+    let mut client = Client::new(2);
+    let before = client.owners();
+    let new = client.assignment.list(client.now, &names(3));
     assert_eq!(new, [(EndpointId(2), names(3).remove(2))]);
-    assert_eq!(scenery.pass(seconds(60)), [], "not before it answers");
-    scenery.live(2);
-    let turns = scenery.pass(seconds(60));
-    let after = scenery.owners();
+    assert_eq!(client.pass(seconds(60)), [], "a new aggregator gets no bucket before it answers");
+    client.live(2);
+    let changes = client.pass(seconds(60));
+    let after = client.owners();
     assert!(before.iter().zip(&after).all(|(before, after)| before == after || *after == 2));
-    assert_eq!(moves(&turns), after.iter().filter(|owner| **owner == 2).count());
-    // It leaves again: in good order, as it is live.
-    scenery.spread.list(scenery.now, &names(2));
-    assert_eq!(scenery.spread.retire(), []);
-    scenery.pass(seconds(10));
-    assert_eq!(scenery.owners(), before);
-    assert_eq!(scenery.spread.retire(), [EndpointId(2)]);
-    assert_eq!(scenery.spread.retire(), []);
+    assert_eq!(moves(&changes), after.iter().filter(|owner| **owner == 2).count());
+    // It leaves again. It is live, so its buckets drain first.
+    client.assignment.list(client.now, &names(2));
+    assert_eq!(client.assignment.remove_unused(), []);
+    client.pass(seconds(10));
+    assert_eq!(client.owners(), before);
+    assert_eq!(client.assignment.remove_unused(), [EndpointId(2)]);
+    assert_eq!(client.assignment.remove_unused(), []);
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Live(usize),
     Lose(usize),
-    Settle(bool),
-    Lead(bool),
+    Confirm(bool),
+    HearController(bool),
     Pass(u64),
 }
 
@@ -236,42 +238,42 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..4usize).prop_map(Step::Live),
         (0..4usize).prop_map(Step::Lose),
-        any::<bool>().prop_map(Step::Settle),
-        any::<bool>().prop_map(Step::Lead),
+        any::<bool>().prop_map(Step::Confirm),
+        any::<bool>().prop_map(Step::HearController),
         (1..300u64).prop_map(Step::Pass),
     ]
 }
 
 proptest! {
     #[test]
-    fn whatever_happens_clients_that_end_up_seeing_the_same_agree(
+    fn clients_that_see_the_same_aggregators_in_the_end_agree_on_all_owners(
         one in prop::collection::vec(step(), 0..40), other in prop::collection::vec(step(), 0..40),
         live in prop::collection::vec(any::<bool>(), 4),
     ) {
         let mut owners = Vec::new();
         for steps in [one, other] {
-            let mut scenery = Scenery::new(4);
+            let mut client = Client::new(4);
             for step in steps {
                 match step {
-                    Step::Live(at) => scenery.live(at),
-                    Step::Lose(at) => scenery.lose(at),
-                    Step::Settle(yes) => scenery.unsettled = !yes,
-                    Step::Lead(yes) => scenery.unled = !yes,
+                    Step::Live(at) => client.live(at),
+                    Step::Lose(at) => client.lose(at),
+                    Step::Confirm(yes) => client.sessions.is_confirmed = yes,
+                    Step::HearController(yes) => client.sessions.hears_controller = yes,
                     Step::Pass(ticks) => {
-                        for turn in scenery.pass(Duration::from_millis(100) * ticks as u32) {
-                            let Turn::Moved { from, to, .. } = turn else { continue };
-                            prop_assert!(from != Some(to) && scenery.spread.is_live(to));
+                        for change in client.pass(Duration::from_millis(100) * ticks as u32) {
+                            let Change::Moved { from, to, .. } = change else { continue };
+                            prop_assert!(from != Some(to) && client.assignment.liveness.is_live(to));
                         }
                     }
                 }
             }
-            (scenery.unsettled, scenery.unled) = (false, false);
+            client.sessions = READY;
             for (at, live) in live.iter().enumerate() {
-                if *live { scenery.live(at) } else { scenery.lose(at) }
+                if *live { client.live(at) } else { client.lose(at) }
             }
-            scenery.pass(GRACE + RETRY + STEADY + WORDS_FOLLOW);
-            prop_assert!((0..BUCKETS).all(|bucket| scenery.spread.listens(bucket)));
-            owners.push(scenery.owners());
+            client.pass(FAILOVER_DELAY_DEFAULT + RETRY_AFTER + STEADY_AFTER + RATIOS_AFTER);
+            prop_assert!((0..BUCKETS).all(|bucket| client.assignment.ratios_apply(bucket)));
+            owners.push(client.owners());
         }
         if live.contains(&true) {
             prop_assert_eq!(&owners[0], &owners[1]);

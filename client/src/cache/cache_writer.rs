@@ -1,68 +1,88 @@
-//! Keeps the directives on disk up to date while the feed runs, without ever waiting for the disk.
+//! The cache writer: saves directives while the feed runs. Decisions never wait for the disk.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use plimsoll_core::directive::Epoch;
+use plimsoll_proto::shared::Shared;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::file::KeepError;
-use crate::feed::Feed;
+use super::{CacheFile, Snapshot};
 
-/// How often directives are written, if anything has changed: ratios move all the time, and after a restart what they
-/// were a few seconds before serves as well.
-const KEEP_EVERY: Duration = Duration::from_secs(5);
-/// How often it is looked at whether anything was killed, or is no longer: what was decided before that must not come back
-/// with the next process, so it is written at once.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How long an orderly stop waits for the disk.
-const LAST: Duration = Duration::from_secs(2);
+/// The interval between saves while anything changes. Ratios change all the time, and after a restart those
+/// of a few seconds before serve as well.
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+/// The interval at which the kill generations are checked. A change of them is saved at once: a decision made
+/// before it must not come back with the next process.
+const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// The longest time that an orderly stop waits for the disk.
+const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
 
-impl Feed {
-    /// Writes what holds whenever it has changed. Never ends.
-    pub(crate) async fn keep(&self) {
-        if self.keepsake.is_none() {
-            return std::future::pending().await;
-        }
-        let mut ticks = interval(LOOK_EVERY);
+/// The version of a state that can be saved: another one after any change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// The version of the directives in force.
+    pub(crate) directives: u64,
+    pub(crate) epoch: Option<Epoch>,
+    /// The version of the kill generations.
+    pub(crate) kills: u64,
+}
+
+/// The state that is saved.
+pub(crate) trait Source {
+    /// Returns the present state and its version; `None` if it is saved already.
+    fn unsaved(&self) -> Option<(Version, Snapshot)>;
+
+    /// Returns the version of the kill generations; `None` if it is saved already.
+    fn unsaved_kills(&self) -> Option<u64>;
+
+    /// Records that the state of this version is saved.
+    fn on_saved(&mut self, version: Version);
+}
+
+/// Saves the state of `source` in a file.
+#[derive(Debug)]
+pub(crate) struct CacheWriter<'a, S> {
+    pub(crate) file: &'a CacheFile,
+    pub(crate) source: &'a Shared<S>,
+    /// Counts the saves that failed.
+    pub(crate) failures: &'a AtomicU64,
+}
+
+impl<S: Source> CacheWriter<'_, S> {
+    /// Saves the state whenever it has changed. Never ends.
+    pub(crate) async fn run(&self) {
+        let mut ticks = interval(KILL_CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut kept_at, mut tried) = (Instant::now(), None);
+        let (mut saved_at, mut tried) = (Instant::now(), None);
         loop {
             ticks.tick().await;
-            let turned = self.subscription.with(|subscription, _| subscription.kills_to_keep());
-            // Where it cannot be written it is tried again with everything else.
-            if kept_at.elapsed() >= KEEP_EVERY || turned.is_some() && turned != tried {
-                (kept_at, tried) = (Instant::now(), turned);
-                self.keep_news().await;
+            let kills = self.source.with(|source, _| source.unsaved_kills());
+            // Kill generations that could not be saved are tried again with the next regular save.
+            if saved_at.elapsed() >= SAVE_INTERVAL || kills.is_some() && kills != tried {
+                (saved_at, tried) = (Instant::now(), kills);
+                self.save().await;
             }
         }
     }
 
-    /// Writes what holds at the end.
-    pub(crate) async fn keep_last(&self) {
-        let _ = timeout(LAST, self.keep_news()).await;
+    /// Saves the state at the end of the process, if the disk is fast enough.
+    pub(crate) async fn save_last(&self) {
+        let _ = timeout(LAST_SAVE_MAX, self.save()).await;
     }
 
-    async fn keep_news(&self) {
-        let Some(keepsake) = self.keepsake.clone() else { return };
-        let Some((version, kept)) = self.subscription.with(|subscription, _| subscription.news_to_keep())
-        else {
-            return;
-        };
-        let written = spawn_blocking(move || keepsake.write(kept)).await;
-        match written {
-            Ok(Ok(())) => self.subscription.with(|subscription, _| subscription.on_kept(version)),
-            Ok(Err(error)) => self.on_failure(&error),
-            // The runtime ends, and takes what it was doing with it.
+    async fn save(&self) {
+        let Some((version, snapshot)) = self.source.with(|source, _| source.unsaved()) else { return };
+        let file = self.file.clone();
+        match spawn_blocking(move || file.write(snapshot)).await {
+            Ok(Ok(())) => self.source.with(|source, _| source.on_saved(version)),
+            Ok(Err(error)) if self.failures.fetch_add(1, Ordering::Relaxed) == 0 => {
+                tracing::warn!(%error, "directive cache not written; later failures are logged at debug level");
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "directive cache not written"),
+            // The runtime is shutting down.
             Err(_) => {}
-        }
-    }
-
-    fn on_failure(&self, error: &KeepError) {
-        if self.health.keep_failures.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(%error, "the directives cannot be kept; nothing else depends on it, and it is not said again");
-        } else {
-            tracing::debug!(%error, "the directives still cannot be kept");
         }
     }
 }

@@ -1,92 +1,87 @@
-//! The feed: keeps a limiter's directives up to date over a stream to each of its aggregators, off the request path.
+//! The feed: keeps a limiter's directives up to date over a stream to each of its aggregators, off the
+//! request path.
 
-mod conversations;
+mod health;
 mod kill_file;
+mod streams;
 
-pub(crate) use kill_file::{LocalKill, VARIABLE};
+pub(crate) use health::Health;
+use health::StreamLog;
+pub(crate) use kill_file::{KILL_VARIABLE, LocalKill};
 
-use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::law::Parameters;
-use plimsoll_proto::child::{self, Broken, Observer};
+use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::assignment::endpoints::Aggregators;
-use crate::cache::file::{Found, Keepsake};
+use crate::cache::{CacheFile, CacheWriter};
 use crate::subscription::Subscription;
 
-/// Carries reports up and directives down for one limiter. Made by [`Settings::build`](crate::Settings::build).
+/// Carries reports up and directives down for one limiter. Made by
+/// [`LimiterBuilder::build`](crate::LimiterBuilder::build).
 ///
-/// While nobody runs it, or its aggregators are away, the limiter goes on with what it holds: it never opens up and
-/// never closes, and nothing counted is lost while the process lives.
+/// While the feed is not running, or no aggregator can be reached, the limiter applies the directives it
+/// holds: it neither opens nor closes, and no count is lost while the process lives.
 #[derive(Clone, Debug)]
 pub struct Feed {
     pub(crate) subscription: Shared<Subscription>,
     pub(crate) aggregators: Aggregators,
-    pub(crate) keepsake: Option<Keepsake>,
-    /// A bucket has a rate of the service's own, which needs refills whether anybody is connected or not.
-    pub(crate) cold: bool,
+    /// The file that directives are saved in; `None` if they are not.
+    pub(crate) cache: Option<CacheFile>,
+    /// True if the service has set a rate for a bucket, which needs refills even without a stream.
+    pub(crate) has_cold_rates: bool,
     pub(crate) local_kill: LocalKill,
     pub(crate) health: Arc<Health>,
 }
 
-/// How the feed fares, for metrics.
-#[derive(Debug)]
-pub(crate) struct Health {
-    pub(crate) connected: AtomicU64,
-    pub(crate) disconnects: AtomicU64,
-    pub(crate) invalid: AtomicU64,
-    /// What became of the file with directives at the start.
-    pub(crate) found: Found,
-    pub(crate) keep_failures: AtomicU64,
-    pub(crate) resolve_failures: AtomicU64,
-}
-
-impl Health {
-    pub(crate) fn new(found: Found) -> Self {
-        Self {
-            connected: AtomicU64::new(0),
-            disconnects: AtomicU64::new(0),
-            invalid: AtomicU64::new(0),
-            found,
-            keep_failures: AtomicU64::new(0),
-            resolve_failures: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Feed {
-    /// Runs until `shutdown` is cancelled, refilling the guards all the while, then says farewell so that no aggregator
-    /// waits for a return. Ends at once if there is no aggregator, no bucket has a rate of its own and there is no
-    /// kill file to follow.
+    /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none waits for a
+    /// return. The guards are refilled all the while.
+    ///
+    /// Ends at once if there is nothing to do: no aggregator, no rate of the service's own, and no kill file.
     pub async fn run(self, shutdown: CancellationToken) {
         let streams = async {
             match &self.aggregators {
-                Aggregators::None if self.cold || self.local_kill.can_change() => shutdown.cancelled().await,
+                Aggregators::None if self.has_cold_rates || self.local_kill.can_change() => {
+                    shutdown.cancelled().await;
+                }
                 Aggregators::None => {}
                 Aggregators::One(endpoint) => {
-                    let log = Log::new(Arc::clone(&self.health));
+                    let log = StreamLog::new(Arc::clone(&self.health));
                     let endpoint = endpoint.as_ref().clone();
                     child::run(self.subscription.clone(), endpoint, shutdown.clone(), log).await;
                 }
-                Aggregators::List(_) | Aggregators::ByName(_) => self.converse(&shutdown).await,
+                Aggregators::List(_) | Aggregators::ByName(_) => streams::run(&self, &shutdown).await,
+            }
+        };
+        let writer = self.cache.as_ref().map(|file| CacheWriter {
+            file,
+            source: &self.subscription,
+            failures: &self.health.save_failures,
+        });
+        let save = async {
+            match &writer {
+                Some(writer) => writer.run().await,
+                None => std::future::pending().await,
             }
         };
         tokio::select! {
             () = streams => {}
-            () = tick(self.subscription.clone()) => {}
-            () = self.keep() => {}
-            () = self.observe() => {}
+            () = tick(&self.subscription) => {}
+            () = save => {}
+            () = self.local_kill.follow(&self.subscription) => {}
         }
-        self.keep_last().await;
+        if let Some(writer) = writer {
+            writer.save_last().await;
+        }
     }
 
-    /// Runs on the present tokio runtime.
+    /// Spawns [`run`](Self::run) on the present tokio runtime.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -95,69 +90,14 @@ impl Feed {
     }
 }
 
-/// Lets time pass for the subscription, whether there is a stream or not. Never ends.
-async fn tick(subscription: Shared<Subscription>) {
+/// Ticks the subscription, whether there is a stream or not. Never ends.
+async fn tick(subscription: &Shared<Subscription>) {
     let mut ticks = interval(Parameters::default().refill);
-    // A refill counts the time since the last one; missed ones are not made up for.
+    // A refill covers the time since the last one, so a missed tick needs no catching up.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         subscription.with(|subscription, now| subscription.on_tick(now));
-    }
-}
-
-/// Logs the first failure and the return, not every attempt in between.
-struct Log {
-    health: Arc<Health>,
-    connected: bool,
-    quiet: bool,
-}
-
-impl Log {
-    const fn new(health: Arc<Health>) -> Self {
-        Self { health, connected: false, quiet: false }
-    }
-}
-
-impl Observer for Log {
-    fn on_connected(&mut self) {
-        self.health.connected.fetch_add(1, Ordering::Relaxed);
-        self.connected = true;
-        self.quiet = false;
-        tracing::info!("the feed is connected");
-    }
-
-    fn on_disconnected(&mut self, why: &Broken, was_connected: bool) {
-        self.close();
-        self.health.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);
-        self.health.invalid.fetch_add(u64::from(matches!(why, Broken::Invalid(_))), Ordering::Relaxed);
-        if was_connected {
-            tracing::warn!(%why, "the feed lost its aggregator; decisions go on with what is held");
-        } else if self.quiet {
-            tracing::debug!(%why, "the feed is still without its aggregator");
-        } else {
-            tracing::warn!(%why, "the feed cannot reach its aggregator; decisions go on with what is held");
-        }
-        self.quiet = true;
-    }
-
-    fn on_refused(&mut self, why: &dyn Error) {
-        tracing::debug!(%why, "a directive was refused; what was held stays");
-    }
-}
-
-impl Log {
-    fn close(&mut self) {
-        if std::mem::take(&mut self.connected) {
-            self.health.connected.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Log {
-    /// A stream that ended in good order is gone as well.
-    fn drop(&mut self) {
-        self.close();
     }
 }
 
@@ -166,20 +106,20 @@ impl Drop for Log {
 mod tests {
     use std::time::Duration;
 
-    use plimsoll_core::names::{Bucket, Tenant};
+    use plimsoll_core::decision::Mode;
     use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
     use plimsoll_core::exchange::Child;
+    use plimsoll_core::names::{Bucket, Tenant};
     use plimsoll_core::quantity::{Limit, Rate};
-    use plimsoll_core::decision::Mode;
 
     use super::*;
-    use crate::Settings;
+    use crate::Limiter;
 
     #[tokio::test(start_paused = true)]
     async fn guards_are_refilled_while_the_aggregator_cannot_be_reached() {
-        // Nothing listens on the port for services that discard.
-        let settings = Settings::new("shop").unwrap().aggregator("http://127.0.0.1:9").unwrap();
-        let (limiter, feed) = settings.build().unwrap();
+        // No process listens on this port.
+        let builder = Limiter::builder("shop").unwrap().aggregator("http://127.0.0.1:9").unwrap();
+        let (limiter, feed) = builder.build().unwrap();
         let key = limiter.bucket("api").unwrap().key("acme");
         let rate = |per_second| Rate::new(per_second).unwrap();
         let limit = Limit::PerSecond(rate(100.0));

@@ -1,118 +1,92 @@
-//! What this limiter has seen of each bucket since it last said so: what the gates of a rollout judge by. Pure.
+//! Evidence: what this instance saw of each bucket since its last report, for the gates of a rollout.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
-use plimsoll_core::names::Bucket;
-use plimsoll_core::directive::Posted;
-use plimsoll_core::report::{Batches, CohortKey, Counts, Evidence, Outcomes, Report, STANDS_MAX, Side};
 use plimsoll_core::decision::Mode;
-use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::report::{CohortKey, Counts, Evidence, Outcomes, STANDS_MAX, Side};
 
-use super::Subscription;
-use crate::responses::Told;
-use crate::assignment::EndpointId;
-use crate::hot::table::KeyPlace;
+use crate::hot::table::{KeyPlace, Table};
+use crate::responses::{Durations, Told};
 
-/// How often evidence is told: once in each of the controller's cycles is enough.
-const TESTIFY_EVERY: Duration = Duration::from_millis(500);
+/// Both sides of a canary.
+const SIDES: [Side; 2] = [Side::Control, Side::Canary];
 
-/// What was seen and not told yet.
+/// Counts and responses that were not reported as evidence yet.
 #[derive(Debug, Default)]
-pub(super) struct Witness {
-    /// By the key of a bucket's default class.
+pub(super) struct EvidenceCollector {
+    /// By the id of a bucket's default key.
     counts: Vec<Counts>,
-    /// By bucket: where it stood when it was last looked at.
-    stood: Vec<Option<(Mode, Side)>>,
-    /// Which responses were told of.
-    told: HashMap<(usize, Side), Told>,
+    /// By bucket: its mode and this instance's side at the last collection.
+    cohorts: Vec<Option<(Mode, Side)>>,
+    /// By bucket and side: the responses collected so far.
+    responses: HashMap<(usize, Side), Told>,
 }
 
-/// The responses of one bucket on one side, for metrics.
+/// The responses of one bucket on one side of its canary, for metrics.
 #[derive(Clone, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct BucketResponses {
     pub(crate) bucket: Bucket,
     pub(crate) side: Side,
-    /// By code: how many.
+    /// The number of responses by code.
     pub(crate) codes: Vec<(String, u64)>,
-    pub(crate) durations: crate::responses::Durations,
+    pub(crate) durations: Durations,
 }
 
-impl Witness {
-    /// Requests of a key were decided.
+impl EvidenceCollector {
+    /// Adds the decisions on a key.
     #[inline]
-    pub(super) fn note(&mut self, places: &[KeyPlace], key: u32, new: Counts) {
-        let Some(place) = places.get(key as usize) else { return };
+    pub(super) fn add(&mut self, places: &[KeyPlace], key: u32, new: Counts) {
+        let place = places.get(key as usize);
+        debug_assert!(place.is_some(), "key {key} was reported and has a place");
+        let Some(place) = place else { return };
         let at = place.default_key as usize;
         if self.counts.len() <= at {
             self.counts.resize(at + 1, Counts::ZERO);
         }
-        if let Some(counts) = self.counts.get_mut(at) {
-            *counts = counts.plus(new);
+        self.counts[at] = self.counts[at].plus(new);
+    }
+
+    /// Moves what was seen of a bucket into `evidence`. `cohort` is its present mode and this instance's
+    /// side, if there is a directive. What was seen partly in another mode or on the other side is dropped:
+    /// no one can say how much of it.
+    pub(super) fn collect(
+        &mut self,
+        table: &Table,
+        id: usize,
+        bucket: &Bucket,
+        cohort: Option<(Mode, Side)>,
+        evidence: &mut Evidence,
+    ) {
+        self.cohorts.resize(self.cohorts.len().max(id + 1), None);
+        let before = std::mem::replace(&mut self.cohorts[id], cohort);
+        let counts = table.default_key(id as u32).and_then(|key| self.counts.get_mut(key as usize));
+        let counts = counts.map(std::mem::take).unwrap_or_default();
+        for side in SIDES {
+            let collected = self.responses.entry((id, side)).or_default();
+            let (failed, latency) = table.responses.since(id, side, collected);
+            let Some((mode, own_side)) = cohort.filter(|_| cohort == before) else { continue };
+            let outcomes = Outcomes {
+                offered: counts.offered,
+                refused: counts.refused(),
+                would_dropped: counts.would_dropped,
+                failed,
+                latency,
+                ..Outcomes::default()
+            };
+            if side == own_side && !outcomes.is_empty() {
+                evidence.add(&CohortKey { bucket: bucket.clone(), mode, side }, &outcomes, STANDS_MAX);
+            }
         }
     }
 }
 
-impl Subscription {
-    /// On which side of its bucket's canary this instance stands.
-    pub(super) fn side(&self, posted: &Posted) -> Side {
-        if posted.terms().cohort.contains(&self.identity.name) { Side::Canary } else { Side::Control }
-    }
-
-    /// Puts what was seen of the buckets that are told of here into a report, if it is time.
-    pub(super) fn testify(&mut self, id: EndpointId, now: MonoTime, report: &mut Report) {
-        let Some(strand) = self.strands.get_mut(&id) else { return };
-        let is_due = strand.testified.is_none_or(|at| now.since(at) >= TESTIFY_EVERY);
-        if report.time.is_none() || !is_due {
-            return;
-        }
-        strand.testified = Some(now);
-        let mut evidence = Evidence::default();
-        for bucket in 0..self.buckets.len() {
-            if self.several.as_ref().is_none_or(|several| several.owner(bucket) == Some(id)) {
-                self.testify_of(bucket, &mut evidence);
-            }
-        }
-        report.evidence = Batches::one(report.seq, evidence);
-    }
-
-    fn testify_of(&mut self, bucket: usize, evidence: &mut Evidence) {
-        let Some(name) = self.buckets.get(bucket) else { return };
-        let stands = self.board.get(name).map(|posted| (self.mode(name, posted.terms()), self.side(posted)));
-        self.witness.stood.resize(self.buckets.len(), None);
-        let stood = self.witness.stood.get_mut(bucket).and_then(|held| std::mem::replace(held, stands));
-        let default_key = self.table.default_key(bucket as u32);
-        let counts = default_key.and_then(|key| self.witness.counts.get_mut(key as usize));
-        let counts = counts.map(std::mem::take).unwrap_or_default();
-        for side in [Side::Control, Side::Canary] {
-            let told = self.witness.told.entry((bucket, side)).or_default();
-            let (failed, latency) = self.table.responses.since(bucket, side, told);
-            let Some((mode, own)) = stands.filter(|_| stands == stood) else {
-                // Some of it was in another mode, or on the other side: nobody can tell how much.
-                continue;
-            };
-            let mut outcomes = Outcomes { failed, latency, ..Outcomes::default() };
-            if side == own {
-                outcomes.offered = counts.offered;
-                outcomes.refused = counts.refused();
-                outcomes.would_dropped = counts.would_dropped;
-            }
-            if side == own && !outcomes.is_empty() {
-                let stand = CohortKey { bucket: name.clone(), mode, side };
-                evidence.add(&stand, &outcomes, STANDS_MAX);
-            }
-        }
-    }
-
-    /// The responses that were watched so far.
-    pub(crate) fn watched(&self) -> Vec<Watched> {
-        let sides = [Side::Control, Side::Canary];
-        let all = self.buckets.iter().enumerate();
-        let all = all.flat_map(|(at, bucket)| sides.map(|side| (at, bucket, side)));
-        all.filter_map(|(at, bucket, side)| {
-            let (codes, durations) = self.table.responses.figures(at, side)?;
-            Some(Watched { bucket: bucket.clone(), side, codes, durations })
-        })
-        .collect()
-    }
+/// Returns all responses that were watched, by bucket and side.
+pub(super) fn responses(table: &Table, buckets: &[Bucket]) -> Vec<BucketResponses> {
+    let all = buckets.iter().enumerate().flat_map(|(id, bucket)| SIDES.map(|side| (id, bucket, side)));
+    all.filter_map(|(id, bucket, side)| {
+        let (codes, durations) = table.responses.snapshot(id, side)?;
+        Some(BucketResponses { bucket: bucket.clone(), side, codes, durations })
+    })
+    .collect()
 }

@@ -1,4 +1,4 @@
-//! Coherent coins: what of a request is decided by its trace, and by which key.
+//! Coherent coins: decisions by the trace of a request, under the key and salt of the fleet.
 
 use super::*;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
@@ -16,7 +16,7 @@ fn coherent(coherence: Option<Coherence>) -> Terms {
     Terms { coin: Coin::Coherent, coherence, ..limited(Mode::Enforce) }
 }
 
-/// Which of the first requests the key has refused at this ratio.
+/// Returns which of the first 400 traces are refused at this ratio.
 fn due(coherence: Coherence, share: f64) -> Vec<bool> {
     let key = coherence.draw_key();
     let ratio = ratio(share).ratio.unwrap();
@@ -26,47 +26,47 @@ fn due(coherence: Coherence, share: f64) -> Vec<bool> {
 impl Held {
     fn admit_traced(&mut self, bucket: &str, tenant: &str, id: Option<u128>) -> Verdict {
         let place = self.table.place(bucket, tenant).unwrap();
-        let desk = &mut Desk { slab: &self.slab, draws: &mut self.draws };
+        let desk = &mut DecideCtx { counters: &self.slab, draws: &mut self.draws };
         self.table.decide_traced(place, || id.map(trace), desk)
     }
 
-    /// Which of the first traces are refused.
+    /// Returns which of the first 400 traces are refused.
     fn refusals(&mut self, tenant: &str) -> Vec<bool> {
         (1..=400).map(|id| !self.admit_traced("api", tenant, Some(id)).is_admit()).collect()
     }
 }
 
 #[test]
-fn a_trace_is_decided_alike_wherever_it_is_asked_for_and_counted() {
+fn trace_is_decided_alike_on_every_instance_and_counted() {
     let expected = due(salted(1), 0.5);
     for name in ["host:1", "host:2"] {
         let mut held = Held::named(name);
         held.direct(coherent(Some(salted(1))), &[("default", ratio(0.5)), ("acme", ratio(0.25))]);
-        assert_eq!(held.refusals("anybody"), expected, "{name}");
-        assert_eq!(held.refusals("anybody"), expected, "{name}: asked again");
+        assert_eq!(held.refusals("globex"), expected, "{name}");
+        assert_eq!(held.refusals("globex"), expected, "{name}: the second time");
         assert_eq!(held.refusals("acme"), due(salted(1), 0.25));
         let counts = held.subscription.counts();
         let of = |tenant: &str| counts.iter().find(|(key, _)| key.tenant.as_str() == tenant).unwrap().1;
         let refused = expected.iter().filter(|refused| **refused).count() as u64;
-        assert_eq!((of("anybody").offered, of("anybody").dropped), (800, 2 * refused));
+        assert_eq!((of("globex").offered, of("globex").dropped), (800, 2 * refused));
     }
 }
 
 #[test]
-fn shadow_and_the_guard_decide_about_traces_as_about_all() {
+fn shadow_and_guard_apply_to_traced_requests() {
     let expected = due(salted(1), 0.5);
     let refused = expected.iter().filter(|refused| **refused).count() as u64;
     let mut held = Held::new();
     held.direct(Terms { mode: Mode::Shadow, ..coherent(Some(salted(1))) }, &[("default", ratio(0.5))]);
-    assert!(held.refusals("anybody").iter().all(|refused| !refused));
+    assert!(held.refusals("globex").iter().all(|refused| !refused));
     let total = |held: &mut Held| held.subscription.counts().into_values().fold(Counts::ZERO, Counts::plus);
     assert_eq!(total(&mut held).would_dropped, refused);
 
-    // The guard has less than the coin lets pass, and what the coin refuses takes nothing of it.
+    // The guard admits fewer than the coin, and a request refused by the coin takes no token.
     let mut held = Held::new();
     let guarded = Values { guard: Some(rate(100.0)), ..ratio(0.5) };
     held.direct(Terms { clients: Some(1), ..coherent(Some(salted(1))) }, &[("default", guarded)]);
-    let passed = held.refusals("anybody").iter().zip(&expected).filter(|(now, due)| !**now && **due).count();
+    let passed = held.refusals("globex").iter().zip(&expected).filter(|(now, due)| !**now && **due).count();
     assert_eq!(passed, 0, "the guard refuses more, never less");
     let total = total(&mut held);
     assert_eq!((total.dropped, total.offered), (refused, 400));
@@ -74,8 +74,7 @@ fn shadow_and_the_guard_decide_about_traces_as_about_all() {
 }
 
 #[test]
-fn without_a_trace_or_a_key_and_for_other_coins_it_is_as_ever() {
-    // Draws of its own: of 400 at one half, not the same again.
+fn without_trace_or_key_and_with_other_coins_draws_are_independent() {
     for (terms, id) in [
         (coherent(None), Some(7)),
         (coherent(Some(salted(1))), None),
@@ -91,54 +90,54 @@ fn without_a_trace_or_a_key_and_for_other_coins_it_is_as_ever() {
 }
 
 #[test]
-fn the_trace_is_asked_for_only_where_it_matters() {
+fn trace_is_read_only_if_the_decision_depends_on_it() {
     let asks = |terms, values| {
         let mut held = Held::new();
         held.direct(terms, &[("default", values)]);
-        let mut asked = 0;
+        let mut reads = 0;
         let place = held.table.place("api", "acme").unwrap();
-        let desk = &mut Desk { slab: &held.slab, draws: &mut held.draws };
+        let desk = &mut DecideCtx { counters: &held.slab, draws: &mut held.draws };
         let _ = held.table.decide_traced(
             place,
             || {
-                asked += 1;
+                reads += 1;
                 None
             },
             desk,
         );
-        asked
+        reads
     };
     let with_key = coherent(Some(salted(1)));
     assert_eq!(asks(with_key, ratio(0.5)), 1);
-    assert_eq!(asks(with_key, ratio(0.0)), 0, "nothing to toss for");
-    assert_eq!(asks(with_key, ratio(None)), 0, "nothing is directed");
+    assert_eq!(asks(with_key, ratio(0.0)), 0, "a ratio of zero needs no draw");
+    assert_eq!(asks(with_key, ratio(None)), 0, "no ratio is directed");
     assert_eq!(asks(coherent(None), ratio(0.5)), 0);
     assert_eq!(asks(limited(Mode::Enforce), ratio(0.5)), 0);
 }
 
 #[test]
-fn the_latest_salt_holds() {
+fn latest_salt_applies() {
     let mut held = Held::new();
-    let told = |held: &mut Held, salt| {
+    let with_salt = |held: &mut Held, salt| {
         held.direct(coherent(Some(salted(salt))), &[("default", ratio(0.5))]);
         held.refusals("acme")
     };
-    assert_eq!(told(&mut held, 2), due(salted(2), 0.5));
-    assert_eq!(told(&mut held, 3), due(salted(3), 0.5));
+    assert_eq!(with_salt(&mut held, 2), due(salted(2), 0.5));
+    assert_eq!(with_salt(&mut held, 3), due(salted(3), 0.5));
     assert_ne!(due(salted(2), 0.5), due(salted(3), 0.5));
-    // What an aggregator in an earlier epoch repeats takes nothing back.
-    assert_eq!(told(&mut held, 2), due(salted(3), 0.5));
-    // A fleet that lost its state draws another key, maybe in the same epoch.
+    // An aggregator that is still in an earlier epoch does not bring its salt back.
+    assert_eq!(with_salt(&mut held, 2), due(salted(3), 0.5));
+    // A fleet that lost its state has another key, possibly with the same salt.
     let other = Coherence { key: CoinKey::from_bytes([9; 16]), salt: 3 };
     held.direct(coherent(Some(other)), &[("default", ratio(0.5))]);
     assert_eq!(held.refusals("acme"), due(other, 0.5));
-    // A bucket that is no longer coherent goes by no trace.
+    // A bucket that is no longer coherent ignores traces.
     held.direct(limited(Mode::Enforce), &[("default", ratio(0.5))]);
     assert_ne!(held.refusals("acme"), due(other, 0.5));
 }
 
 #[test]
-fn several_keys_of_a_request_go_by_the_one_draw_of_its_trace() {
+fn several_keys_of_a_request_share_the_draw_of_its_trace() {
     let mut held = Held::new();
     held.table.declare("users").unwrap();
     held.subscription.report(now());
@@ -156,7 +155,7 @@ fn several_keys_of_a_request_go_by_the_one_draw_of_its_trace() {
         let slab = Arc::clone(&held.slab);
         let mut all = Vec::new();
         for id in 1..=400 {
-            let desk = &mut Desk { slab: &slab, draws: &mut held.draws };
+            let desk = &mut DecideCtx { counters: &slab, draws: &mut held.draws };
             all.push(!held.table.decide_all(places, trace(id), desk).is_admit());
         }
         all
@@ -171,19 +170,19 @@ fn several_keys_of_a_request_go_by_the_one_draw_of_its_trace() {
 }
 
 #[test]
-fn the_fleets_key_is_not_kept_and_a_limiter_that_starts_from_what_was_draws_by_itself() {
+fn key_of_the_fleet_is_not_saved_and_restored_directives_draw_independently() {
     let mut held = Held::new();
     held.direct(coherent(Some(salted(1))), &[("default", ratio(0.5))]);
-    let kept = held.subscription.to_keep();
-    let owner = crate::cache::directive_cache::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
-    let text = kept.to_text(&owner, Duration::ZERO).unwrap();
-    let (restored, _) = Kept::of_text(&text, &owner).unwrap();
+    let snapshot = held.subscription.unsaved().unwrap().1;
+    let owner = crate::cache::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
+    let text = snapshot.to_text(&owner, Duration::ZERO).unwrap();
+    let (restored, _) = Snapshot::of_text(&text, &owner).unwrap();
     assert_eq!((restored.buckets[0].terms.coin, restored.buckets[0].terms.coherence), (Coin::Coherent, None));
 
-    let mut later = Held::unheard("host:1");
+    let mut later = Held::fresh("host:1");
     later.table.declare("api").unwrap();
     later.subscription.restore(restored);
     let refused = later.refusals("acme");
     assert_ne!(refused, due(salted(1), 0.5));
-    assert!(refused.contains(&true) && refused.contains(&false), "by coins of its own");
+    assert!(refused.contains(&true) && refused.contains(&false), "drawn independently");
 }

@@ -1,14 +1,14 @@
-//! What a limiter does before anybody has spoken: as the service wished, or as an earlier process kept it.
+//! Decisions before the first directive: by the rate of the service, or by restored directives.
 
 use super::*;
 
 fn cold(rps: f64) -> Held {
     let mut held = Held::new();
-    held.subscription.set_cold(Bucket::new("api").unwrap(), rate(rps));
+    held.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(rps));
     held
 }
 
-/// So many ticks with so many requests before each; how many were admitted.
+/// Runs `ticks` with `per_tick` requests before each. Returns how many were admitted.
 fn pass(held: &mut Held, ticks: u32, per_tick: u32) -> u32 {
     let mut admitted = 0;
     for _ in 0..ticks {
@@ -20,9 +20,9 @@ fn pass(held: &mut Held, ticks: u32, per_tick: u32) -> u32 {
 }
 
 #[test]
-fn a_bucket_nobody_has_spoken_of_passes_as_much_as_the_service_wished() {
+fn bucket_without_a_directive_passes_the_rate_of_the_service() {
     let mut held = cold(100.0);
-    // 10 s at 1,000 requests/s, reports and measurements or not: 100/s and the burst of 17.
+    // 10 s at 1,000 requests/s, with and without reports: 100/s and the burst of 17.
     let admitted = pass(&mut held, 500, 10);
     held.subscription.report(held.now);
     let admitted = admitted + pass(&mut held, 500, 10);
@@ -40,11 +40,11 @@ fn all_tenants_share_the_rate_and_other_buckets_have_none() {
     let mut held = cold(0.0);
     let admitted = (0..1_000).filter(|n| held.admit(&format!("tenant-{n}")).is_admit()).count();
     assert_eq!(admitted, 0);
-    assert_eq!((0..1_000).filter(|_| held.ask("other", "acme").is_admit()).count(), 1_000);
+    assert_eq!((0..1_000).filter(|_| held.admit_in("other", "acme").is_admit()).count(), 1_000);
 }
 
 #[test]
-fn the_first_directive_with_a_rate_ends_it() {
+fn first_directive_with_a_ratio_or_without_a_limit_ends_the_rate_of_the_service() {
     for (terms, values) in [
         (limited(Mode::Enforce), ratio(0.0)),
         (limited(Mode::Shadow), ratio(1.0)),
@@ -59,7 +59,7 @@ fn the_first_directive_with_a_rate_ends_it() {
 }
 
 #[test]
-fn an_aggregator_that_knows_no_ratio_yet_leaves_it_but_its_mode_holds() {
+fn directive_without_ratios_leaves_the_rate_of_the_service_but_its_mode_applies() {
     let mut held = cold(0.0);
     held.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
     assert_eq!(pass(&mut held, 10, 10), 0);
@@ -69,7 +69,7 @@ fn an_aggregator_that_knows_no_ratio_yet_leaves_it_but_its_mode_holds() {
 }
 
 #[test]
-fn a_kill_stops_it() {
+fn kill_stops_the_rate_of_the_service() {
     let mut held = cold(0.0);
     let kill = Directives { kill: KillGeneration(1), seq: 1, ..Directives::default() };
     held.subscription.on_directives(held.now, kill).unwrap();
@@ -77,48 +77,52 @@ fn a_kill_stops_it() {
 }
 
 #[test]
-fn a_later_process_starts_from_what_an_earlier_one_kept() {
+fn later_process_starts_from_saved_directives() {
     let mut held = Held::new();
-    assert_eq!(held.subscription.news_to_keep(), None);
+    assert_eq!(held.subscription.unsaved(), None);
     let guard = Values { guard: Some(rate(100.0)), offered: Some(rate(1e9)), ..ratio(0.0) };
     let terms = Terms { clients: Some(1), ..limited(Mode::Enforce) };
     held.direct(terms, &[("acme", ratio(1.0)), ("default", guard)]);
-    let (version, kept) = held.subscription.news_to_keep().unwrap();
-    held.subscription.on_kept(version);
-    assert_eq!(held.subscription.news_to_keep(), None, "nothing changed since");
+    let (version, saved) = held.subscription.unsaved().unwrap();
+    held.subscription.on_saved(version);
+    assert_eq!(held.subscription.unsaved(), None, "the state is saved");
 
     let mut later = Held::new();
-    later.subscription.restore(kept);
-    later.subscription.set_cold(Bucket::new("api").unwrap(), rate(0.0));
-    // Names that are only used now as well.
+    later.subscription.restore(saved);
+    later.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(0.0));
+    // They apply to names as well that are used for the first time.
     let admitted = pass(&mut later, 1, 100);
     assert_eq!(admitted, 0, "acme");
     let passed = (0..1_000).filter(|_| later.admit("stranger").is_admit()).count();
-    assert!((3..30).contains(&passed), "{passed}: the guard of the class, and no longer the service's wish");
-    assert!(later.subscription.is_from_kept());
-    assert_eq!(later.subscription.news_to_keep(), None, "it is kept already");
+    assert!((3..30).contains(&passed), "{passed}: the guard of the class, not the rate of the service");
+    assert!(later.subscription.is_restored());
+    assert_eq!(later.subscription.unsaved(), None, "it is saved already");
     let report = later.subscription.report(later.now);
-    assert_eq!(report.epoch, Some(Epoch(5)), "an aggregator must know that this client holds something");
+    assert_eq!(
+        report.epoch,
+        Some(Epoch(5)),
+        "the aggregator has to know the epoch of the restored directives"
+    );
 
-    // An aggregator that keeps its ratios to itself changes nothing, and an older reign is not believed.
+    // A directive without ratios changes nothing, and one of an older epoch is stale.
     later.direct(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
     assert_eq!(pass(&mut later, 10, 10), 0);
     let message = Directives { epoch: Some(Epoch(4)), ..later.message(terms, &[("acme", ratio(0.0))]) };
     later.subscription.on_directives(later.now, message).unwrap_err();
     later.direct(terms, &[("acme", ratio(0.0)), ("default", ratio(0.0))]);
     assert_eq!(pass(&mut later, 10, 10), 100);
-    assert!(!later.subscription.is_from_kept());
-    assert_eq!(later.subscription.kept.1, Some(Epoch(5)));
+    assert!(!later.subscription.is_restored());
+    assert_eq!(later.subscription.directives.saved.epoch, Some(Epoch(5)));
 }
 
 #[test]
-fn names_that_come_later_find_what_was_kept() {
+fn restored_directives_apply_to_names_that_come_later() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
-    let kept = held.subscription.news_to_keep().unwrap().1;
+    let saved = held.subscription.unsaved().unwrap().1;
     let table = Arc::new(Table::new(100, 0, 7));
     let mut later = Subscription::new(held.subscription.identity.clone(), Arc::clone(&table));
-    later.restore(kept);
+    later.restore(saved);
     table.declare("api").unwrap();
     later.on_tick(now());
     held.table = table;
@@ -126,14 +130,14 @@ fn names_that_come_later_find_what_was_kept() {
 }
 
 #[test]
-fn a_kept_kill_holds_and_is_told() {
+fn restored_kill_holds_and_is_reported() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     let kill = Directives { kill: KillGeneration(3), ..Directives::default() };
     let _ = held.subscription.on_directives(held.now, kill);
-    let kept = held.subscription.news_to_keep().unwrap().1;
+    let saved = held.subscription.unsaved().unwrap().1;
     let mut later = Held::new();
-    later.subscription.restore(kept);
+    later.subscription.restore(saved);
     later.check(&[("acme", 0.0)]);
     assert_eq!(later.subscription.report(later.now).kill, KillGeneration(3));
     later.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);

@@ -1,11 +1,11 @@
-//! What guards let pass: bursts cut, steady traffic left alone, tokens kept.
+//! Guards: bursts are cut, steady traffic passes, tokens outlive directives.
 
 use super::*;
 use proptest::prelude::*;
 
 const TICK: Duration = Duration::from_millis(10);
 
-/// A zone's guard with nothing for the coin to do.
+/// A zone's guard, with a ratio of zero.
 fn guard(guard: f64, offered: f64) -> Values {
     Values { guard: Some(rate(guard)), offered: Some(rate(offered)), ..ratio(0.0) }
 }
@@ -15,8 +15,8 @@ fn shared_by(clients: u32, mode: Mode) -> Terms {
 }
 
 impl Held {
-    /// Lets `ticks` of 10 ms pass, a report every tenth, with `per_tick` requests of a tenant before each; how many of
-    /// them were admitted.
+    /// Lets `ticks` of 10 ms pass, a report every tenth, with `per_tick` requests of a tenant before each.
+    /// Returns the number of admitted requests.
     fn run(&mut self, tenant: &str, ticks: u32, per_tick: impl Fn(u32) -> u32) -> u32 {
         let mut admitted = 0;
         for tick in 1..=ticks {
@@ -30,25 +30,29 @@ impl Held {
         admitted
     }
 
-    /// Takes every token there is; how many there were.
+    /// Takes all tokens. Returns their number.
     fn drain(&mut self, tenant: &str) -> u32 {
         let admitted = (0..1_000_000).position(|_| !self.admit(tenant).is_admit());
         admitted.unwrap() as u32
     }
 }
 
-/// The burst of a guard of `g` requests/s.
+/// The depth of a guard of `g` requests/s, in tokens.
 fn depth(g: f64) -> f64 {
     0.05 * g + 2.0 * (0.2 * g).sqrt() + 3.0
 }
 
 #[test]
-fn a_surge_passes_no_more_than_the_burst_and_what_comes_in() {
+fn surge_is_cut_to_the_burst_and_the_refills() {
     let mut held = Held::new();
     held.run("acme", 100, |_| 2);
     held.direct(shared_by(4, Mode::Enforce), &[("default", guard(1_000.0, 800.0))]);
     // A quarter of the zone's traffic: g = 1,000 * (0.9 / 4 + 0.1 / 4).
-    assert_eq!(held.run("acme", 400, |_| 2), 800, "steady traffic below the guard never sees it");
+    assert_eq!(
+        held.run("acme", 400, |_| 2),
+        800,
+        "steady traffic below the rate of the guard is not refused"
+    );
     let passed = f64::from(held.run("acme", 9, |_| 20));
     assert!(passed <= depth(250.0) + 250.0 * 0.09 + 1.0, "{passed} of a surge");
     assert!(passed >= depth(250.0), "{passed} of a surge");
@@ -58,12 +62,12 @@ fn a_surge_passes_no_more_than_the_burst_and_what_comes_in() {
 }
 
 #[test]
-fn until_the_first_interval_is_over_a_client_has_the_even_part_only_and_then_its_own() {
+fn client_gets_an_even_part_before_the_first_measurement_and_its_own_after_it() {
     let mut held = Held::new();
     held.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 100.0))]);
     // g = 1,000 * 0.1 / 10.
     assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor());
-    // All the zone's traffic comes here: with the next word of the parent g grows to 1,000 * (0.9 + 0.01).
+    // All the zone's traffic comes here: with the next directive g grows to 1,000 * (0.9 + 0.01).
     held.run("acme", 40, |_| 100);
     held.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 99.0))]);
     let passed = held.run("acme", 100, |_| 100);
@@ -71,7 +75,7 @@ fn until_the_first_interval_is_over_a_client_has_the_even_part_only_and_then_its
 }
 
 #[test]
-fn fractions_that_refills_bring_are_kept() {
+fn fractions_of_tokens_add_up_over_refills() {
     let mut held = Held::new();
     // g = 5 requests/s * 0.1 / 1 client: a two-hundredth of a token each tick.
     held.direct(
@@ -86,17 +90,17 @@ fn fractions_that_refills_bring_are_kept() {
 }
 
 #[test]
-fn tokens_outlive_directives_as_far_as_they_fit() {
+fn tokens_outlive_directives_up_to_the_new_depth() {
     let mut held = Held::new();
     let zone = |g: f64| [("default", guard(g * 10.0, 1e9))]; // one client, nothing offered: a tenth
     held.direct(shared_by(1, Mode::Enforce), &zone(1_000.0));
     held.drain("acme");
     held.direct(shared_by(1, Mode::Enforce), &zone(2_000.0));
-    assert_eq!(held.drain("acme"), 0, "a directive brings no tokens");
+    assert_eq!(held.drain("acme"), 0, "a directive adds no tokens");
     held.run("acme", 200, |_| 0);
     held.direct(shared_by(1, Mode::Enforce), &zone(10.0));
-    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor(), "a smaller burst cuts what was saved");
-    // A guard that went away and comes back is a new one: it starts full.
+    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor(), "a smaller depth cuts the tokens");
+    // A guard that was removed and set again starts full.
     held.direct(limited(Mode::Enforce), &[("default", ratio(0.0))]);
     held.check(&[("acme", 0.0)]);
     held.direct(shared_by(1, Mode::Enforce), &zone(10.0));
@@ -104,7 +108,7 @@ fn tokens_outlive_directives_as_far_as_they_fit() {
 }
 
 #[test]
-fn a_tenant_without_a_directive_takes_from_the_pool_of_its_class() {
+fn tenant_without_a_directive_takes_tokens_of_its_class() {
     let mut held = Held::new();
     let zone = |g: f64| guard(g * 10.0, 1e9);
     held.direct(
@@ -118,7 +122,7 @@ fn a_tenant_without_a_directive_takes_from_the_pool_of_its_class() {
 }
 
 #[test]
-fn a_request_that_the_coin_refuses_takes_no_token() {
+fn request_refused_by_the_coin_takes_no_token() {
     let mut held = Held::new();
     let both = |share: f64| Values { ratio: ratio(share).ratio, ..guard(100.0, 1e9) };
     held.direct(shared_by(1, Mode::Enforce), &[("default", both(1.0))]);
@@ -128,7 +132,7 @@ fn a_request_that_the_coin_refuses_takes_no_token() {
 }
 
 #[test]
-fn a_limit_of_zero_leaves_no_burst() {
+fn limit_of_zero_leaves_no_burst() {
     let mut held = Held::new();
     let denied = Terms { limit: Limit::PerSecond(Rate::ZERO), ..shared_by(1, Mode::Enforce) };
     held.direct(denied, &[("default", guard(0.0, 0.0))]);
@@ -143,7 +147,7 @@ fn without_the_number_of_clients_there_is_no_guard() {
 }
 
 #[test]
-fn what_a_kill_or_shadow_keeps_a_guard_from_refusing_is_counted() {
+fn guard_counts_would_drops_in_shadow_canary_and_while_killed() {
     for mode in [Mode::Enforce, Mode::Shadow, Mode::Canary] {
         let mut held = Held::new();
         held.direct(shared_by(1, mode), &[("default", guard(100.0, 1e9))]);
@@ -159,11 +163,11 @@ fn what_a_kill_or_shadow_keeps_a_guard_from_refusing_is_counted() {
 }
 
 #[test]
-fn what_is_offered_is_measured_while_nobody_asks_for_reports() {
+fn offered_rate_is_measured_without_reports() {
     let mut held = Held::new();
     held.direct(shared_by(1, Mode::Enforce), &[("default", guard(1_000.0, 1_000.0))]);
     held.run("acme", 20, |_| 0);
-    // From now on nothing but ticks: 3 s at 1,000 requests/s, of which a tenth passes at first.
+    // Only ticks from now on: 3 s at 1,000 requests/s, of which a tenth passes at first.
     let mut last = 0;
     for tick in 0..300 {
         let admitted = (0..10).filter(|_| held.admit("acme").is_admit()).count();
@@ -178,11 +182,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn steady_traffic_below_the_guard_never_sees_it(per_tick in 1..50u32, clients in 1..50u32, room in 1.05..3.0f64) {
+    fn steady_traffic_below_the_guard_is_not_refused(per_tick in 1..50u32, clients in 1..50u32, room in 1.05..3.0f64) {
         let mut held = Held::new();
         let own = f64::from(per_tick) * 100.0;
         let zone = guard(own * room * f64::from(clients), own * f64::from(clients));
-        // The first interval is over before there is a directive.
+        // The first measurement comes before the directive.
         held.run("acme", 20, |_| per_tick);
         held.direct(shared_by(clients, Mode::Enforce), &[("default", zone)]);
         held.run("acme", 300, |_| per_tick);
@@ -190,14 +194,14 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_asked_the_burst_and_the_rate_bound_what_passes(
-        g in 0.0..5_000.0f64, asked in prop::collection::vec(0..300u32, 1..100),
+    fn no_more_than_the_burst_and_the_refills_passes(
+        g in 0.0..5_000.0f64, offered in prop::collection::vec(0..300u32, 1..100),
     ) {
         let mut held = Held::new();
-        // One client and no end of traffic elsewhere: a tenth, whatever is offered here.
+        // One client with hardly any of the zone's traffic gets a tenth.
         held.direct(shared_by(1, Mode::Enforce), &[("default", guard(g * 10.0, 1e12))]);
-        let ticks = asked.len() as u32;
-        let passed = f64::from(held.run("acme", ticks, |tick| asked[tick as usize - 1]));
+        let ticks = offered.len() as u32;
+        let passed = f64::from(held.run("acme", ticks, |tick| offered[tick as usize - 1]));
         prop_assert!(passed <= depth(g) + g * 0.01 * f64::from(ticks) + 0.01);
     }
 }

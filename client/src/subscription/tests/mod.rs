@@ -1,4 +1,4 @@
-//! What a limiter holds after which messages, seen through the decisions it makes.
+//! The directives in force after messages of an aggregator, seen through the decisions of the limiter.
 
 mod coherent;
 mod cold;
@@ -9,20 +9,17 @@ mod model;
 mod multi;
 
 use super::*;
-use crate::hot::decision::Desk;
-use crate::cache::directive_cache::Kept;
-use crate::hot::thread_counters::Slab;
-use plimsoll_core::names::{Name, Tenant, Zone};
-use plimsoll_core::directive::{BucketDirective, KeyDirective, Terms, Values};
+use crate::assignment::EndpointId;
+use crate::hot::decision::DecideCtx;
+use crate::hot::thread_counters::CounterBlock;
+use plimsoll_core::decision::{Coin, Verdict};
+use plimsoll_core::directive::{BucketDirective, Directives, KeyDirective, StaleDirective, Terms, Values};
+use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::{Kill, KillGeneration};
-use plimsoll_core::decision::Coin;
-use plimsoll_core::rollout::Percent;
-use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{InstanceId, Role};
-use plimsoll_core::decision::Mode;
-use plimsoll_core::rollout::Cohort;
-use plimsoll_core::decision::Verdict;
+use plimsoll_core::names::{Name, Tenant, Zone};
+use plimsoll_core::quantity::{DropRatio, Limit};
+use plimsoll_core::report::{Echo, InstanceId, Role};
+use plimsoll_core::rollout::{Cohort, Percent};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
@@ -30,7 +27,7 @@ use rand::rngs::SmallRng;
 struct Held {
     table: Arc<Table>,
     subscription: Subscription,
-    slab: Arc<Slab>,
+    slab: Arc<CounterBlock>,
     draws: SmallRng,
     seq: u64,
     now: MonoTime,
@@ -60,16 +57,22 @@ impl Held {
     }
 
     fn named(name: &str) -> Self {
-        let mut held = Self::unheard(name);
+        let mut held = Self::fresh(name);
         held.table.declare("api").unwrap();
         held.subscription.on_open(now());
         held.subscription.report(now());
-        held.subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
+        held.answer();
         held
     }
 
-    /// A limiter that knows no names and has spoken to nobody.
-    fn unheard(name: &str) -> Self {
+    /// The only aggregator answers on the present stream.
+    fn answer(&mut self) {
+        let session = self.subscription.sessions.get_mut(ONLY).unwrap();
+        session.acknowledge(Echo::default(), Some(InstanceId(2)));
+    }
+
+    /// A limiter that knows no names and has no stream.
+    fn fresh(name: &str) -> Self {
         let table = Arc::new(Table::new(100, 0, 7));
         let identity = Identity {
             instance: InstanceId(1),
@@ -79,7 +82,7 @@ impl Held {
             role: Role::Client,
         };
         let subscription = Subscription::new(identity, Arc::clone(&table));
-        let slab = table.slabs.of_shard();
+        let slab = table.counters.add_shard();
         Self { table, subscription, slab, draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
     }
 
@@ -100,15 +103,15 @@ impl Held {
     }
 
     fn admit(&mut self, tenant: &str) -> Verdict {
-        self.ask("api", tenant)
+        self.admit_in("api", tenant)
     }
 
-    fn ask(&mut self, bucket: &str, tenant: &str) -> Verdict {
+    fn admit_in(&mut self, bucket: &str, tenant: &str) -> Verdict {
         let place = self.table.place(bucket, tenant).unwrap();
-        self.table.decide(place, &mut Desk { slab: &self.slab, draws: &mut self.draws })
+        self.table.decide(place, &mut DecideCtx { counters: &self.slab, draws: &mut self.draws })
     }
 
-    /// The share of requests of a tenant that is refused.
+    /// Returns the share of a tenant's requests that is refused.
     fn refused(&mut self, tenant: &str) -> f64 {
         let refused = (0..10_000).filter(|_| self.admit(tenant) != Verdict::Admit).count();
         refused as f64 / 10_000.0
@@ -122,21 +125,21 @@ impl Held {
         }
     }
 
-    /// What was decided in all.
+    /// Returns the sum of the counts of all keys.
     fn counts(&mut self) -> Counts {
         self.subscription.counts().into_values().fold(Counts::ZERO, Counts::plus)
     }
 }
 
 #[test]
-fn nothing_held_admits_and_counts() {
+fn without_directives_every_request_is_admitted_and_counted() {
     let mut held = Held::new();
     held.check(&[("acme", 0.0)]);
     assert_eq!(held.counts(), Counts { offered: 10_000, ..Counts::ZERO });
 }
 
 #[test]
-fn a_tenant_without_a_directive_follows_the_default_class() {
+fn tenant_without_a_directive_follows_the_default_class() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
     held.check(&[("acme", 0.9), ("stranger", 0.3), ("default", 0.3), ("not a name", 0.3)]);
@@ -145,7 +148,7 @@ fn a_tenant_without_a_directive_follows_the_default_class() {
 }
 
 #[test]
-fn an_absent_ratio_keeps_what_is_held_and_is_never_zero() {
+fn absent_ratio_keeps_the_ratio_in_force() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
     held.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
@@ -153,7 +156,7 @@ fn an_absent_ratio_keeps_what_is_held_and_is_never_zero() {
 }
 
 #[test]
-fn a_tenant_that_is_no_longer_listed_falls_back_to_the_default_class() {
+fn tenant_that_is_no_longer_listed_falls_back_to_the_default_class() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
     held.direct(limited(Mode::Enforce), &[("default", ratio(0.3))]);
@@ -161,7 +164,7 @@ fn a_tenant_that_is_no_longer_listed_falls_back_to_the_default_class() {
 }
 
 #[test]
-fn a_limit_without_a_number_clears_every_ratio() {
+fn limit_without_a_number_clears_every_ratio() {
     for cleared in [Limit::Unknown, Limit::Unlimited] {
         let mut held = Held::new();
         held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(1.0))]);
@@ -174,7 +177,7 @@ fn a_limit_without_a_number_clears_every_ratio() {
 }
 
 #[test]
-fn only_enforce_refuses_and_the_others_count_what_would_have_been() {
+fn shadow_and_canary_count_would_drops_and_refuse_nothing() {
     for mode in [Mode::Shadow, Mode::Canary] {
         let mut held = Held::new();
         held.direct(limited(mode), &[("default", ratio(0.5))]);
@@ -186,7 +189,7 @@ fn only_enforce_refuses_and_the_others_count_what_would_have_been() {
 }
 
 #[test]
-fn in_canary_the_instances_of_the_cohort_refuse_and_no_others() {
+fn only_instances_of_the_cohort_refuse_in_canary() {
     let cohort = Cohort { percent: Percent::new(30.0).unwrap(), salt: 9 };
     let mut enforcing = 0;
     for instance in 0..60 {
@@ -205,9 +208,9 @@ fn in_canary_the_instances_of_the_cohort_refuse_and_no_others() {
 }
 
 #[test]
-fn the_coin_is_the_one_that_is_directed() {
-    // Of 1,000 requests at one half, an evenly spread coin is at most 2 off; an independent one is 16 off at one
-    // standard deviation.
+fn decisions_use_the_directed_coin() {
+    // Of 1,000 requests at one half, an evenly spread coin is at most 2 off; an independent one is 16 off at
+    // one standard deviation.
     let strays = |coin| {
         let mut held = Held::new();
         held.direct(Terms { coin, ..limited(Mode::Enforce) }, &[("default", ratio(0.5))]);
@@ -218,11 +221,11 @@ fn the_coin_is_the_one_that_is_directed() {
     };
     assert!(strays(Coin::Dithered) <= 2);
     assert!(strays(Coin::Independent) > 10);
-    assert!(strays(Coin::Coherent) > 10, "a request without a trace has nothing to go by: independent");
+    assert!(strays(Coin::Coherent) > 10, "a request without a trace is decided independently");
 }
 
 #[test]
-fn tenants_that_come_and_go_share_the_coin_of_their_class() {
+fn tenants_without_a_key_share_the_coin_of_their_class() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("default", ratio(0.99))]);
     let admitted = (0..90).filter(|n| held.admit(&format!("once-{n}")).is_admit()).count();
@@ -230,7 +233,7 @@ fn tenants_that_come_and_go_share_the_coin_of_their_class() {
 }
 
 #[test]
-fn a_kill_is_heard_from_any_message_and_undone_only_by_a_later_generation() {
+fn kill_holds_from_stale_messages_and_ends_only_with_a_later_generation() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("acme", ratio(1.0)), ("default", ratio(1.0))]);
     let with_kill = |held: &mut Held, epoch: u64, generation: u64, known: u64| {
@@ -240,13 +243,13 @@ fn a_kill_is_heard_from_any_message_and_undone_only_by_a_later_generation() {
         let message = Directives { epoch: Some(Epoch(epoch)), kill: KillGeneration(generation), ..message };
         held.subscription.on_directives(now(), message)
     };
-    // From an older reign: its values are refused, its kill is not.
+    // From an older epoch: its directives are stale, its kill is not.
     with_kill(&mut held, 1, 3, 0).unwrap_err();
     held.check(&[("acme", 0.0), ("stranger", 0.0)]);
     assert_eq!(held.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Shadow));
     with_kill(&mut held, 5, 2, 2).unwrap();
     held.check(&[("acme", 0.0)]);
-    // Its end is none for a mode that was decided before it.
+    // The end of the kill does not bring back a mode that was decided before it.
     with_kill(&mut held, 5, 4, 2).unwrap();
     held.check(&[("acme", 0.0)]);
     with_kill(&mut held, 5, 4, 4).unwrap();
@@ -254,36 +257,37 @@ fn a_kill_is_heard_from_any_message_and_undone_only_by_a_later_generation() {
 }
 
 #[test]
-fn older_messages_change_nothing_and_are_counted() {
+fn stale_messages_change_nothing_and_are_counted() {
     let mut held = Held::new();
     held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     let older = held.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
-    let from_older_reign = Directives { epoch: Some(Epoch(4)), ..older.clone() };
-    held.subscription.on_directives(now(), from_older_reign.clone()).unwrap_err();
+    let from_older_epoch = Directives { epoch: Some(Epoch(4)), ..older.clone() };
+    held.subscription.on_directives(now(), from_older_epoch.clone()).unwrap_err();
     held.subscription.on_directives(now(), Directives { seq: 1, ..older }).unwrap_err();
     let poisoned = Directives { seq: 9, ..held.message(limited(Mode::Enforce), &[("default", ratio(0.0))]) };
     let too_high = Directives { epoch: Some(Epoch(u64::MAX)), ..poisoned.clone() };
     held.subscription.on_directives(now(), too_high).unwrap_err();
     let too_killed = Directives { kill: KillGeneration(u64::MAX), ..poisoned };
     held.subscription.on_directives(now(), too_killed).unwrap_err();
-    // A new stream makes neither of them newer.
+    // A new stream does not make an old epoch valid.
     held.subscription.on_open(now());
-    held.subscription.on_directives(now(), Directives { seq: 1, ..from_older_reign }).unwrap_err();
-    assert_eq!(held.subscription.refused(), 5);
+    held.subscription.on_directives(now(), Directives { seq: 1, ..from_older_epoch }).unwrap_err();
+    assert_eq!(held.subscription.rejected(), 5);
     held.check(&[("stranger", 1.0)]);
 }
 
 #[test]
-fn what_was_never_asked_for_takes_no_room() {
+fn directive_without_a_subscription_takes_no_room() {
     let mut held = Held::new();
     let mut message = held.message(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     message.buckets[0].bucket = Bucket::new("other").unwrap();
     held.subscription.on_directives(now(), message).unwrap();
-    assert!(held.subscription.board.is_empty());
+    let Subscription { directives, enforcement, .. } = &held.subscription;
+    assert_eq!(directives.snapshot(&[], &enforcement.kills).buckets, []);
 }
 
 #[test]
-fn buckets_are_asked_for_once_a_stream_and_counts_go_on_across_streams() {
+fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() {
     let mut held = Held::new();
     held.check(&[("acme", 0.0)]);
     let report = held.subscription.report(now());
@@ -293,17 +297,21 @@ fn buckets_are_asked_for_once_a_stream_and_counts_go_on_across_streams() {
     let greeting = held.subscription.report(now());
     assert_eq!((greeting.seq, greeting.asked.len(), greeting.identity.is_some()), (1, 1, true));
     assert_eq!((greeting.definitions.len(), greeting.tallies.len()), (0, 0));
-    held.subscription.strands.get_mut(&ONLY).unwrap().outbox.on_answer(InstanceId(2));
+    held.answer();
     let report = held.subscription.report(now());
     let offered: u64 = report.tallies.values().map(|tally| tally.counts.offered).sum();
     let sent: u64 = report.definitions.values().map(|definition| definition.sent.offered).sum();
-    assert_eq!((offered, sent), (20_000, 10_000), "nothing starts over, and what was sent is said");
+    assert_eq!(
+        (offered, sent),
+        (20_000, 10_000),
+        "totals continue, and the definitions say how much was sent"
+    );
     let counted = report.definitions.values().filter(|definition| definition.sent.offered > 0);
     assert!(counted.clone().count() > 0 && counted.clone().all(|definition| definition.continues));
 }
 
 #[test]
-fn the_stamp_ages_by_this_processs_own_clock() {
+fn age_of_the_controllers_state_grows_by_the_clock_of_this_process() {
     let mut held = Held::new();
     assert_eq!(held.subscription.upstream_age(now()), None);
     let message = held.message(limited(Mode::Enforce), &[]);

@@ -1,4 +1,4 @@
-//! Whatever is directed and asked in whatever order: the counts say what was decided, and everything that was decided.
+//! The counts match the verdicts under any sequence of directives, kills and requests.
 
 use super::*;
 use proptest::prelude::*;
@@ -52,18 +52,18 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the verdicts said, by tenant.
+/// The verdicts of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Heard {
-    asked: u64,
+struct Verdicts {
+    offered: u64,
     refused: u64,
 }
 
 proptest! {
     #[test]
-    fn every_request_is_counted_once_and_as_it_was_answered(steps in prop::collection::vec(step(), 1..60)) {
+    fn every_request_is_counted_once_as_it_was_decided(steps in prop::collection::vec(step(), 1..60)) {
         let mut held = Held::new();
-        let mut heard = [Heard::default(); TENANTS.len()];
+        let mut verdicts = [Verdicts::default(); TENANTS.len()];
         let (mut may_refuse, mut may_guard) = (false, false);
         for step in steps {
             let before = held.counts();
@@ -73,21 +73,21 @@ proptest! {
                     let keys: Vec<_> =
                         acme.into_iter().map(|acme| ("acme", acme)).chain([("default", default)]).collect();
                     held.direct(terms, &keys);
-                    let enforces = held.subscription.enforces(&Bucket::new("api").unwrap(), &terms);
+                    let enforces = held.subscription.enforcement.enforces(&Bucket::new("api").unwrap(), &terms);
                     may_refuse = enforces && terms.limit != Limit::Unknown;
                     may_guard = terms.clients.is_some() && terms.limit != Limit::Unknown;
                 }
                 Step::Kill => {
-                    let kill = KillGeneration(held.subscription.kills.fleet().0 / 2 * 2 + 1);
+                    let kill = KillGeneration(held.subscription.enforcement.kills.fleet().0 / 2 * 2 + 1);
                     let message = Directives { kill, ..Directives::default() };
-                    // Without an epoch nothing but the kill is heard.
+                    // Without an epoch only the kill applies.
                     let _ = held.subscription.on_directives(held.now, message);
                     may_refuse = false;
                 }
                 Step::Ask { tenant, times } => {
                     for _ in 0..times {
-                        heard[tenant].asked += 1;
-                        heard[tenant].refused += u64::from(!held.admit(TENANTS[tenant]).is_admit());
+                        verdicts[tenant].offered += 1;
+                        verdicts[tenant].refused += u64::from(!held.admit(TENANTS[tenant]).is_admit());
                     }
                 }
                 Step::Tick => {
@@ -108,10 +108,10 @@ proptest! {
             prop_assert_eq!(outcomes, counts.offered);
         }
         let counts = held.subscription.counts();
-        for (tenant, heard) in TENANTS.iter().zip(heard) {
+        for (tenant, verdicts) in TENANTS.iter().zip(verdicts) {
             let key = Key { bucket: Bucket::new("api").unwrap(), tenant: Tenant::new(tenant).unwrap() };
             let counts = counts.get(&key).copied().unwrap_or_default();
-            prop_assert_eq!(Heard { asked: counts.offered, refused: counts.refused() }, heard, "{}", tenant);
+            prop_assert_eq!(Verdicts { offered: counts.offered, refused: counts.refused() }, verdicts, "{}", tenant);
         }
     }
 }

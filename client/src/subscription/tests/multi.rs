@@ -1,10 +1,11 @@
-//! A limiter with several aggregators that crash and return: whose ratios hold, and that the books balance.
+//! A limiter with several aggregators that crash and return: the ratios in force, and a balance of all
+//! counts.
 
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::assignment::GRACE;
-use plimsoll_core::report::{Books, Echo};
+use crate::assignment::FAILOVER_DELAY_DEFAULT;
+use plimsoll_core::report::Books;
 use proptest::prelude::*;
 
 const BUCKETS: [&str; 6] = ["api", "checkout", "search", "login", "orders", "cart"];
@@ -12,16 +13,16 @@ const STEP: Duration = Duration::from_millis(100);
 /// Reports per roll-up.
 const ROLLUP: u64 = 5;
 
-/// An aggregator and what of it has reached the controller.
+/// An aggregator, and how many of its counts have reached the controller.
 struct Place {
     instance: u128,
-    /// The process runs; a network that fails leaves it running.
+    /// True while the process runs, even without a network.
     runs: bool,
     connected: bool,
     books: Books,
     seq: u64,
-    asked: BTreeSet<Bucket>,
-    /// Entered and not yet rolled up: lost with the process.
+    subscribed: BTreeSet<Bucket>,
+    /// Counts entered and not rolled up yet: lost with the process.
     fresh: u64,
     covered: u64,
     confirmed: u64,
@@ -33,11 +34,11 @@ struct Place {
 struct Fleet {
     held: Held,
     places: Vec<Place>,
-    asked: u64,
+    sent: u64,
     counted: u64,
     unconfirmed: u64,
-    /// The controller is there.
-    led: bool,
+    /// True while the controller is reachable.
+    has_controller: bool,
     epoch: u64,
     steps: u64,
     next: u128,
@@ -49,19 +50,19 @@ fn books(instance: u128) -> Books {
 
 impl Fleet {
     fn new(count: usize) -> Self {
-        let mut held = Held::unheard("host:1");
-        held.subscription.spread_over_several(GRACE);
+        let mut held = Held::fresh("host:1");
+        held.subscription.use_several_aggregators(FAILOVER_DELAY_DEFAULT);
         BUCKETS.iter().for_each(|bucket| assert!(held.table.declare(bucket).unwrap().is_some()));
         let names: Vec<Arc<str>> =
             (0..count).map(|at| format!("http://aggregator-{at}:7410").into()).collect();
-        held.subscription.list(held.now, &names);
+        held.subscription.list_endpoints(held.now, &names);
         let place = |at: usize| Place {
             instance: 100 + at as u128,
             runs: true,
             connected: false,
             books: books(100 + at as u128),
             seq: 0,
-            asked: BTreeSet::new(),
+            subscribed: BTreeSet::new(),
             fresh: 0,
             covered: 0,
             confirmed: 0,
@@ -72,10 +73,10 @@ impl Fleet {
         let mut fleet = Self {
             held,
             places,
-            asked: 0,
+            sent: 0,
             counted: 0,
             unconfirmed: 0,
-            led: true,
+            has_controller: true,
             epoch: 5,
             steps: 0,
             next: 1_000,
@@ -89,9 +90,9 @@ impl Fleet {
         let place = &mut self.places[at];
         if place.runs && !place.connected {
             (place.connected, place.seq, place.covered, place.confirmed) = (true, 0, 0, 0);
-            place.asked.clear();
+            place.subscribed.clear();
             place.books.open();
-            self.held.subscription.open(EndpointId(at as u32));
+            self.held.subscription.open_stream(EndpointId(at as u32));
         }
     }
 
@@ -114,10 +115,10 @@ impl Fleet {
         self.connect(at);
     }
 
-    fn ask(&mut self, bucket: usize, times: u32) -> u32 {
-        self.asked += u64::from(times);
+    fn send(&mut self, bucket: usize, times: u32) -> u32 {
+        self.sent += u64::from(times);
         let held = &mut self.held;
-        let admit = |_: &u32| held.ask(BUCKETS[bucket], "acme").is_admit();
+        let admit = |_: &u32| held.admit_in(BUCKETS[bucket], "acme").is_admit();
         (0..times).filter(admit).count() as u32
     }
 
@@ -136,7 +137,7 @@ impl Fleet {
         for at in 0..self.places.len() {
             self.exchange(at);
         }
-        if self.led && self.steps.is_multiple_of(ROLLUP) {
+        if self.has_controller && self.steps.is_multiple_of(ROLLUP) {
             for place in self.places.iter_mut().filter(|place| place.runs) {
                 self.counted += std::mem::take(&mut place.fresh);
                 place.confirmed = place.covered;
@@ -145,7 +146,7 @@ impl Fleet {
     }
 
     fn exchange(&mut self, at: usize) {
-        let (led, epoch, now) = (self.led, self.epoch, self.held.now);
+        let (has_controller, epoch, now) = (self.has_controller, self.epoch, self.held.now);
         let id = EndpointId(at as u32);
         let place = &mut self.places[at];
         if !place.connected {
@@ -155,7 +156,7 @@ impl Fleet {
         let entered = place.books.enter(now, &report, |_| None).unwrap();
         self.unconfirmed += entered.unconfirmed;
         place.fresh += entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
-        place.asked.extend(report.asked);
+        place.subscribed.extend(report.asked);
         place.covered = report.seq;
         place.seq += 1;
         let value = if place.values { ratio(place.ratio) } else { ratio(None) };
@@ -169,51 +170,55 @@ impl Fleet {
             epoch: Some(Epoch(epoch)),
             seq: place.seq,
             echo: Echo { covered: place.covered, confirmed: place.confirmed },
-            upstream_age: Some(if led { Duration::from_millis(500) } else { Duration::from_secs(60) }),
+            upstream_age: Some(if has_controller {
+                Duration::from_millis(500)
+            } else {
+                Duration::from_secs(60)
+            }),
             parent: (place.seq == 1).then_some(InstanceId(place.instance)),
-            buckets: place.asked.iter().map(directive).collect(),
+            buckets: place.subscribed.iter().map(directive).collect(),
             ..Directives::default()
         };
-        self.held.subscription.take(id, now, message).unwrap();
+        self.held.subscription.apply(id, now, message).unwrap();
     }
 
-    /// Who has each bucket.
+    /// Returns the number of buckets that each aggregator owns.
     fn owners(&self) -> Vec<usize> {
         let each = self.held.subscription.endpoints().each;
         assert_eq!(each.iter().map(|(_, _, buckets)| buckets).sum::<usize>(), BUCKETS.len());
         each.into_iter().map(|(_, _, buckets)| buckets).collect()
     }
 
-    /// Everything there is has been said and rolled up.
+    /// Runs until every count is reported and rolled up.
     fn settle(&mut self) {
-        self.led = true;
+        self.has_controller = true;
         (0..self.places.len()).for_each(|at| self.restart(at));
         self.pass(Duration::from_secs(60));
     }
 }
 
-/// Traffic in every bucket for so long.
+/// Sends traffic to every bucket for `span`.
 fn traffic(fleet: &mut Fleet, span: Duration) {
     for _ in 0..span.as_millis() / STEP.as_millis() {
         for bucket in 0..BUCKETS.len() {
-            fleet.ask(bucket, 10);
+            fleet.send(bucket, 10);
         }
         fleet.step();
     }
 }
 
 #[test]
-fn a_crash_moves_the_buckets_and_the_return_brings_them_back_and_gives_nothing_up() {
+fn crash_moves_the_buckets_and_the_return_brings_them_back_without_loss() {
     let mut fleet = Fleet::new(3);
     let before = fleet.owners();
     assert!(before.iter().all(|buckets| *buckets > 0), "{before:?}");
     traffic(&mut fleet, Duration::from_secs(5));
     fleet.crash(1);
-    traffic(&mut fleet, GRACE + Duration::from_secs(5));
+    traffic(&mut fleet, FAILOVER_DELAY_DEFAULT + Duration::from_secs(5));
     let meanwhile = fleet.owners();
     assert_eq!(meanwhile[1], 0);
     assert!(meanwhile[0] >= before[0] && meanwhile[2] >= before[2]);
-    // What was on its way when it crashed: between two roll-ups.
+    // Only counts between two roll-ups were unconfirmed at the crash.
     let lost = fleet.unconfirmed;
     let per_rollup = before[1] as u64 * 10 * ROLLUP;
     assert!(lost <= 2 * per_rollup, "{lost} of {per_rollup} in a roll-up");
@@ -221,46 +226,46 @@ fn a_crash_moves_the_buckets_and_the_return_brings_them_back_and_gives_nothing_u
     traffic(&mut fleet, Duration::from_secs(20));
     assert_eq!(fleet.owners(), before);
     fleet.settle();
-    assert_eq!(fleet.unconfirmed, lost, "to come back costs nothing");
-    assert!(fleet.counted <= fleet.asked && fleet.asked <= fleet.counted + lost, "{}", fleet.counted);
+    assert_eq!(fleet.unconfirmed, lost, "the return loses no count");
+    assert!(fleet.counted <= fleet.sent && fleet.sent <= fleet.counted + lost, "{}", fleet.counted);
 }
 
 #[test]
-fn a_new_and_a_leaving_aggregator_cost_nothing() {
+fn new_and_leaving_aggregators_lose_no_count() {
     let mut fleet = Fleet::new(3);
     let before = fleet.owners();
     let names = |places: &[usize]| -> Vec<Arc<str>> {
         places.iter().map(|at| format!("http://aggregator-{at}:7410").into()).collect()
     };
     traffic(&mut fleet, Duration::from_secs(5));
-    fleet.held.subscription.list(fleet.held.now, &names(&[0, 2]));
+    fleet.held.subscription.list_endpoints(fleet.held.now, &names(&[0, 2]));
     traffic(&mut fleet, Duration::from_secs(10));
     assert_eq!(fleet.owners()[1], 0);
-    fleet.held.subscription.list(fleet.held.now, &names(&[0, 1, 2]));
+    fleet.held.subscription.list_endpoints(fleet.held.now, &names(&[0, 1, 2]));
     traffic(&mut fleet, Duration::from_secs(20));
     assert_eq!(fleet.owners(), before);
     fleet.settle();
-    assert_eq!((fleet.counted, fleet.unconfirmed), (fleet.asked, 0));
+    assert_eq!((fleet.counted, fleet.unconfirmed), (fleet.sent, 0));
 }
 
 #[test]
-fn ratios_hold_from_the_owner_alone_and_follow_the_counts() {
+fn only_the_ratios_of_the_owner_apply_and_they_follow_the_counts() {
     let mut fleet = Fleet::new(2);
     let of_1: Vec<usize> = {
         fleet.places[1].ratio = 1.0;
         fleet.pass(Duration::from_secs(1));
-        (0..BUCKETS.len()).filter(|bucket| fleet.ask(*bucket, 100) == 0).collect()
+        (0..BUCKETS.len()).filter(|bucket| fleet.send(*bucket, 100) == 0).collect()
     };
     assert_eq!(of_1.len(), fleet.owners()[1]);
     assert!(!of_1.is_empty() && of_1.len() < BUCKETS.len());
-    let refused = |fleet: &mut Fleet| of_1.iter().all(|bucket| fleet.ask(*bucket, 100) == 0);
+    let refused = |fleet: &mut Fleet| of_1.iter().all(|bucket| fleet.send(*bucket, 100) == 0);
     fleet.disconnect(1);
-    fleet.pass(GRACE + Duration::from_millis(200));
+    fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_millis(200));
     assert_eq!(fleet.owners()[1], 0);
-    assert!(refused(&mut fleet), "the counts have moved, the ratios have not");
+    assert!(refused(&mut fleet), "the counts have moved, the ratios not yet");
     fleet.pass(Duration::from_secs(3));
     assert!(!refused(&mut fleet));
-    // While the one that is back knows no ratio, nothing goes to it.
+    // While the returned aggregator directs no ratio, no bucket moves to it.
     fleet.places[1].values = false;
     fleet.connect(1);
     fleet.pass(Duration::from_secs(30));
@@ -272,18 +277,18 @@ fn ratios_hold_from_the_owner_alone_and_follow_the_counts() {
 }
 
 #[test]
-fn nothing_moves_while_the_controller_is_away() {
+fn no_bucket_moves_while_the_controller_is_away() {
     let mut fleet = Fleet::new(2);
     let before = fleet.owners();
-    fleet.led = false;
+    fleet.has_controller = false;
     traffic(&mut fleet, Duration::from_secs(5));
     fleet.crash(1);
-    traffic(&mut fleet, GRACE * 2);
+    traffic(&mut fleet, FAILOVER_DELAY_DEFAULT * 2);
     assert_eq!(fleet.owners(), before);
-    fleet.led = true;
+    fleet.has_controller = true;
     traffic(&mut fleet, Duration::from_secs(2));
     assert_eq!(fleet.owners()[1], 0);
-    fleet.led = false;
+    fleet.has_controller = false;
     fleet.restart(1);
     traffic(&mut fleet, Duration::from_secs(60));
     assert_eq!(fleet.owners()[1], 0);
@@ -292,37 +297,35 @@ fn nothing_moves_while_the_controller_is_away() {
 }
 
 #[test]
-fn an_older_reign_is_not_listened_to_wherever_a_bucket_goes() {
+fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bucket() {
     let mut fleet = Fleet::new(2);
     fleet.places[0].ratio = 1.0;
     fleet.places[1].ratio = 1.0;
     fleet.epoch = 6;
     fleet.pass(Duration::from_secs(1));
-    // The other one has not heard of the new reign, and speaks with the old one's voice.
+    // The other aggregator has not received the new epoch, and directs under the old one.
     fleet.epoch = 5;
     fleet.disconnect(1);
     fleet.places[0].ratio = 0.0;
-    let refused = fleet.held.subscription.refused();
-    let mut strand = Strand::new(Some(Epoch(5)));
-    strand.parent = Some(InstanceId(100));
-    fleet.held.subscription.strands.insert(EndpointId(0), strand);
+    let refused = fleet.held.subscription.rejected();
+    fleet.held.subscription.sessions.add(EndpointId(0), Some(Epoch(5)));
     fleet.places[0].connected = false;
     fleet.connect(0);
-    fleet.pass(GRACE + Duration::from_secs(5));
-    assert!(fleet.held.subscription.refused() > refused);
-    assert!((0..BUCKETS.len()).all(|bucket| fleet.ask(bucket, 10) == 0));
+    fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_secs(5));
+    assert!(fleet.held.subscription.rejected() > refused);
+    assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     assert_eq!(fleet.held.subscription.epoch(), Some(Epoch(6)));
 }
 
 #[test]
-fn a_kill_heard_from_anyone_holds_everywhere() {
+fn kill_from_any_aggregator_holds_for_every_bucket() {
     let mut fleet = Fleet::new(3);
     fleet.places.iter_mut().for_each(|place| place.ratio = 1.0);
     fleet.pass(Duration::from_secs(1));
-    assert!((0..BUCKETS.len()).all(|bucket| fleet.ask(bucket, 10) == 0));
+    assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     let kill = Directives { kill: KillGeneration(1), seq: 1_000_000, ..Directives::default() };
-    fleet.held.subscription.take(EndpointId(2), fleet.held.now, kill).unwrap();
-    assert!((0..BUCKETS.len()).all(|bucket| fleet.ask(bucket, 10) == 10));
+    fleet.held.subscription.apply(EndpointId(2), fleet.held.now, kill).unwrap();
+    assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 10));
     for id in 0..3 {
         let report = fleet.held.subscription.report_to(EndpointId(id), fleet.held.now);
         assert_eq!(report.kill, KillGeneration(1));
@@ -330,11 +333,11 @@ fn a_kill_heard_from_anyone_holds_everywhere() {
 }
 
 #[test]
-fn each_stream_asks_for_its_own_buckets_once_and_carries_one_message_a_step() {
+fn each_stream_subscribes_once_to_the_buckets_of_its_aggregator() {
     let mut fleet = Fleet::new(3);
     let owners = fleet.owners();
     for (at, buckets) in owners.iter().enumerate() {
-        assert_eq!(fleet.places[at].asked.len(), *buckets);
+        assert_eq!(fleet.places[at].subscribed.len(), *buckets);
         let report = fleet.held.subscription.report_to(EndpointId(at as u32), fleet.held.now);
         assert!(report.asked.is_empty());
         assert_eq!(report.seq, fleet.places[at].seq + 1);
@@ -343,22 +346,22 @@ fn each_stream_asks_for_its_own_buckets_once_and_carries_one_message_a_step() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Ask { bucket: usize, times: u32 },
+    Send { bucket: usize, times: u32 },
     Pass(u32),
     Crash(usize),
     Restart(usize),
     Disconnect(usize),
-    Lead(bool),
+    Controller(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (0..BUCKETS.len(), 1..50u32).prop_map(|(bucket, times)| Step::Ask { bucket, times }),
+        6 => (0..BUCKETS.len(), 1..50u32).prop_map(|(bucket, times)| Step::Send { bucket, times }),
         6 => prop_oneof![1..20u32, 150..400u32].prop_map(Step::Pass),
         2 => (0..3usize).prop_map(Step::Crash),
         3 => (0..3usize).prop_map(Step::Restart),
         1 => (0..3usize).prop_map(Step::Disconnect),
-        1 => any::<bool>().prop_map(Step::Lead),
+        1 => any::<bool>().prop_map(Step::Controller),
     ]
 }
 
@@ -366,25 +369,25 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn whoever_crashes_whenever_nothing_is_counted_twice_and_what_is_given_up_is_counted(
+    fn no_count_is_counted_twice_and_every_lost_one_is_counted_as_unconfirmed(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let mut fleet = Fleet::new(3);
         let before = fleet.owners();
         for step in steps {
             match step {
-                Step::Ask { bucket, times } => _ = fleet.ask(bucket, times),
+                Step::Send { bucket, times } => _ = fleet.send(bucket, times),
                 Step::Pass(steps) => (0..steps).for_each(|_| fleet.step()),
                 Step::Crash(at) => fleet.crash(at),
                 Step::Restart(at) => fleet.restart(at),
                 Step::Disconnect(at) => fleet.disconnect(at),
-                Step::Lead(yes) => fleet.led = yes,
+                Step::Controller(yes) => fleet.has_controller = yes,
             }
-            prop_assert!(fleet.counted <= fleet.asked);
+            prop_assert!(fleet.counted <= fleet.sent);
         }
         fleet.settle();
-        prop_assert!(fleet.counted <= fleet.asked);
-        prop_assert!(fleet.asked <= fleet.counted + fleet.unconfirmed, "{} {}", fleet.counted, fleet.unconfirmed);
+        prop_assert!(fleet.counted <= fleet.sent);
+        prop_assert!(fleet.sent <= fleet.counted + fleet.unconfirmed, "{} {}", fleet.counted, fleet.unconfirmed);
         prop_assert_eq!(fleet.owners(), before);
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept is found again, and nothing else is.
+//! A snapshot survives the way through text, and no damaged or foreign text is restored.
 
 use super::*;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn rate(per_second: f64) -> Rate {
     Rate::new(per_second).unwrap()
 }
 
-fn kept() -> Kept {
+fn snapshot() -> Snapshot {
     let key = |tenant: &str, units, guard| KeyDirective {
         tenant: Tenant::new(tenant).unwrap(),
         values: Values { ratio: DropRatio::new(units).ok(), guard, offered: guard, ..Values::default() },
@@ -36,14 +36,14 @@ fn kept() -> Kept {
         whole: true,
     };
     let kills = [(Bucket::new("search").unwrap(), KillGeneration(2))].into();
-    Kept { epoch: Some(Epoch(41)), kill: KillGeneration(3), kills, buckets: vec![checkout, unlimited] }
+    Snapshot { epoch: Some(Epoch(41)), kill: KillGeneration(3), kills, buckets: vec![checkout, unlimited] }
 }
 
 fn text() -> String {
-    kept().to_text(&owner(), Duration::from_secs(1_700_000_000)).unwrap()
+    snapshot().to_text(&owner(), Duration::from_secs(1_700_000_000)).unwrap()
 }
 
-/// A text that says something else but is whole.
+/// A text with another content and the right checksum.
 fn rewritten(from: &str, to: &str) -> String {
     let text = text();
     let body = text.split_once('\n').unwrap().1.trim_end();
@@ -53,16 +53,16 @@ fn rewritten(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_was_kept_is_found_again() {
-    let (found, written_at) = Kept::of_text(&text(), &owner()).unwrap();
-    assert_eq!((found, written_at), (kept(), Duration::from_secs(1_700_000_000)));
-    let empty = Kept::default();
+fn snapshot_is_the_same_after_the_way_through_text() {
+    let (found, written_at) = Snapshot::of_text(&text(), &owner()).unwrap();
+    assert_eq!((found, written_at), (snapshot(), Duration::from_secs(1_700_000_000)));
+    let empty = Snapshot::default();
     let text = empty.to_text(&owner(), Duration::ZERO).unwrap();
-    assert_eq!(Kept::of_text(&text, &owner()).unwrap().0, empty);
+    assert_eq!(Snapshot::of_text(&text, &owner()).unwrap().0, empty);
 }
 
 #[test]
-fn people_can_read_it() {
+fn text_is_readable() {
     let text = text();
     for line in [
         "plimsoll directives 1 ",
@@ -78,14 +78,14 @@ fn people_can_read_it() {
 }
 
 #[test]
-fn what_is_torn_changed_or_somebody_elses_is_refused() {
+fn torn_changed_or_foreign_text_is_rejected() {
     let other = |service: &str, zone: &str| Owner {
         service: Name::new(service).unwrap(),
         zone: Zone::new(zone).unwrap(),
     };
-    let label = |text: &str, owner: &Owner| Kept::of_text(text, owner).unwrap_err().label();
-    assert_eq!(label(&text(), &other("till", "eu-1a")), "stranger");
-    assert_eq!(label(&text(), &other("shop", "eu-1b")), "stranger");
+    let label = |text: &str, owner: &Owner| Snapshot::of_text(text, owner).unwrap_err().label();
+    assert_eq!(label(&text(), &other("till", "eu-1a")), "other_owner");
+    assert_eq!(label(&text(), &other("shop", "eu-1b")), "other_owner");
     for end in 0..text().len() {
         let torn = &text()[..end];
         assert!(["torn", "version"].contains(&label(torn, &owner())), "{end}");
@@ -96,7 +96,7 @@ fn what_is_torn_changed_or_somebody_elses_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_whole_as_it_is() {
+fn invalid_value_is_rejected_even_with_the_right_checksum() {
     for (from, to) in [
         ("\"acme\"", "\"no name\""),
         ("\"checkout\"", "\"\""),
@@ -109,31 +109,31 @@ fn what_cannot_be_is_refused_whole_as_it_is() {
         ("\"epoch\"", "\"epoc\""),
         ("\"clients\": 7", "\"clients\": -7"),
     ] {
-        let error = Kept::of_text(&rewritten(from, to), &owner()).unwrap_err();
+        let error = Snapshot::of_text(&rewritten(from, to), &owner()).unwrap_err();
         assert_eq!(error.label(), "invalid", "{to}: {error}");
     }
-    Kept::of_text(&rewritten("41", "42"), &owner()).unwrap();
+    Snapshot::of_text(&rewritten("41", "42"), &owner()).unwrap();
 }
 
 proptest! {
     #[test]
-    fn no_text_does_any_harm(text in ".{0,300}", end in 0..2_000usize) {
-        prop_assert!(Kept::of_text(&text, &owner()).is_err());
+    fn no_other_text_is_restored(text in ".{0,300}", end in 0..2_000usize) {
+        prop_assert!(Snapshot::of_text(&text, &owner()).is_err());
         let marked = format!("{MARK} {:016x}\n{text}\n", checksum(&text));
-        prop_assert!(Kept::of_text(&marked, &owner()).is_err());
+        prop_assert!(Snapshot::of_text(&marked, &owner()).is_err());
         let whole = super::tests::text();
         let cut = whole.get(..end.min(whole.len() - 1)).unwrap_or_default();
-        prop_assert!(Kept::of_text(cut, &owner()).is_err());
+        prop_assert!(Snapshot::of_text(cut, &owner()).is_err());
     }
 
     #[test]
-    fn any_ratio_is_found_again_to_the_unit(units in 0..=DropRatio::ONE, guard in 0.0..1e12f64) {
-        let mut kept = kept();
-        kept.buckets[0].keys[0].values =
+    fn ratio_is_exact_after_the_way_through_text(units in 0..=DropRatio::ONE, guard in 0.0..1e12f64) {
+        let mut snapshot = snapshot();
+        snapshot.buckets[0].keys[0].values =
             Values { ratio: DropRatio::new(units).ok(), guard: Some(rate(guard)), ..Values::default() };
-        let text = kept.to_text(&owner(), Duration::ZERO).unwrap();
-        let found = Kept::of_text(&text, &owner()).unwrap().0;
-        let [was, is] = [&kept, &found].map(|kept| kept.buckets[0].keys[0].values);
+        let text = snapshot.to_text(&owner(), Duration::ZERO).unwrap();
+        let found = Snapshot::of_text(&text, &owner()).unwrap().0;
+        let [was, is] = [&snapshot, &found].map(|snapshot| snapshot.buckets[0].keys[0].values);
         prop_assert_eq!(was.ratio, is.ratio);
         let off = (was.guard.unwrap().per_second() - is.guard.unwrap().per_second()).abs();
         prop_assert!(off <= 1e-12 * guard);

@@ -1,74 +1,75 @@
-//! What a limiter keeps for a later process: the directives that hold, as text that people can read and a later process
-//! can trust.
+//! A snapshot of the directives in force, as a text that operators can read and a later process can verify.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration, Kills};
-use plimsoll_core::decision::Coin;
-use plimsoll_core::rollout::Percent;
-use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::decision::Mode;
-use plimsoll_core::rollout::Cohort;
 use plimsoll_core::names::stable_hash;
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::rollout::Cohort;
+use plimsoll_core::rollout::Percent;
 use serde::{Deserialize, Serialize};
 
-/// How the first line begins: what the file is, and the version of what follows.
+/// The beginning of the first line: the kind of the file, and the version of its format.
 const MARK: &str = "plimsoll directives 1";
 
-/// What holds, whoever said it.
+/// The directives in force, from whichever aggregator they came.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Kept {
+pub(crate) struct Snapshot {
     /// The highest epoch applied.
     pub(crate) epoch: Option<Epoch>,
-    /// The highest kill generation heard.
+    /// The highest kill generation of the fleet.
     pub(crate) kill: KillGeneration,
-    /// Those of single buckets.
+    /// The kill generations of single buckets.
     pub(crate) kills: BTreeMap<Bucket, KillGeneration>,
-    /// Every bucket, whole.
+    /// The whole directive of every bucket.
     pub(crate) buckets: Vec<BucketDirective>,
 }
 
-/// Whose directives they are: those of another service or zone say nothing here.
+/// The service and zone of a snapshot. No other service or zone restores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) service: Name,
     pub(crate) zone: Zone,
 }
 
-/// Why a text is not taken up.
+/// The reason why a text is not restored.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum SnapshotError {
     /// The text ends early, or was changed.
-    #[error("it is torn: its content is not what its first line says it is")]
+    #[error("the checksum in the first line does not match the content; the file is torn or was edited")]
     Torn,
-    /// The text begins with something else.
-    #[error("it does not begin with `{MARK}`: another version wrote it, or it is something else")]
+    /// The text begins with another line.
+    #[error(
+        "the first line does not begin with `{MARK}`; the file is of another version, or no saved directives"
+    )]
     Version,
-    /// What it says cannot be.
-    #[error("it says what cannot be: {0}")]
+    /// A value is invalid.
+    #[error("invalid content: {0}")]
     Invalid(String),
-    /// Its directives are somebody else's.
-    #[error("it is of service `{service}` in zone `{zone}`")]
-    Stranger {
-        /// Whose service.
+    /// The text is of another service or zone.
+    #[error("saved by service `{service}` in zone `{zone}`; every instance needs a file of its own")]
+    OtherOwner {
+        /// The service of the text.
         service: Name,
-        /// In which zone.
+        /// The zone of the text.
         zone: Zone,
     },
 }
 
-impl Unfit {
-    /// A short word for a metric label.
+impl SnapshotError {
+    /// The reason in one word, for a metric label.
     pub(crate) const fn label(&self) -> &'static str {
         match self {
             Self::Torn => "torn",
             Self::Version => "version",
             Self::Invalid(_) => "invalid",
-            Self::Stranger { .. } => "stranger",
+            Self::OtherOwner { .. } => "other_owner",
         }
     }
 }
@@ -79,11 +80,11 @@ impl Unfit {
 struct Text {
     service: Name,
     zone: Zone,
-    /// Seconds since 1970 by the clock of whoever wrote it.
+    /// Seconds since 1970 by the clock of the machine that wrote it.
     written_at_s: u64,
     epoch: Option<Epoch>,
     kill_generation: KillGeneration,
-    /// Those of buckets that were ever killed alone.
+    /// The generations of the buckets that were ever killed alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     bucket_kill_generations: BTreeMap<Bucket, KillGeneration>,
     buckets: Vec<BucketText>,
@@ -95,7 +96,7 @@ struct BucketText {
     bucket: Bucket,
     limit: LimitText,
     mode: Mode,
-    /// The generations that were known when the mode was decided.
+    /// The kill generations known to the controller when it decided the mode.
     #[serde(default, skip_serializing_if = "is_first")]
     mode_knows_kill: KillGeneration,
     #[serde(default, skip_serializing_if = "is_first")]
@@ -108,7 +109,7 @@ struct BucketText {
     keys: Vec<KeyText>,
 }
 
-/// Whether nothing was ever killed.
+/// Returns true if no kill ever happened.
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks
 fn is_first(generation: &KillGeneration) -> bool {
     generation.0 == 0
@@ -134,17 +135,17 @@ struct KeyText {
     offered_rps: Option<Rate>,
 }
 
-impl Kept {
-    /// The most buckets that are kept.
+impl Snapshot {
+    /// The most buckets in a snapshot.
     pub(crate) const BUCKETS_MAX: usize = crate::hot::table::BUCKETS_MAX;
 
-    /// The same with no more than what holds for everyone: each bucket's default class.
+    /// Reduces the snapshot to the default class of each bucket.
     pub(crate) fn classes_only(mut self) -> Self {
         self.buckets.iter_mut().for_each(|bucket| bucket.keys.retain(|key| key.tenant.is_default_class()));
         self
     }
 
-    /// The text that says all this at `written_at`, a span since 1970.
+    /// Writes the snapshot as text, with the time of writing since 1970.
     pub(crate) fn to_text(&self, owner: &Owner, written_at: Duration) -> Result<String, serde_json::Error> {
         let text = Text {
             service: owner.service.clone(),
@@ -159,20 +160,21 @@ impl Kept {
         Ok(format!("{MARK} {:016x}\n{body}\n", checksum(&body)))
     }
 
-    /// What a text says, and when it was written, a span since 1970. Linear in its length.
-    pub(crate) fn of_text(text: &str, owner: &Owner) -> Result<(Self, Duration), Unfit> {
-        let (first, body) = text.split_once('\n').ok_or(Unfit::Torn)?;
-        let sum = first.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(' ')).ok_or(Unfit::Version)?;
-        let body = body.strip_suffix('\n').ok_or(Unfit::Torn)?;
+    /// Reads a text. Returns the time since 1970 when it was written as well. Linear in its length.
+    pub(crate) fn of_text(text: &str, owner: &Owner) -> Result<(Self, Duration), SnapshotError> {
+        let (first, body) = text.split_once('\n').ok_or(SnapshotError::Torn)?;
+        let sum =
+            first.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(' ')).ok_or(SnapshotError::Version)?;
+        let body = body.strip_suffix('\n').ok_or(SnapshotError::Torn)?;
         if sum != format!("{:016x}", checksum(body)) {
-            return Err(Unfit::Torn);
+            return Err(SnapshotError::Torn);
         }
-        let invalid = |error: &dyn std::fmt::Display| Unfit::Invalid(error.to_string());
+        let invalid = |error: &dyn std::fmt::Display| SnapshotError::Invalid(error.to_string());
         let text: Text = serde_json::from_str(body).map_err(|error| invalid(&error))?;
         if text.service != owner.service || text.zone != owner.zone {
-            return Err(Unfit::Stranger { service: text.service, zone: text.zone });
+            return Err(SnapshotError::OtherOwner { service: text.service, zone: text.zone });
         }
-        // Whoever holds such numbers is refused by every sound parent.
+        // A client with such numbers would be rejected by every aggregator.
         if text.epoch.is_some_and(|epoch| epoch.0 > JUMP_MAX)
             || Kills::default().check(text.kill_generation, &text.bucket_kill_generations).is_err()
         {
@@ -186,12 +188,12 @@ impl Kept {
         }
         let buckets = text.buckets.into_iter().map(bucket_of).collect::<Result<_, _>>()?;
         let (kill, kills) = (text.kill_generation, text.bucket_kill_generations);
-        let kept = Self { epoch: text.epoch, kill, kills, buckets };
-        Ok((kept, Duration::from_secs(text.written_at_s)))
+        let snapshot = Self { epoch: text.epoch, kill, kills, buckets };
+        Ok((snapshot, Duration::from_secs(text.written_at_s)))
     }
 }
 
-/// Tells a text that was torn or changed by accident from a whole one.
+/// Returns a checksum, against accidents such as a torn write.
 fn checksum(body: &str) -> u64 {
     stable_hash(body.bytes())
 }
@@ -225,9 +227,10 @@ fn key_text(key: &KeyDirective) -> KeyText {
     }
 }
 
-fn bucket_of(text: BucketText) -> Result<BucketDirective, Unfit> {
-    let percent = Percent::new(text.canary_percent)
-        .ok_or_else(|| Unfit::Invalid(format!("{} is no percentage", text.canary_percent)))?;
+fn bucket_of(text: BucketText) -> Result<BucketDirective, SnapshotError> {
+    let percent = Percent::new(text.canary_percent).ok_or_else(|| {
+        SnapshotError::Invalid(format!("canary_percent {} is no percentage", text.canary_percent))
+    })?;
     let terms = Terms {
         limit: match text.limit {
             LimitText::Unknown => Limit::Unknown,
@@ -245,9 +248,9 @@ fn bucket_of(text: BucketText) -> Result<BucketDirective, Unfit> {
     Ok(BucketDirective { bucket: text.bucket, whole: true, terms, keys })
 }
 
-fn key_of(text: KeyText) -> Result<KeyDirective, Unfit> {
+fn key_of(text: KeyText) -> Result<KeyDirective, SnapshotError> {
     let ratio = |share: f64| {
-        let invalid = || Unfit::Invalid(format!("a ratio of {share}"));
+        let invalid = || SnapshotError::Invalid(format!("ratio {share} is not from 0 to 1"));
         let within = (0.0..=1.0).contains(&share).then_some(share).ok_or_else(invalid)?;
         DropRatio::new((within * f64::from(DropRatio::ONE)).round() as u32).map_err(|_| invalid())
     };

@@ -1,0 +1,202 @@
+//! The streams to several aggregators: one to each, begun and ended as the list of aggregators changes.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use plimsoll_core::directive::{Directives, StaleDirective};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Report;
+use plimsoll_proto::driver::child::{self, Observer, StreamError};
+use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport;
+use tokio::net::lookup_host;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Feed, StreamLog};
+use crate::assignment::EndpointId;
+use crate::assignment::endpoints::{Addresses, Aggregators};
+use crate::subscription::Subscription;
+
+/// The interval at which a name is resolved, with a jitter of a fifth, so that a fleet does not query DNS in
+/// one moment.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);
+/// The shortest interval: a lost stream asks for an early resolution.
+const RESOLVE_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// The longest time that a resolution takes.
+const RESOLVE_MAX: Duration = Duration::from_secs(5);
+/// The interval at which unused streams are ended.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Keeps a stream to every aggregator of a feed until `shutdown` is cancelled, then sends each its last
+/// report.
+pub(super) async fn run(feed: &Feed, shutdown: &CancellationToken) {
+    let mut streams =
+        Streams { feed, shutdown, lost: Arc::default(), stops: HashMap::new(), tasks: JoinSet::new() };
+    match &feed.aggregators {
+        Aggregators::List(names) => {
+            streams.list(names);
+            shutdown.cancelled().await;
+        }
+        Aggregators::ByName(name) => streams.follow_dns(name).await,
+        Aggregators::None | Aggregators::One(_) => debug_assert!(false, "a feed of several aggregators"),
+    }
+    while streams.tasks.join_next().await.is_some() {}
+}
+
+/// The open streams.
+struct Streams<'a> {
+    feed: &'a Feed,
+    shutdown: &'a CancellationToken,
+    /// Notified when a stream is lost.
+    lost: Arc<Notify>,
+    stops: HashMap<EndpointId, CancellationToken>,
+    tasks: JoinSet<EndpointId>,
+}
+
+impl Streams<'_> {
+    /// Resolves a name again and again until the shutdown, and follows its addresses.
+    async fn follow_dns(&mut self, name: &str) {
+        let lost = Arc::clone(&self.lost);
+        let mut addresses = Addresses::default();
+        let mut has_warned = false;
+        let mut next = Instant::now();
+        let mut earliest = next;
+        loop {
+            tokio::select! {
+                () = self.shutdown.cancelled() => return,
+                () = sleep(CLEANUP_INTERVAL) => self.end_unused(),
+                Some(Ok(ended)) = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    self.stops.remove(&ended);
+                    self.feed.subscription.with(|subscription, _| subscription.end_session(ended));
+                }
+                () = lost.notified() => next = next.min(earliest),
+                () = sleep_until(next) => {
+                    let answer = tokio::select! {
+                        () = self.shutdown.cancelled() => return,
+                        answer = resolve(name) => answer,
+                    };
+                    match &answer {
+                        Ok(_) => has_warned = false,
+                        Err(error) => {
+                            self.feed.health.resolve_failures.fetch_add(1, Ordering::Relaxed);
+                            if !std::mem::replace(&mut has_warned, true) {
+                                tracing::warn!(name, %error, "DNS resolution failed; the known aggregators stay");
+                            }
+                        }
+                    }
+                    let listed = addresses.on_answer(&answer.unwrap_or_default());
+                    self.list(&listed);
+                    earliest = Instant::now() + RESOLVE_INTERVAL_MIN;
+                    next = Instant::now() + jittered(RESOLVE_INTERVAL);
+                }
+            }
+        }
+    }
+
+    /// Begins a stream to each aggregator that is new in the list.
+    fn list(&mut self, names: &[Arc<str>]) {
+        let new = self.feed.subscription.with(|subscription, now| subscription.list_endpoints(now, names));
+        for (id, name) in new {
+            let endpoint = transport::endpoint(&name);
+            debug_assert!(endpoint.is_ok(), "{name} is an address that was checked or resolved");
+            let Ok(endpoint) = endpoint else { continue };
+            let stop = self.shutdown.child_token();
+            self.stops.insert(id, stop.clone());
+            let subscription = self.feed.subscription.clone();
+            let child = Shared::new(SessionChild { subscription: subscription.clone(), id });
+            let log = StreamLog::new(Arc::clone(&self.feed.health));
+            let observer = SessionObserver { log, subscription, id, name, lost: Arc::clone(&self.lost) };
+            self.tasks.spawn(async move {
+                child::run(child, endpoint, stop, observer).await;
+                id
+            });
+        }
+    }
+
+    /// Ends the streams to aggregators that are not listed any more and own no bucket.
+    fn end_unused(&mut self) {
+        let unused = self.feed.subscription.with(|subscription, _| subscription.remove_unused_endpoints());
+        for id in unused {
+            if let Some(stop) = self.stops.get(&id) {
+                stop.cancel();
+            }
+        }
+    }
+}
+
+/// Returns all addresses of a name. An empty answer is an error.
+async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
+    let answer: Vec<_> = timeout(RESOLVE_MAX, lookup_host(name)).await??.collect();
+    if answer.is_empty() { Err("the answer is empty".into()) } else { Ok(answer) }
+}
+
+fn jittered(span: Duration) -> Duration {
+    // Without entropy all clients resolve at once, which is no worse than without jitter.
+    let draw = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
+    span.mul_f64(0.8 + 0.4 * draw)
+}
+
+/// The session with one of several aggregators, for the driver of its stream.
+#[derive(Debug)]
+struct SessionChild {
+    subscription: Shared<Subscription>,
+    id: EndpointId,
+}
+
+impl Child for SessionChild {
+    fn on_open(&mut self, _now: MonoTime) {
+        self.subscription.with(|subscription, _| subscription.open_stream(self.id));
+    }
+
+    fn report(&mut self, _now: MonoTime) -> Report {
+        // All streams use the clock of the subscription that they share.
+        self.subscription.with(|subscription, now| subscription.report_to(self.id, now))
+    }
+
+    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
+        self.subscription.with(|subscription, now| subscription.apply(self.id, now, directives))
+    }
+
+    fn is_report_due(&self) -> bool {
+        self.subscription.with(|subscription, _| subscription.is_report_due_to(self.id))
+    }
+
+    fn report_interval(&self) -> Duration {
+        self.subscription.with(|subscription, _| subscription.report_interval_to(self.id))
+    }
+}
+
+/// Passes the loss of a stream on to the subscription, and logs it with the name of the aggregator.
+struct SessionObserver {
+    log: StreamLog,
+    subscription: Shared<Subscription>,
+    id: EndpointId,
+    name: Arc<str>,
+    lost: Arc<Notify>,
+}
+
+impl Observer for SessionObserver {
+    fn on_connected(&mut self) {
+        let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
+        self.log.on_connected();
+    }
+
+    fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
+        let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
+        self.subscription.with(|subscription, now| subscription.on_lost(self.id, now));
+        self.log.on_disconnected(error, was_connected);
+        self.lost.notify_one();
+    }
+
+    fn on_rejected(&mut self, error: &dyn Error) {
+        self.log.on_rejected(error);
+    }
+}

@@ -1,0 +1,141 @@
+//! The directives in force, and their way over restarts: what the next process restores, and whether it is
+//! saved yet.
+
+use std::collections::BTreeSet;
+
+use plimsoll_core::directive::{Board, BucketDirective, Epoch, Posted};
+use plimsoll_core::kill::Kills;
+use plimsoll_core::names::Bucket;
+
+use crate::cache::{Snapshot, Version};
+
+/// The directives that apply, from whichever aggregator they came.
+#[derive(Debug, Default)]
+pub(super) struct DirectiveCache {
+    board: Board,
+    /// The highest epoch of any message received.
+    epoch: Option<Epoch>,
+    /// True until the first directive of this process replaces those that an earlier one saved.
+    is_restored: bool,
+    /// The state that was last saved.
+    pub(super) saved: Version,
+}
+
+impl DirectiveCache {
+    /// Returns the directive of a bucket; `None` before the first.
+    pub(super) fn get(&self, bucket: &Bucket) -> Option<&Posted> {
+        self.board.get(bucket)
+    }
+
+    /// Applies a directive of this process's aggregators. Returns true if it changed anything.
+    pub(super) fn apply(&mut self, directive: &BucketDirective) -> bool {
+        self.is_restored = false;
+        self.board.apply(directive)
+    }
+
+    pub(super) fn raise_epoch(&mut self, epoch: Option<Epoch>) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
+    /// The highest epoch of any message received or restored.
+    pub(super) const fn epoch(&self) -> Option<Epoch> {
+        self.epoch
+    }
+
+    /// Returns true while only restored directives apply.
+    pub(super) const fn is_restored(&self) -> bool {
+        self.is_restored
+    }
+
+    /// The epoch of restored directives, below which a new session accepts none.
+    pub(super) fn restored_epoch(&self) -> Option<Epoch> {
+        self.epoch.filter(|_| self.is_restored)
+    }
+
+    /// Takes over the directives that an earlier process saved.
+    pub(super) fn restore(&mut self, snapshot: Snapshot, kills: &Kills) {
+        self.raise_epoch(snapshot.epoch);
+        for mut directive in snapshot.buckets {
+            kills.cap_knowledge(&mut directive);
+            self.board.apply(&directive);
+        }
+        self.is_restored = true;
+        self.saved = self.version(kills);
+    }
+
+    /// Returns all that is to be saved. If there are too many buckets, those in `used_first` have precedence.
+    pub(super) fn snapshot(&self, used_first: &[Bucket], kills: &Kills) -> Snapshot {
+        let is_used: BTreeSet<&Bucket> = used_first.iter().collect();
+        let others = self.board.iter().map(|(bucket, _)| bucket).filter(|bucket| !is_used.contains(bucket));
+        let whole = used_first.iter().chain(others).filter_map(|bucket| self.board.since(bucket, 0));
+        Snapshot {
+            epoch: self.epoch,
+            kill: kills.fleet(),
+            kills: kills.since(0),
+            buckets: whole.take(Snapshot::BUCKETS_MAX).collect(),
+        }
+    }
+
+    /// Returns the present version; `None` if it is saved already.
+    pub(super) fn unsaved(&self, kills: &Kills) -> Option<Version> {
+        Some(self.version(kills)).filter(|version| *version != self.saved)
+    }
+
+    /// Returns the version of the kill generations; `None` if it is saved already.
+    pub(super) fn unsaved_kills(&self, kills: &Kills) -> Option<u64> {
+        Some(kills.version()).filter(|version| *version != self.saved.kills)
+    }
+
+    /// Records that the state of this version is saved.
+    pub(super) const fn on_saved(&mut self, version: Version) {
+        self.saved = version;
+    }
+
+    const fn version(&self, kills: &Kills) -> Version {
+        Version { directives: self.board.version(), epoch: self.epoch, kills: kills.version() }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use plimsoll_core::directive::Terms;
+
+    use super::*;
+
+    fn directive(bucket: &str) -> BucketDirective {
+        let bucket = Bucket::new(bucket).unwrap();
+        BucketDirective { bucket, whole: true, terms: Terms::default(), keys: Vec::new() }
+    }
+
+    #[test]
+    fn snapshot_lists_used_buckets_first_and_is_unsaved_until_its_version_is_saved() {
+        let (mut cache, kills) = (DirectiveCache::default(), Kills::default());
+        assert_eq!(cache.unsaved(&kills), None);
+        ["a", "b", "c"].iter().for_each(|bucket| assert!(cache.apply(&directive(bucket))));
+        let version = cache.unsaved(&kills).unwrap();
+        let snapshot = cache.snapshot(&[Bucket::new("c").unwrap()], &kills);
+        let names: Vec<&str> = snapshot.buckets.iter().map(|directive| directive.bucket.as_str()).collect();
+        assert_eq!(names, ["c", "a", "b"]);
+        cache.on_saved(version);
+        assert_eq!(cache.unsaved(&kills), None);
+        cache.raise_epoch(Some(Epoch(1)));
+        assert!(cache.unsaved(&kills).is_some());
+    }
+
+    #[test]
+    fn restored_directives_count_as_saved_until_a_new_one_applies() {
+        let kills = Kills::default();
+        let mut cache = DirectiveCache::default();
+        let buckets = vec![directive("a")];
+        cache.restore(Snapshot { epoch: Some(Epoch(5)), buckets, ..Snapshot::default() }, &kills);
+        assert_eq!((cache.is_restored(), cache.restored_epoch()), (true, Some(Epoch(5))));
+        assert_eq!(cache.unsaved(&kills), None);
+        cache.apply(&directive("b"));
+        assert_eq!(
+            (cache.is_restored(), cache.restored_epoch(), cache.epoch()),
+            (false, None, Some(Epoch(5)))
+        );
+        assert!(cache.unsaved(&kills).is_some());
+    }
+}

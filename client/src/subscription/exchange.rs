@@ -1,0 +1,256 @@
+//! The exchange of reports and directives with the aggregators, by the rules of the protocol.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, StaleDirective, Values};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::names::KeyId;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Batches, Counts, Evidence, Report};
+
+use super::{ONLY, REPORT_INTERVAL_DEFAULT, Subscription};
+use crate::assignment::EndpointId;
+
+// === Streams ===
+
+impl Subscription {
+    /// Replaces the list of aggregators, by name. Returns the ones that are new.
+    pub(crate) fn list_endpoints(
+        &mut self,
+        now: MonoTime,
+        names: &[Arc<str>],
+    ) -> Vec<(EndpointId, Arc<str>)> {
+        let Some(routing) = &mut self.routing else { return Vec::new() };
+        let new = routing.list(now, names);
+        for (id, _) in &new {
+            self.sessions.add(*id, self.directives.restored_epoch());
+        }
+        new
+    }
+
+    /// Removes the aggregators that are no longer listed and own nothing. Returns them, for their streams to
+    /// be ended.
+    pub(crate) fn remove_unused_endpoints(&mut self) -> Vec<EndpointId> {
+        self.routing.as_mut().map(super::Routing::remove_unused).unwrap_or_default()
+    }
+
+    /// Ends the session with an aggregator that was [removed](Self::remove_unused_endpoints), after its
+    /// stream.
+    pub(crate) fn end_session(&mut self, id: EndpointId) {
+        self.sessions.remove(id);
+    }
+
+    /// Begins a new stream to an aggregator.
+    pub(crate) fn open_stream(&mut self, id: EndpointId) {
+        let session = self.sessions.get_mut(id);
+        debug_assert!(session.is_some(), "a stream belongs to a session");
+        if let Some(session) = session {
+            session.open();
+        }
+    }
+
+    /// Records that the stream to an aggregator has ended.
+    pub(crate) fn on_lost(&mut self, id: EndpointId, now: MonoTime) {
+        if let Some(routing) = &mut self.routing {
+            routing.on_lost(now, id);
+        }
+    }
+
+    /// Returns the interval at which an aggregator wants reports.
+    pub(crate) fn report_interval_to(&self, id: EndpointId) -> Duration {
+        self.sessions.get(id).map_or(REPORT_INTERVAL_DEFAULT, |session| session.report_interval())
+    }
+}
+
+// === Reports ===
+
+impl Subscription {
+    /// Returns true if an aggregator waits for a report before the interval is over.
+    pub(crate) fn is_report_due_to(&self, id: EndpointId) -> bool {
+        self.sessions
+            .get(id)
+            .is_some_and(|session| session.sent_kills().is_report_due(&self.enforcement.kills))
+    }
+
+    /// Returns the next report to an aggregator.
+    pub(crate) fn report_to(&mut self, id: EndpointId, now: MonoTime) -> Report {
+        self.sync_names();
+        self.evict_idle_keys(now);
+        let session = self.sessions.get_mut(id);
+        debug_assert!(session.is_some(), "a stream belongs to a session");
+        let Some(session) = session else { return Report::default() };
+        let routing = self.routing.as_ref();
+        let is_wanted = |bucket| routing.is_none_or(|routing| routing.is_subscribed(bucket, id));
+        let subscribed = session.subscribe(self.buckets.len(), is_wanted);
+        let mut report = Report {
+            identity: session.greet().then(|| self.identity.clone()),
+            time: Some(now),
+            epoch: self.directives.epoch(),
+            asked: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
+            ..Report::default()
+        };
+        session.sent_kills_mut().fill(&self.enforcement.kills, &mut report);
+        let (registry, table, evidence) = (&self.registry, &self.table, &mut self.evidence);
+        let counts_of = |key| {
+            let is_draining = routing.is_some_and(|routing| routing.is_draining(key));
+            if is_draining { Counts::ZERO } else { registry.counts(table, KeyId(key)) }
+        };
+        let on_increase = |key, new| evidence.add(registry.places(), key, new);
+        session.report_counts(&mut report, registry.keys(), counts_of, on_increase);
+        if report.time.is_some() {
+            let has_evidence = session.take_evidence_turn(now);
+            let interval = session.report_interval();
+            if has_evidence {
+                self.report_evidence(id, &mut report);
+            }
+            if self.is_measurement_due(now, interval) {
+                self.measure(now);
+            }
+        }
+        report
+    }
+
+    /// Returns true if the offered rates should be measured with a report.
+    ///
+    /// The first measurement waits for a report with counts: before that the aggregator knows nothing of this
+    /// client's traffic, and a share of the rest would look like all of it. Two reports can follow each other
+    /// at once when a stream breaks or ends, and a rate over so little time is noise.
+    fn is_measurement_due(&self, now: MonoTime, interval: Duration) -> bool {
+        let Some(at) = self.publisher.measured_at() else { return true };
+        self.routing.is_none() && now.since(at) >= interval / 2
+    }
+
+    /// Adds the evidence on the buckets that an aggregator owns to a report.
+    fn report_evidence(&mut self, id: EndpointId, report: &mut Report) {
+        let mut collected = Evidence::default();
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            if self.routing.as_ref().is_some_and(|routing| routing.owner(at) != Some(id)) {
+                continue;
+            }
+            let posted = self.directives.get(bucket);
+            let cohort = posted
+                .map(|posted| (self.enforcement.mode(bucket, posted.terms()), self.enforcement.side(posted)));
+            self.evidence.collect(&self.table, at, bucket, cohort, &mut collected);
+        }
+        report.evidence = Batches::one(report.seq, collected);
+    }
+}
+
+// === Directives ===
+
+impl Subscription {
+    /// Applies a message of an aggregator.
+    pub(crate) fn apply(
+        &mut self,
+        id: EndpointId,
+        now: MonoTime,
+        message: Directives,
+    ) -> Result<(), StaleDirective> {
+        let session = self.sessions.get_mut(id);
+        debug_assert!(session.is_some(), "a stream belongs to a session");
+        let Some(session) = session else { return Ok(()) };
+        let kills = &mut self.enforcement.kills;
+        // Kill generations and the acknowledgement come before the check of the epoch: both hold even if the
+        // directives are stale.
+        let have_kills_changed = kills.merge_directives(&message).inspect_err(|_| self.rejected += 1)?;
+        kills.merge_drill(message.drill);
+        session.acknowledge(message.echo, message.parent);
+        let accepted = session.accept(now, &message);
+        if accepted.is_ok() {
+            self.directives.raise_epoch(message.epoch);
+        } else {
+            self.rejected += 1;
+        }
+        if let (Some(routing), Some(_)) = (&mut self.routing, message.parent) {
+            routing.on_live(now, id);
+        }
+        let mut changed = BTreeSet::new();
+        if accepted.is_ok() {
+            for directive in message.buckets {
+                changed.extend(self.apply_directive(id, message.epoch, directive));
+            }
+        }
+        if have_kills_changed {
+            self.publish_all();
+        } else {
+            changed.into_iter().for_each(|bucket| self.publish(bucket));
+        }
+        accepted
+    }
+
+    /// Applies a directive of an aggregator, if that is the owner of the bucket. Returns the id of the bucket
+    /// if it has changed. A directive for a bucket that the client has never subscribed to takes no room.
+    fn apply_directive(
+        &mut self,
+        id: EndpointId,
+        epoch: Option<Epoch>,
+        mut directive: BucketDirective,
+    ) -> Option<usize> {
+        let bucket = self.buckets.iter().position(|bucket| *bucket == directive.bucket)?;
+        self.enforcement.kills.cap_knowledge(&mut directive);
+        let Some(routing) = &self.routing else {
+            return self.directives.apply(&directive).then_some(bucket);
+        };
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.received_mut().apply(&directive);
+        }
+        let is_owner = routing.owner(bucket) == Some(id);
+        (is_owner && self.apply_of_owner(bucket, epoch, directive)).then_some(bucket)
+    }
+
+    /// Applies all that the owner of a bucket has directed for it before it became the owner.
+    pub(super) fn apply_received(&mut self, bucket: usize) {
+        let owner = self.routing.as_ref().and_then(|routing| routing.owner(bucket));
+        let Some(session) = owner.and_then(|owner| self.sessions.get(owner)) else { return };
+        let Some(whole) = session.received().since(&self.buckets[bucket], 0) else { return };
+        if self.apply_of_owner(bucket, session.epoch(), whole) {
+            self.publish(bucket);
+        }
+    }
+
+    /// Applies a directive of a bucket's owner, unless one of a later epoch is in force. Returns true if it
+    /// changed anything.
+    ///
+    /// Ratios and guards are left out while the bucket's counts are on their way from another aggregator: the
+    /// owner does not know yet what they should be. A bucket without any directive takes them all the same.
+    fn apply_of_owner(
+        &mut self,
+        bucket: usize,
+        epoch: Option<Epoch>,
+        mut directive: BucketDirective,
+    ) -> bool {
+        let Some(routing) = &mut self.routing else { return false };
+        if !routing.accept_epoch(bucket, epoch) {
+            self.rejected += 1;
+            return false;
+        }
+        if !routing.ratios_apply(bucket) && self.directives.get(&directive.bucket).is_some() {
+            directive.keys.iter_mut().for_each(|key| key.values = Values::default());
+        }
+        self.directives.apply(&directive)
+    }
+}
+
+impl Child for Subscription {
+    fn on_open(&mut self, _now: MonoTime) {
+        self.open_stream(ONLY);
+    }
+
+    fn report(&mut self, now: MonoTime) -> Report {
+        self.report_to(ONLY, now)
+    }
+
+    fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
+        self.apply(ONLY, now, directives)
+    }
+
+    fn is_report_due(&self) -> bool {
+        self.is_report_due_to(ONLY)
+    }
+
+    fn report_interval(&self) -> Duration {
+        self.sessions.report_interval()
+    }
+}

@@ -1,0 +1,201 @@
+//! The publisher: turns the directive of a bucket into what the request path reads, a directive word and a
+//! guard per key.
+
+use std::collections::{BTreeMap, HashMap};
+
+use plimsoll_core::decision::coherent::Coherence;
+use plimsoll_core::decision::{Coin, Mode};
+use plimsoll_core::directive::{Posted, Terms, Values};
+use plimsoll_core::law::ZoneGuard;
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key};
+use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
+
+use super::enforcement::Enforcement;
+use crate::hot::directive_word::DirectiveWord;
+use crate::hot::guards::Guards;
+use crate::hot::table::{KeyPlace, Table};
+
+/// The guards, and a record of what is published, so that it can be withdrawn.
+#[derive(Debug, Default)]
+pub(super) struct Publisher {
+    guards: Guards,
+    /// By bucket: the keys with a directive word of their own, sorted.
+    own_words: HashMap<Bucket, Vec<u32>>,
+    /// The fleet's key and salt of coherent coins.
+    coherence: Option<Coherence>,
+    /// By bucket: the rate that the service itself has set for the time without directives.
+    cold_rates: BTreeMap<Bucket, Rate>,
+}
+
+/// One bucket as it is to be published.
+#[derive(Clone, Copy)]
+pub(super) struct Published<'a> {
+    pub(super) id: usize,
+    pub(super) bucket: &'a Bucket,
+    /// Its directive; `None` before the first.
+    pub(super) posted: Option<&'a Posted>,
+    pub(super) enforcement: &'a Enforcement,
+}
+
+// === Directives ===
+
+impl Publisher {
+    /// Publishes a bucket, and withdraws the words of keys that have none of their own any more.
+    pub(super) fn publish(&mut self, table: &Table, published: Published<'_>) {
+        let Published { bucket, posted, .. } = published;
+        if let Some(coherence) = posted.and_then(|posted| posted.terms().coherence) {
+            self.set_coherence(table, coherence);
+        }
+        let own = match (self.cold_rate(bucket, posted), posted) {
+            (Some(rate), _) => self.publish_cold(table, published, rate),
+            (None, Some(posted)) => self.publish_directive(table, published, posted),
+            (None, None) => return,
+        };
+        let before = self.own_words.get(bucket).into_iter().flatten();
+        for key in before.filter(|key| own.binary_search(key).is_err()) {
+            table.publish(*key, DirectiveWord::NOTHING);
+            self.guards.remove(*key);
+        }
+        self.own_words.insert(bucket.clone(), own);
+    }
+
+    /// Publishes the directive of a key that entered after its bucket was published.
+    pub(super) fn publish_key(
+        &mut self,
+        table: &Table,
+        id: u32,
+        key: &Key,
+        posted: &Posted,
+        enforcement: &Enforcement,
+    ) {
+        let Some(values) = posted.own(key.tenant.as_str()) else { return };
+        let is_enforced = enforcement.enforces(&key.bucket, posted.terms());
+        self.publish_values(table, id, posted.terms(), &values, is_enforced);
+        let own = self.own_words.entry(key.bucket.clone()).or_default();
+        if let Err(at) = own.binary_search(&id) {
+            own.insert(at, id);
+        }
+    }
+
+    /// Withdraws the guard of a key whose id may go to another key. Its word is withdrawn already.
+    pub(super) fn withdraw_key(&mut self, id: u32) {
+        self.guards.remove(id);
+        self.own_words.values_mut().for_each(|own| own.retain(|key| *key != id));
+    }
+
+    /// Publishes a directive. Returns the keys with a word of their own, sorted.
+    fn publish_directive(&mut self, table: &Table, published: Published<'_>, posted: &Posted) -> Vec<u32> {
+        let Published { id, bucket, enforcement, .. } = published;
+        let is_enforced = enforcement.enforces(bucket, posted.terms());
+        table.responses.set_side(id, enforcement.side(posted));
+        let mut own = Vec::new();
+        for (tenant, values) in posted.keys() {
+            // A tenant without requests gets a key only while there are plenty; else its directive is
+            // published when it enters.
+            let Some(key) = table.keys.intern_if_roomy(id as u32, tenant.as_str()) else { continue };
+            self.publish_values(table, key, posted.terms(), &values, is_enforced);
+            own.push(key);
+        }
+        own.sort_unstable();
+        own
+    }
+
+    fn publish_values(&mut self, table: &Table, key: u32, terms: &Terms, values: &Values, is_enforced: bool) {
+        let guard = guard_of(terms, values);
+        match guard {
+            // Before the word, so that no request finds a guard without tokens.
+            Some(guard) => self.guards.set(table, key, guard),
+            None => self.guards.remove(key),
+        }
+        let word = match (values.ratio, guard) {
+            (None, None) => DirectiveWord::NOTHING,
+            (ratio, guard) => {
+                let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
+                let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(is_enforced);
+                word.guarded(guard.is_some()).coin(terms.coin).coherent(is_coherent)
+            }
+        };
+        table.publish(key, word);
+    }
+
+    /// Publishes the key and salt of coherent coins, before any word that refers to them. While one
+    /// aggregator is still in an earlier epoch than another, the latest salt applies to all buckets.
+    fn set_coherence(&mut self, table: &Table, new: Coherence) {
+        if self.coherence.is_none_or(|held| new.salt >= held.salt && new != held) {
+            self.coherence = Some(new);
+            table.draw_key.store(new.draw_key());
+        }
+    }
+}
+
+/// Returns the guard directed for a key. Without the number of clients that share it there is none.
+fn guard_of(terms: &Terms, values: &Values) -> Option<ZoneGuard> {
+    Some(ZoneGuard {
+        limit: terms.limit,
+        rate: values.guard?,
+        offered: values.offered,
+        clients: terms.clients?,
+    })
+}
+
+// === Rates of the service itself ===
+
+impl Publisher {
+    /// Sets the rate of a bucket for the time without directives. It applies from the next publication on.
+    pub(super) fn set_cold_rate(&mut self, bucket: Bucket, rate: Rate) {
+        self.cold_rates.insert(bucket, rate);
+    }
+
+    pub(super) fn has_cold_rates(&self) -> bool {
+        !self.cold_rates.is_empty()
+    }
+
+    /// Returns true if the service has set a rate for a bucket, whether it still applies or not.
+    pub(super) fn has_cold_rate(&self, bucket: &Bucket) -> bool {
+        self.cold_rates.contains_key(bucket)
+    }
+
+    /// Returns the service's rate while it applies: before the first directive, and while an aggregator that
+    /// has just started directs no ratios yet.
+    fn cold_rate(&self, bucket: &Bucket, posted: Option<&Posted>) -> Option<Rate> {
+        let rate = *self.cold_rates.get(bucket)?;
+        let Some(posted) = posted else { return Some(rate) };
+        let is_empty = |values: Values| values.ratio.is_none() && values.guard.is_none();
+        let is_limited = matches!(posted.terms().limit, Limit::PerSecond(_));
+        (is_limited && posted.keys().all(|(_, values)| is_empty(values))).then_some(rate)
+    }
+
+    /// Publishes the service's rate as one guard that all tenants of the bucket share. Returns its key.
+    fn publish_cold(&mut self, table: &Table, published: Published<'_>, rate: Rate) -> Vec<u32> {
+        let Published { id, bucket, posted, enforcement } = published;
+        let is_enforced = match posted {
+            Some(posted) => enforcement.enforces(bucket, posted.terms()),
+            None => enforcement.mode_without_terms(bucket) == Mode::Enforce,
+        };
+        let key = table.keys.intern(id as u32, DEFAULT_TENANT);
+        if let Some(key) = key {
+            self.guards.set_alone(table, key, rate);
+            table.publish(key, DirectiveWord::new(DropRatio::NONE).enforced(is_enforced).guarded(true));
+        }
+        key.into_iter().collect()
+    }
+}
+
+// === Guards ===
+
+impl Publisher {
+    /// The time when offered rates were last measured.
+    pub(super) const fn measured_at(&self) -> Option<MonoTime> {
+        self.guards.measured()
+    }
+
+    /// Measures the offered rates since the last time, by which clients share a guard. Linear in the keys.
+    pub(super) fn measure(&mut self, now: MonoTime, table: &Table, places: &[KeyPlace]) {
+        self.guards.measure(now, table, places);
+    }
+
+    /// Refills the guards. Linear in the guards.
+    pub(super) fn refill(&mut self, now: MonoTime, table: &Table) {
+        self.guards.refill(now, table);
+    }
+}

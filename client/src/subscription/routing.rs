@@ -1,0 +1,210 @@
+//! Routing over several aggregators: the keys and the epoch of each bucket, on top of the bucket's
+//! assignment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::directive::{Epoch, Values};
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::MonoTime;
+
+use super::directive_cache::DirectiveCache;
+use super::sessions::Sessions;
+use crate::assignment::{Assignment, Change, EndpointId, SessionState};
+
+/// The interval at which the assignment is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The age of the controller's state above which an aggregator does not hear the controller. One that does
+/// has a roll-up covered every half second, and reports that to its clients as often.
+const CONTROLLER_SILENT_AFTER: Duration = Duration::from_secs(3);
+
+/// Where the counts of each key go, and which directives of each bucket are stale.
+#[derive(Debug)]
+pub(super) struct Routing {
+    assignment: Assignment,
+    /// By bucket id.
+    buckets: Vec<RoutedBucket>,
+    /// By key id: the id of its bucket.
+    bucket_of: Vec<usize>,
+    checked_at: MonoTime,
+}
+
+#[derive(Debug, Default)]
+struct RoutedBucket {
+    keys: Vec<u32>,
+    /// The epoch of the directive in force.
+    epoch: Option<Epoch>,
+}
+
+/// The aggregators of a limiter, for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Endpoints {
+    /// Name, whether it is live, and the number of buckets it owns.
+    pub(crate) each: Vec<(String, bool, usize)>,
+    /// The number of buckets that went from one aggregator to another.
+    pub(crate) moved: u64,
+}
+
+// === Events ===
+
+impl Routing {
+    pub(super) const fn new(failover_delay: Duration) -> Self {
+        Self {
+            assignment: Assignment::new(failover_delay),
+            buckets: Vec::new(),
+            bucket_of: Vec::new(),
+            checked_at: MonoTime::ZERO,
+        }
+    }
+
+    /// Replaces the list of aggregators, by name. Returns the ones that are new.
+    pub(super) fn list(&mut self, now: MonoTime, names: &[Arc<str>]) -> Vec<(EndpointId, Arc<str>)> {
+        self.assignment.list(now, names)
+    }
+
+    pub(super) fn on_live(&mut self, now: MonoTime, id: EndpointId) {
+        self.assignment.on_live(now, id);
+    }
+
+    pub(super) fn on_lost(&mut self, now: MonoTime, id: EndpointId) {
+        self.assignment.on_lost(now, id);
+    }
+
+    /// Removes the aggregators that are no longer listed and own nothing. Returns them.
+    pub(super) fn remove_unused(&mut self) -> Vec<EndpointId> {
+        self.assignment.remove_unused()
+    }
+
+    pub(super) fn add_bucket(&mut self, bucket: &Bucket) {
+        self.assignment.add(bucket.as_str());
+        self.buckets.push(RoutedBucket::default());
+    }
+
+    /// Adds a key to a bucket. Returns the aggregator that its counts go to.
+    pub(super) fn add_key(&mut self, key: u32, bucket: usize) -> Option<EndpointId> {
+        let at = key as usize;
+        self.bucket_of.resize((at + 1).max(self.bucket_of.len()), bucket);
+        self.bucket_of[at] = bucket;
+        self.buckets[bucket].keys.push(key);
+        self.assignment.owner(bucket)
+    }
+
+    /// Removes a key from its bucket. Linear in the keys of the bucket.
+    pub(super) fn remove_key(&mut self, key: u32) {
+        if let Some(bucket) = self.bucket(key) {
+            self.buckets[bucket].keys.retain(|other| *other != key);
+        }
+    }
+
+    /// Returns true if the assignment has to be checked, and records that it is.
+    pub(super) fn take_check_turn(&mut self, now: MonoTime) -> bool {
+        let is_due = now.since(self.checked_at) >= CHECK_INTERVAL;
+        if is_due {
+            self.checked_at = now;
+        }
+        is_due
+    }
+
+    /// Checks which buckets have to move, and which ratios apply again.
+    pub(super) fn check(
+        &mut self,
+        now: MonoTime,
+        sessions: &Sessions,
+        names: &[Bucket],
+        directives: &DirectiveCache,
+    ) -> Vec<Change> {
+        let view = View { sessions, names, buckets: &self.buckets, directives, now };
+        self.assignment.on_tick(now, &view)
+    }
+
+    /// Returns false for a directive of an older epoch than the one in force, and else takes over its epoch.
+    pub(super) fn accept_epoch(&mut self, bucket: usize, epoch: Option<Epoch>) -> bool {
+        let held = &mut self.buckets[bucket].epoch;
+        let is_accepted = epoch >= *held;
+        *held = epoch.max(*held);
+        is_accepted
+    }
+}
+
+// === Queries ===
+
+impl Routing {
+    /// Returns true if the client subscribes to a bucket at an aggregator.
+    pub(super) fn is_subscribed(&self, bucket: usize, at: EndpointId) -> bool {
+        self.assignment.is_subscribed(bucket, at)
+    }
+
+    /// Returns the aggregator that a bucket's counts go to.
+    pub(super) fn owner(&self, bucket: usize) -> Option<EndpointId> {
+        self.assignment.owner(bucket)
+    }
+
+    /// Returns the aggregator that a key's counts go to.
+    pub(super) fn owner_of_key(&self, key: u32) -> Option<EndpointId> {
+        self.assignment.owner(self.bucket(key)?)
+    }
+
+    /// Returns true if an aggregator owns a bucket.
+    pub(super) fn owns_any(&self, id: EndpointId) -> bool {
+        (0..self.buckets.len()).any(|bucket| self.assignment.owner(bucket) == Some(id))
+    }
+
+    /// Returns true if new counts of a key are held back until the earlier ones are confirmed.
+    pub(super) fn is_draining(&self, key: u32) -> bool {
+        self.bucket(key).is_some_and(|bucket| self.assignment.is_draining(bucket))
+    }
+
+    /// Returns true if the ratios of a bucket's owner apply.
+    pub(super) fn ratios_apply(&self, bucket: usize) -> bool {
+        self.assignment.ratios_apply(bucket)
+    }
+
+    /// The keys of a bucket.
+    pub(super) fn keys(&self, bucket: usize) -> &[u32] {
+        &self.buckets[bucket].keys
+    }
+
+    pub(super) fn endpoints(&self) -> Endpoints {
+        let each = self.assignment.endpoints();
+        let each = each.map(|(name, is_live, buckets)| (name.to_owned(), is_live, buckets)).collect();
+        Endpoints { each, moved: self.assignment.moves() }
+    }
+
+    /// The id of a key's bucket; `None` before the key was added.
+    fn bucket(&self, key: u32) -> Option<usize> {
+        self.bucket_of.get(key as usize).copied()
+    }
+}
+
+/// The sessions as the assignment sees them.
+struct View<'a> {
+    sessions: &'a Sessions,
+    names: &'a [Bucket],
+    buckets: &'a [RoutedBucket],
+    directives: &'a DirectiveCache,
+    now: MonoTime,
+}
+
+impl SessionState for View<'_> {
+    fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool {
+        let Some(session) = self.sessions.get(at) else { return true };
+        self.buckets[bucket].keys.iter().all(|key| session.is_confirmed(*key))
+    }
+
+    fn has_directive(&self, bucket: usize, at: EndpointId) -> bool {
+        let name = &self.names[bucket];
+        if self.directives.get(name).is_none() {
+            return true;
+        }
+        let posted = self.sessions.get(at).and_then(|session| session.received().get(name));
+        posted.is_some_and(|posted| {
+            let has_value = |values: Values| values.ratio.is_some() || values.guard.is_some();
+            posted.terms().limit.per_second().is_none() || posted.keys().any(|(_, values)| has_value(values))
+        })
+    }
+
+    fn hears_controller(&self, at: EndpointId) -> bool {
+        let age = self.sessions.get(at).and_then(|session| session.upstream_age(self.now));
+        age.is_some_and(|age| age <= CONTROLLER_SILENT_AFTER)
+    }
+}

@@ -1,0 +1,99 @@
+//! The sessions of a limiter: one per aggregator, over all streams to it.
+
+mod assigned_keys;
+mod session;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::directive::Epoch;
+use plimsoll_core::names::Key;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Handover;
+
+use crate::assignment::EndpointId;
+
+pub(super) use session::{REPORT_INTERVAL_DEFAULT, Session};
+
+/// The aggregator of a limiter that has only one.
+pub(super) const ONLY: EndpointId = EndpointId(0);
+
+/// All sessions, by aggregator.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    sessions: BTreeMap<EndpointId, Session>,
+}
+
+impl Sessions {
+    /// A single session, which reports every key.
+    pub(super) fn single() -> Self {
+        Self { sessions: BTreeMap::from([(ONLY, Session::of_all_keys())]) }
+    }
+
+    /// No session yet; each one added reports the keys that are assigned to it.
+    pub(super) const fn none() -> Self {
+        Self { sessions: BTreeMap::new() }
+    }
+
+    /// Adds a session in which directives older than `epoch` are stale.
+    pub(super) fn add(&mut self, id: EndpointId, epoch: Option<Epoch>) {
+        let mut session = Session::of_assigned_keys();
+        session.raise_epoch(epoch);
+        self.sessions.insert(id, session);
+    }
+
+    pub(super) fn remove(&mut self, id: EndpointId) {
+        self.sessions.remove(&id);
+    }
+
+    /// Treats directives older than `epoch` as stale in every session.
+    pub(super) fn raise_epoch(&mut self, epoch: Option<Epoch>) {
+        self.sessions.values_mut().for_each(|session| session.raise_epoch(epoch));
+    }
+
+    pub(super) fn get(&self, id: EndpointId) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: EndpointId) -> Option<&mut Session> {
+        self.sessions.get_mut(&id)
+    }
+
+    /// The shortest of the intervals at which aggregators want reports.
+    pub(super) fn report_interval(&self) -> Duration {
+        let intervals = self.sessions.values().map(Session::report_interval);
+        intervals.min().unwrap_or(REPORT_INTERVAL_DEFAULT)
+    }
+
+    /// Returns the age of the controller's oldest state, over the aggregators that `is_used` selects.
+    pub(super) fn upstream_age(
+        &self,
+        now: MonoTime,
+        is_used: impl Fn(EndpointId) -> bool,
+    ) -> Option<Duration> {
+        let used = self.sessions.iter().filter(|(id, _)| is_used(**id));
+        used.filter_map(|(_, session)| session.upstream_age(now)).max()
+    }
+
+    /// Ends the key that had this id: nothing more is reported of it in any session.
+    pub(super) fn finish_key(&mut self, key: u32) {
+        self.sessions.values_mut().for_each(|session| session.finish_key(key));
+    }
+
+    /// Assigns a key that entered to the session with an aggregator.
+    pub(super) fn assign_key(&mut self, to: EndpointId, key: u32, name: Key, handover: Handover) {
+        let session = self.sessions.get_mut(&to);
+        debug_assert!(session.is_some(), "an aggregator that owns buckets has a session");
+        if let Some(session) = session {
+            session.assign_key(key, name, handover);
+        }
+    }
+
+    /// Moves a key from one session to another, with all that is known of its counts. Without a former
+    /// session, or when that does not have the key, it counts from zero.
+    pub(super) fn move_key(&mut self, key: u32, name: Key, from: Option<EndpointId>, to: EndpointId) {
+        let from = from.and_then(|from| self.sessions.get_mut(&from));
+        let handover = from.and_then(|session| session.release_key(key));
+        self.assign_key(to, key, name, handover.unwrap_or(Handover::REUSED_NAME));
+    }
+}

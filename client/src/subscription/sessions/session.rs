@@ -1,0 +1,256 @@
+//! The session with one aggregator: one stream after another, the reports sent and the directives received on
+//! them.
+
+use std::time::Duration;
+
+use plimsoll_core::directive::{Board, Directives, Epoch, Sequence, StaleDirective};
+use plimsoll_core::kill::SentKills;
+use plimsoll_core::names::{Key, KeyId};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Counts, Echo, Handover, InstanceId, Outbox, Report, Tally};
+
+use super::assigned_keys::AssignedKeys;
+
+/// The interval between reports until the aggregator asks for another one.
+pub(in crate::subscription) const REPORT_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
+/// The interval between reports of evidence: once in each of the controller's cycles is enough.
+const EVIDENCE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A session with one aggregator.
+#[derive(Debug)]
+pub(in crate::subscription) struct Session {
+    outbox: Outbox,
+    keys: Keys,
+    sequence: Sequence,
+    report_interval: Duration,
+    /// The time of the last message, and the age of the controller's state at that time.
+    upstream: Option<(MonoTime, Duration)>,
+    evidence_sent: Option<MonoTime>,
+    stream: StreamState,
+}
+
+/// The keys that a session reports.
+#[derive(Debug)]
+enum Keys {
+    /// Every key of the limiter, by its id in the table.
+    All,
+    /// The keys of the buckets that the aggregator owns.
+    Assigned(AssignedKeys),
+}
+
+/// The state of the present stream.
+#[derive(Debug, Default)]
+struct StreamState {
+    /// By bucket: whether the client has subscribed to it.
+    is_subscribed: Vec<bool>,
+    has_greeted: bool,
+    sent_kills: SentKills,
+    /// The directives received, for every bucket subscribed to, whether they apply or not.
+    received: Board,
+}
+
+impl Session {
+    /// A session that reports every key of the limiter.
+    pub(super) fn of_all_keys() -> Self {
+        Self::new(Keys::All)
+    }
+
+    /// A session that reports the keys assigned to it.
+    pub(super) fn of_assigned_keys() -> Self {
+        Self::new(Keys::Assigned(AssignedKeys::default()))
+    }
+
+    fn new(keys: Keys) -> Self {
+        Self {
+            outbox: Outbox::default(),
+            keys,
+            sequence: Sequence::default(),
+            report_interval: REPORT_INTERVAL_DEFAULT,
+            upstream: None,
+            evidence_sent: None,
+            stream: StreamState::default(),
+        }
+    }
+
+    /// Begins a new stream.
+    pub(in crate::subscription) fn open(&mut self) {
+        self.outbox.open();
+        self.sequence.open();
+        self.stream = StreamState::default();
+    }
+}
+
+// === Directives ===
+
+impl Session {
+    /// Treats directives older than `epoch` as stale.
+    pub(super) fn raise_epoch(&mut self, epoch: Option<Epoch>) {
+        self.sequence.open();
+        // Fails only for an epoch that no message could have brought; then the first message decides.
+        let _ = self.sequence.accept(epoch, 1);
+        self.sequence.open();
+    }
+
+    /// The highest epoch of the directives received.
+    pub(in crate::subscription) const fn epoch(&self) -> Option<Epoch> {
+        self.sequence.epoch()
+    }
+
+    /// Applies the part of a message that holds even if its directives are stale: the acknowledgement of
+    /// reports, and the parent's answer to a new stream.
+    pub(in crate::subscription) fn acknowledge(&mut self, echo: Echo, parent: Option<InstanceId>) {
+        self.outbox.on_echo(echo);
+        if let Some(parent) = parent {
+            self.outbox.on_answer(parent);
+        }
+    }
+
+    /// Checks that a message is not stale, and records how old the controller's state is and how often to
+    /// report.
+    pub(in crate::subscription) fn accept(
+        &mut self,
+        now: MonoTime,
+        message: &Directives,
+    ) -> Result<(), StaleDirective> {
+        self.sequence.accept(message.epoch, message.seq)?;
+        if let Some(age) = message.upstream_age {
+            self.upstream = Some((now, age));
+        }
+        self.report_interval = message.report_interval.unwrap_or(self.report_interval);
+        Ok(())
+    }
+
+    /// The directives received on the present stream.
+    pub(in crate::subscription) const fn received(&self) -> &Board {
+        &self.stream.received
+    }
+
+    pub(in crate::subscription) const fn received_mut(&mut self) -> &mut Board {
+        &mut self.stream.received
+    }
+
+    /// Returns the present age of the controller's state; `None` if no message has carried it.
+    pub(in crate::subscription) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
+        self.upstream.map(|(at, age)| age + now.since(at))
+    }
+
+    pub(in crate::subscription) const fn report_interval(&self) -> Duration {
+        self.report_interval
+    }
+}
+
+// === Reports ===
+
+impl Session {
+    /// Returns true for the first report of a stream, which carries the identity.
+    pub(in crate::subscription) const fn greet(&mut self) -> bool {
+        !std::mem::replace(&mut self.stream.has_greeted, true)
+    }
+
+    /// Returns the ids of the buckets to subscribe to now: those wanted that the stream has not subscribed to
+    /// yet.
+    pub(in crate::subscription) fn subscribe(
+        &mut self,
+        buckets: usize,
+        is_wanted: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
+        let subscribed = &mut self.stream.is_subscribed;
+        subscribed.resize(buckets, false);
+        let new: Vec<usize> = (0..buckets).filter(|id| !subscribed[*id] && is_wanted(*id)).collect();
+        new.iter().for_each(|id| subscribed[*id] = true);
+        new
+    }
+
+    /// The kill generations and the drill in the reports of the present stream.
+    pub(in crate::subscription) const fn sent_kills(&self) -> &SentKills {
+        &self.stream.sent_kills
+    }
+
+    /// The kill generations and the drill in the reports of the present stream, to be sent on.
+    pub(in crate::subscription) const fn sent_kills_mut(&mut self) -> &mut SentKills {
+        &mut self.stream.sent_kills
+    }
+
+    /// Adds the counts of this session's keys to a report. `all_keys` are those of the limiter by id,
+    /// `counts_of` reads the counts of one, and `on_increase` is called with the counts that were not
+    /// reported before.
+    pub(in crate::subscription) fn report_counts(
+        &mut self,
+        report: &mut Report,
+        all_keys: &[Key],
+        counts_of: impl Fn(u32) -> Counts,
+        mut on_increase: impl FnMut(u32, Counts),
+    ) {
+        let tally = |counts| Tally { counts, late: Counts::ZERO };
+        match &self.keys {
+            Keys::All => {
+                let tally_of = |id: KeyId| tally(counts_of(id.0));
+                self.outbox.fill_with(report, all_keys, tally_of, |id, new| on_increase(id.0, new));
+            }
+            Keys::Assigned(keys) => {
+                let tally_of = |slot| tally(keys.table_id(slot).map_or(Counts::ZERO, &counts_of));
+                let on_increase = |slot, new| {
+                    if let Some(key) = keys.table_id(slot) {
+                        on_increase(key, new);
+                    }
+                };
+                self.outbox.fill_with(report, keys.names(), tally_of, on_increase);
+            }
+        }
+    }
+
+    /// Returns true if a report at `now` should carry evidence, and records that it does.
+    pub(in crate::subscription) fn take_evidence_turn(&mut self, now: MonoTime) -> bool {
+        let is_due = self.evidence_sent.is_none_or(|at| now.since(at) >= EVIDENCE_INTERVAL);
+        if is_due {
+            self.evidence_sent = Some(now);
+        }
+        is_due
+    }
+}
+
+// === Keys ===
+
+impl Session {
+    /// Returns true if exactly these counts of a key were reported here and the controller has confirmed
+    /// them.
+    pub(in crate::subscription) fn is_settled(&self, key: u32, counts: Counts) -> bool {
+        let slot = self.slot(key);
+        slot.is_some_and(|slot| self.outbox.is_settled(slot, Tally { counts, late: Counts::ZERO }))
+    }
+
+    /// Returns true if the controller has confirmed everything that was reported here of a key.
+    pub(in crate::subscription) fn is_confirmed(&self, key: u32) -> bool {
+        self.slot(key).is_none_or(|slot| self.outbox.is_confirmed(slot))
+    }
+
+    /// Assigns a key to this session.
+    pub(super) fn assign_key(&mut self, key: u32, name: Key, handover: Handover) {
+        match &mut self.keys {
+            Keys::Assigned(keys) => self.outbox.adopt(keys.insert(key, name), handover),
+            Keys::All => debug_assert!(false, "a session of all keys is assigned none"),
+        }
+    }
+
+    /// Takes a key away from this session. Returns what the next one needs; `None` if the key is not here.
+    pub(super) fn release_key(&mut self, key: u32) -> Option<Handover> {
+        let Keys::Assigned(keys) = &mut self.keys else { return None };
+        self.outbox.release(keys.remove(key)?)
+    }
+
+    /// Ends a key. Where all keys are reported its id belongs to another key from now on, which counts from
+    /// zero.
+    pub(super) fn finish_key(&mut self, key: u32) {
+        match self.keys {
+            Keys::All => self.outbox.adopt(KeyId(key), Handover::REUSED_NAME),
+            Keys::Assigned(_) => _ = self.release_key(key),
+        }
+    }
+
+    fn slot(&self, key: u32) -> Option<KeyId> {
+        match &self.keys {
+            Keys::All => Some(KeyId(key)),
+            Keys::Assigned(keys) => keys.slot(key),
+        }
+    }
+}
