@@ -1,4 +1,4 @@
-//! What it costs to divide the capacities of all buckets between their tenants, once a tick.
+//! Benchmark of one tick's division of all buckets' capacities between their tenants.
 #![allow(missing_docs)]
 
 use std::hint::black_box;

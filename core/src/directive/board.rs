@@ -1,22 +1,22 @@
-//! The directives in force at one place, and what of them a reader has not seen yet.
+//! The directives in force at one parent, versioned, so that each reader gets only what changed since it last read.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::fanout::{Audiences, Readings, Seen};
-use super::{Audience, BucketDirective, Edition, Fanout, KeyDirective, Terms, Values};
+use super::fanout::{Audiences, Seen, UpdateCache};
+use super::{Audience, AudienceUpdate, BucketDirective, BucketUpdate, KeyDirective, Terms, Values};
 use crate::names::{Bucket, DEFAULT_TENANT, Tenant};
 use crate::quantity::Limit;
 
-/// Holds the whole state of every bucket and numbers its changes, so that any reader can be told only what changed
-/// since it last looked, however long ago that was: slow readers are conflated here, before anything is encoded. What
-/// many readers have to hear alike is composed once.
+/// Holds the whole state of every bucket and numbers its changes. A reader asks for the changes since the version it saw
+/// last, so slow readers are conflated here, before anything is encoded. Updates that many readers need are composed
+/// once.
 #[derive(Debug, Default)]
 pub struct Board {
     version: u64,
     buckets: BTreeMap<Bucket, Posted>,
-    readings: Readings,
+    cache: UpdateCache,
     audiences: Audiences,
 }
 
@@ -24,10 +24,10 @@ pub struct Board {
 #[derive(Debug, Default)]
 pub struct Posted {
     terms: Terms,
-    /// In the order of names.
+    /// The keys in the order of names.
     keys: Vec<PostedKey>,
     changed: u64,
-    /// The change before the latest.
+    /// The version of the change before the latest.
     before: u64,
     reshaped: u64,
 }
@@ -41,38 +41,38 @@ struct PostedKey {
 }
 
 impl Board {
-    /// The number of the latest change; 0 before the first.
+    /// The version of the latest change; 0 before the first.
     #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// What is posted for a bucket.
+    /// Returns the state of a bucket.
     #[must_use]
     pub fn get(&self, bucket: &Bucket) -> Option<&Posted> {
         self.buckets.get(bucket)
     }
 
-    /// Every bucket, in name order.
+    /// Every bucket, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&Bucket, &Posted)> {
         self.buckets.iter()
     }
 
-    /// Number of buckets.
+    /// The number of buckets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Whether nothing is posted.
+    /// Returns true if no bucket is posted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// Applies a directive; true when it changed anything. An absent value keeps the one held, a limit without a
-    /// number clears all of them, a whole directive takes away the tenants it does not name. Linear in the keys when
-    /// they come in the order of names, as they should.
+    /// Applies a directive; returns true if it changed the state. An absent value keeps the held one, a limit without a
+    /// number clears all values, and a whole directive removes the tenants that it does not name. Linear in the keys if
+    /// they are in the order of names, as they should be.
     pub fn apply(&mut self, directive: &BucketDirective) -> bool {
         let next = self.version + 1;
         let is_new = !self.buckets.contains_key(&directive.bucket);
@@ -92,8 +92,8 @@ impl Board {
             return false;
         }
         (posted.before, posted.changed) = (posted.changed, next);
-        self.readings.clear();
-        // New terms alone reshape nothing: they are told with every directive, and a hold changes all the time.
+        self.cache.clear();
+        // New terms alone keep the shape: they are sent with every directive, and a hold changes all the time.
         if is_new || removed {
             posted.reshaped = next;
         }
@@ -101,83 +101,88 @@ impl Board {
         true
     }
 
-    /// What a reader that last saw version `seen` of a bucket has to be told; `None` when it knows everything.
+    /// Returns the changes of a bucket since version `seen`; `None` if there are none.
     #[must_use]
     pub fn since(&self, bucket: &Bucket, seen: u64) -> Option<BucketDirective> {
         let posted = self.buckets.get(bucket)?;
         (posted.changed > seen).then(|| posted.since(bucket, Seen { version: seen, values: true }))
     }
 
-    /// The same, shared by all who have seen as much: those who saw the change before the latest hear of the latest
-    /// alone, and of those who saw less all but a few hear the whole. Without `values` they are left out.
-    pub fn news(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<Fanout>> {
+    /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of the version before the
+    /// latest get the latest change alone; of the slower ones, all but a few get the whole state. Without `values`, the
+    /// values of keys are left out.
+    pub fn update(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<BucketUpdate>> {
         let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
             return None;
         }
-        // Nothing of the bucket changed between the change before the latest and now.
+        // The bucket did not change between the change before the latest and the latest.
         let version = if seen >= posted.before { posted.before } else { seen };
         let version = if posted.reshaped > version { 0 } else { version };
         let compose = |seen| posted.since(bucket, seen);
-        Some(self.readings.of_bucket(bucket, Seen { version, values }, compose))
+        Some(self.cache.of_bucket(bucket, Seen { version, values }, compose))
     }
 
-    /// What an audience that last saw version `seen` has to be told; `None` when it knows everything. The same for all
-    /// of its children at the price of one reference; linear in its buckets for the first of them after a change.
-    pub fn edition(&mut self, audience: &Audience, seen: u64, values: bool) -> Option<Edition> {
+    /// Returns the changes since version `seen` for an audience; `None` if there are none. The result is shared: it costs
+    /// one reference count per child, and time linear in the buckets for the first child after a change.
+    pub fn audience_update(
+        &mut self,
+        audience: &Audience,
+        seen: u64,
+        values: bool,
+    ) -> Option<AudienceUpdate> {
         if seen >= self.version || audience.is_empty() {
             return None;
         }
         let key = Seen { version: seen, values };
-        if let Some(edition) = self.readings.edition(audience, key) {
-            return edition;
+        if let Some(update) = self.cache.audience_update(audience, key) {
+            return update;
         }
-        let news: Vec<Arc<Fanout>> =
-            audience.iter().filter_map(|bucket| self.news(bucket, seen, values)).collect();
-        let edition = (!news.is_empty()).then(|| news.into());
-        self.readings.keep(audience, key, &edition);
-        edition
+        let news: Vec<Arc<BucketUpdate>> =
+            audience.iter().filter_map(|bucket| self.update(bucket, seen, values)).collect();
+        let update = (!news.is_empty()).then(|| news.into());
+        self.cache.keep(audience, key, &update);
+        update
     }
 
-    /// The audience that hears about these buckets, whether they are posted or not.
+    /// Returns the audience that is subscribed to these buckets, posted or not.
     pub fn audience(&mut self, buckets: BTreeSet<Bucket>) -> Audience {
         self.audiences.of(buckets)
     }
 }
 
-/// The keys in the order of names; of two with one name, the later one.
+/// Sorts the keys by name; of two with one name, the later one is kept.
 fn in_order(keys: &[KeyDirective]) -> Vec<KeyDirective> {
     let by_name: BTreeMap<&Tenant, &KeyDirective> = keys.iter().map(|key| (&key.tenant, key)).collect();
     by_name.into_values().cloned().collect()
 }
 
 impl Posted {
-    /// What holds for all keys.
+    /// The terms of all keys.
     #[must_use]
     pub const fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// The tenants with a directive of their own, the default class among them, and their values, in the order of
-    /// names.
+    /// The tenants with a directive of their own, the default class included, with their values, in the order of names.
     pub fn keys(&self) -> impl Iterator<Item = (&Tenant, Values)> {
         self.keys.iter().map(|key| (&key.tenant, key.values))
     }
 
-    /// What holds for a tenant by its own name; `None` where it has no directive of its own.
+    /// Returns the values of a tenant by its own name; `None` if it has no directive of its own.
     #[must_use]
     pub fn own(&self, tenant: &str) -> Option<Values> {
         let at = self.keys.binary_search_by(|key| key.tenant.as_str().cmp(tenant)).ok()?;
         self.keys.get(at).map(|key| key.values)
     }
 
-    /// What holds for a tenant: its own values, or else those of the default class.
+    /// Returns the values of a tenant: its own, or else those of the default class.
     #[must_use]
     pub fn values(&self, tenant: &Tenant) -> Option<Values> {
         self.own(tenant.as_str()).or_else(|| self.own(DEFAULT_TENANT))
     }
 
-    /// What one who has `seen` so much has to be told.
+    /// Returns the changes for a reader that has `seen` this version.
     fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
         let whole = self.reshaped > seen.version;
         let told = |key: &&PostedKey| whole || key.changed > seen.version;
@@ -188,7 +193,7 @@ impl Posted {
         BucketDirective { bucket: bucket.clone(), whole, terms: self.terms, keys: told.collect() }
     }
 
-    /// Merges keys that come in the order of names; says whether any value changed, and whether any key went.
+    /// Merges keys in the order of names; returns whether any value changed, and whether any key was removed.
     fn take(&mut self, news: &[KeyDirective], whole: bool, version: u64) -> (bool, bool) {
         let limited = matches!(self.terms.limit, Limit::PerSecond(_));
         let settle = |values: Values| if limited { values } else { values.without_limit() };

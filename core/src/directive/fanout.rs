@@ -1,4 +1,4 @@
-//! What many children are told alike: composed once, shared by all of them, with a place for what a carrier makes of it.
+//! Fan-out of directives: an update that many children need is composed and encoded once and shared by all of them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -6,74 +6,74 @@ use std::sync::{Arc, OnceLock};
 use super::{BucketDirective, Directives};
 use crate::names::Bucket;
 
-/// Readings of one bucket that are kept apart while nothing changes; whoever has seen less than the oldest of them is
-/// told the whole.
-const READINGS_MAX: usize = 4;
-/// Readings of whole audiences that are kept while nothing changes; further ones are composed for each child.
-const EDITIONS_MAX: usize = 1_024;
+/// The distinct updates of one bucket kept until the next change. A child that has seen less than all of them gets the
+/// whole state.
+const UPDATES_PER_BUCKET_MAX: usize = 4;
+/// The updates of whole audiences kept until the next change; further ones are composed for each child.
+const AUDIENCE_UPDATES_MAX: usize = 1_024;
 
-/// The buckets that a number of children hear about, all the same ones.
+/// A set of buckets to which a number of children are subscribed.
 pub type Audience = Arc<BTreeSet<Bucket>>;
 
-/// Fanout of several buckets, for everybody who hears about the same ones and has seen as much.
-pub type Edition = Arc<[Arc<Fanout>]>;
+/// The updates of all buckets of an audience, for all children that have seen the same version.
+pub type AudienceUpdate = Arc<[Arc<BucketUpdate>]>;
 
-/// What is told of one bucket, to everybody who has seen as much of it.
+/// The update of one bucket, for all children that have seen the same version, with its encoding.
 #[derive(Debug)]
-pub struct Fanout {
+pub struct BucketUpdate {
     directive: BucketDirective,
-    carried: OnceLock<Box<[Chunk]>>,
+    encoded: OnceLock<Box<[Chunk]>>,
 }
 
-/// A piece of news as a carrier sends it; what the bytes mean is the carrier's affair.
+/// One encoded piece of an update. The transport defines the encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// What is sent.
+    /// The encoded bytes.
     pub bytes: Box<[u8]>,
-    /// How many keys it speaks of.
+    /// The number of keys in it.
     pub keys: usize,
 }
 
-impl Fanout {
-    /// Fanout that nobody has carried yet.
+impl BucketUpdate {
+    /// Wraps a directive that is not encoded yet.
     #[must_use]
     pub const fn new(directive: BucketDirective) -> Self {
-        Self { directive, carried: OnceLock::new() }
+        Self { directive, encoded: OnceLock::new() }
     }
 
-    /// What is told.
+    /// The directive.
     #[must_use]
     pub const fn directive(&self) -> &BucketDirective {
         &self.directive
     }
 
-    /// What the carrier made of it, which `encode` does once, however many children are told.
-    pub fn carried(&self, encode: impl FnOnce(&BucketDirective) -> Box<[Chunk]>) -> &[Chunk] {
-        self.carried.get_or_init(|| encode(&self.directive))
+    /// Returns the encoding. Calls `encode` once, however many children the update is sent to.
+    pub fn encoded(&self, encode: impl FnOnce(&BucketDirective) -> Box<[Chunk]>) -> &[Chunk] {
+        self.encoded.get_or_init(|| encode(&self.directive))
     }
 }
 
-/// A message on its way to one child: a head of its own, and news that it shares with others.
+/// A message to one child: a head of its own, and updates that it shares with other children.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Everything but the buckets.
     pub head: Directives,
-    /// What is told to all children alike that hear about the same buckets and have seen as much.
-    pub shared: Option<Edition>,
-    /// What this child hears about for the first time.
-    pub first: Vec<Arc<Fanout>>,
+    /// The updates shared with all children of the same audience that have seen the same version.
+    pub shared: Option<AudienceUpdate>,
+    /// The whole state of buckets that are new to this child.
+    pub first: Vec<Arc<BucketUpdate>>,
 }
 
 impl Message {
-    /// All news, in the order they are to be applied.
-    pub fn news(&self) -> impl Iterator<Item = &Arc<Fanout>> {
+    /// All updates, in the order in which they apply.
+    pub fn updates(&self) -> impl Iterator<Item = &Arc<BucketUpdate>> {
         self.shared.iter().flat_map(|shared| shared.iter()).chain(&self.first)
     }
 }
 
 impl From<Message> for Directives {
     fn from(message: Message) -> Self {
-        let buckets = message.news().map(|news| news.directive().clone()).collect();
+        let buckets = message.updates().map(|update| update.directive().clone()).collect();
         Self { buckets, ..message.head }
     }
 }
@@ -81,71 +81,71 @@ impl From<Message> for Directives {
 impl From<Directives> for Message {
     fn from(mut directives: Directives) -> Self {
         let buckets = std::mem::take(&mut directives.buckets);
-        let first = buckets.into_iter().map(|bucket| Arc::new(Fanout::new(bucket))).collect();
+        let first = buckets.into_iter().map(|bucket| Arc::new(BucketUpdate::new(bucket))).collect();
         Self { head: directives, shared: None, first }
     }
 }
 
-/// What has been composed since the last change of a board, for the next child that has to hear the same.
+/// The updates composed since the last change of a board, for reuse by further children.
 #[derive(Debug, Default)]
-pub(super) struct Readings {
-    by_bucket: HashMap<Bucket, Vec<(Seen, Arc<Fanout>)>>,
-    /// By the identity of the audience, which each entry keeps from being taken by another.
-    editions: HashMap<(usize, Seen), (Audience, Option<Edition>)>,
+pub(super) struct UpdateCache {
+    by_bucket: HashMap<Bucket, Vec<(Seen, Arc<BucketUpdate>)>>,
+    /// By the address of the audience. Each entry holds the audience, so that its address is not reused.
+    by_audience: HashMap<(usize, Seen), (Audience, Option<AudienceUpdate>)>,
 }
 
-/// How far a child had seen, and whether values may pass.
+/// The version that a child has seen, and whether values may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     pub(super) version: u64,
     pub(super) values: bool,
 }
 
-impl Readings {
-    /// Something changed: nobody will have to hear the same again.
+impl UpdateCache {
+    /// Clears the cache after a change.
     pub(super) fn clear(&mut self) {
         self.by_bucket.clear();
-        self.editions.clear();
+        self.by_audience.clear();
     }
 
-    /// The news of a bucket for those who have `seen` so much; without room for one more reading, the whole.
+    /// Returns the update of a bucket for children that have `seen` this version, or the whole state if the cache is full.
     pub(super) fn of_bucket(
         &mut self,
         bucket: &Bucket,
         seen: Seen,
         compose: impl FnOnce(Seen) -> BucketDirective,
-    ) -> Arc<Fanout> {
+    ) -> Arc<BucketUpdate> {
         if !self.by_bucket.contains_key(bucket) {
             self.by_bucket.insert(bucket.clone(), Vec::new());
         }
-        let Some(readings) = self.by_bucket.get_mut(bucket) else {
-            return Arc::new(Fanout::new(compose(seen)));
+        let Some(cache) = self.by_bucket.get_mut(bucket) else {
+            return Arc::new(BucketUpdate::new(compose(seen)));
         };
         let whole = Seen { version: 0, ..seen };
         let known =
-            |seen: Seen| readings.iter().find(|(of, _)| *of == seen).map(|(_, news)| Arc::clone(news));
-        if let Some(news) = known(seen) {
-            return news;
+            |seen: Seen| cache.iter().find(|(of, _)| *of == seen).map(|(_, update)| Arc::clone(update));
+        if let Some(update) = known(seen) {
+            return update;
         }
-        let alike = readings.iter().filter(|(of, _)| of.values == seen.values && of.version > 0).count();
-        let seen = if alike < READINGS_MAX { seen } else { whole };
-        if let Some(news) = known(seen) {
-            return news;
+        let alike = cache.iter().filter(|(of, _)| of.values == seen.values && of.version > 0).count();
+        let seen = if alike < UPDATES_PER_BUCKET_MAX { seen } else { whole };
+        if let Some(update) = known(seen) {
+            return update;
         }
-        let news = Arc::new(Fanout::new(compose(seen)));
-        readings.push((seen, Arc::clone(&news)));
-        news
+        let update = Arc::new(BucketUpdate::new(compose(seen)));
+        cache.push((seen, Arc::clone(&update)));
+        update
     }
 
-    /// The edition for an audience that has `seen` so much, if it was composed before.
-    pub(super) fn edition(&self, audience: &Audience, seen: Seen) -> Option<Option<Edition>> {
-        self.editions.get(&(identity(audience), seen)).map(|(_, edition)| edition.clone())
+    /// Returns the update for an audience that has `seen` this version, if it was composed before.
+    pub(super) fn audience_update(&self, audience: &Audience, seen: Seen) -> Option<Option<AudienceUpdate>> {
+        self.by_audience.get(&(identity(audience), seen)).map(|(_, update)| update.clone())
     }
 
-    /// Keeps an edition, if there is room.
-    pub(super) fn keep(&mut self, audience: &Audience, seen: Seen, edition: &Option<Edition>) {
-        if self.editions.len() < EDITIONS_MAX {
-            self.editions.insert((identity(audience), seen), (Arc::clone(audience), edition.clone()));
+    /// Stores an update, if there is room.
+    pub(super) fn keep(&mut self, audience: &Audience, seen: Seen, update: &Option<AudienceUpdate>) {
+        if self.by_audience.len() < AUDIENCE_UPDATES_MAX {
+            self.by_audience.insert((identity(audience), seen), (Arc::clone(audience), update.clone()));
         }
     }
 }
@@ -154,16 +154,16 @@ fn identity(audience: &Audience) -> usize {
     Arc::as_ptr(audience) as usize
 }
 
-/// Audiences by what they hear about, so that children who hear about the same share one.
+/// Deduplicates audiences, so that children with the same subscriptions share one.
 #[derive(Debug, Default)]
 pub(super) struct Audiences {
     known: HashSet<Audience>,
-    /// Those nobody belongs to any more are looked for when so many are known.
+    /// The number of audiences at which unused ones are removed.
     sweep_at: usize,
 }
 
 impl Audiences {
-    /// The audience for these buckets.
+    /// Returns the audience for these buckets.
     pub(super) fn of(&mut self, buckets: BTreeSet<Bucket>) -> Audience {
         if let Some(known) = self.known.get(&buckets) {
             return Arc::clone(known);

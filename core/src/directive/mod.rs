@@ -1,4 +1,4 @@
-//! What a parent tells a child about its keys, and in which order it may be believed.
+//! Directives: the messages with which a parent sets limits, modes and drop ratios of its children's keys.
 
 mod board;
 mod fanout;
@@ -7,7 +7,7 @@ mod sequence;
 mod tests;
 
 pub use board::{Board, Posted};
-pub use fanout::{Audience, Chunk, Edition, Fanout, Message};
+pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use sequence::{Sequence, StaleDirective};
 
 use std::collections::BTreeMap;
@@ -28,7 +28,8 @@ use crate::quantity::{Limit, Rate};
 use crate::report::{Echo, InstanceId};
 use crate::rollout::Cohort;
 
-/// One reign of a controller: grows with every start, so that an older controller is never believed again. Never 0.
+/// The epoch (term) of a controller: one higher with every start, so that messages of an older controller are refused.
+/// Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
@@ -36,130 +37,129 @@ pub struct Epoch(pub u64);
 /// A message from a parent to a child.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Directives {
-    /// The controller's epoch, whoever passes it on; absent when the parent has not heard a controller, and then
-    /// nothing but kill generations and echo is in the message.
+    /// The controller's epoch, also in the message of an aggregator. Absent if the parent has no controller yet: the
+    /// message then carries only kill generations and the echo.
     pub epoch: Option<Epoch>,
     /// Numbers the parent's messages on this stream, from 1.
     pub seq: u64,
     /// The highest kill generation held.
     pub kill: KillGeneration,
-    /// Those of single buckets: all that are held in the first message of a stream, and then what changed.
+    /// The kill generations of single buckets: all in the first message of a stream, then only changes.
     pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// The latest drill heard of.
+    /// The latest drill.
     pub drill: Drill,
     /// The hash of the policy in force; absent before there is one.
     pub policy_hash: Option<u64>,
-    /// The receipt for the child's reports.
+    /// The acknowledgement of the child's reports.
     pub echo: Echo,
-    /// How long ago the controller last covered a report of the parent; absent when it never did. A controller says
-    /// zero, each hop adds its own monotonic wait, and a relay never resets it.
+    /// The time since the controller last covered a report of the parent; absent if it never did. A controller sends zero,
+    /// each hop adds its own monotonic wait, and a relay never resets it.
     pub upstream_age: Option<Duration>,
-    /// How often to report; absent means keep what you hold.
+    /// The report interval; absent means unchanged.
     pub report_interval: Option<Duration>,
-    /// Who speaks; in the first message of a stream, and nowhere else.
+    /// The parent's instance, only in the first message of a stream.
     pub parent: Option<InstanceId>,
-    /// How many children the receiver had when it last reported counts here, in whatever process; so that one that
-    /// restarted knows whom to wait for. Absent when that is not known, or it has none by its nature.
+    /// The number of children that the receiver had when it last reported counts here, also in an earlier process. A
+    /// restarted aggregator waits for as many. Absent if unknown, and for clients.
     pub children: Option<u32>,
-    /// To an aggregator: how many aggregators there are on its way to the controller, the parent among them, as far as
-    /// that knows. A controller says 0.
+    /// To an aggregator: the known number of aggregators between it and the controller, the parent included. A controller
+    /// sends 0.
     pub above: u32,
-    /// What changed, by bucket.
+    /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }
 
-/// What holds for one bucket.
+/// The directive of one bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketDirective {
-    /// Which bucket.
+    /// The bucket.
     pub bucket: Bucket,
-    /// True when `keys` is the whole state: a tenant that is not in it has no directive of its own any more.
+    /// True if `keys` is the whole state: a tenant that is absent no longer has a directive of its own.
     pub whole: bool,
-    /// What holds for all its keys.
+    /// The terms of the bucket, for all its keys.
     pub terms: Terms,
-    /// Per tenant, in the order of names; a tenant without an entry uses that of the default class.
+    /// The directives of tenants, in the order of names; a tenant without an entry uses that of the default class.
     pub keys: Vec<KeyDirective>,
 }
 
-/// What holds for a bucket as a whole. Always told in full, but for what only one kind of child needs.
+/// The terms of a bucket as a whole. Always sent in full, except for fields that only one kind of child needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// What the bucket may admit over all zones. Without a number it clears every value of every key.
+    /// The limit over all zones. A limit without a number clears every value of every key.
     pub limit: Limit,
-    /// What becomes of refusals, as far as the kill generations held allow.
+    /// The mode, subject to the kill generations held.
     pub mode: Mode,
-    /// The kill generations that whoever decided the mode knew of.
+    /// The kill generations known when the mode was decided.
     pub kill: Kill,
-    /// Which instances carry refusals out in canary.
+    /// The canary cohort.
     pub cohort: Cohort,
-    /// How clients turn a ratio into decisions.
+    /// The coin with which clients turn a ratio into decisions.
     pub coin: Coin,
-    /// What a coherent coin draws by, the same throughout the fleet; absent where the coin is another one. One that has none
-    /// draws independently.
+    /// The key and salt of a coherent coin, equal throughout the fleet; absent for other coins. Without them a client draws
+    /// independently.
     pub coherence: Option<Coherence>,
-    /// What a zone keeps to while the controller is silent.
+    /// The rule of a zone while the controller is silent.
     pub on_silence: OnSilence,
-    /// To an aggregator: among how many children a limit per tenant and a floor are divided.
+    /// To an aggregator: the number of children between which tenant limits and floors are divided.
     pub presences: Option<Presences>,
-    /// To an aggregator: its part of the limit while the controller is silent. Absent: keep what you hold.
+    /// To an aggregator: its hold, the part of the limit while the controller is silent. Absent means unchanged.
     pub hold: Option<Rate>,
-    /// To a client: how many clients share the zone's guard.
+    /// To a client: the number of clients that share the zone's guard.
     pub clients: Option<u32>,
 }
 
-/// What a zone keeps to while the controller is silent.
+/// The rule of a zone while the controller is silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnSilence {
-    /// The rate it was given last, so the limit holds whatever traffic does. The default.
+    /// The zone keeps its last allocation, so that the limit holds whatever the traffic does. The default.
     #[default]
     Allocation,
-    /// The drop ratio it was given last, so no traffic is refused only because it moved between zones.
+    /// The zone keeps its last drop ratio, so that traffic is not refused for moving between zones.
     Ratio,
 }
 
-/// What holds for one key.
+/// The directive of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDirective {
-    /// Whose requests.
+    /// The tenant.
     pub tenant: Tenant,
-    /// What is directed.
+    /// The values.
     pub values: Values,
 }
 
-/// What is directed for a key. Absent: keep what you hold, or admit and count if you hold nothing; never to be
-/// mistaken for zero.
+/// The values of a key. An absent value means unchanged; a child that holds none admits and counts. Absent is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     /// The probability of refusal.
     pub ratio: Option<DropRatio>,
-    /// To an aggregator: what its clients may pass of this key.
+    /// To an aggregator: the rate that its clients may pass of this key.
     pub rate: Option<Rate>,
-    /// To an aggregator: what the guards of its clients leave room for, before their slack.
+    /// To an aggregator: the rate of its clients' guards, before their slack.
     pub cap: Option<Rate>,
-    /// To an aggregator: what it divides by while the controller is silent.
+    /// To an aggregator: the tenant's claim, by which it divides while the controller is silent.
     pub entitlement: Option<Entitlement>,
-    /// To a client: what all guards of the zone together let pass of this key.
+    /// To a client: the rate of all guards of the zone together.
     pub guard: Option<Rate>,
-    /// To a client: what is offered in the zone, of which its own part of the guard is a share.
+    /// To a client: the offered rate of the zone; the client's share of it sets its part of the guard.
     pub offered: Option<Rate>,
 }
 
-/// What a tenant may claim in a bucket when there is not enough for all.
+/// The claim of a tenant on an overloaded bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entitlement {
-    /// Its share relative to the others, boosts included.
+    /// The weight, boosts included.
     pub weight: Weight,
-    /// What it is not dropped below, over all zones.
+    /// The floor over all zones.
     pub floor: Rate,
-    /// What it never passes, over all zones.
+    /// The tenant limit over all zones.
     pub tenant_limit: Option<Rate>,
-    /// Whether policy lists it. All that are not listed share the entitlement of the default class.
+    /// True if the policy lists the tenant. All unlisted tenants share the entitlement of the default class.
     pub declared: bool,
 }
 
 impl Values {
-    /// These values where they are present, else those of `held`.
+    /// Returns these values where present, else those of `held`.
     #[must_use]
     pub fn or(self, held: Self) -> Self {
         Self {
@@ -172,7 +172,7 @@ impl Values {
         }
     }
 
-    /// What is left where there is no limit: nothing but the entitlement.
+    /// Returns the values for a bucket without a limit: only the entitlement.
     #[must_use]
     pub fn without_limit(self) -> Self {
         Self { entitlement: self.entitlement, ..Self::default() }

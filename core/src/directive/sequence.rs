@@ -1,40 +1,40 @@
-//! Directives only ever move forward: which message may be applied after which.
+//! The order of directives: a message applies only if it is newer than all applied before.
 
 use super::Epoch;
 use crate::kill::{JUMP_MAX, KillGeneration};
 
-/// Remembers how far the messages of a parent have come.
+/// The epoch and sequence number of the last directive applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     epoch: Option<Epoch>,
     seq: u64,
 }
 
-/// A message that must not be applied: older than what is held, or too far ahead of it.
+/// A directive that must not be applied: older than the held state, or implausibly far ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StaleDirective {
-    /// An older reign's word: refused always.
+    /// An older epoch: refused always.
     #[error("epoch {got:?} is older than {held:?}")]
     Epoch {
         /// The epoch held.
         held: Epoch,
-        /// The epoch that came.
+        /// The epoch received.
         got: Epoch,
     },
-    /// An epoch that cannot be true: whoever held it would be refused by every sound peer.
-    #[error("epoch {got:?} is too far above {held:?} to be true")]
+    /// An implausible epoch: a peer that applied it would be refused by every sound peer.
+    #[error("epoch {got:?} is implausibly far above {held:?}")]
     EpochJump {
         /// The epoch held, if any.
         held: Option<Epoch>,
         /// The epoch that came.
         got: Epoch,
     },
-    /// A kill generation that cannot be true.
-    #[error("kill generation {got:?} is too far above {held:?} to be true")]
+    /// An implausible kill generation.
+    #[error("kill generation {got:?} is implausibly far above {held:?}")]
     KillJump {
         /// The generation held.
         held: KillGeneration,
-        /// The generation that came.
+        /// The generation received.
         got: KillGeneration,
     },
     /// A number at or below the last one applied on this stream.
@@ -42,7 +42,7 @@ pub enum StaleDirective {
     Seq {
         /// The last number applied.
         held: u64,
-        /// The number that came.
+        /// The number received.
         got: u64,
     },
 }
@@ -54,16 +54,16 @@ impl Sequence {
         self.epoch
     }
 
-    /// A new stream begins: numbers start over, epochs do not.
+    /// Begins a new stream: sequence numbers start over, epochs do not.
     pub fn open(&mut self) {
         self.seq = 0;
     }
 
-    /// Takes a message if it is newer than everything applied so far. A parent that has heard no controller sends
-    /// no epoch; its messages carry no values, so only their number counts.
+    /// Accepts a message if it is newer than all applied so far. A parent without a controller sends no epoch; its messages
+    /// carry no values, so only their number is checked.
     ///
     /// # Errors
-    /// When it is older; nothing is remembered of it then.
+    /// If it is older or implausible; the state is unchanged then.
     pub fn accept(&mut self, epoch: Option<Epoch>, seq: u64) -> Result<(), StaleDirective> {
         if seq <= self.seq {
             return Err(StaleDirective::Seq { held: self.seq, got: seq });

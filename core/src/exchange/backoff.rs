@@ -1,30 +1,30 @@
-//! How long to wait before connecting again: exponential with full jitter, so that a fleet does not return as one.
+//! Reconnection backoff: exponential with full jitter, so that a fleet does not reconnect all at once.
 
 use std::time::Duration;
 
-/// The span the first wait is drawn from.
+/// The span from which the first wait is drawn.
 pub const FIRST: Duration = Duration::from_millis(500);
-/// The longest span a wait is drawn from: however long a parent was away, everybody has asked for it 12 s after it is back,
-/// and a parent of ten thousand has taken them in within 15. With a span of 30 s a quarter would not even have asked by
-/// then, since the longer a wait is, the likelier it is to be the one that lasts.
+/// The longest span from which a wait is drawn. Every child has tried again 12 s after its parent is back, however long
+/// the parent was away, and a parent of ten thousand children accepts them within 15 s. With a span of 30 s a quarter
+/// would not even have tried by then.
 pub const LONGEST: Duration = Duration::from_secs(12);
 
-/// Counts failures in a row. Pure: the draw is an argument.
+/// Counts consecutive failures. Pure: the draw is an argument.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// The wait before the next attempt: uniform between 0 and a span that doubles from 0.5 s to 12 s.
-    /// `draw` is uniform over all of `u32`.
+    /// Returns the wait before the next attempt: uniform between 0 and a span that doubles from 0.5 s to 12 s. `draw` is
+    /// uniform over `u32`.
     pub fn next_wait(&mut self, draw: u32) -> Duration {
         let span = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         span.mul_f64(f64::from(draw) / f64::from(u32::MAX))
     }
 
-    /// A conversation succeeded: the next failure starts over.
+    /// Resets the backoff after a successful exchange.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

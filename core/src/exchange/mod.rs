@@ -1,8 +1,8 @@
-//! One conversation on every hop: an aggregator is to the controller what a client is to an aggregator, and so is it to
-//! another aggregator.
+//! The exchange between a parent and its children. One protocol serves every hop: client to aggregator, aggregator to
+//! aggregator, and aggregator to controller.
 //!
-//! The two sides are traits, so that one driver per side serves every tier over gRPC, and another drives the very
-//! same state machines in simulation. Nothing here waits, sends or reads a clock.
+//! Both sides are traits, so that one driver per side serves every tier over gRPC, and the simulator drives the same state
+//! machines. Nothing here waits, sends or reads a clock.
 
 pub mod backoff;
 mod path;
@@ -17,60 +17,60 @@ use crate::kill::{JUMP_MAX, KillGeneration, Kills};
 use crate::quantity::MonoTime;
 use crate::report::{InvalidReport, Report};
 
-/// One stream at a parent, numbered by whoever accepts streams; never reused.
+/// The number of one stream at a parent; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
 /// The state machine that answers reports with directives.
 pub trait Parent {
-    /// Takes a report. The first on a stream is the greeting and says who speaks. True when it changed what others
-    /// have to hear.
+    /// Takes a report. The first one on a stream is the greeting, which carries the child's identity. Returns true if the
+    /// report changed the directives of other children.
     ///
     /// # Errors
-    /// When the stream must be closed; nothing of the report was entered.
+    /// If the stream must be closed; nothing of the report was counted.
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected>;
 
-    /// The stream ended, in whatever way.
+    /// Handles the end of a stream, for whatever cause.
     fn on_close(&mut self, now: MonoTime, stream: StreamId);
 
-    /// What the child has not been told yet, with what it shares with others. `None`: nothing for now, ask again after
-    /// the next change.
+    /// Returns the changes that were not sent on this stream yet, with the updates it shares with others. `None` if there
+    /// are none; ask again after the next change.
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message>;
 
-    /// The same as the child will read it.
+    /// Returns the same message as the child decodes it.
     fn directives(&mut self, now: MonoTime, stream: StreamId) -> Option<Directives> {
         self.message(now, stream).map(Directives::from)
     }
 
-    /// Whether the stream was replaced by a newer one of the same child and should end.
+    /// Returns true if a newer stream of the same child replaced this one, which should end.
     fn is_superseded(&self, stream: StreamId) -> bool;
 }
 
 /// The state machine that reports and applies directives.
 pub trait Child {
-    /// A new stream begins; the next report is its greeting.
+    /// Begins a new stream; the next report is its greeting.
     fn on_open(&mut self, now: MonoTime);
 
-    /// What to tell the parent now.
+    /// Returns the next report to the parent.
     fn report(&mut self, now: MonoTime) -> Report;
 
     /// Takes a message of the parent.
     ///
     /// # Errors
-    /// When it must not be applied: it was counted, and what was held stays.
+    /// If it must not be applied: it was counted, and the held state is unchanged.
     fn on_directives(&mut self, now: MonoTime, directives: Directives) -> Result<(), StaleDirective>;
 
-    /// How long to wait between reports.
+    /// The time between reports.
     fn report_interval(&self) -> Duration;
 
-    /// Whether something was heard that the parent waits to know of, so that the next report should not wait for its
-    /// interval to be over.
+    /// Returns true if the parent waits for an acknowledgement, so that the next report should be sent before its interval
+    /// is over.
     fn is_report_due(&self) -> bool {
         false
     }
 
-    /// Whether those below have something to hear since this was last asked. One that has nobody below never minds.
-    fn has_news(&mut self) -> bool {
+    /// Returns true if downstream state changed since the last call. A leaf always returns true.
+    fn has_downstream_changes(&mut self) -> bool {
         true
     }
 
@@ -80,64 +80,64 @@ pub trait Child {
     }
 }
 
-/// Why a parent will not go on with a stream.
+/// The reason why a parent closes a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRejected {
-    /// The report cannot have come from a sound peer.
+    /// The report violates the protocol.
     #[error(transparent)]
     Broken(#[from] InvalidReport),
-    /// The first report of a stream must say who speaks.
+    /// The first report of a stream, and only that one, carries an identity.
     #[error("the first report of a stream must carry an identity, and only that one")]
     Greeting,
     /// The child belongs to another tier.
     #[error("{0}")]
     WrongTier(&'static str),
-    /// The parent is the child itself, or stands below it.
+    /// The parent is the child itself, or below it.
     #[error(
-        "aggregators are connected in a loop: this one stands below the one that asks; point one of them at a \
+        "aggregators are connected in a loop: this one is below the one that connects; point one of them at a \
          controller, or at an aggregator that leads to one"
     )]
     Loop,
-    /// Too many aggregators on the way from clients to their controller.
+    /// Too many aggregators between clients and their controller.
     #[error(
-        "{aggregators} aggregators one above the other are too many, {} may be; connect the lowest nearer to the \
+        "{aggregators} aggregators in a chain exceed the maximum of {}; connect the lowest one nearer to the \
          controller",
         Path::IDS_MAX + 1
     )]
     TooDeep {
-        /// How many there would be, as far as the parent knows.
+        /// The length of the chain, as far as the parent knows.
         aggregators: usize,
     },
-    /// There is no room for another child.
-    #[error("{0} children are connected, which is the most this parent takes")]
+    /// The parent has no room for another child.
+    #[error("{0} children are connected, the maximum of this parent")]
     Full(usize),
-    /// The epoch a child claims to have heard cannot be true.
-    #[error("the child claims epoch {claimed}, which is too far above {own}")]
+    /// The child claims an implausible epoch.
+    #[error("the child claims epoch {claimed}, implausibly far above {own}")]
     EpochJump {
-        /// What the child says.
+        /// The epoch of the child.
         claimed: u64,
         /// The controller's own.
         own: u64,
     },
-    /// A kill generation that cannot be true.
-    #[error("the child claims kill generation {claimed:?}, which is too far above {own:?}")]
+    /// The child claims an implausible kill generation.
+    #[error("the child claims kill generation {claimed:?}, implausibly far above {own:?}")]
     KillJump {
-        /// What the child says.
+        /// The generation of the child.
         claimed: KillGeneration,
         /// The parent's own.
         own: KillGeneration,
     },
-    /// The stream is not known, or no longer.
+    /// The stream is unknown, or has ended.
     #[error("this stream has ended; open a new one")]
     Unknown,
 }
 
 impl StreamRejected {
-    /// Holds what a report claims to have heard against what its parent knows, before it is passed on: a child may well
-    /// have heard of a later epoch or kill, but not of one so much later that it would bar all that are to come.
+    /// Checks the epoch and kill generations of a report against those of its parent. A child may know later ones, but not
+    /// ones so far ahead that they would lock out all that follow.
     ///
     /// # Errors
-    /// When a claim cannot be true.
+    /// If a claim is implausible.
     pub fn check_claims(report: &Report, epoch: Option<Epoch>, kills: &Kills) -> Result<(), Self> {
         let number = |epoch: Option<Epoch>| epoch.map_or(0, |epoch| epoch.0);
         let (claimed, own) = (number(report.epoch), number(epoch));
@@ -148,7 +148,7 @@ impl StreamRejected {
         kills.check(report.kill, &report.kills).map_err(jump)
     }
 
-    /// A short word for a metric label.
+    /// The value of a metric label.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {

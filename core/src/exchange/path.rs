@@ -1,30 +1,30 @@
-//! Who stands below whom: the chain of aggregators below a child, by which a parent finds a loop, and a chain too long.
+//! The chain of aggregators below a child, with which a parent detects loops and chains that are too long.
 
 use std::fmt;
 
 use crate::exchange::StreamRejected;
 use crate::report::InstanceId;
 
-/// The instance ids of the aggregators below one that speaks, along its longest chain, the nearest first. Empty where
-/// none is connected.
+/// The instance ids of the aggregators below a child, along its longest chain, the nearest first. Empty if none is
+/// connected.
 ///
-/// With a loop somewhere, what each of its members says grows with every report, until one finds itself named or the
-/// chain is too long. So a loop is found also by those who greeted each other before either knew.
+/// In a loop, the path of each member grows with every report, until a member finds its own id in it or the chain is
+/// too long. So a loop is detected even if its members connected at the same time.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(Vec<InstanceId>);
 
 impl Path {
-    /// The most ids that a path may have. A parent refuses the child of a longer one, so there are at most one more
-    /// aggregators than this between a client and its controller.
+    /// The maximum number of ids in a path. A parent refuses a child with a longer one, so at most one aggregator more than
+    /// this lies between a client and its controller.
     pub const IDS_MAX: usize = 4;
 
-    /// A path as a child says it.
+    /// Builds a path from the ids in a report.
     #[must_use]
     pub const fn new(ids: Vec<InstanceId>) -> Self {
         Self(ids)
     }
 
-    /// The path of one that has this child as the longest of its chains, `below` being the child's own path.
+    /// Returns the path of an aggregator with this child on its longest chain. `below` is the child's own path.
     #[must_use]
     pub fn through(child: InstanceId, below: &Self) -> Self {
         Self(std::iter::once(child).chain(below.0.iter().copied()).collect())
@@ -36,24 +36,24 @@ impl Path {
         &self.0
     }
 
-    /// How many aggregators stand below.
+    /// The number of aggregators in the chain.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none does.
+    /// Returns true if the chain is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Judges the path of `child` at the parent `own`. On the way to the controller there are `further` aggregators, the
-    /// parent among them, as far as it knows; a controller says 0. Each of them adds an id to the path that is told, so a
-    /// chain that will be too long is refused where it is lowest, and nobody else loses the controller over it.
+    /// Checks the path of `child` at the parent `own`. Between the parent and the controller there are `further`
+    /// aggregators, the parent included; a controller passes 0. Each of them adds an id to the path, so a chain that would
+    /// become too long is refused at its lowest link, and no other aggregator loses its controller.
     ///
     /// # Errors
-    /// A loop, or a chain too long.
+    /// If the path shows a loop, or the chain is too long.
     pub fn check(&self, own: InstanceId, child: InstanceId, further: u32) -> Result<(), StreamRejected> {
         if child == own || self.0.contains(&own) {
             return Err(StreamRejected::Loop);
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn loops_and_long_chains_are_found() {
         let too_deep = |aggregators| Err(StreamRejected::TooDeep { aggregators });
-        // (the parent, the child, the child's path, aggregators from the parent up) and what becomes of it
+        // (parent, child, path of the child, aggregators from the parent up) and the outcome
         for (own, child, ids, further, judged) in [
             (1, 2, &[][..], 0, Ok(())),
             (1, 2, &[3, 4, 5, 6], 0, Ok(())),
@@ -103,9 +103,9 @@ mod tests {
         }
     }
 
-    /// Every member of a ring tells the next what it was told: however long the ring, somebody finds it.
+    /// Every member of a ring reports its path to the next: one of them detects the ring, however long it is.
     #[test]
-    fn a_ring_of_any_size_is_found_before_a_path_is_longer_than_one_may_be() {
+    fn a_ring_of_any_size_is_detected_before_a_path_exceeds_its_maximum() {
         for members in 1..=12_u128 {
             let mut paths = vec![Path::default(); members as usize];
             let refused = (0..=Path::IDS_MAX + 1).find_map(|_| {

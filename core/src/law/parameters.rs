@@ -56,7 +56,7 @@ pub struct Parameters {
     pub controller_silent_more: Duration,
     /// The time without a report after which a child is silent.
     pub child_silent: Duration,
-    /// The same time in ticks; the longer of the two applies.
+    /// The time without a report after which a child is silent, in ticks; the longer of the two applies.
     pub child_silent_ticks: u32,
     /// The EWMA time constant of a client's share in its zone.
     pub share_time: Duration,

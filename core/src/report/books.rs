@@ -1,4 +1,4 @@
-//! A parent's side of the books: what it has counted of one child, and where to count on from.
+//! The parent's side of the books: the counts of one child, and the point from which counting continues on a new stream.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,39 +7,39 @@ use super::{Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, N
 use crate::names::{Key, KeyId, Place};
 use crate::quantity::{MonoTime, Pace};
 
-/// What a parent remembers of one instance, across its streams.
+/// The counts that a parent remembers of one child instance, across its streams.
 ///
-/// So that nothing is counted twice and as little as possible not at all, whoever crashes: a parent that remembers a
-/// key of this instance at or above its `base` counts on from what it remembers. Any other begins at `base` (that
-/// much was counted in earlier lives) and takes `value - sent`; `sent - base` is given up as unconfirmed, for it may
-/// or may not have been counted. Hence counted <= decided <= counted + unconfirmed.
+/// Nothing is counted twice, and as little as possible is lost, whichever process crashes. A parent that remembers a key
+/// of this instance at or above its `base` continues from its own count. Any other parent begins at `base`, which was
+/// counted in earlier lives, and adds `value - sent`; it gives up `sent - base` as unconfirmed, because those requests
+/// may or may not have been counted. Hence counted <= decided <= counted + unconfirmed.
 ///
-/// A parent remembers a key only as long as the child reported its counts to nobody else: once another parent was in
-/// between, what is remembered here no longer tells what was lost from what the other one has counted.
+/// A parent remembers a key only as long as the child reported its counts to no other parent. After that, its memory
+/// cannot tell lost counts from those that the other parent counted.
 #[derive(Debug)]
 pub struct Books {
     instance: InstanceId,
-    /// Who keeps them.
+    /// The instance of the parent.
     parent: InstanceId,
     keys_max: usize,
     pace: Option<Pace>,
-    /// A span was measured.
+    /// True once a span was measured.
     timed: bool,
     seq: u64,
-    /// What every report touches, by the child's id.
+    /// The part of each key that every report touches, by the child's id.
     lines: Vec<Line>,
     /// The late parts; empty until there is one.
     late: Vec<Counts>,
     keys: Vec<Defined>,
-    /// Keys that another parent counted up to somewhere between these two, until their first counts come.
+    /// Keys that another parent counted up to a point between these two, until their first counts arrive.
     taken_over: BTreeMap<KeyId, (Counts, Counts)>,
-    /// How many definitions came on this stream.
+    /// The number of definitions on this stream.
     definitions: u64,
-    /// What earlier streams of the instance left here.
+    /// The counts that earlier streams of the instance left here.
     remembered: HashMap<Key, Tally>,
 }
 
-/// The books of one key on the present stream, as small as can be: a report touches thousands.
+/// The books of one key on the present stream, kept small because a report touches thousands.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     counts: Counts,
@@ -47,15 +47,15 @@ struct Line {
     generation: u32,
 }
 
-/// What a line stands for.
+/// The key of a line.
 #[derive(Debug)]
 struct Defined {
     key: Key,
-    /// The number of its definition on the stream: of two lines with one key the later one counts.
+    /// The number of its definition on the stream; of two lines with one key the later one counts.
     order: u64,
 }
 
-/// The id of a line for which the parent has no place. No table gives it to a key.
+/// The id of a line without a place in the parent's table. No table assigns it to a key.
 const NOWHERE: u32 = u32::MAX;
 
 impl Line {
@@ -69,7 +69,7 @@ impl Line {
 }
 
 impl Books {
-    /// Empty books for an instance, kept by `parent`, for at most `keys_max` keys.
+    /// Creates empty books for an instance, kept by `parent`, for at most `keys_max` keys.
     #[must_use]
     pub fn new(instance: InstanceId, parent: InstanceId, keys_max: usize) -> Self {
         Self {
@@ -88,13 +88,13 @@ impl Books {
         }
     }
 
-    /// Whose books these are.
+    /// The instance whose counts these are.
     #[must_use]
     pub const fn instance(&self) -> InstanceId {
         self.instance
     }
 
-    /// Who keeps them.
+    /// The instance of the parent.
     #[must_use]
     pub const fn parent(&self) -> InstanceId {
         self.parent
@@ -106,13 +106,13 @@ impl Books {
         self.seq
     }
 
-    /// Whether the child's clock was found unfit (see [`Pace`]).
+    /// Returns true if the child's clock failed the comparison (see [`Pace`]).
     #[must_use]
     pub fn clock_distrusted(&self) -> bool {
         self.pace.as_ref().is_some_and(Pace::distrusted)
     }
 
-    /// A new stream of the same instance begins: ids start over, memory stays.
+    /// Begins a new stream of the same instance: ids start over, remembered counts stay.
     pub fn open(&mut self) {
         self.seq = 0;
         self.definitions = 0;
@@ -138,11 +138,11 @@ impl Books {
         self.lines.clear();
     }
 
-    /// Enters one report and notes what it added. `intern` gives the parent's own id for a key, or `None` if there is
-    /// no room. Linear in what the report carries.
+    /// Enters one report and returns what it added. `intern` returns the parent's own id for a key, or `None` if there is no
+    /// room. Linear in the size of the report.
     ///
     /// # Errors
-    /// When the report cannot have come from a sound peer. The books are then as before, but the stream is lost.
+    /// If the report violates the protocol. The books are unchanged then, but the stream must be closed.
     pub fn enter(
         &mut self,
         now: MonoTime,
@@ -154,7 +154,7 @@ impl Books {
         Ok(Entered { entries: noted.entries, ..entered })
     }
 
-    /// Enters one report into the parent's own tables. Linear in what the report carries.
+    /// Enters one report into the parent's own tables. Linear in the size of the report.
     ///
     /// # Errors
     /// As [`enter`](Self::enter); the ledger was not touched then.
@@ -198,7 +198,7 @@ impl Books {
                 entered.unconfirmed += sent.since(base).offered;
                 (from, pedigree) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
             }
-            // A greeting that a later one overtook says less than is known; the difference was counted before.
+            // A greeting overtaken by a later one carries smaller counts; the difference was counted before.
             line.counts = tally.counts.merge(from.counts);
             if let Some(late) = self.late.get_mut(id.index()) {
                 *late = tally.late.merge(from.late);
@@ -254,7 +254,7 @@ impl Books {
         }
     }
 
-    /// Everything that could be wrong with a report, before anything of it is entered.
+    /// Checks the whole report before any of it is entered.
     fn check(&self, report: &Report) -> Result<(), InvalidReport> {
         if report.seq <= self.seq {
             return Err(InvalidReport::Late { held: self.seq, got: report.seq });
@@ -287,7 +287,7 @@ impl Books {
         Ok(())
     }
 
-    /// Whose counts come under this id, and what they must not fall below.
+    /// Returns the key with this id, and the counts below which it must not fall.
     #[inline]
     fn floor<'a>(&'a self, report: &'a Report, id: KeyId) -> Option<(&'a Key, Tally)> {
         if !report.definitions.is_empty()

@@ -1,4 +1,4 @@
-//! What the gates of a rollout judge by: what became of requests, told apart by where refusals were carried out.
+//! Evidence for rollout gates: outcomes of requests by bucket, mode and side of the canary.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::decision::Mode;
 use crate::names::Bucket;
 use crate::stats::Histogram;
 
-/// Places in one report, and those that are gathered for one, at most; what is beyond is left out.
+/// The maximum number of cohorts in one report; further ones are left out.
 pub const STANDS_MAX: usize = 4_096;
 
-/// On which side of a canary an instance stands.
+/// The side of an instance in a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// Outside the cohort.
@@ -18,10 +18,10 @@ pub enum Side {
     Canary,
 }
 
-/// Where something was observed.
+/// The bucket, mode and side under which outcomes were observed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CohortKey {
-    /// The bucket that was asked.
+    /// The bucket.
     pub bucket: Bucket,
     /// The mode that the instance held.
     pub mode: Mode,
@@ -29,33 +29,33 @@ pub struct CohortKey {
     pub side: Side,
 }
 
-/// What became of requests.
+/// The outcomes of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outcomes {
-    /// Requests that asked.
+    /// Requests offered.
     pub offered: u64,
     /// Requests that were refused, by coin or guard.
     pub refused: u64,
     /// Refusals decided but not carried out.
     pub would_dropped: u64,
-    /// Requests let through that ended in an error of the service, or that nobody waited for any longer. Only where
-    /// responses are watched.
+    /// Admitted requests that ended in an error of the service or were cancelled by the caller. Only where responses are
+    /// observed.
     pub failed: u64,
-    /// How long requests took that were let through. Only where responses are watched.
+    /// The latencies of admitted requests. Only where responses are observed.
     pub latency: Histogram,
 }
 
-/// Outcomes by where they were observed. Bounded by whoever fills it.
+/// Outcomes by cohort. The caller bounds the number of cohorts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
     cells: BTreeMap<CohortKey, Outcomes>,
 }
 
-/// Evidence on its way up: what came since the batch before, by the number of the report that first carried it.
+/// Evidence on its way to the controller, in batches by the number of the report that first carried them.
 ///
-/// Books count every request once and for all; evidence is a sample, and may be lost with a stream. So it travels in
-/// batches that are never told twice: a batch that comes again, with whichever report, is known by its number, and no
-/// parent has to keep what each of its children has told of each bucket's latencies.
+/// Books count every request exactly; evidence is a sample and may be lost with a stream. So it is sent in batches that
+/// count once: a batch that arrives again is recognised by its number. No parent has to store the cumulative latencies of
+/// each child and bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
     by_report: BTreeMap<u64, Evidence>,
@@ -73,7 +73,7 @@ impl Side {
 }
 
 impl Outcomes {
-    /// Adds what was observed elsewhere, or later.
+    /// Adds outcomes observed elsewhere, or later.
     pub fn add(&mut self, other: &Self) {
         self.offered = self.offered.saturating_add(other.offered);
         self.refused = self.refused.saturating_add(other.refused);
@@ -82,7 +82,7 @@ impl Outcomes {
         self.latency.merge(&other.latency);
     }
 
-    /// Whether nothing was observed.
+    /// Returns true if nothing was observed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -90,7 +90,7 @@ impl Outcomes {
 }
 
 impl Evidence {
-    /// Adds what was observed at one place, unless that would be the `most`-and-first place. True if it was taken.
+    /// Adds the outcomes of one cohort, unless that would exceed `most` cohorts. Returns true if they were added.
     pub fn add(&mut self, stand: &CohortKey, outcomes: &Outcomes, most: usize) -> bool {
         if let Some(held) = self.cells.get_mut(stand) {
             held.add(outcomes);
@@ -103,7 +103,7 @@ impl Evidence {
         has_room
     }
 
-    /// Takes the outcomes of one place; of two for the same the larger stands.
+    /// Sets the outcomes of one cohort; of two for the same cohort the larger one is kept.
     pub fn put(&mut self, stand: CohortKey, outcomes: Outcomes) {
         let held = self.cells.entry(stand).or_default();
         if outcomes > *held {
@@ -111,49 +111,49 @@ impl Evidence {
         }
     }
 
-    /// Every place and what was observed there.
+    /// Every cohort with its outcomes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&CohortKey, &Outcomes)> {
         self.cells.iter()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// Forgets everything.
+    /// Removes all outcomes.
     pub fn clear(&mut self) {
         self.cells.clear();
     }
 
-    /// Forgets what was observed of a bucket.
+    /// Removes the outcomes of a bucket.
     pub fn forget(&mut self, bucket: &Bucket) {
         self.cells.retain(|stand, _| stand.bucket != *bucket);
     }
 }
 
 impl Batches {
-    /// The one batch that a report carries when it is sent; none if there is nothing to tell.
+    /// Builds the batch of one report; empty if there is no evidence.
     #[must_use]
     pub fn one(seq: u64, evidence: Evidence) -> Self {
         let batch = (!evidence.is_empty()).then_some((seq, evidence));
         Self { by_report: batch.into_iter().collect() }
     }
 
-    /// Everything first told after report `seq`.
+    /// The outcomes first sent after report `seq`.
     pub fn after(&self, seq: u64) -> impl Iterator<Item = (&CohortKey, &Outcomes)> {
         let later = (std::ops::Bound::Excluded(seq), std::ops::Bound::Unbounded);
         self.by_report.range(later).flat_map(|(_, evidence)| evidence.iter())
     }
 
-    /// How many places there are in all.
+    /// The number of cohorts in all batches.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_report.values().map(|evidence| evidence.iter().len()).sum()
     }
 
-    /// Whether there is nothing.
+    /// Returns true if there is no batch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_report.is_empty()
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_counts_once_however_often_and_with_whichever_report_it_comes() {
+    fn a_batch_counts_once_however_often_it_arrives() {
         let (first, second) = (told(3, &[("a", 5)]), told(4, &[("a", 7), ("b", 1)]));
         let both = first.clone().merge(second.clone());
         assert_eq!(both, second.clone().merge(first.clone()));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_so_many_places_and_those_known_go_on() {
+    fn a_full_table_refuses_new_cohorts_and_counts_known_ones() {
         let mut evidence = Evidence::default();
         assert!(evidence.add(&stand("a", Side::Canary), &asked(1), 1));
         assert!(!evidence.add(&stand("a", Side::Control), &asked(1), 1));

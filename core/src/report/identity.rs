@@ -1,10 +1,10 @@
-//! Who speaks: what a child says of itself in its greeting.
+//! The identity that a child sends in its greeting.
 
 use std::fmt;
 
 use crate::names::{Name, Zone};
 
-/// One start of one process: 128 random bits drawn when it begins.
+/// The id of one start of one process: 128 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u128);
 
@@ -14,26 +14,26 @@ impl fmt::Debug for InstanceId {
     }
 }
 
-/// Which tier a child belongs to.
+/// The tier of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Decides inside a service.
+    /// A client inside a service.
     Client,
-    /// Merges the reports of a zone.
+    /// An aggregator of a zone.
     Aggregator,
 }
 
-/// What a child says of itself.
+/// The identity of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// This start of the process.
+    /// The id of this start of the process.
     pub instance: InstanceId,
-    /// A name that outlives restarts, such as host and port.
+    /// A name that is stable over restarts, such as host and port.
     pub name: Name,
-    /// The service it belongs to.
+    /// The service.
     pub service: Name,
-    /// The failure domain it runs in.
+    /// The failure domain.
     pub zone: Zone,
-    /// Its tier.
+    /// The tier.
     pub role: Role,
 }

@@ -1,70 +1,69 @@
-//! What a report adds to a parent's own tables, and where it goes.
+//! The entries that a report adds to the parent's own tables.
 
 use std::time::Duration;
 
 use super::Tally;
 use crate::names::{Key, KeyId, Place};
 
-/// Where entries of a report come from, which decides whether they speak about the present rate.
+/// The origin of an entry, which decides whether it describes the present rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The difference between two reports heard here.
+    /// The difference between two reports at this parent.
     Observed,
-    /// Taken over from another parent's books: tells how much, not when.
+    /// Taken over from another parent's books: a number without a time.
     TakenOver,
 }
 
-/// What one report added to one key.
+/// The counts that one report added to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct New {
-    /// What is new.
+    /// The new counts.
     pub delta: Tally,
-    /// How the difference was found.
+    /// Their origin.
     pub pedigree: Origin,
 }
 
-/// A parent's own tables, into which the entries of a report go one by one.
+/// The parent's own tables, to which the entries of a report are added one by one.
 pub trait Ledger {
-    /// The entries that follow cover this span of the child's time, see [`Entered`].
+    /// Announces the span of the child's time that the following entries cover, see [`Entered`].
     fn begin(&mut self, span: Option<Duration>, first_span: bool) {
         let _ = (span, first_span);
     }
 
-    /// The place of a key; `None` if there is no room, not even shared.
+    /// Returns the place of a key; `None` if there is no room, not even in a shared place.
     fn place(&mut self, key: &Key) -> Option<Place>;
 
-    /// Adds what is new of a key, whose place it was given by [`place`](Self::place). Returns where it went, which is
-    /// its place from then on.
+    /// Adds new counts of a key at its [`place`](Self::place). Returns the place that it has from then on.
     fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place>;
 }
 
-/// What one report added to one key of a parent that never gives an id to another key.
+/// The counts that one report added to one key of a parent that never reuses ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The parent's own id of the key; `None` if the parent's table was full.
+    /// The parent's id of the key; `None` if the parent's table was full.
     pub own: Option<KeyId>,
-    /// What is new.
+    /// The new counts.
     pub delta: Tally,
-    /// How the difference was found.
+    /// Their origin.
     pub pedigree: Origin,
 }
 
-/// What one report added to the books.
+/// The additions of one report to the books.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entered {
-    /// The time the report covers, by the child's clock; `None` for the first report with a time of an instance.
+    /// The time that the report covers, by the child's clock; `None` for an instance's first report with a time.
     pub span: Option<Duration>,
-    /// The span is the first one of the instance.
+    /// True if the span is the first one of the instance.
     pub first_span: bool,
-    /// What is new, for each key that changed; unless it went to a [`Ledger`].
+    /// The new counts of each key that changed, unless they went to a [`Ledger`].
     pub entries: Vec<Entry>,
-    /// Requests given up because nobody can tell whether they were counted before.
+    /// Requests given up because they may have been counted before.
     pub unconfirmed: u64,
-    /// Keys that found no room in the parent's table.
+    /// Keys without room in the parent's table.
     pub homeless: usize,
 }
 
-/// Notes the entries for a parent that reads them afterwards.
+/// Collects the entries for a parent that reads them afterwards.
 pub(super) struct Noted<F> {
     pub(super) intern: F,
     pub(super) entries: Vec<Entry>,

@@ -1,4 +1,5 @@
-//! What a child tells its parent: cumulative counts, so that loss, repetition and reordering are harmless.
+//! Reports: the messages in which a child sends cumulative counts to its parent. Cumulative counts make loss, repetition
+//! and reordering harmless.
 
 mod books;
 mod evidence;
@@ -28,10 +29,10 @@ use crate::names::{Bucket, Key, KeyId, Zone};
 use crate::quantity::MonoTime;
 use crate::quantity::Rate;
 
-/// Requests of one key since the counting process began. Only ever grows.
+/// The requests of one key since the counting process began. Only ever grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that asked.
+    /// Requests offered.
     pub offered: u64,
     /// Requests that the coin refused.
     pub dropped: u64,
@@ -39,12 +40,12 @@ pub struct Counts {
     pub guard_dropped: u64,
     /// Refusals decided but not carried out: in shadow, while killed, outside the canary.
     pub would_dropped: u64,
-    /// Those among `would_dropped` that the guard decided.
+    /// The part of `would_dropped` that the guard decided.
     pub would_guard_dropped: u64,
 }
 
 impl Counts {
-    /// Nothing counted.
+    /// No requests.
     pub const ZERO: Self =
         Self { offered: 0, dropped: 0, guard_dropped: 0, would_dropped: 0, would_guard_dropped: 0 };
 
@@ -60,20 +61,20 @@ impl Counts {
         self.offered.saturating_sub(self.refused())
     }
 
-    /// What is let through, *or would be under enforcement*: what the law works on. Worked on what shadow let pass,
-    /// its balance would sink to the bottom before anything is enforced.
+    /// The requests let through, *or that would be under enforcement*: the input V of the law. If the law counted all that
+    /// shadow lets pass, its balance would fall to the debt cap before anything is enforced.
     #[must_use]
     pub const fn passed(self) -> u64 {
         self.admitted().saturating_sub(self.would_dropped)
     }
 
-    /// What the guard decided to refuse, carried out or not.
+    /// Requests that the guard decided to refuse, carried out or not.
     #[must_use]
     pub const fn guarded(self) -> u64 {
         self.guard_dropped.saturating_add(self.would_guard_dropped)
     }
 
-    /// Whether no more was refused, or would have been, than was offered.
+    /// Returns true if no more was refused, or would have been, than was offered.
     #[inline]
     #[must_use]
     pub fn is_consistent(self) -> bool {
@@ -83,7 +84,7 @@ impl Counts {
             && self.would_guard_dropped <= self.would_dropped
     }
 
-    /// Whether every column is at or above that of `other`.
+    /// Returns true if every column is at or above that of `other`.
     #[inline]
     #[must_use]
     pub const fn covers(self, other: Self) -> bool {
@@ -102,7 +103,7 @@ impl Counts {
         self.zip(other, u64::max)
     }
 
-    /// What was counted since `earlier`; columns that went back count as nothing.
+    /// Returns the counts since `earlier`; columns that decreased count as 0.
     #[inline]
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
@@ -128,20 +129,20 @@ impl Counts {
     }
 }
 
-/// The counts of one key, and the part of them that came too late to say anything about the present rate.
+/// The counts of one key, and the part of them that arrived too late to describe the present rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All requests counted.
     pub counts: Counts,
-    /// Those among them that moved the books only: a client back after a cut must not look like a surge.
+    /// Late requests: they are counted but enter no rate, so that a client that reconnects does not look like a surge.
     pub late: Counts,
 }
 
 impl Tally {
-    /// Nothing counted.
+    /// No requests.
     pub const ZERO: Self = Self { counts: Counts::ZERO, late: Counts::ZERO };
 
-    /// Whether both parts are at or above those of `other`.
+    /// Returns true if both parts are at or above those of `other`.
     #[inline]
     #[must_use]
     pub const fn covers(self, other: Self) -> bool {
@@ -155,7 +156,7 @@ impl Tally {
         Self { counts: self.counts.merge(other.counts), late: self.late.merge(other.late) }
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the counts since `earlier`.
     #[inline]
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
@@ -170,71 +171,70 @@ impl Tally {
     }
 }
 
-/// Introduces a key on a stream, and says how far the books on it reach (see [`Books`]).
+/// Defines a key on a stream, and where its books continue (see [`Books`]).
 ///
-/// A stream's ids are dense: a new one is the number of those defined so far. One that is defined again has another key
-/// from then on, which counts from zero; everything sent for the one before was confirmed.
+/// The ids of a stream are dense: a new id is the number of ids defined so far. An id that is defined again belongs to
+/// another key from then on, which counts from zero; all counts sent for the previous key were confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDefinition {
     /// The key.
     pub key: Key,
-    /// Its counts at the last confirmation by anyone; zero for a key this instance never sent before.
+    /// Its counts at the last confirmation by any parent; zero for a key that this instance never sent before.
     pub base: Counts,
-    /// Its counts in the last report sent on any earlier stream; zero likewise.
+    /// Its counts in the last report sent on any earlier stream; zero for a key that this instance never sent before.
     pub sent: Counts,
-    /// Whether the parent that answered on this stream was the last one that this instance sent counts of the key to, and
-    /// is known to remember this very key. Any other forgets what it remembers of it: that no longer tells what was lost
-    /// from what somebody else counted, nor one key from an earlier one of the same name.
+    /// True if the parent on this stream was the last one to which this instance sent counts of the key, and has
+    /// acknowledged some of them. Any other parent forgets its own counts of the key: they can no longer tell lost counts
+    /// from those that another parent counted, nor this key from an earlier one of the same name.
     pub continues: bool,
 }
 
 /// One message from a child to its parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Numbers the child's messages on this stream, from 1.
+    /// The number of the child's message on this stream, from 1.
     pub seq: u64,
-    /// Who speaks; in a greeting, the first report of a stream, and nowhere else.
+    /// The identity of the child, only in the greeting, the first report of a stream.
     pub identity: Option<Identity>,
-    /// The child's monotonic clock. Absent: "I am alive, but count nothing yet".
+    /// The child's monotonic time. Absent in a report without counts.
     pub time: Option<MonoTime>,
-    /// The highest epoch held; absent when no directive ever came.
+    /// The highest epoch held; absent before the first directive.
     pub epoch: Option<Epoch>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
-    /// Those of single buckets: all that are held in a greeting, and then what changed.
+    /// The kill generations of single buckets: all in a greeting, then only changes.
     pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// Of an aggregator: what was ordered killed there, or below it, without knowing that the controller has heard of it;
-    /// once on a stream. Whatever generation it has come to, it is a new kill.
+    /// From an aggregator: kills ordered there or below it that the controller has not confirmed yet, once per stream. Each
+    /// is a new kill, whatever its generation.
     pub ordered: BTreeSet<Scope>,
-    /// Likewise what was ordered killed and has ended again: everything it concerns has to be in shadow, whatever was decided
-    /// by those who knew nothing of it.
+    /// From an aggregator: kills ordered there or below it that have ended again, not confirmed yet. The buckets concerned
+    /// have to be in shadow, whatever was decided without knowing of the kill.
     pub ended: BTreeSet<Scope>,
-    /// The latest drill heard of.
+    /// The latest drill.
     pub drill: Drill,
-    /// Of an aggregator: how long that drill took to reach the clients below it, by zone, if that changed.
+    /// From an aggregator: the time that the drill took to reach the clients below it, by zone, if that changed.
     pub spreads: BTreeMap<Zone, Spread>,
-    /// How many children the child itself has, connected now.
+    /// The number of connected children of the child.
     pub children: u32,
-    /// Of an aggregator: who stands below it now.
+    /// From an aggregator: the chain of aggregators below it.
     pub path: Path,
-    /// Buckets whose directives the child wants, new on this stream.
+    /// New subscriptions to buckets on this stream.
     pub asked: Vec<Bucket>,
-    /// Of an aggregator, in a greeting: the parts of limits that it holds, from whichever controller.
+    /// From an aggregator, in a greeting: the holds of its buckets, from any controller.
     pub holds: BTreeMap<Bucket, Rate>,
-    /// Keys new on this stream, by the child's ids. They hold before the tallies of the same report.
+    /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
     pub tallies: Tallies,
-    /// What the gates of rollouts judge by.
+    /// The evidence for rollout gates.
     pub evidence: Batches,
-    /// The child stops in good order: its share is free at once.
+    /// True if the child stops in order: its share is released at once.
     pub leaving: bool,
 }
 
 impl Report {
-    /// Joins two reports of one stream: associative, commutative and idempotent, so the parts of a message may be
-    /// put together in any order and any part may come twice. What an id stood for before it was defined anew is
-    /// dropped: it was confirmed.
+    /// Joins two reports of one stream: associative, commutative and idempotent, so that the parts of a message may arrive
+    /// in any order and more than once. Counts of a key whose id was redefined are dropped: they were confirmed.
     #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
@@ -244,7 +244,7 @@ impl Report {
                 |id| later.definitions.get(&id).is_some_and(|new| first.definitions.get(&id) != Some(new));
             first.tallies = first.tallies.retain(|id| !is_replaced(id));
         }
-        // Of two that were said at once one is a part that leaves it out.
+        // Of two parts of one message, one leaves the field out.
         first.path = if first.seq < later.seq { later.path } else { first.path.max(later.path) };
         first.seq = later.seq;
         first.identity = first.identity.or(later.identity);
@@ -257,7 +257,7 @@ impl Report {
         first.ordered.append(&mut later.ordered);
         first.ended.append(&mut later.ended);
         first.drill = first.drill.max(later.drill);
-        // What is said later of a zone stands; of two that were said at once each speaks of other zones.
+        // The later entry of a zone applies; two parts of one message have entries of different zones.
         later.spreads.append(
             &mut first.spreads.into_iter().filter(|(zone, _)| !later.spreads.contains_key(zone)).collect(),
         );
@@ -277,7 +277,7 @@ impl Report {
     }
 }
 
-/// A parent's receipt for what its child reported.
+/// The acknowledgement of a child's reports by its parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Echo {
     /// The highest report merged here; 0 when none was.

@@ -1,34 +1,34 @@
-//! Why a report is refused: what no sound child sends.
+//! The protocol violations for which a report is refused.
 
 use crate::names::Key;
 
-/// A report that cannot have come from a sound peer; its stream is closed and nothing of it counts.
+/// A report that violates the protocol; its stream is closed and nothing of it is counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReport {
-    /// A report came again, or after a later one.
-    #[error("report {got} came after report {held}")]
+    /// A report arrived twice, or after a later one.
+    #[error("report {got} arrived after report {held}")]
     Late {
         /// The last number entered.
         held: u64,
-        /// The number that came.
+        /// The number received.
         got: u64,
     },
-    /// Key ids are given out densely.
-    #[error("key id {0} is defined out of turn: ids of a stream are dense")]
+    /// A key id is not dense.
+    #[error("key id {0} is out of sequence: the ids of a stream are dense")]
     Definition(u32),
-    /// Counts for an id without a definition.
+    /// An id has counts but no definition.
     #[error("key id {0} has counts but no definition")]
     Undefined(u32),
     /// More was refused than offered.
     #[error("the counts of {0:?} do not add up: more refused than offered, or more late than counted")]
     Inconsistent(Key),
-    /// A cumulative count became smaller.
-    #[error("the cumulative counts of {0:?} went back")]
+    /// A cumulative count decreased.
+    #[error("the cumulative counts of {0:?} decreased")]
     WentBack(Key),
-    /// More keys than a child may have here.
-    #[error("a child may define {0} keys here, and not one more")]
+    /// The child defines more keys than the parent allows.
+    #[error("a child may define at most {0} keys here")]
     TooManyKeys(usize),
-    /// Counts without a time say nothing.
+    /// A report has counts but no time.
     #[error("a report without a time must not carry counts")]
     Timeless,
 }

@@ -1,28 +1,28 @@
-//! The counts of many keys side by side: what a report carries, in the order of ids.
+//! The counts of many keys in columns, in the order of ids, as a report carries them.
 
 use super::{Counts, Tally};
 use crate::names::KeyId;
 
 /// Cumulative tallies by the child's ids, ascending, each id once.
 ///
-/// Kept apart from one another because almost no tally has a late part: ids and counts lie densely, and the late parts
-/// take room only in a report that has any.
+/// Columns, because almost no tally has a late part: ids and counts are dense, and late parts take room only in a report
+/// that has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tallies {
     ids: Vec<KeyId>,
     counts: Vec<Counts>,
-    /// As long as the others if any late part is not zero, else empty.
+    /// As long as the other columns if any late part is not zero, else empty.
     late: Vec<Counts>,
 }
 
 impl Tallies {
-    /// No tallies, with room for `keys` of them.
+    /// Creates an empty set with room for `keys` tallies.
     #[must_use]
     pub fn with_capacity(keys: usize) -> Self {
         Self { ids: Vec::with_capacity(keys), counts: Vec::with_capacity(keys), late: Vec::new() }
     }
 
-    /// Adds the tally of a key whose id is above all others; false, and nothing happens, if it is not. Amortised O(1).
+    /// Adds the tally of a key with an id above all others. Returns false, without a change, for other ids. Amortised O(1).
     #[inline]
     pub fn push(&mut self, id: KeyId, tally: Tally) -> bool {
         if self.ids.last().is_some_and(|last| *last >= id) {
@@ -39,19 +39,19 @@ impl Tallies {
         true
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// Whether any tally has a late part.
+    /// Returns true if any tally has a late part.
     #[inline]
     #[must_use]
     pub fn has_late(&self) -> bool {
@@ -64,7 +64,7 @@ impl Tallies {
         self.ids.last().copied()
     }
 
-    /// The tally of a key, if it is here. O(log n).
+    /// Returns the tally of a key, if present. O(log n).
     #[must_use]
     pub fn get(&self, id: KeyId) -> Option<Tally> {
         self.ids.binary_search(&id).ok().and_then(|at| self.iter().nth(at)).map(|(_, tally)| tally)
@@ -84,7 +84,7 @@ impl Tallies {
         self.iter().map(|(_, tally)| tally)
     }
 
-    /// Joins two sets: a key that is in both gets the join of its tallies. Linear.
+    /// Joins two sets; a key in both gets the join of its tallies. Linear.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         if self.is_empty() {
@@ -115,7 +115,7 @@ impl Tallies {
         joined
     }
 
-    /// The same without the keys of which `keep` says no.
+    /// Removes the keys for which `keep` returns false.
     #[must_use]
     pub fn retain(self, mut keep: impl FnMut(KeyId) -> bool) -> Self {
         self.iter().filter(|(id, _)| keep(*id)).collect()
@@ -123,11 +123,11 @@ impl Tallies {
 }
 
 impl FromIterator<(KeyId, Tally)> for Tallies {
-    /// In whatever order they come; of two with one id the later one counts.
+    /// Accepts any order; of two with one id the later one counts.
     fn from_iter<I: IntoIterator<Item = (KeyId, Tally)>>(tallies: I) -> Self {
         let mut tallies: Vec<(KeyId, Tally)> = tallies.into_iter().collect();
         if !tallies.is_sorted_by(|a, b| a.0 < b.0) {
-            // Stable, and of equals the last one is kept.
+            // The sort is stable, and the last of equal ids is kept.
             tallies.sort_by_key(|(id, _)| *id);
             tallies.reverse();
             tallies.dedup_by_key(|(id, _)| *id);

@@ -1,9 +1,9 @@
-//! What a directive makes of what is posted: kept where it is silent, cleared where there is no limit.
+//! The effect of a directive on the board: absent values are kept, and a limit without a number clears all values.
 
 use super::*;
 use crate::kill::{Kill, KillGeneration};
 
-/// What a bucket on the board is expected to hold: its terms, and its tenants in the order of names.
+/// The expected state of a bucket: its terms, and its tenants in the order of names.
 fn check_posted_of(board: &Board, terms: Terms, keys: &[(&str, Values)]) {
     let posted = board.get(&bucket("b")).unwrap();
     let held: Vec<(&str, Values)> = posted.keys().map(|(tenant, values)| (tenant.as_str(), values)).collect();
@@ -14,14 +14,14 @@ fn check_posted_of(board: &Board, terms: Terms, keys: &[(&str, Values)]) {
     }
 }
 
-/// The same for nothing but ratios, in tenths.
+/// The expected state with only ratios, in tenths.
 fn check_posted(board: &Board, limit: Limit, keys: &[(&str, Option<u32>)]) {
     let keys: Vec<(&str, Values)> = keys.iter().map(|(name, tenths)| (*name, drops(*tenths))).collect();
     check_posted_of(board, terms(limit), &keys);
 }
 
 #[test]
-fn absent_ratios_are_kept_and_never_read_as_zero() {
+fn absent_ratios_are_kept_and_are_not_zero() {
     let limit = per_second(100);
     let mut board = Board::default();
     assert!(board.apply(&directive(true, limit, &[("a", None), ("default", Some(5))])));
@@ -35,7 +35,7 @@ fn absent_ratios_are_kept_and_never_read_as_zero() {
 }
 
 #[test]
-fn every_value_that_is_absent_is_kept_by_itself() {
+fn each_absent_value_is_kept_independently() {
     let held = everything(1);
     let news = everything(2);
     let nothing = Values::default();
@@ -69,7 +69,7 @@ fn every_value_that_is_absent_is_kept_by_itself() {
 }
 
 #[test]
-fn a_limit_without_a_number_clears_every_value_also_those_it_does_not_name_but_no_entitlement() {
+fn a_limit_without_a_number_clears_all_values_but_entitlements() {
     let entitled = |number| Values { entitlement: Some(entitlement(number)), ..Values::default() };
     for limit in [Limit::Unlimited, Limit::Unknown] {
         let mut board = Board::default();
@@ -90,7 +90,7 @@ fn a_limit_without_a_number_clears_every_value_also_those_it_does_not_name_but_n
             !board.apply(&directive_of(false, terms(limit), &[("b", drops(Some(9)))])),
             "nothing to clear"
         );
-        // The number is back: what was cleared stays so until a value comes.
+        // With a number again, cleared values stay absent until a new value arrives.
         assert!(board.apply(&directive(false, per_second(100), &[])));
         check_posted_of(&board, terms(per_second(100)), &cleared);
     }
@@ -104,7 +104,7 @@ fn a_limit_of_zero_is_a_number() {
 }
 
 #[test]
-fn terms_are_told_in_full_but_for_a_hold_which_is_kept() {
+fn terms_are_replaced_except_for_an_absent_hold() {
     let first = Terms {
         limit: per_second(100),
         mode: Mode::Canary,
@@ -134,7 +134,7 @@ fn terms_are_told_in_full_but_for_a_hold_which_is_kept() {
 }
 
 #[test]
-fn a_change_of_any_term_is_told() {
+fn a_change_of_any_term_is_sent() {
     let held = Terms { hold: Some(rate(40)), ..terms(per_second(100)) };
     for changed in [
         Terms { limit: per_second(101), ..held },
@@ -172,7 +172,7 @@ fn a_tenant_without_a_directive_follows_the_default_class() {
 }
 
 #[test]
-fn keys_out_of_order_end_up_in_order_and_of_two_with_one_name_the_later_one_counts() {
+fn keys_are_sorted_and_the_later_of_two_with_one_name_counts() {
     let limit = per_second(100);
     for held in [&[][..], &[("b", Some(9)), ("d", Some(4))][..]] {
         let mut board = Board::default();
@@ -182,14 +182,14 @@ fn keys_out_of_order_end_up_in_order_and_of_two_with_one_name_the_later_one_coun
         check_posted(&board, limit, &[("a", Some(6)), ("b", Some(2)), ("c", Some(3))]);
         assert!(!board.apply(&directive(true, limit, &disorder)), "nothing new");
 
-        // In order, but twice.
+        // Sorted, but each key twice.
         assert!(board.apply(&directive(false, limit, &[("b", Some(5)), ("b", Some(8))])));
         check_posted(&board, limit, &[("a", Some(6)), ("b", Some(8)), ("c", Some(3))]);
     }
 }
 
 #[test]
-fn whole_directives_take_tenants_away_and_others_do_not() {
+fn only_whole_directives_remove_tenants() {
     let limit = per_second(100);
     let mut board = Board::default();
     board.apply(&directive(true, limit, &[("a", Some(1)), ("b", Some(2)), ("c", Some(3))]));
@@ -199,7 +199,7 @@ fn whole_directives_take_tenants_away_and_others_do_not() {
     assert!(board.apply(&directive(true, limit, &[("b", None)])));
     check_posted(&board, limit, &[("b", Some(2))]);
     assert_eq!(board.since(&bucket("b"), seen), Some(directive(true, limit, &[("b", Some(2))])));
-    // One comes as another goes: the first, the last, and one that was there before.
+    // One tenant is added as another is removed: the first, the last, and one posted before.
     assert!(board.apply(&directive(true, limit, &[("a", None), ("d", Some(4))])));
     check_posted(&board, limit, &[("a", None), ("d", Some(4))]);
     assert!(board.apply(&directive(true, limit, &[])));
@@ -208,7 +208,7 @@ fn whole_directives_take_tenants_away_and_others_do_not() {
 }
 
 #[test]
-fn a_reader_is_told_no_more_than_it_needs() {
+fn a_reader_gets_only_the_changes_since_its_version() {
     let limit = per_second(100);
     let mut board = Board::default();
     assert_eq!(board.since(&bucket("b"), 0), None, "nothing is posted");
@@ -217,16 +217,16 @@ fn a_reader_is_told_no_more_than_it_needs() {
     assert_eq!(board.since(&bucket("b"), seen), None, "nothing is new");
     board.apply(&directive(false, limit, &[("b", Some(3))]));
     assert_eq!(board.since(&bucket("b"), seen), Some(directive(false, limit, &[("b", Some(3))])));
-    // A change of another bucket is not news of this one.
+    // A change of another bucket does not count as a change of this one.
     let seen = board.version();
     board.apply(&BucketDirective { bucket: bucket("other"), ..directive(true, limit, &[]) });
     assert_eq!(board.since(&bucket("b"), seen), None);
     assert!(board.since(&bucket("other"), seen).is_some());
 }
 
-/// A controller that restarts salts anew: that is one line for each bucket, and not all its tenants again.
+/// A restarted controller draws a new salt: that costs one entry per bucket, and not all its tenants again.
 #[test]
-fn a_new_salt_is_told_without_the_keys() {
+fn a_new_salt_is_sent_without_the_keys() {
     let salted_terms = |salt| Terms { coherence: Some(salted(salt)), ..terms(per_second(100)) };
     let told = [("a", drops(Some(2))), ("default", drops(Some(5)))];
     let mut board = Board::default();

@@ -1,4 +1,4 @@
-//! Which directive may follow which, and what a reader of the board ends up with, whenever it looks.
+//! Tests of the order of directives, and of the state that readers of the board end up with.
 
 mod board;
 mod readers;
@@ -28,12 +28,12 @@ fn per_second(per_second: u32) -> Limit {
     Limit::PerSecond(rate(per_second))
 }
 
-/// Nothing but a ratio, in tenths, where there is one.
+/// Values with only a ratio, in tenths, if given.
 fn drops(tenths: Option<u32>) -> Values {
     Values { ratio: tenths.map(ratio), ..Values::default() }
 }
 
-/// Every value there is, each another number.
+/// All values present, each with another number.
 fn everything(number: u32) -> Values {
     Values {
         ratio: Some(ratio(number)),
@@ -54,7 +54,7 @@ fn entitlement(number: u32) -> Entitlement {
     }
 }
 
-/// What a coherent coin draws by, with this salt.
+/// Key and salt of a coherent coin, with this salt.
 fn salted(salt: u64) -> Coherence {
     Coherence { key: CoinKey::from_bytes([7; 16]), salt }
 }
@@ -69,7 +69,7 @@ fn directive_of(whole: bool, terms: Terms, keys: &[(&str, Values)]) -> BucketDir
     BucketDirective { bucket: bucket("b"), whole, terms, keys }
 }
 
-/// A directive for `b` with nothing but ratios, in tenths.
+/// A directive for `b` with only ratios, in tenths.
 fn directive(whole: bool, limit: Limit, keys: &[(&str, Option<u32>)]) -> BucketDirective {
     let keys: Vec<(&str, Values)> = keys.iter().map(|(name, tenths)| (*name, drops(*tenths))).collect();
     directive_of(whole, terms(limit), &keys)

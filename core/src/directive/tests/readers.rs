@@ -1,4 +1,4 @@
-//! However rarely a reader of the board looks, it ends with what holds.
+//! A reader of the board ends with the state in force, however rarely it reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use proptest::sample::select;
 
 use super::*;
 
-/// One value of a key, whichever, as something to compare.
+/// One value of a key, in a form that compares.
 type Value = (&'static str, String);
 
 fn values(values: Values) -> [Option<Value>; 6] {
@@ -25,7 +25,7 @@ fn values(values: Values) -> [Option<Value>; 6] {
     ]
 }
 
-/// One who looks at a board now and then and keeps a board of its own by what it is told.
+/// A reader that reads a board now and then and applies the changes to a board of its own.
 #[derive(Default)]
 struct Reader {
     own: Board,
@@ -47,11 +47,11 @@ impl Reader {
         self.seen = board.version();
     }
 
-    /// The same as one of an audience, which is told alike.
+    /// Reads as one of an audience, which shares its updates.
     fn look_in_company(&mut self, board: &mut Board) {
         let audience = board.audience(board.iter().map(|(bucket, _)| bucket.clone()).collect());
-        let edition = board.edition(&audience, self.seen, true);
-        for news in edition.iter().flat_map(|edition| edition.iter()) {
+        let update = board.audience_update(&audience, self.seen, true);
+        for news in update.iter().flat_map(|update| update.iter()) {
             self.own.apply(news.directive());
             for key in &news.directive().keys {
                 let values = values(key.values).into_iter().flatten();
@@ -62,9 +62,9 @@ impl Reader {
         self.seen = board.version();
     }
 
-    /// The same buckets with the same terms and tenants, and the same value wherever the board has one. Where the
-    /// board has none, "keep what you hold": a reader that was not looking while values were cleared may hold one
-    /// that it was told before, but never one made up, and none but an entitlement once the limit has no number.
+    /// Both have equal buckets, terms and tenants, and equal values wherever the board has one. Where the board has none,
+    /// a reader that missed the clearing may still hold a value that was sent before, but never an invented one, and
+    /// only an entitlement once the limit has no number.
     fn check_agrees(&self, board: &Board) {
         assert_eq!(self.own.len(), board.len());
         for (bucket, posted) in board.iter() {
@@ -134,7 +134,7 @@ fn any_values() -> impl Strategy<Value = Values> {
         })
 }
 
-/// Directives for few buckets and tenants, in any order, some tenants twice; most terms stay as they were.
+/// Directives for few buckets and tenants, in any order, some tenants twice; most terms are unchanged.
 fn any_directive() -> impl Strategy<Value = BucketDirective> {
     let terms = prop_oneof![any_terms(), Just(terms(per_second(100)))];
     let keys = vec((select(vec!["a", "b", "c", "default"]), any_values()), 0..5);
@@ -143,7 +143,7 @@ fn any_directive() -> impl Strategy<Value = BucketDirective> {
     })
 }
 
-/// What the board should hold, by the rules alone: a map and no merging.
+/// The reference model of the board: a map without merging.
 #[derive(Default)]
 struct Model(BTreeMap<Bucket, (Terms, BTreeMap<Tenant, Values>)>);
 
@@ -151,7 +151,7 @@ impl Model {
     fn apply(&mut self, directive: &BucketDirective) {
         let (terms, held) = self.0.entry(directive.bucket.clone()).or_default();
         *terms = Terms { hold: directive.terms.hold.or(terms.hold), ..directive.terms };
-        // Of two keys with one name, the later one.
+        // The later of two keys with one name counts.
         let named: BTreeMap<Tenant, Values> =
             directive.keys.iter().map(|key| (key.tenant.clone(), key.values)).collect();
         if directive.whole {
@@ -197,7 +197,7 @@ proptest! {
         }
         rarely.look(&board);
         rarely.check_agrees(&board);
-        // One who saw every change holds exactly what the board holds.
+        // A reader of every change holds exactly the state of the board.
         for (bucket, posted) in board.iter() {
             let own = often.own.get(bucket).unwrap();
             prop_assert!(own.keys().eq(posted.keys()));
@@ -213,7 +213,7 @@ proptest! {
         for (directive, who) in &history {
             board.apply(directive);
             for (number, reader) in readers.iter_mut().enumerate() {
-                // The first looks each time, the others each less often than the one before.
+                // The first reads each time, the others each less often than the one before.
                 if who % (1 << number) == 0 {
                     reader.look_in_company(&mut board);
                     reader.check_agrees(&board);
@@ -246,7 +246,7 @@ proptest! {
 }
 
 #[test]
-fn what_many_have_to_hear_is_composed_once_and_who_fell_far_behind_hears_the_whole() {
+fn shared_updates_are_composed_once_and_slow_readers_get_the_whole_state() {
     let mut board = Board::default();
     let change = |board: &mut Board, tenths: u32| {
         board.apply(&directive(false, per_second(100), &[("a", Some(tenths)), ("b", Some(1))]));
@@ -256,20 +256,20 @@ fn what_many_have_to_hear_is_composed_once_and_who_fell_far_behind_hears_the_who
     let buckets: BTreeSet<Bucket> = [bucket("b"), bucket("other")].into();
     let audience = board.audience(buckets.clone());
     assert!(Arc::ptr_eq(&audience, &board.audience(buckets)), "who hears about the same is one audience");
-    let edition = |board: &mut Board, seen: u64| board.edition(&audience, seen, true).unwrap();
-    let latest = edition(&mut board, versions[7]);
-    assert!(Arc::ptr_eq(&latest, &edition(&mut board, versions[7])));
+    let update = |board: &mut Board, seen: u64| board.audience_update(&audience, seen, true).unwrap();
+    let latest = update(&mut board, versions[7]);
+    assert!(Arc::ptr_eq(&latest, &update(&mut board, versions[7])));
     assert_eq!(*latest[0].directive(), directive(false, per_second(100), &[("a", Some(8))]));
-    let keys = |edition: &Edition| (edition[0].directive().whole, edition[0].directive().keys.len());
-    let told: Vec<_> = (0..7).rev().map(|at| keys(&edition(&mut board, versions[at]))).collect();
-    assert_eq!(told, [[(false, 1); 3].as_slice(), &[(true, 2); 4]].concat(), "four readings, then the whole");
-    assert!(Arc::ptr_eq(&edition(&mut board, versions[0])[0], &edition(&mut board, versions[1])[0]));
-    assert!(board.edition(&audience, versions[8], true).is_none(), "who has seen all hears nothing");
-    let bare = board.edition(&audience, versions[7], false).unwrap();
+    let keys = |update: &AudienceUpdate| (update[0].directive().whole, update[0].directive().keys.len());
+    let told: Vec<_> = (0..7).rev().map(|at| keys(&update(&mut board, versions[at]))).collect();
+    assert_eq!(told, [[(false, 1); 3].as_slice(), &[(true, 2); 4]].concat(), "four cache, then the whole");
+    assert!(Arc::ptr_eq(&update(&mut board, versions[0])[0], &update(&mut board, versions[1])[0]));
+    assert!(board.audience_update(&audience, versions[8], true).is_none(), "who has seen all hears nothing");
+    let bare = board.audience_update(&audience, versions[7], false).unwrap();
     assert_eq!(*bare[0].directive(), directive(false, per_second(100), &[("a", None)]));
     let mut encoded = 0;
     for _ in 0..2 {
-        latest[0].carried(|_| {
+        latest[0].encoded(|_| {
             encoded += 1;
             Box::default()
         });

@@ -1,4 +1,4 @@
-//! Which message may follow which.
+//! Tests of the order in which messages apply.
 
 use super::*;
 use crate::kill::JUMP_MAX;
@@ -6,7 +6,7 @@ use crate::kill::JUMP_MAX;
 /// A message as (epoch, seq).
 type Message = (Option<u64>, u64);
 
-/// Messages, `None` in between for a new stream, and whether each is taken.
+/// Messages, with `None` for a new stream, and whether each is accepted.
 fn check_order(messages: &[(Option<Message>, Result<(), StaleDirective>)]) {
     let mut order = Sequence::default();
     for (at, (message, expected)) in messages.iter().enumerate() {
@@ -30,7 +30,7 @@ fn directives_only_move_forward() {
     };
     let new_stream = (None, Ok(()));
 
-    // Within one stream numbers grow; a gap is no harm, since a message holds the whole state of what it names.
+    // Within one stream numbers grow; gaps are harmless, since a message carries the whole state of the keys it names.
     check_order(&[
         take(Some(5), 1),
         take(Some(5), 2),
@@ -38,10 +38,9 @@ fn directives_only_move_forward() {
         seq(Some(5), 1, 2),
         take(Some(5), 9),
     ]);
-    // A number is used up whatever epoch it comes with, and zero is none.
+    // A number is used up whatever its epoch, and zero is invalid.
     check_order(&[seq(Some(5), 0, 0), take(Some(5), 1), seq(Some(6), 1, 1), take(Some(6), 2)]);
-    // An older reign is refused on the stream on which the newer one was heard and on any other, and takes no
-    // number with it.
+    // An older epoch is refused on every stream, and its message uses up no number.
     check_order(&[
         take(Some(5), 1),
         older(4, 2, 5),
@@ -54,7 +53,7 @@ fn directives_only_move_forward() {
         new_stream,
         older(5, 1, 5 + JUMP_MAX),
     ]);
-    // What cannot be true is not believed, whatever is held.
+    // Implausible numbers are refused, whatever the held state.
     for held in [None, Some(5)] {
         let got = held.unwrap_or(0) + JUMP_MAX + 1;
         let refused = Err(StaleDirective::EpochJump { held: held.map(Epoch), got: Epoch(got) });
@@ -62,7 +61,7 @@ fn directives_only_move_forward() {
     }
     // Numbers start over on a new stream.
     check_order(&[take(Some(5), 7), new_stream, take(Some(5), 1), seq(Some(5), 1, 1)]);
-    // A parent that heard no controller is listened to, and does not make what is held forgotten.
+    // A parent without a controller is accepted and leaves the held epoch as it is.
     check_order(&[
         take(None, 1),
         seq(None, 1, 1),

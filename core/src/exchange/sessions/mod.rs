@@ -1,4 +1,4 @@
-//! The children of a parent: who they are, since when, how far each has been heard and told.
+//! The sessions of a parent with its children: identity, counts received, and directives sent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -11,82 +11,81 @@ use crate::names::Bucket;
 use crate::quantity::MonoTime;
 use crate::report::{Books, Echo, Identity, InstanceId, Role};
 
-/// How long the books of a child that went away are kept. One that comes back later is taken over by its own
-/// figures (see [`Books`]), so forgetting costs at most what was unconfirmed.
+/// The time for which the books of a disconnected child are kept. A child that returns later is taken over by its own
+/// figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
 pub const REMEMBERED: Duration = Duration::from_secs(120);
-/// A child that has nothing new to hear is told at least this often that its parent lives, or once in each interval it
-/// reports at, if that is longer.
+/// The interval of heartbeats to a child without changes, unless its report interval is longer.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// All children of one parent, up to a bound.
+/// The sessions of all children of one parent, up to a bound.
 #[derive(Debug)]
 pub struct Sessions {
-    /// The parent.
+    /// The instance of the parent.
     own: InstanceId,
     children: BTreeMap<InstanceId, Child>,
     streams: HashMap<StreamId, InstanceId>,
-    /// Who went away, and when, in that order; who has come back since is still among them.
+    /// The times of disconnections, in order; also of children that are connected again.
     away: VecDeque<(MonoTime, InstanceId)>,
     connected: usize,
     children_max: usize,
     keys_per_child_max: usize,
-    /// The same of an aggregator, which speaks for many.
+    /// The bound for a child that is an aggregator.
     keys_per_aggregator_max: usize,
 }
 
 /// One child.
 #[derive(Debug)]
 pub struct Child {
-    /// What it says of itself.
+    /// The identity from its greeting.
     pub identity: Identity,
-    /// What was counted of it.
+    /// The counts received from it.
     pub books: Books,
     /// Its present stream; `None` while it is away.
     pub stream: Option<StreamId>,
-    /// When it first spoke here.
+    /// The time of its first greeting here.
     pub since: MonoTime,
-    /// When it was last heard.
+    /// The time of its last report.
     pub heard: MonoTime,
-    /// Its highest report that the controller is known to have covered.
+    /// Its highest report that the controller has covered.
     pub confirmed: u64,
-    told: Told,
+    sent: SentState,
 }
 
-/// What a child has been told on its present stream.
+/// The state of the directives sent on the present stream of a child.
 #[derive(Debug, Default)]
-struct Told {
+struct SentState {
     seq: u64,
     at: Option<MonoTime>,
     head: Option<Head>,
-    /// The version of the kill generations that it knows.
+    /// The version of the kill generations sent.
     kills: u64,
-    /// The buckets it has been told about, as far as they are posted.
+    /// The buckets sent, as far as they are posted.
     audience: Audience,
-    /// The board's version that it knows of all of them.
+    /// The version of the board sent for all of them.
     seen: u64,
-    /// The buckets it wants to hear about from now on.
+    /// New subscriptions, not sent yet.
     fresh: BTreeSet<Bucket>,
 }
 
-/// What stands at the top of every message, the same for all children; of the kill generations, what changed.
+/// The head of every message, the same for all children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// The controller's epoch, if it was heard.
+    /// The controller's epoch, if known.
     pub epoch: Option<Epoch>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The version of all kill generations.
     pub kills: u64,
-    /// The latest drill heard of.
+    /// The latest drill.
     pub drill: Drill,
     /// The hash of the policy in force.
     pub policy_hash: Option<u64>,
-    /// How often to report; `None` leaves it to the child.
+    /// The report interval; `None` leaves it to the child.
     pub report_interval: Option<Duration>,
 }
 
 impl Head {
-    /// A head that says nothing but what is killed.
+    /// Builds a head with only the kill generations.
     #[must_use]
     pub fn of(kills: &Kills) -> Self {
         Self {
@@ -101,7 +100,7 @@ impl Head {
 }
 
 impl Sessions {
-    /// An empty roster of the parent `own`, for at most `children_max` children, those who are away but remembered
+    /// Creates the sessions of the parent `own`, for at most `children_max` children, disconnected but remembered ones
     /// included, with at most `keys_per_child_max` keys each.
     #[must_use]
     pub fn new(own: InstanceId, children_max: usize, keys_per_child_max: usize) -> Self {
@@ -117,13 +116,13 @@ impl Sessions {
         }
     }
 
-    /// The same, but children that are aggregators may have so many keys each.
+    /// Sets another bound on the keys of children that are aggregators.
     #[must_use]
     pub fn with_keys_of_aggregators(self, keys_max: usize) -> Self {
         Self { keys_per_aggregator_max: keys_max, ..self }
     }
 
-    /// The parent.
+    /// The instance of the parent.
     #[must_use]
     pub const fn own(&self) -> InstanceId {
         self.own
@@ -132,8 +131,7 @@ impl Sessions {
     /// Begins a stream of a child, which replaces an older stream of the same instance.
     ///
     /// # Errors
-    /// When every place is taken by a child that is connected, or when a later stream of the child has overtaken
-    /// this one.
+    /// If connected children take every place, or if a later stream of the child has overtaken this one.
     pub fn open(
         &mut self,
         now: MonoTime,
@@ -166,20 +164,20 @@ impl Sessions {
             since: now,
             heard: now,
             confirmed: 0,
-            told: Told::default(),
+            sent: SentState::default(),
         });
         child.identity = identity;
         self.connected += usize::from(child.stream.is_none());
         child.stream = Some(stream);
         child.heard = now;
         child.confirmed = 0;
-        child.told = Told::default();
+        child.sent = SentState::default();
         child.books.open();
         Ok(child)
     }
 
-    /// Ends a stream. The child is remembered for [`REMEMBERED`]. Returns its instance if this was its present
-    /// stream, not one that was replaced.
+    /// Ends a stream. The child is remembered for [`REMEMBERED`]. Returns its instance if this was its present stream, and
+    /// not one that was replaced.
     pub fn close(&mut self, now: MonoTime, stream: StreamId) -> Option<InstanceId> {
         let instance = self.streams.remove(&stream)?;
         let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
@@ -187,7 +185,7 @@ impl Sessions {
         child.heard = now;
         self.connected -= 1;
         if self.away.len() >= 2 * self.children_max {
-            // Children that come and go leave entries behind that say nothing any more.
+            // Children that reconnect leave stale entries behind.
             let mut away = std::mem::take(&mut self.away);
             away.retain(|(at, instance)| self.is_away_since(*at, *instance));
             self.away = away;
@@ -196,14 +194,14 @@ impl Sessions {
         Some(instance)
     }
 
-    /// Forgets a child at once.
+    /// Removes a child at once.
     pub fn remove(&mut self, instance: InstanceId) {
         let removed = self.children.remove(&instance);
         self.connected -= usize::from(removed.is_some_and(|child| child.stream.is_some()));
         self.streams.retain(|_, owner| *owner != instance);
     }
 
-    /// Forgets children that have been away for long; returns who. Linear in those who went away that long ago.
+    /// Removes children that have been disconnected for longer than [`REMEMBERED`] and returns them. Linear in their number.
     pub fn prune(&mut self, now: MonoTime) -> Vec<InstanceId> {
         let mut gone = Vec::new();
         while let Some((at, instance)) = self.away.front().copied()
@@ -219,13 +217,13 @@ impl Sessions {
         gone
     }
 
-    /// How many children are connected.
+    /// The number of connected children.
     #[must_use]
     pub const fn connected_count(&self) -> usize {
         self.connected
     }
 
-    /// How many children went away no longer than `span` ago and have not come back. Linear in who went away within it.
+    /// The number of children that disconnected within the last `span` and have not returned. Linear in that number.
     #[must_use]
     pub fn left_within(&self, now: MonoTime, span: Duration) -> usize {
         let lately = self.away.iter().rev().take_while(|(at, _)| now.since(*at) <= span);
@@ -236,75 +234,75 @@ impl Sessions {
         self.children.get(&instance).is_some_and(|child| child.stream.is_none() && child.heard == at)
     }
 
-    /// The child whose present stream this is.
+    /// Returns the child with this present stream.
     pub fn by_stream(&mut self, stream: StreamId) -> Option<&mut Child> {
         let instance = self.streams.get(&stream)?;
         self.children.get_mut(instance).filter(|child| child.stream == Some(stream))
     }
 
-    /// A child by its instance.
+    /// Returns a child by its instance.
     #[must_use]
     pub fn get(&self, instance: InstanceId) -> Option<&Child> {
         self.children.get(&instance)
     }
 
-    /// A child by its instance, to be changed.
+    /// Returns a child by its instance, mutable.
     pub fn get_mut(&mut self, instance: InstanceId) -> Option<&mut Child> {
         self.children.get_mut(&instance)
     }
 
-    /// Whether a stream was known and has been replaced by a newer one, or its child was removed.
+    /// Returns true if a newer stream replaced this one, or if its child was removed.
     #[must_use]
     pub fn is_superseded(&self, stream: StreamId) -> bool {
         let child = self.streams.get(&stream).and_then(|instance| self.children.get(instance));
         child.is_none_or(|child| child.stream != Some(stream))
     }
 
-    /// Every child, those who are away included.
+    /// Every child, disconnected ones included.
     pub fn iter(&self) -> impl Iterator<Item = &Child> {
         self.children.values()
     }
 
-    /// Every child that is connected.
+    /// Every connected child.
     pub fn connected(&self) -> impl Iterator<Item = &Child> {
         self.children.values().filter(|child| child.stream.is_some())
     }
 
-    /// Every child, to be changed.
+    /// Every child, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Child> {
         self.children.values_mut()
     }
 }
 
 impl Child {
-    /// The child wants to hear about a bucket from now on.
-    pub fn wants(&mut self, bucket: &Bucket) {
-        if !self.is_wanted(bucket) {
-            self.told.fresh.insert(bucket.clone());
+    /// Subscribes the child to a bucket.
+    pub fn subscribe(&mut self, bucket: &Bucket) {
+        if !self.is_subscribed(bucket) {
+            self.sent.fresh.insert(bucket.clone());
         }
     }
 
-    /// Whether it hears about a bucket.
+    /// Returns true if the child is subscribed to a bucket.
     #[must_use]
-    pub fn is_wanted(&self, bucket: &Bucket) -> bool {
-        self.told.audience.contains(bucket) || self.told.fresh.contains(bucket)
+    pub fn is_subscribed(&self, bucket: &Bucket) -> bool {
+        self.sent.audience.contains(bucket) || self.sent.fresh.contains(bucket)
     }
 
-    /// How many buckets it hears about.
+    /// The number of buckets the child is subscribed to.
     #[must_use]
-    pub fn wanted(&self) -> usize {
-        self.told.audience.len() + self.told.fresh.len()
+    pub fn subscription_count(&self) -> usize {
+        self.sent.audience.len() + self.sent.fresh.len()
     }
 
-    /// Everything must be told again, as if nothing had been.
-    pub fn forget_told(&mut self) {
-        self.told.head = None;
-        self.told.seen = 0;
+    /// Marks everything as not sent, so that the next message is whole.
+    pub fn resend_all(&mut self) {
+        self.sent.head = None;
+        self.sent.seen = 0;
     }
 
-    /// The next message to this child, if there is anything new or a heartbeat is due. `values` is false while
-    /// they must not pass: they are left out then, and told once they may. O(1) for all but the first child of an
-    /// audience after a change, but for buckets that the child hears about for the first time.
+    /// Returns the next message to this child, if there are changes or a heartbeat is due. While `values` is false, values
+    /// are left out, and sent once they may pass. O(1) for all but the first child of an audience after a change, except
+    /// for buckets that are new to the child.
     pub fn next_message(
         &mut self,
         now: MonoTime,
@@ -314,30 +312,30 @@ impl Child {
         echo: Echo,
         kills: &Kills,
     ) -> Option<Message> {
-        let told = &mut self.told;
-        let shared = board.edition(&told.audience, told.seen, values);
+        let sent = &mut self.sent;
+        let shared = board.audience_update(&sent.audience, sent.seen, values);
         let mut first = Vec::new();
-        if !told.fresh.is_empty() {
-            first.extend(told.fresh.iter().filter_map(|bucket| board.news(bucket, 0, values)));
-            let mut buckets = (*told.audience).clone();
-            buckets.append(&mut told.fresh);
-            told.audience = board.audience(buckets);
+        if !sent.fresh.is_empty() {
+            first.extend(sent.fresh.iter().filter_map(|bucket| board.update(bucket, 0, values)));
+            let mut buckets = (*sent.audience).clone();
+            buckets.append(&mut sent.fresh);
+            sent.audience = board.audience(buckets);
         }
-        told.seen = board.version();
+        sent.seen = board.version();
         let heartbeat = HEARTBEAT.max(head.report_interval.unwrap_or_default());
-        let due = told.at.is_none_or(|at| now.since(at) >= heartbeat);
-        if shared.is_none() && first.is_empty() && !due && told.head == Some(head) {
+        let due = sent.at.is_none_or(|at| now.since(at) >= heartbeat);
+        if shared.is_none() && first.is_empty() && !due && sent.head == Some(head) {
             return None;
         }
-        let news = kills.since(told.kills);
-        told.kills = kills.version();
-        told.seq += 1;
-        told.at = Some(now);
-        told.head = Some(head);
-        let parent = (told.seq == 1).then(|| self.books.parent());
+        let news = kills.since(sent.kills);
+        sent.kills = kills.version();
+        sent.seq += 1;
+        sent.at = Some(now);
+        sent.head = Some(head);
+        let parent = (sent.seq == 1).then(|| self.books.parent());
         let head = Directives {
             epoch: head.epoch,
-            seq: told.seq,
+            seq: sent.seq,
             kill: head.kill,
             kills: news,
             drill: head.drill,

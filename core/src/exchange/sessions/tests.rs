@@ -1,4 +1,4 @@
-//! Who finds a place in a roster, who loses it, and what each child is told when.
+//! Tests of the places for children, and of the messages sent to each.
 
 use super::*;
 use crate::decision::Mode;
@@ -52,22 +52,22 @@ fn directive(tenths: Option<u32>, whole: bool) -> BucketDirective {
     }
 }
 
-/// A board that directs half of everything to be refused.
+/// A board with a drop ratio of one half for everything.
 fn board() -> Board {
     let mut board = Board::default();
     board.apply(&directive(Some(5), true));
     board
 }
 
-/// A child on stream 1 that wants to hear about the bucket.
+/// A child on stream 1, subscribed to the bucket.
 fn listener(roster: &mut Sessions) -> &mut Child {
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
-    child.wants(&bucket());
+    child.subscribe(&bucket());
     child
 }
 
 impl Child {
-    /// The next message as the child will read it.
+    /// The next message as the child decodes it.
     fn next(
         &mut self,
         now: MonoTime,
@@ -87,7 +87,7 @@ impl Sessions {
 }
 
 #[test]
-fn the_longest_away_makes_room_and_nobody_who_is_connected() {
+fn the_longest_disconnected_child_is_evicted_and_never_a_connected_one() {
     let mut roster = Sessions::new(InstanceId(99), 3, 100);
     for instance in [1, 2, 3] {
         roster.open(at(0), StreamId(instance), identity(instance.into())).unwrap();
@@ -106,7 +106,7 @@ fn the_longest_away_makes_room_and_nobody_who_is_connected() {
 }
 
 #[test]
-fn a_child_that_went_away_is_remembered_for_its_time_and_no_longer() {
+fn a_disconnected_child_is_remembered_for_120_seconds() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap();
     roster.open(at(0), StreamId(2), identity(2)).unwrap();
@@ -118,7 +118,7 @@ fn a_child_that_went_away_is_remembered_for_its_time_and_no_longer() {
 }
 
 #[test]
-fn a_new_stream_replaces_the_old_one_and_keeps_what_is_known() {
+fn a_new_stream_replaces_the_old_one_and_keeps_the_books() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap().confirmed = 8;
     assert!(!roster.is_superseded(StreamId(1)));
@@ -130,7 +130,7 @@ fn a_new_stream_replaces_the_old_one_and_keeps_what_is_known() {
     assert!(!roster.is_superseded(StreamId(2)));
     assert!(roster.by_stream(StreamId(1)).is_none());
 
-    // The end of the old stream is not the end of the child.
+    // The end of the old stream leaves the child connected.
     assert_eq!(roster.close(at(80), StreamId(1)), None);
     assert_eq!(roster.by_stream(StreamId(2)).unwrap().stream, Some(StreamId(2)));
     assert_eq!(roster.close(at(90), StreamId(2)), Some(InstanceId(1)));
@@ -148,7 +148,7 @@ fn an_overtaken_stream_does_not_replace_the_one_that_overtook_it() {
 }
 
 #[test]
-fn a_child_that_is_removed_takes_its_streams_with_it() {
+fn removing_a_child_removes_its_streams() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap();
     roster.open(at(0), StreamId(2), identity(1)).unwrap();
@@ -175,7 +175,7 @@ fn the_first_message_is_whole_and_immediate() {
 }
 
 #[test]
-fn the_first_message_comes_also_where_there_is_nothing_to_say() {
+fn the_first_message_is_sent_even_if_empty() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let nobody = Head::of(&Kills::default());
@@ -184,7 +184,7 @@ fn the_first_message_comes_also_where_there_is_nothing_to_say() {
 }
 
 #[test]
-fn a_child_is_told_what_changed_or_else_that_its_parent_lives() {
+fn a_child_gets_changes_or_a_heartbeat() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
@@ -211,25 +211,25 @@ fn a_child_is_told_what_changed_or_else_that_its_parent_lives() {
 }
 
 #[test]
-fn only_what_a_child_wants_is_told_and_whole_from_when_it_wants_it() {
+fn a_child_gets_only_subscribed_buckets_whole_at_first() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let mut board = board();
     let first = child.next(at(0), HEAD, &mut board, true, Echo::default()).unwrap();
     assert_eq!(first.buckets, []);
-    assert!(!child.is_wanted(&bucket()));
+    assert!(!child.is_subscribed(&bucket()));
     for _ in 0..2 {
-        child.wants(&bucket());
-        assert_eq!((child.is_wanted(&bucket()), child.wanted()), (true, 1));
+        child.subscribe(&bucket());
+        assert_eq!((child.is_subscribed(&bucket()), child.subscription_count()), (true, 1));
     }
     let second = child.next(at(1), HEAD, &mut board, true, Echo::default()).unwrap();
     assert_eq!(second.buckets, [directive(Some(5), true)]);
-    child.wants(&bucket());
+    child.subscribe(&bucket());
     assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None, "it has heard all");
 }
 
 #[test]
-fn values_are_withheld_and_told_once_they_may() {
+fn withheld_values_are_sent_once_they_may_pass() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
@@ -240,19 +240,19 @@ fn values_are_withheld_and_told_once_they_may() {
     assert_eq!(quiet.buckets, [directive(None, false)]);
     assert_eq!(child.next(at(2), HEAD, &mut board, true, Echo::default()), None);
 
-    child.forget_told();
+    child.resend_all();
     let told = child.next(at(3), HEAD, &mut board, true, Echo::default()).unwrap();
     assert_eq!((told.seq, told.buckets), (3, vec![directive(Some(6), true)]));
 }
 
 #[test]
-fn a_new_stream_is_told_everything_again_from_number_one() {
+fn a_new_stream_gets_everything_again_from_number_one() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let mut board = board();
     for stream in [1, 2] {
         let child = roster.open(at(stream), StreamId(stream), identity(1)).unwrap();
-        assert_eq!(child.wanted(), 0);
-        child.wants(&bucket());
+        assert_eq!(child.subscription_count(), 0);
+        child.subscribe(&bucket());
         let first = child.next(at(stream), HEAD, &mut board, true, Echo::default()).unwrap();
         assert_eq!((first.seq, first.buckets), (1, vec![directive(Some(5), true)]));
     }

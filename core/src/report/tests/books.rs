@@ -1,4 +1,4 @@
-//! What a parent enters of a report, where it counts on from, and which reports it refuses.
+//! Tests of the parent's books: counts entered, the point of continuation, and reports refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -35,8 +35,8 @@ pub(super) fn enter(books: &mut Books, report: &Report) -> Result<Entered, Inval
     books.enter(MonoTime::ZERO, report, |key| Some(KeyId(u32::from(key.tenant.as_str().as_bytes()[0]))))
 }
 
-/// A broken report is refused for the reason given, asks for no room, and leaves no trace: the good report that
-/// comes in its place counts as if nothing had happened.
+/// Checks that an invalid report is refused for the given reason, interns no key and changes nothing: the good report
+/// sent in its place counts as usual.
 fn check_refused(broken: &Report, why: &InvalidReport) {
     let mut books = books();
     let refused = books.enter(MonoTime::ZERO, broken, |key| panic!("{key:?} asked for room"));
@@ -71,7 +71,7 @@ fn check_refused(broken: &Report, why: &InvalidReport) {
 }
 
 #[test]
-fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
+fn an_invalid_report_is_refused_and_leaves_the_books_unchanged() {
     let good = Report { seq: 3, time: Some(MonoTime::from_micros(1_000)), ..Report::default() };
     let counts = |id: u32, counts: Counts, late: Counts| Report {
         tallies: [(KeyId(id), Tally { counts, late })].into(),
@@ -129,7 +129,7 @@ fn a_broken_report_is_refused_and_leaves_the_books_as_they_were() {
 }
 
 #[test]
-fn one_broken_entry_spoils_the_whole_report() {
+fn one_invalid_entry_rejects_the_whole_report() {
     let definition =
         KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let report = Report {
@@ -164,7 +164,7 @@ fn a_report_without_a_time_counts_nothing_and_measures_nothing() {
 }
 
 #[test]
-fn a_key_without_room_is_counted_as_homeless_once_and_its_figures_are_kept_apart() {
+fn a_key_without_room_is_counted_once_as_rejected_and_its_counts_stay_separate() {
     let mut books = books();
     let definition =
         KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
@@ -182,8 +182,8 @@ fn a_key_without_room_is_counted_as_homeless_once_and_its_figures_are_kept_apart
     assert_eq!((entered.homeless, entered.entries), (0, vec![homeless(tally(2))]));
 }
 
-/// One key of a child that greets again. `remembered` is what the parent holds of it, `base`, `sent` and `value`
-/// what the child says; `counted` and `unconfirmed` is what comes of it.
+/// One key of a child that reconnects: `remembered` by the parent, `base`, `sent` and `value` from the child, and the
+/// resulting `counted` and `unconfirmed`.
 struct Return {
     continues: bool,
     remembered: Option<u64>,
@@ -196,7 +196,7 @@ struct Return {
 }
 
 #[test]
-fn where_counting_goes_on_from() {
+fn counting_continues_from_the_remembered_count_or_from_base() {
     use Origin::{Observed, TakenOver};
     let row = |remembered, (base, sent, value), counted, unconfirmed, pedigree| Return {
         continues: true,
@@ -209,9 +209,9 @@ fn where_counting_goes_on_from() {
         pedigree,
     };
     for case in [
-        // A key nobody ever heard of.
+        // A new key.
         row(None, (0, 0, 9), 9, 0, Observed),
-        // The parent remembers: everything, part of what was sent, only what is confirmed.
+        // The parent remembers everything, a part of what was sent, or only what is confirmed.
         row(Some(30), (10, 30, 35), 5, 0, Observed),
         row(Some(20), (10, 30, 35), 15, 0, Observed),
         row(Some(10), (10, 30, 35), 25, 0, Observed),
@@ -220,7 +220,7 @@ fn where_counting_goes_on_from() {
         row(None, (10, 30, 35), 5, 20, TakenOver),
         row(None, (30, 30, 35), 5, 0, TakenOver),
         row(None, (0, 30, 35), 5, 30, TakenOver),
-        // It remembers, but another parent was in between and may have counted the rest.
+        // It remembers, but another parent may have counted the rest meanwhile.
         Return { continues: false, ..row(Some(20), (10, 30, 35), 5, 20, TakenOver) },
         Return { continues: false, ..row(Some(30), (10, 30, 35), 5, 20, TakenOver) },
     ] {
@@ -269,7 +269,7 @@ fn check_return(case: &Return) {
 }
 
 #[test]
-fn a_greeting_that_was_overtaken_by_a_later_one_takes_nothing_back() {
+fn an_overtaken_greeting_subtracts_nothing() {
     let mut books = Books::new(InstanceId(7), PARENT, 100);
     let greeting = |sent, value| Report {
         seq: 1,
@@ -291,9 +291,9 @@ fn a_greeting_that_was_overtaken_by_a_later_one_takes_nothing_back() {
     assert_eq!(counted, 40);
 }
 
-/// A gap in the numbers is no harm: what a lost report said, a later one says again.
+/// Gaps in the numbers are harmless: a later report repeats the counts of a lost one.
 #[test]
-fn a_report_is_entered_whatever_was_lost_before_it_and_none_before_it_any_more() {
+fn a_report_after_a_gap_is_entered_and_older_ones_are_refused() {
     let report = |seq, offered| Report {
         seq,
         time: Some(MonoTime::from_micros(seq)),
@@ -312,9 +312,9 @@ fn a_report_is_entered_whatever_was_lost_before_it_and_none_before_it_any_more()
     assert_eq!(enter(&mut books, &report(u64::MAX, 31)).map(new), Ok(1));
 }
 
-/// What a lost report defined, nobody can make good: the ids that follow stand for nothing.
+/// A lost definition cannot be recovered: the ids after it are invalid.
 #[test]
-fn a_definition_that_was_lost_is_missed() {
+fn a_lost_definition_invalidates_later_ids() {
     let definition =
         |tenant| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let later = Report { seq: 5, definitions: [(KeyId(3), definition("d"))].into(), ..Report::default() };
@@ -324,9 +324,10 @@ fn a_definition_that_was_lost_is_missed() {
     assert_eq!(enter(&mut books(), &joined), Ok(Entered::default()));
 }
 
-/// What an id stood for before is finished: the other key counts from zero, and so does the first one if it comes back.
+/// The previous key of a redefined id is finished: the new key counts from zero, and so does the previous one if it
+/// returns.
 #[test]
-fn an_id_that_is_defined_again_has_another_key_and_nothing_is_remembered_of_the_first() {
+fn a_redefined_id_counts_its_new_key_from_zero() {
     let report = |seq, defines: Option<&str>, offered| Report {
         seq,
         time: Some(MonoTime::from_micros(seq)),
@@ -359,9 +360,9 @@ fn an_id_that_is_defined_again_has_another_key_and_nothing_is_remembered_of_the_
     assert_eq!(counted(6, Some("b"), 2), (b'b', 2));
 }
 
-/// Of two lines with one key the one that was defined later says how far it was counted, whatever their ids.
+/// Of two lines with one key the later definition has the count, whatever their ids.
 #[test]
-fn a_key_that_came_back_under_another_id_is_remembered_as_it_was_last() {
+fn a_key_that_returns_under_another_id_continues_from_its_last_count() {
     for (first, second) in [(0, 1), (1, 0)] {
         let mut books = Books::new(InstanceId(7), PARENT, 100);
         let define = |tenant: &str, at: u64| KeyDefinition {
@@ -388,7 +389,7 @@ fn a_key_that_came_back_under_another_id_is_remembered_as_it_was_last() {
     }
 }
 
-/// A ledger that moves a key tells where to, and is given that place from then on.
+/// A ledger that moves a key returns its new place, which is used from then on.
 #[test]
 fn counts_follow_a_key_to_its_new_place() {
     struct Moving(Vec<Option<Place>>);
@@ -446,7 +447,7 @@ proptest! {
             for (tenant, more) in requests {
                 totals[tenant] += more;
             }
-            // A tenant gets its key once it is heard of.
+            // A tenant gets its key with its first counts.
             let known = ["a", "b", "c", "d"].into_iter().zip(totals).filter(|(_, total)| *total > 0);
             for key in known.map(|(tenant, _)| key(tenant)) {
                 if !keys.contains(&key) {

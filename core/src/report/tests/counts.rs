@@ -1,33 +1,33 @@
-//! What the columns of a count say together, and the laws of adding and joining them.
+//! Tests of derived counts, and of the laws of addition and join.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Columns in the order in which they are asked about: offered, dropped, guard, would, would by guard.
+/// The columns in order: offered, dropped, guard, would, would by guard.
 fn counts([offered, dropped, guard_dropped, would_dropped, would_guard_dropped]: [u64; 5]) -> Counts {
     Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped }
 }
 
-/// What counts come to: refused, admitted, passed, guarded.
+/// The derived counts: refused, admitted, passed, guarded.
 fn summary(counts: Counts) -> [u64; 4] {
     [counts.refused(), counts.admitted(), counts.passed(), counts.guarded()]
 }
 
 #[test]
-fn what_was_refused_admitted_passed_and_guarded() {
+fn refused_admitted_passed_and_guarded_are_derived_from_the_columns() {
     const MAX: u64 = u64::MAX;
     let table = [
         ([0, 0, 0, 0, 0], [0, 0, 0, 0]),
         ([10, 0, 0, 0, 0], [0, 10, 10, 0]),
         ([10, 3, 0, 0, 0], [3, 7, 7, 0]),
         ([10, 3, 2, 0, 0], [5, 5, 5, 2]),
-        // What would have been dropped is admitted, and yet does not pass.
+        // Would-dropped requests are admitted and yet do not pass.
         ([10, 0, 0, 4, 0], [0, 10, 6, 0]),
         ([10, 0, 0, 4, 3], [0, 10, 6, 3]),
         ([10, 3, 2, 4, 1], [5, 5, 1, 3]),
         ([10, 3, 2, 5, 5], [5, 5, 0, 7]),
-        // What cannot be true wraps nowhere.
+        // Impossible counts do not wrap.
         ([10, 6, 6, 0, 0], [12, 0, 0, 6]),
         ([10, 3, 2, 9, 0], [5, 5, 0, 2]),
         ([MAX, MAX, MAX, MAX, MAX], [MAX, 0, 0, MAX]),
@@ -38,7 +38,7 @@ fn what_was_refused_admitted_passed_and_guarded() {
 }
 
 #[test]
-fn no_more_can_have_been_refused_than_was_offered() {
+fn counts_with_more_refused_than_offered_are_unsound() {
     const MAX: u64 = u64::MAX;
     let table = [
         ([0, 0, 0, 0, 0], true),
@@ -51,7 +51,7 @@ fn no_more_can_have_been_refused_than_was_offered() {
         ([10, 0, 11, 0, 0], false),
         ([10, 0, 0, 11, 0], false),
         ([10, 3, 2, 6, 0], false),
-        // The guard cannot have decided more of them than there are.
+        // The guard cannot have decided more would-drops than there are.
         ([10, 0, 0, 4, 5], false),
         ([10, 0, 0, 0, 1], false),
         // Not even where the sum goes round.
@@ -81,7 +81,7 @@ fn any_counts() -> impl Strategy<Value = Counts> {
     any::<[u64; 5]>().prop_map(counts)
 }
 
-/// Counts as a sound child has them: every request met one end.
+/// Sound counts: every request has one outcome.
 fn sound_counts() -> impl Strategy<Value = (Counts, u64)> {
     let ends = [0..1_000u64, 0..1_000, 0..1_000, 0..1_000, 0..1_000];
     ends.prop_map(|[passed, dropped, guard, would_coin, would_guard]| {
@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(a.passed(), passed_a);
         prop_assert_eq!(a.refused() + a.would_dropped + a.passed(), a.offered);
         prop_assert_eq!(a.admitted(), a.passed() + a.would_dropped);
-        // Of two sources together it is as of each.
+        // The sum of two sound sources is sound.
         let both = a.plus(b);
         prop_assert!(both.is_consistent());
         prop_assert_eq!(both.passed(), passed_a + passed_b);

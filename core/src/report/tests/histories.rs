@@ -1,5 +1,5 @@
-//! One child, two parents, links that break anywhere and keys that are handed from one link to the other: whatever
-//! happens, no request is counted twice, and none is missing that was not given up by name.
+//! Random histories of one child with two parents, links that break anywhere, and keys handed over between links: no
+//! request is counted twice, and every missing request is counted as unconfirmed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +17,12 @@ use crate::report::{Counts, Echo, InstanceId, Outbox, Report, Tally};
 const KEYS: usize = 2;
 const INSTANCE: InstanceId = InstanceId(7);
 
-/// What may happen next. Where it makes no sense (a report without a stream), nothing does.
+/// The next event. An impossible event (a report without a stream) does nothing.
 #[derive(Clone, Debug)]
 enum Step {
     /// Requests come for one of the keys, some of them are refused.
     Decide { key: usize, admitted: u64, dropped: u64 },
-    /// The child begins a stream with this parent on this uplink, whatever became of the one before.
+    /// The child begins a stream with this parent on this uplink, whatever the state of the one before.
     Connect { uplink: usize, parent: usize },
     /// The child sends a report; it is now on its way.
     Send(usize),
@@ -30,28 +30,28 @@ enum Step {
     Arrive(usize, usize),
     /// This parent's counts reach the controller.
     RollUp(usize),
-    /// The controller's receipt for its oldest roll-up reaches this parent.
+    /// The controller's acknowledgement of its oldest roll-up reaches this parent.
     Receipt(usize),
-    /// The parent's receipt reaches the child.
+    /// The parent's acknowledgement reaches the child.
     Echo(usize),
-    /// The child loses a stream. What is on its way may still arrive.
+    /// The child loses a stream. Messages on their way may still arrive.
     Break(usize),
-    /// What is on its way to this parent is lost, and the streams with it.
+    /// Messages on their way to this parent are lost, and the streams with them.
     Lose(usize),
     /// This parent loses its memory, and every count that has not reached the controller.
     Crash(usize),
-    /// This parent forgets the child, which is away; its own counts it keeps.
+    /// This parent forgets the disconnected child but keeps its own counts.
     Forget(usize),
     /// Everything arrives and is confirmed before the child turns to this parent.
     Move(usize),
-    /// A key goes to the other uplink, whatever is on its way.
+    /// A key moves to the other uplink, whatever is on its way.
     Hand(usize),
-    /// A key is finished if all of it is confirmed, and its place goes to one that counts from zero: of another name, or
-    /// of the same one.
+    /// A key is finished if all its counts are confirmed, and its place goes to a key that counts from zero: with another
+    /// name, or with the same one.
     Finish { key: usize, renames: bool },
 }
 
-/// What became of one request.
+/// The state of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Decided,
@@ -68,7 +68,7 @@ struct World {
     uplinks: [Uplink; 2],
     streams: u64,
     parents: [ParentSide; 2],
-    /// Which key each id of a stream stands for.
+    /// The key of each id of a stream.
     ids: HashMap<(StreamId, KeyId), usize>,
     unconfirmed: u64,
 }
@@ -81,11 +81,11 @@ struct Counted {
     counted: Counts,
     fates: Vec<Fate>,
     finished: bool,
-    /// Which uplink has it, and at which place.
+    /// Its uplink, and its place there.
     at: (usize, usize),
 }
 
-/// One of the child's uplinks.
+/// An uplink of the child.
 #[derive(Default)]
 struct Uplink {
     outbox: Outbox,
@@ -101,7 +101,7 @@ struct Line {
     stream: StreamId,
 }
 
-/// A report on its way, and which life of its name each key is that it defines.
+/// A report on its way, and the life of the name of each key that it defines.
 #[derive(Debug)]
 struct Sent {
     report: Report,
@@ -115,7 +115,7 @@ struct ParentSide {
     arriving: Vec<(StreamId, VecDeque<Sent>)>,
     /// Entered, not yet rolled up, by key.
     pending: BTreeMap<usize, Counts>,
-    /// The report contained in each roll-up that has no receipt yet.
+    /// The report contained in each roll-up that is not acknowledged yet.
     rollups: VecDeque<(StreamId, u64)>,
 }
 
@@ -172,7 +172,7 @@ impl World {
         self.check();
     }
 
-    /// One of the keys that are not finished.
+    /// Returns one of the unfinished keys.
     fn living(&self, pick: usize) -> usize {
         let living: Vec<usize> = (0..self.keys.len()).filter(|key| !self.keys[*key].finished).collect();
         living[pick % living.len()]
@@ -207,7 +207,7 @@ impl World {
         let tally_of =
             |id: KeyId| Tally { counts: keys[places[id.index()].unwrap()].decided, late: Counts::ZERO };
         outbox.fill(&mut report, &names, tally_of);
-        // Whose counts they are is decided here: by the time they arrive a later life may have the name.
+        // The owner of the counts is fixed here: when they arrive, a later life may have the name.
         let life_of = |key: &Key| {
             let lives = places.iter().flatten().copied();
             lives.into_iter().find(|at| keys[*at].name.to_string() == key.tenant.as_str()).unwrap()
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// What every tier's parent does with a report.
+    /// Handles a report as the parent of every tier does.
     fn enter(&mut self, parent: usize, stream: StreamId, sent: &Sent) -> Result<(), StreamRejected> {
         let Sent { report, lives } = sent;
         let ParentSide { roster, pending, .. } = &mut self.parents[parent];
@@ -369,7 +369,7 @@ impl World {
         self.keys.push(Counted { name, at: (uplink, place), ..Counted::default() });
     }
 
-    /// The greeting and, once it is answered, the first counts; all of it is heard and confirmed.
+    /// The greeting and, once it is answered, the first counts; all of it arrives and is confirmed.
     fn speak(&mut self, uplink: usize) {
         let line = self.uplinks[uplink].line.unwrap();
         for _ in 0..2 {
@@ -405,8 +405,7 @@ impl World {
         }
     }
 
-    /// Peace at the end: the child is with one parent, or with its two uplinks at both, and both roll up all they
-    /// have.
+    /// The quiet end: the child is connected to one parent, or with two uplinks to both, and both roll up everything.
     fn settle(&mut self, parent: usize) {
         self.lose(0);
         self.lose(1);
@@ -443,7 +442,7 @@ fn decide() -> impl Strategy<Value = Step> {
     (0..KEYS, 0..5u64, 0..3u64).prop_map(|(key, admitted, dropped)| Step::Decide { key, admitted, dropped })
 }
 
-/// A child with so many uplinks talks with these parents.
+/// A child with this many uplinks is connected to these parents.
 fn talk(uplinks: usize, parents: std::ops::Range<usize>) -> impl Strategy<Value = Step> {
     let parent = move || parents.clone();
     let uplink = move || 0..uplinks;
@@ -473,7 +472,7 @@ fn any_step(uplinks: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two uplinks, each with a parent of its own, between which keys go to and fro.
+/// Two uplinks, each with a parent of its own, between which keys move.
 fn any_handing() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0..KEYS).prop_map(Step::Hand),
@@ -481,7 +480,7 @@ fn any_handing() -> impl Strategy<Value = Step> {
             Step::Connect { uplink, .. } => Step::Connect { uplink, parent: uplink },
             step => step,
         }),
-        // All that was sent arrives and is confirmed: so that what follows begins with books that agree.
+        // Everything sent arrives and is confirmed, so that the next step begins with equal books.
         1 => (0..2usize).prop_map(Step::Move),
     ]
 }

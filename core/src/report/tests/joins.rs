@@ -1,4 +1,4 @@
-//! Reports of one stream join in any order.
+//! Tests that reports of one stream join in any order.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::sample::subsequence;
 use super::*;
 use crate::decision::Mode;
 
-/// Reports cut out of one growing history: what one stream may carry, in any order and any number of times.
+/// Reports taken from one growing history, as a stream may carry them, in any order and number.
 fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
     const KEYS: u32 = 5;
     let grown = vec((0..KEYS, 0..100u64, [0..50u64, 0..50, 0..50, 0..50], 0..9u64), 30);
@@ -112,7 +112,7 @@ fn holds_join_bucket_by_bucket() {
 }
 
 #[test]
-fn what_an_id_stood_for_before_it_was_defined_anew_is_dropped() {
+fn counts_of_a_redefined_id_are_dropped() {
     let report = |seq, tenant: Option<&str>, offered| Report {
         seq,
         definitions: tenant

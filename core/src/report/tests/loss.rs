@@ -1,4 +1,4 @@
-//! What a lossy link must not cost.
+//! Tests that a lossy link loses no counts.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,15 +6,15 @@ use proptest::prelude::*;
 use super::books::enter;
 use super::*;
 
-/// A child that counts, over a link that may lose what it sends.
+/// A counting child with a lossy link.
 trait Counting {
     /// This many more requests were decided.
     fn decide(&mut self, requests: u64);
-    /// Sends what there is to send; what the parent adds to its count, if it arrives.
+    /// Sends a report; returns what the parent adds to its count if the report arrives.
     fn send(&mut self, arrives: bool) -> u64;
 }
 
-/// The textbook's child: what was sent is no longer there to be sent again.
+/// The textbook's child: deltas, which are gone once sent.
 #[derive(Default)]
 struct ZeroedAtSending {
     since_last: u64,
@@ -31,7 +31,7 @@ impl Counting for ZeroedAtSending {
     }
 }
 
-/// Ours: a report that is lost takes its stream with it, the next one comes on a new stream.
+/// Cumulative counts: a lost report ends its stream, and the next one comes on a new stream.
 struct Cumulative {
     total: u64,
     outbox: Outbox,
@@ -57,7 +57,7 @@ impl Counting for Cumulative {
     }
 }
 
-/// Nothing decided may be missing once a report has arrived: the first and the last do, `lost` says which others.
+/// Checks that nothing decided is missing once a report has arrived: the first and the last do, others by `lost`.
 fn check_nothing_is_lost(child: &mut impl Counting, lost: &[bool]) -> Result<(), String> {
     let mut decided = 0;
     let mut counted = 0;

@@ -1,4 +1,4 @@
-//! Reports and books by example and by law: joins, broken reports, and what a lossy link must not cost.
+//! Tests of reports and books: joins, invalid reports, and lossy links.
 
 mod books;
 mod counts;
@@ -11,7 +11,7 @@ mod tallies;
 use super::*;
 use crate::names::{Name, Tenant, Zone};
 
-/// Who keeps the books.
+/// The instance of the parent.
 const PARENT: InstanceId = InstanceId(99);
 
 fn key(tenant: &str) -> Key {

@@ -1,4 +1,4 @@
-//! Tallies side by side are the map they stand for.
+//! Tests of columns of tallies against a map.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ proptest! {
 }
 
 #[test]
-fn an_id_that_does_not_ascend_is_not_taken() {
+fn an_id_that_does_not_ascend_is_refused() {
     let mut tallies = Tallies::default();
     assert!(tallies.push(KeyId(3), tally(1)));
     for id in [0, 2, 3] {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// Enough random divisions to meet every kind of claim in every company.
 const CASES: u32 = 10_000;
-/// What rounding may change, as a share of the capacity.
+/// The tolerance for rounding, as a share of the capacity.
 const ROUNDING: f64 = 1e-9;
 
 fn claim(demand: f64, weight: f64, floor: f64) -> Claim {
@@ -27,7 +27,7 @@ fn roomy(capacity: f64, claims: &[Claim]) -> Vec<f64> {
     rooms
 }
 
-/// The same division, straight from its definition: the level is closed in on until no number lies between.
+/// The reference division, straight from the definition: bisection of the level until no number lies between.
 fn bisected(capacity: f64, claims: &[Claim]) -> Vec<f64> {
     let floor = |claim: &Claim| claim.demand.min(claim.floor);
     if demanded(claims) <= capacity {
