@@ -1,6 +1,6 @@
-//! What it costs an aggregator to take in a report: read from bytes, checked, entered in the books and merged into the
-//! zone's tables. 1,000 clients report 1,000 keys each, of which two counts changed.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)] // it measures or it stops
+//! The cost of a report at an aggregator: decoded from bytes, checked and merged into the zone's tables. 1,000 clients report
+//! 1,000 keys each, with two changed counts per key.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)] // a failed step ends the benchmark
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const CLIENTS: usize = 1_000;
 const KEYS: usize = 1_000;
 const INTERVAL: Duration = Duration::from_millis(500);
 const TENANTS_PER_BUCKET: usize = 100;
-/// How many tenants of each bucket have a directive of their own, besides the class `default`.
+/// Tenants of each bucket with a directive of their own, besides the class `default`.
 const DIRECTED: usize = 10;
 const AGGREGATOR: InstanceId = InstanceId(1);
 
@@ -33,7 +33,7 @@ fn merge(criterion: &mut Criterion) {
     for space in [10_000, 1_000_000] {
         let mut fleet = Fleet::new(space);
         println!("{space} keys: {:.2} bytes an entry", fleet.bytes_per_entry());
-        // A million entries: as many milliseconds as it takes are nanoseconds an entry.
+        // A round has a million entries: its milliseconds are the nanoseconds per entry.
         group.bench_function(BenchmarkId::new("decode and merge, keys", space), |bencher| {
             bencher.iter_custom(|rounds| (0..rounds).map(|_| fleet.round()).sum());
         });
@@ -44,8 +44,8 @@ fn merge(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Time that this thread has run, so that what else the machine does is not counted; where the system does not tell, time
-/// that has passed.
+/// The CPU time of this thread, so that other load of the machine is not counted. Elapsed time where the system does not
+/// report CPU time.
 struct Stopwatch {
     began: Instant,
     ran: Option<u64>,
@@ -57,7 +57,7 @@ impl Stopwatch {
     }
 
     fn ran() -> Option<u64> {
-        // The figure is brought up to date when a thread gives the processor away.
+        // The kernel updates the figure when the thread yields the processor.
         std::thread::sleep(Duration::from_micros(50));
         let figures = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         figures.split_whitespace().next()?.parse().ok()
@@ -79,10 +79,10 @@ struct Fleet {
 
 struct Client {
     decoder: ReportDecoder,
-    /// What it sends every time, but for number and time: differences are the same again.
+    /// The report of every round, except for sequence number and time: the deltas stay the same.
     next: wire::Report,
-    /// The same for a decoder that nobody listens to.
-    unheard: ReportDecoder,
+    /// A second decoder, for the measurement without a zone.
+    decode_only: ReportDecoder,
 }
 
 impl Fleet {
@@ -103,12 +103,12 @@ impl Fleet {
         fleet
     }
 
-    /// Greets, defines its keys and tells their first counts.
+    /// Connects a client, which defines its keys and reports their first counts.
     fn client(&mut self, at: usize, space: usize, state: &mut u64) -> Client {
         let keys: Vec<Key> = (0..KEYS).map(|_| key(draw(state) as usize % space)).collect();
         let instance = InstanceId(1_000 + at as u128);
         let (mut encoder, mut outbox) = (ReportEncoder::default(), Outbox::default());
-        let (mut decoder, mut unheard) = (ReportDecoder::default(), ReportDecoder::default());
+        let (mut decoder, mut decode_only) = (ReportDecoder::default(), ReportDecoder::default());
         outbox.open();
         let mut last = wire::Report::default();
         for step in 0..4_u64 {
@@ -122,14 +122,14 @@ impl Fleet {
             outbox.on_answer(AGGREGATOR);
             for part in encoder.encode(&report) {
                 last = part.clone();
-                unheard.decode(part.clone()).unwrap();
+                decode_only.decode(part.clone()).unwrap();
                 if let Some(report) = decoder.decode(part).unwrap() {
                     let now = MonoTime::from_elapsed(self.now);
                     self.zone.on_report(now, StreamId(at as u64), report).unwrap();
                 }
             }
         }
-        Client { decoder, next: last, unheard }
+        Client { decoder, next: last, decode_only }
     }
 
     fn bytes_per_entry(&self) -> f64 {
@@ -150,7 +150,7 @@ impl Fleet {
         next.collect()
     }
 
-    /// Every client reports once; how long the zone took for it.
+    /// Sends one report of every client and returns the time that the zone took.
     fn round(&mut self) -> Duration {
         self.now += INTERVAL;
         let now = MonoTime::from_elapsed(self.now);
@@ -163,22 +163,22 @@ impl Fleet {
             }
         }
         let took = began.stop();
-        // The decoder that is timed alone goes along, so that its numbers stay in step.
+        // The second decoder takes the reports as well, so that its sequence numbers stay in step.
         for (bytes, client) in messages.iter().zip(&mut self.clients) {
-            client.unheard.decode(wire::Report::decode(bytes.as_slice()).unwrap()).unwrap();
+            client.decode_only.decode(wire::Report::decode(bytes.as_slice()).unwrap()).unwrap();
         }
         self.zone.on_tick(now);
         took
     }
 
-    /// The same without the zone.
+    /// Sends one report of every client and returns the time of decoding alone.
     fn decode_round(&mut self) -> Duration {
         self.now += INTERVAL;
         let messages = self.messages();
         let began = Stopwatch::start();
         for (bytes, client) in messages.iter().zip(&mut self.clients) {
             let part = wire::Report::decode(bytes.as_slice()).unwrap();
-            black_box(client.unheard.decode(part).unwrap());
+            black_box(client.decode_only.decode(part).unwrap());
         }
         let took = began.stop();
         let now = MonoTime::from_elapsed(self.now);
@@ -192,7 +192,7 @@ impl Fleet {
     }
 }
 
-/// Every bucket has a limit, and rates for its first tenants and all others together.
+/// Sends the zone a limit for every bucket, and rates for its first tenants and the class `default`.
 fn direct(zone: &mut Zone, space: usize) {
     zone.on_open(MonoTime::ZERO);
     let greeting = zone.report(MonoTime::ZERO);
@@ -239,7 +239,7 @@ fn identity(role: Role, instance: InstanceId) -> Identity {
     }
 }
 
-/// A number from a counter, the same in every run: splitmix64.
+/// The next number of splitmix64, the same in every run.
 fn draw(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut bits = *state;

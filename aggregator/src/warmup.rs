@@ -30,9 +30,9 @@ enum State {
     Alone,
     /// The first child already held directives: this is a restart, and more children will come.
     Returning {
-        /// When the first child connected.
+        /// The time at which the first child connected.
         since: MonoTime,
-        /// When the latest child connected.
+        /// The time at which the latest child connected.
         joined: MonoTime,
     },
     /// In full service.

@@ -34,9 +34,9 @@ pub(crate) struct ChildAggregator {
     pub(crate) children: Option<u32>,
     /// Buckets for which it already had a hold at its greeting.
     held: BTreeSet<Bucket>,
-    /// When this process of it greeted.
+    /// The time of the greeting of its present process.
     since: MonoTime,
-    /// When its stream ended; `None` while it has one.
+    /// The time its stream ended; `None` while it has one.
     left: Option<MonoTime>,
     pub(crate) traffic: Traffic,
     /// The directives for it.

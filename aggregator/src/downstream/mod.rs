@@ -29,7 +29,7 @@ pub(crate) struct Downstream {
     pub(crate) aggregators: ChildAggregators,
     /// The directives for clients.
     pub(crate) client_board: Board,
-    /// When limits were last divided between clients and child aggregators, and whether there were clients.
+    /// The time of the latest division of limits between clients and child aggregators, and true if there were clients.
     divided: Option<(MonoTime, bool)>,
 }
 
@@ -59,7 +59,7 @@ impl Downstream {
     ) -> Result<(), StreamRejected> {
         let child = self.sessions.open(now, stream, identity.clone())?;
         if identity.role == Role::Aggregator {
-            board.iter().for_each(|(bucket, _)| child.wants(bucket));
+            board.iter().for_each(|(bucket, _)| child.subscribe(bucket));
             if let Some(replaced) = self.aggregators.greet(now, &identity, report) {
                 self.sessions.remove(replaced);
             }
@@ -115,7 +115,7 @@ impl Downstream {
     pub(crate) fn subscribe_aggregators(&mut self, bucket: &Bucket) {
         for (instance, _) in self.aggregators.iter() {
             if let Some(child) = self.sessions.get_mut(instance) {
-                child.wants(bucket);
+                child.subscribe(bucket);
             }
         }
     }
@@ -145,7 +145,7 @@ impl Downstream {
 
     /// Sends every child the whole state again and divides limits anew, as if nothing had been sent.
     pub(crate) fn resend_all(&mut self) {
-        self.sessions.iter_mut().for_each(plimsoll_core::exchange::sessions::Child::forget_told);
+        self.sessions.iter_mut().for_each(plimsoll_core::exchange::sessions::Child::resend_all);
         self.divided = None;
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// The same share of every key.
+    /// Equal shares for every key.
     pub(crate) const fn all(share: f64) -> Self {
         Self { by_slot: Vec::new(), without_slot: share }
     }

@@ -138,7 +138,7 @@ pub(super) fn rounded(per_second: f64) -> Option<Rate> {
     Rate::new((per_second * 1e3).round() / 1e3).ok()
 }
 
-/// The same values for every key that has a directive.
+/// Gives every key that has a directive equal values.
 fn same_for_all(posted: &Posted, values: Values) -> Vec<KeyDirective> {
     posted.keys().map(|(tenant, _)| KeyDirective { tenant: tenant.clone(), values }).collect()
 }

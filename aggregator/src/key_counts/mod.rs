@@ -15,7 +15,7 @@ use admission::{Admission, Quota};
 
 /// A key without counts for this many seconds is evicted.
 const IDLE: u32 = 60;
-/// How often recent counts are halved.
+/// Period in which recent counts are halved.
 const HALVED_EVERY: Duration = Duration::from_secs(1);
 
 /// The cumulative counts of all keys.

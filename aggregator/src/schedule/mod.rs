@@ -14,7 +14,7 @@ use report_interval::{Load, ReportInterval};
 
 /// A report that covers at least this span counts as late: it shows how many requests there were, not their present rate.
 const LATE: Duration = Duration::from_millis(1_500);
-/// The same threshold in report intervals. The longer of the two applies.
+/// The threshold of late reports in report intervals. The longer of the two applies.
 const LATE_INTERVALS: u32 = 3;
 
 /// The report interval of the zone's children and the push schedule that follows from it.

@@ -17,9 +17,9 @@ const SENT_MAX: usize = 64;
 pub(crate) struct Freshness {
     /// Unconfirmed reports of the present stream, and when they were sent.
     sent: VecDeque<(u64, MonoTime)>,
-    /// When the latest confirmed report was sent, and when its confirmation arrived.
+    /// The time at which the latest confirmed report was sent, and the arrival of its confirmation.
     confirmed: Option<(MonoTime, MonoTime)>,
-    /// When the parent last sent the age of its own directives, and that age.
+    /// The latest message with the age of the parent's own directives, and that age.
     parent_age: Option<(MonoTime, Duration)>,
     /// Number of aggregators between this one and the controller, as far as the parent knows.
     hops: u32,

@@ -72,7 +72,7 @@ impl Child for Zone {
         self.kills.is_report_due()
     }
 
-    fn has_news(&mut self) -> bool {
+    fn has_downstream_changes(&mut self) -> bool {
         let (head, version) = (self.head(), self.downstream.version());
         self.schedule.pushes.has_changed(head, version)
     }

@@ -90,7 +90,7 @@ impl Zone {
         if self.schedule.is_due_on_tick(now) {
             self.direct(now, false);
         }
-        self.has_news() || is_warm
+        self.has_downstream_changes() || is_warm
     }
 
     /// Takes the load of the process. An overloaded aggregator asks its children for fewer reports and sends them the fast

@@ -108,14 +108,14 @@ impl Zone {
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
         for bucket in report.asked.iter().chain(of_keys) {
             let is_known = subscriptions.contains(bucket);
-            if child.is_wanted(bucket) && (is_client || is_known) {
+            if child.is_subscribed(bucket) && (is_client || is_known) {
                 continue;
             }
-            if !is_known && subscriptions.is_full() || child.wanted() >= subscriptions.buckets_max() {
+            if !is_known && subscriptions.is_full() || child.subscription_count() >= subscriptions.buckets_max() {
                 self.counters.rejected += 1;
                 continue;
             }
-            child.wants(bucket);
+            child.subscribe(bucket);
             // The class that tenants fold into must find room before they do.
             if subscriptions.add(bucket)
                 && let Some(id) = self.keys.declare(bucket)

@@ -26,7 +26,7 @@ pub(crate) struct Keys {
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     total: Tally,
-    /// When the key last had counts.
+    /// The latest time with counts.
     counted: MonoTime,
 }
 

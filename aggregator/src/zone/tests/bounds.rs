@@ -1,5 +1,5 @@
-//! More tenants than there is room for: nothing is lost and nothing counted twice, whoever shares a key with whom, and
-//! those who matter have one of their own.
+//! More tenants than there is room for: no request is lost or counted twice, whichever tenants share a key, and the most
+//! frequent tenants have keys of their own.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use super::*;
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Books, InstanceId};
 
-/// A zone with room for few, its clients, and a controller that enters what it is told and confirms it when asked to.
+/// A zone with room for few tenants, its clients, and a controller that merges reports and confirms them on demand.
 struct Crowded {
     zone: Zone,
     clients: Vec<Client>,
     books: Books,
     now: u64,
     seq: u64,
-    /// What the controller counted, by key.
+    /// Requests counted by the controller, by key.
     counted: BTreeMap<Key, u64>,
-    /// Given up where a stream ended before the controller said that it had the first counts of a key that took another
-    /// one's place: it might remember an earlier key of that name.
+    /// Requests that were not counted because a stream ended before the controller acknowledged the first counts of a key
+    /// with a reused id: it might remember an earlier key of that name.
     unconfirmed: u64,
     reconnects: u32,
     ids: Vec<Key>,
-    /// The last roll-up that the controller has, and the last that it confirmed.
-    heard: u64,
+    /// The latest roll-up that the controller has received.
+    received: u64,
 }
 
 impl Crowded {
@@ -45,7 +45,7 @@ impl Crowded {
             unconfirmed: 0,
             reconnects: 0,
             ids: Vec::new(),
-            heard: 0,
+            received: 0,
         };
         crowded.roll_up();
         crowded.confirm();
@@ -56,20 +56,20 @@ impl Crowded {
         self.clients[client].counts(name).offered += requests;
     }
 
-    /// A tenth of a second: every client reports, and time passes.
+    /// Advances by a tenth of a second, in which every client reports.
     fn pass(&mut self) {
         self.now += 100;
         let now = at(self.now);
         for client in &mut self.clients {
-            client.speak(&mut self.zone, now);
+            client.send_report(&mut self.zone, now);
         }
         self.zone.on_tick(now);
     }
 
-    /// The zone's counts reach the controller.
+    /// Sends a roll-up to the controller.
     fn roll_up(&mut self) {
         let report = self.zone.report(at(self.now));
-        self.heard = report.seq;
+        self.received = report.seq;
         let (ids, counted) = (&mut self.ids, &mut self.counted);
         let own = |key: &Key| {
             ids.push(key.clone());
@@ -84,10 +84,10 @@ impl Crowded {
         }
     }
 
-    /// The controller confirms what it has.
+    /// Confirms everything that the controller has received.
     fn confirm(&mut self) {
         self.seq += 1;
-        let message = Said::nothing().message(self.seq, self.heard);
+        let message = Script::nothing().message(self.seq, self.received);
         self.zone.on_directives(at(self.now), message).unwrap();
     }
 
@@ -137,12 +137,12 @@ enum Step {
         requests: u64,
     },
     Pass,
-    /// A minute and a bit without traffic.
+    /// A little more than a minute without traffic.
     Idle,
     RollUp,
     Confirm,
     Reconnect,
-    /// A client comes back on a new stream.
+    /// A client reconnects on a new stream.
     Return(usize),
 }
 
@@ -163,7 +163,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_is_folded_evicted_and_resolved_anew_is_counted_once(steps in vec(step(), 1..150)) {
+    fn requests_of_folded_evicted_and_readmitted_keys_are_counted_once(steps in vec(step(), 1..150)) {
         let mut crowded = Crowded::new(5, 12, 3);
         let mut streams = 10;
         for step in steps {
@@ -196,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn idle_keys_leave_and_their_ids_go_to_others() {
+fn idle_keys_are_evicted_and_their_ids_reused() {
     let mut crowded = Crowded::new(10, 100, 1);
     for tenant in ["a", "b", "c"] {
         crowded.offer(0, tenant, 5);
@@ -210,13 +210,13 @@ fn idle_keys_leave_and_their_ids_go_to_others() {
     crowded.offer(0, "d", 4);
     crowded.seconds(1, |_| ());
     assert_eq!(crowded.zone.keys(), before + 2);
-    assert!(crowded.zone.keys.keys().len() < 10, "ids are used again");
+    assert!(crowded.zone.keys.keys().len() < 10, "ids are reused");
     assert_eq!((crowded.counted("a"), crowded.counted("d")), (8, 4));
     crowded.check_balanced();
 }
 
 #[test]
-fn a_flood_of_invented_tenants_evicts_nobody_who_is_hot_and_one_who_becomes_hot_has_a_key_within_a_second() {
+fn flood_of_new_tenants_evicts_no_frequent_one_and_a_newly_frequent_one_has_a_key_within_a_second() {
     let mut crowded = Crowded::new(40, 1_000, 1);
     let regulars: Vec<String> = (0..20).map(|number| format!("regular{number}")).collect();
     let mut invented = 0;
@@ -237,13 +237,13 @@ fn a_flood_of_invented_tenants_evicts_nobody_who_is_hot_and_one_who_becomes_hot_
         flood(crowded);
         crowded.offer(0, "late", 5);
     });
-    assert!(crowded.has("late"), "50 requests/s among thousands of names that come once");
+    assert!(crowded.has("late"), "50 requests/s among thousands of names that are used once");
     assert!(regulars.iter().all(|regular| crowded.has(regular)));
     crowded.check_balanced();
 }
 
 #[test]
-fn where_every_key_is_warm_the_coldest_makes_room_for_one_who_is_much_hotter() {
+fn least_frequent_key_makes_room_for_a_much_more_frequent_tenant() {
     let mut crowded = Crowded::new(12, 1_000, 1);
     let warm = |crowded: &mut Crowded| {
         for number in 0..40 {

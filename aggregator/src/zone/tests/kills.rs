@@ -8,7 +8,7 @@ use plimsoll_core::kill::{Kill, KillGeneration, Scope};
 /// The directives of a controller that holds this generation of the fleet and has covered so many reports. They enforce,
 /// as decided with knowledge of generation `known`.
 fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
-    let mut message = Said { epoch, ..Said::ratio(7) }.message(seq, covered);
+    let mut message = Script { epoch, ..Script::ratio(7) }.message(seq, covered);
     message.kill = KillGeneration(generation);
     for bucket in &mut message.buckets {
         bucket.terms.mode = Mode::Enforce;
@@ -19,7 +19,7 @@ fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> 
 
 /// The mode that a client was sent last, and the generation.
 fn sent_to(zone: &mut Zone, client: &mut Client, now: MonoTime) -> (Mode, u64) {
-    client.hear(zone, now);
+    client.receive(zone, now);
     let mode = client.board.get(&bucket()).unwrap().terms().mode;
     (mode, zone.kills().fleet().0)
 }
@@ -29,7 +29,7 @@ fn enforcing() -> (Zone, Client) {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 0, 0, 0)).unwrap();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(20));
+    client.send_report(&mut zone, at(20));
     assert_eq!(sent_to(&mut zone, &mut client, at(20)), (Mode::Enforce, 0));
     (zone, client)
 }
@@ -130,7 +130,7 @@ fn ended_order_of_a_child_aggregator_is_relayed_and_ends_no_other() {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(20));
+    client.send_report(&mut zone, at(20));
     assert_eq!(sent_to(&mut zone, &mut client, at(20)), (Mode::Enforce, 2));
     let mut lower = aggregator(300);
     lower.order_kill(at(30), &Scope::Fleet, true).unwrap();
@@ -157,16 +157,16 @@ fn bucket_killed_alone_is_sent_once_on_each_stream() {
     let (mut zone, mut client) = enforcing();
     zone.order_kill(at(100), &Scope::Bucket(bucket()), true).unwrap();
     let killed = [(bucket(), KillGeneration(1))].into();
-    let said = zone.directives(at(110), client.stream).unwrap();
-    assert_eq!((&said.kills, said.kill), (&killed, KillGeneration(0)));
-    assert_eq!(said.buckets[0].terms.mode, Mode::Shadow);
+    let script = zone.directives(at(110), client.stream).unwrap();
+    assert_eq!((&script.kills, script.kill), (&killed, KillGeneration(0)));
+    assert_eq!(script.buckets[0].terms.mode, Mode::Shadow);
     assert_eq!(zone.report(at(120)).kills, killed);
     assert!(zone.report(at(130)).kills.is_empty());
-    client.speak(&mut zone, at(140));
+    client.send_report(&mut zone, at(140));
     zone.order_kill(at(150), &Scope::Fleet, true).unwrap();
     assert!(zone.directives(at(160), client.stream).unwrap().kills.is_empty());
     client.reconnect(9);
-    client.speak(&mut zone, at(170));
+    client.send_report(&mut zone, at(170));
     assert_eq!(
         zone.directives(at(170), client.stream).unwrap().kills,
         killed,
@@ -180,7 +180,7 @@ fn drill_is_relayed_timed_and_reported_and_changes_no_mode() {
     assert!(zone.report(at(90)).spreads.is_empty());
     let drill = Directives { drill: Drill(7), ..enforces(1, 3, 0, 0, 0) };
     zone.on_directives(at(100), drill).unwrap();
-    assert!(zone.is_report_due() && zone.has_news());
+    assert!(zone.is_report_due() && zone.has_downstream_changes());
     let report = zone.report(at(100));
     let name = zone.name().clone();
     assert_eq!((report.drill, report.spreads[&name].missing), (Drill(7), 1));

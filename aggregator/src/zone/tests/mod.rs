@@ -1,4 +1,4 @@
-//! The zone between scripted clients and a scripted controller: what it must pass on, and what it must not renew.
+//! The zone between scripted clients and a scripted controller.
 
 mod bounds;
 mod evidence;
@@ -22,7 +22,7 @@ use plimsoll_core::report::{Batches, Echo, Evidence, Identity, InstanceId, Repor
 
 use super::*;
 use crate::schedule::report_interval::Load;
-use scripted::{Client, Said, Scene, aggregator, answered, entitled, identity, per_second, ratio_of, zone};
+use scripted::{Client, Scene, Script, aggregator, answered, entitled, identity, per_second, ratio_of, zone};
 
 fn at(ms: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(ms))

@@ -1,84 +1,84 @@
-//! What a zone passes between its clients and the controller: values, receipts, ages, epochs and kills.
+//! The relay between clients and controller: values, acknowledgements, ages, epochs and kills.
 
 use super::*;
 use plimsoll_core::kill::KillGeneration;
 
 #[test]
-fn the_first_state_answers_a_greeting_with_everything_held() {
+fn greeting_is_answered_with_every_directive_in_force() {
     let mut zone = answered();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(10));
+    client.send_report(&mut zone, at(10));
     let first = zone.directives(at(10), client.stream).unwrap();
     assert_eq!((first.epoch, first.seq, ratio(&first)), (Some(Epoch(1)), 1, Some(7)));
     assert!(first.buckets[0].whole);
     assert_eq!(first.echo, Echo { covered: 1, confirmed: 0 });
-    assert_eq!(zone.directives(at(11), client.stream), None, "nothing is said twice");
+    assert_eq!(zone.directives(at(11), client.stream), None, "nothing is sent twice");
 }
 
 #[test]
-fn without_a_controller_there_are_no_values_and_no_epoch() {
+fn without_a_controller_no_values_and_no_epoch_are_sent() {
     let mut zone = zone();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(0));
+    client.send_report(&mut zone, at(0));
     let first = zone.directives(at(0), client.stream).unwrap();
     assert_eq!((first.epoch, first.upstream_age), (None, None));
     assert!(first.buckets.is_empty());
 }
 
 #[test]
-fn a_stamp_is_not_renewed_by_the_one_in_the_middle() {
+fn age_of_directives_is_not_renewed_by_the_aggregator() {
     let mut zone = zone();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(0));
+    client.send_report(&mut zone, at(0));
     let seq = zone.report(at(500)).seq;
-    zone.on_directives(at(510), Said::ratio(7).message(1, seq)).unwrap();
+    zone.on_directives(at(510), Script::ratio(7).message(1, seq)).unwrap();
 
-    // The zone goes on talking to its client, and the parent to the zone, but no receipt moves.
+    // The zone keeps sending messages to its client, and the parent to the zone, without a new confirmation.
     let check = |zone: &mut Zone, now: u64, stamp: &dyn Fn(&Directives) -> Duration| {
         let message = zone.directives(at(now), StreamId(1)).expect("a heartbeat is due");
         stamp(&message) >= at(now).since(at(510))
     };
-    let said = |message: &Directives| message.upstream_age.unwrap();
-    zone.on_directives(at(5_000), Said::ratio(7).message(2, seq)).unwrap();
-    assert!(check(&mut zone, 10_000, &said));
+    let age = |message: &Directives| message.upstream_age.unwrap();
+    zone.on_directives(at(5_000), Script::ratio(7).message(2, seq)).unwrap();
+    assert!(check(&mut zone, 10_000, &age));
     zone.on_open(at(20_000));
-    zone.on_directives(at(20_010), Said::ratio(7).message(1, 0)).unwrap();
-    assert!(check(&mut zone, 30_000, &said), "a new stream alone is no receipt either");
-    // A relay that stamps what it sends by its own clock would pass for fresh for ever.
+    zone.on_directives(at(20_010), Script::ratio(7).message(1, 0)).unwrap();
+    assert!(check(&mut zone, 30_000, &age), "a new stream is no confirmation");
+    // An age of zero in every message would make directives look fresh for ever.
     assert!(!check(&mut zone, 40_000, &|_| Duration::ZERO));
 
     let seq = zone.report(at(40_500)).seq;
-    zone.on_directives(at(40_510), Said::ratio(7).message(2, seq)).unwrap();
+    zone.on_directives(at(40_510), Script::ratio(7).message(2, seq)).unwrap();
     assert!(zone.upstream_age(at(40_600)).unwrap() < Duration::from_millis(100));
 }
 
 #[test]
-fn a_report_is_confirmed_once_the_controller_has_covered_a_rollup_that_contains_it() {
+fn report_is_confirmed_once_the_controller_has_covered_a_rollup_that_contains_it() {
     let mut zone = answered();
     let mut client = Client::new(1);
     client.counts("acme").offered = 5;
-    client.speak(&mut zone, at(0));
+    client.send_report(&mut zone, at(0));
     let rollup = zone.report(at(100));
     client.counts("acme").offered = 9;
-    client.speak(&mut zone, at(200));
-    zone.on_directives(at(300), Said::nothing().message(2, rollup.seq)).unwrap();
+    client.send_report(&mut zone, at(200));
+    zone.on_directives(at(300), Script::nothing().message(2, rollup.seq)).unwrap();
     let message = zone.directives(at(300), client.stream).unwrap();
     assert_eq!(message.echo, Echo { covered: 2, confirmed: 1 });
 }
 
 #[test]
-fn a_client_back_after_a_cut_brings_late_counts_and_loses_none() {
+fn reconnected_client_reports_late_counts_and_loses_none() {
     let mut zone = answered();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(0));
+    client.send_report(&mut zone, at(0));
     client.counts("acme").offered = 10;
-    client.speak(&mut zone, at(100));
+    client.send_report(&mut zone, at(100));
     zone.on_close(at(150), client.stream);
     client.counts("acme").offered = 5_010;
     client.reconnect(2);
-    client.speak(&mut zone, at(10_000));
+    client.send_report(&mut zone, at(10_000));
     client.counts("acme").offered = 5_030;
-    client.speak(&mut zone, at(10_100));
+    client.send_report(&mut zone, at(10_100));
     let report = zone.report(at(10_200));
     let tally = report.tallies.values().find(|tally| tally.counts.offered > 0).unwrap();
     assert_eq!(tally.counts.offered, 5_030);
@@ -87,32 +87,35 @@ fn a_client_back_after_a_cut_brings_late_counts_and_loses_none() {
 }
 
 #[test]
-fn a_kill_is_passed_on_from_either_side_and_an_older_message_cannot_undo_it() {
+fn kill_is_relayed_in_both_directions_and_an_older_message_cannot_undo_it() {
     let mut zone = zone();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(0));
+    client.send_report(&mut zone, at(0));
     zone.directives(at(0), client.stream);
-    zone.on_directives(at(10), Said::nothing().message(5, 0)).unwrap();
-    let stale = Directives { kill: KillGeneration(3), ..Said::nothing().message(5, 0) };
+    zone.on_directives(at(10), Script::nothing().message(5, 0)).unwrap();
+    let stale = Directives { kill: KillGeneration(3), ..Script::nothing().message(5, 0) };
     zone.on_directives(at(20), stale).unwrap_err();
     assert_eq!(zone.directives(at(20), client.stream).unwrap().kill, KillGeneration(3));
-    zone.on_directives(at(30), Directives { kill: KillGeneration(2), ..Said::nothing().message(6, 0) })
+    zone.on_directives(at(30), Directives { kill: KillGeneration(2), ..Script::nothing().message(6, 0) })
         .unwrap();
     assert_eq!(zone.kills().fleet(), KillGeneration(3));
 
     let from_below = Report { kill: KillGeneration(5), ..client.report(at(40)) };
-    assert!(zone.on_report(at(40), client.stream, from_below).unwrap(), "others have to hear it");
+    assert!(
+        zone.on_report(at(40), client.stream, from_below).unwrap(),
+        "other children have to be sent the kill"
+    );
     assert_eq!(zone.report(at(50)).kill, KillGeneration(5));
     let liar = Report { kill: KillGeneration(u64::MAX), ..client.report(at(60)) };
     assert!(matches!(zone.on_report(at(60), client.stream, liar), Err(StreamRejected::KillJump { .. })));
 }
 
 #[test]
-fn an_epoch_that_only_clients_remember_reaches_the_controller() {
+fn epoch_that_only_clients_remember_reaches_the_controller() {
     let mut zone = zone();
     let mut client = Client::new(1);
     client.epoch = Some(Epoch(41));
-    client.speak(&mut zone, at(0));
+    client.send_report(&mut zone, at(0));
     assert_eq!(zone.report(at(10)).epoch, Some(Epoch(41)));
     let mut liar = Client::new(2);
     liar.epoch = Some(Epoch(u64::MAX));
@@ -123,10 +126,10 @@ fn an_epoch_that_only_clients_remember_reaches_the_controller() {
 }
 
 #[test]
-fn buckets_that_clients_ask_for_are_asked_of_the_controller_once_and_on_every_new_stream() {
+fn subscriptions_of_clients_are_sent_to_the_controller_once_per_stream() {
     let mut zone = zone();
     let mut client = Client::new(1);
-    client.speak(&mut zone, at(0));
+    client.send_report(&mut zone, at(0));
     assert_eq!(zone.report(at(10)).asked, [bucket()]);
     assert_eq!(zone.report(at(20)).asked, []);
     zone.on_open(at(30));

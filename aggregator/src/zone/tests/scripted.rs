@@ -1,4 +1,4 @@
-//! Clients that offer requests, a controller that says what it is told to say, and the tenths of seconds in between.
+//! Scripted clients and a scripted controller, advanced in tenths of seconds.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -35,11 +35,11 @@ pub(super) fn aggregator(instance: u128) -> Zone {
     zone
 }
 
-/// A zone whose controller has answered, and knows of no clients from before.
+/// A zone whose controller has answered and remembers no children.
 pub(super) fn answered() -> Zone {
     let mut zone = zone();
     zone.report(at(0));
-    zone.on_directives(at(0), Said::ratio(7).message(1, 1)).unwrap();
+    zone.on_directives(at(0), Script::ratio(7).message(1, 1)).unwrap();
     zone
 }
 
@@ -51,10 +51,10 @@ pub(super) struct Client {
     parent: InstanceId,
     pub(super) epoch: Option<Epoch>,
     greeted: bool,
-    /// By tenant: requests/s, and what was counted.
+    /// Offered requests/s by tenant.
     rps: BTreeMap<Tenant, f64>,
     pub(super) counts: BTreeMap<Tenant, Counts>,
-    /// In the order in which they were first counted, which is that of their ids.
+    /// In the order of first counts, which is the order of ids.
     keys: Vec<Key>,
     known: HashSet<Tenant>,
     pub(super) board: Board,
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// It is a client of this aggregator instead.
+    /// Makes it a client of another aggregator.
     pub(super) fn of(mut self, parent: InstanceId) -> Self {
         self.parent = parent;
         self.outbox.on_answer(parent);
@@ -97,7 +97,7 @@ impl Client {
         self.counts.entry(tenant(name)).or_default();
     }
 
-    /// Requests of so many milliseconds come.
+    /// Counts the requests of `ms` milliseconds.
     pub(super) fn offer(&mut self, ms: u64) {
         for (tenant, rps) in &self.rps {
             let counts = self.counts.entry(tenant.clone()).or_default();
@@ -136,12 +136,12 @@ impl Client {
         report
     }
 
-    pub(super) fn speak(&mut self, zone: &mut Zone, now: MonoTime) {
+    pub(super) fn send_report(&mut self, zone: &mut Zone, now: MonoTime) {
         let report = self.report(now);
         zone.on_report(now, self.stream, report).unwrap();
     }
 
-    pub(super) fn hear(&mut self, zone: &mut Zone, now: MonoTime) -> Option<Directives> {
+    pub(super) fn receive(&mut self, zone: &mut Zone, now: MonoTime) -> Option<Directives> {
         let message = zone.directives(now, self.stream)?;
         message.buckets.iter().for_each(|bucket| {
             self.board.apply(bucket);
@@ -178,16 +178,16 @@ pub(super) fn ratio_of(share: f64) -> DropRatio {
     DropRatio::new((share * f64::from(DropRatio::ONE)) as u32).unwrap()
 }
 
-/// What a controller says of the bucket.
+/// The directive of a scripted controller for the bucket.
 #[derive(Clone)]
-pub(super) struct Said {
+pub(super) struct Script {
     pub(super) epoch: u64,
     pub(super) terms: Terms,
     pub(super) keys: Vec<KeyDirective>,
 }
 
-impl Said {
-    /// A limit of 1,000 in one zone, and these values.
+impl Script {
+    /// A limit of 1,000 requests/s in one zone, with these values.
     pub(super) fn of(keys: &[(&str, Values)]) -> Self {
         let terms = Terms {
             limit: Limit::PerSecond(per_second(1000.0)),
@@ -199,18 +199,18 @@ impl Said {
         Self { epoch: 1, terms, keys: keys.collect() }
     }
 
-    /// Nothing but one ratio for all, in units.
+    /// One ratio for all tenants, in units.
     pub(super) fn ratio(units: u32) -> Self {
         let values = Values { ratio: Some(DropRatio::new(units).unwrap()), ..Values::default() };
         Self::of(&[("acme", values), ("default", values)])
     }
 
-    /// Tenants without a value.
+    /// Tenants without values.
     pub(super) fn nothing() -> Self {
         Self::of(&[("acme", Values::default()), ("default", Values::default())])
     }
 
-    /// Rates, with caps as large, and a hold that is their sum.
+    /// Rates with equal caps, and their sum as the hold.
     pub(super) fn rates(rates: &[(&str, f64)]) -> Self {
         let values = |rate: f64| Values {
             ratio: Some(DropRatio::NONE),
@@ -228,14 +228,14 @@ impl Said {
         self
     }
 
-    /// The same, with every value of one tenant changed.
+    /// Changes the values of one tenant.
     pub(super) fn with(mut self, name: &str, change: impl Fn(&mut Values)) -> Self {
         let key = self.keys.iter_mut().find(|key| key.tenant.as_str() == name).unwrap();
         change(&mut key.values);
         self
     }
 
-    /// What a controller says that has not seen the traffic: policy, and no values.
+    /// The directive of a controller that has no counts yet: policy without values.
     pub(super) fn without_values(mut self) -> Self {
         self.terms.hold = None;
         for key in &mut self.keys {
@@ -268,42 +268,42 @@ pub(super) fn entitled(weight: f64) -> Entitlement {
     }
 }
 
-/// A zone, its clients, and its controller while there is one.
+/// A zone with its clients, and a controller while there is one.
 pub(super) struct Scene {
     pub(super) zone: Zone,
     pub(super) clients: Vec<Client>,
     /// `None` while the controller is silent.
-    pub(super) controller: Option<Said>,
+    pub(super) controller: Option<Script>,
     seq: u64,
     pub(super) now: u64,
-    /// Every other tick comes early by so many milliseconds.
+    /// Milliseconds by which every other tick is early.
     pub(super) early: u64,
 }
 
 impl Scene {
-    pub(super) fn new(said: Said, clients: Vec<Client>) -> Self {
-        Self { zone: zone(), clients, controller: Some(said), seq: 0, now: 0, early: 0 }
+    pub(super) fn new(script: Script, clients: Vec<Client>) -> Self {
+        Self { zone: zone(), clients, controller: Some(script), seq: 0, now: 0, early: 0 }
     }
 
     pub(super) fn now(&self) -> MonoTime {
         at(self.now)
     }
 
-    /// The stream to the controller is a new one.
-    pub(super) fn reconnects(&mut self, said: Said) {
+    /// Opens a new stream to the controller.
+    pub(super) fn reconnect(&mut self, script: Script) {
         self.zone.on_open(self.now());
         self.seq = 0;
-        self.controller = Some(said);
+        self.controller = Some(script);
     }
 
-    /// Tenths of a second for so many seconds: clients report, the zone ticks, every half second it rolls up.
+    /// Advances in tenths of a second: clients report, the zone ticks, and it rolls up every half second.
     pub(super) fn run(&mut self, seconds: f64) {
         for _ in 0..(seconds * 10.0).round() as u64 {
             self.now += STEP;
             let now = self.now();
             for client in &mut self.clients {
                 client.offer(STEP);
-                client.speak(&mut self.zone, now);
+                client.send_report(&mut self.zone, now);
             }
             let early = if self.now.is_multiple_of(2 * STEP) { self.early } else { 0 };
             self.zone.on_tick(at(self.now - early));
@@ -311,7 +311,7 @@ impl Scene {
                 self.roll_up();
             }
             for client in &mut self.clients {
-                client.hear(&mut self.zone, now);
+                client.receive(&mut self.zone, now);
             }
         }
     }
@@ -319,9 +319,9 @@ impl Scene {
     pub(super) fn roll_up(&mut self) {
         let now = self.now();
         let report = self.zone.report(now);
-        if let Some(said) = &self.controller {
+        if let Some(script) = &self.controller {
             self.seq += 1;
-            self.zone.on_directives(now, said.message(self.seq, report.seq)).unwrap();
+            self.zone.on_directives(now, script.message(self.seq, report.seq)).unwrap();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Aggregators below another one: who may stand there, what each is told, and what becomes of the books.
+//! Child aggregators: loops and depth, the share that each is sent, and counts across two hops.
 
 use proptest::prelude::*;
 
@@ -16,9 +16,9 @@ fn greeting(instance: u128, ids: &[u128]) -> Report {
     Report { seq: 1, identity, path: path(ids), ..Report::default() }
 }
 
-/// Of 900 requests/s, with a hold as large.
-fn said() -> Said {
-    Said::rates(&[("acme", 900.0), ("default", 0.0)])
+/// A limit of 900 requests/s and a hold of the same size.
+fn script() -> Script {
+    Script::rates(&[("acme", 900.0), ("default", 0.0)])
 }
 
 fn offering(instance: u128, rps: f64) -> Client {
@@ -26,10 +26,10 @@ fn offering(instance: u128, rps: f64) -> Client {
 }
 
 #[test]
-fn a_loop_and_a_chain_too_long_are_refused_and_say_what_to_do() {
+fn loop_and_too_long_chain_are_rejected_with_advice() {
     let too_deep = |aggregators| Err(StreamRejected::TooDeep { aggregators });
-    // (the child, those below it, aggregators above this one) and what becomes of it, at the one that is 100
-    for (child, ids, above, judged) in [
+    // (child, aggregators below it, aggregators above this one, result) at aggregator 100
+    for (child, ids, above, result) in [
         (1, &[][..], 0, Ok(false)),
         (1, &[2, 3, 4], 0, Ok(false)),
         (1, &[2, 3, 4, 5], 0, too_deep(6)),
@@ -39,20 +39,20 @@ fn a_loop_and_a_chain_too_long_are_refused_and_say_what_to_do() {
         (1, &[2, 100], 0, Err(StreamRejected::Loop)),
     ] {
         let mut zone = answered();
-        zone.on_directives(at(0), Directives { above, ..Said::ratio(7).message(2, 1) }).unwrap();
+        zone.on_directives(at(0), Directives { above, ..Script::ratio(7).message(2, 1) }).unwrap();
         let got = zone.on_report(at(10), StreamId(1), greeting(child, ids));
-        assert_eq!(got, judged, "{child} {ids:?} below {above}");
+        assert_eq!(got, result, "{child} {ids:?} below {above}");
         if let Err(refused) = got {
-            assert_eq!(zone.sessions().connected_count(), 0, "nothing of it was entered");
+            assert_eq!(zone.sessions().connected_count(), 0, "no session was opened");
             assert!(["loop", "too_deep"].contains(&refused.label()));
             assert!(refused.to_string().contains("controller"), "{refused}");
         }
     }
 }
 
-/// Neither knows of the other when they greet; the next report of each tells.
+/// Neither path contains the other when they greet. The next report shows the loop.
 #[test]
-fn two_that_greet_each_other_at_the_same_moment_find_out() {
+fn loop_of_two_simultaneous_greetings_is_found_by_the_next_report() {
     let (mut one, mut other) = (aggregator(1), aggregator(2));
     let greetings = [one.report(at(0)), other.report(at(0))];
     let [from_one, from_other] = greetings;
@@ -62,11 +62,11 @@ fn two_that_greet_each_other_at_the_same_moment_find_out() {
     assert_eq!(report.path, path(&[2]));
     assert_eq!(other.on_report(at(101), StreamId(1), report), Err(StreamRejected::Loop));
     other.on_close(at(101), StreamId(1));
-    assert_eq!(other.report(at(200)).path, Path::default(), "who went away stands below no more");
+    assert_eq!(other.report(at(200)).path, Path::default(), "a disconnected child is no part of the path");
 }
 
 #[test]
-fn the_longest_chain_of_those_connected_is_told_with_every_report() {
+fn every_report_carries_the_longest_connected_chain() {
     let mut zone = answered();
     for (stream, (child, ids)) in [(1, &[][..]), (2, &[21, 22]), (3, &[31])].into_iter().enumerate() {
         zone.on_report(at(0), StreamId(stream as u64), greeting(child, ids)).unwrap();
@@ -84,55 +84,55 @@ fn the_longest_chain_of_those_connected_is_told_with_every_report() {
 }
 
 #[test]
-fn what_those_below_need_to_know_of_the_way_up_is_told_to_them_and_not_to_clients() {
+fn child_aggregators_are_sent_depth_and_interval_and_clients_are_not() {
     let mut zone = answered();
-    zone.on_directives(at(0), Directives { above: 1, ..Said::ratio(7).message(2, 1) }).unwrap();
+    zone.on_directives(at(0), Directives { above: 1, ..Script::ratio(7).message(2, 1) }).unwrap();
     zone.on_report(at(10), StreamId(1), greeting(1, &[])).unwrap();
     let first = zone.directives(at(10), StreamId(1)).unwrap();
     assert_eq!((first.above, first.report_interval), (2, Some(Duration::from_millis(100))));
-    assert_eq!(first.buckets.len(), 1, "policy comes before anybody asks");
+    assert_eq!(first.buckets.len(), 1, "policy is sent without a subscription");
     let terms = first.buckets[0].terms;
     assert_eq!((terms.presences, terms.clients), (Some(Presences::ONE), None));
     let mut client = Client::new(2);
-    client.speak(&mut zone, at(20));
+    client.send_report(&mut zone, at(20));
     assert_eq!(zone.directives(at(20), client.stream).unwrap().above, 0);
 }
 
 #[test]
-fn what_those_below_ask_for_is_asked_of_the_controller_though_they_hear_about_all_there_is() {
+fn subscriptions_of_child_aggregators_reach_the_controller_though_they_are_sent_every_bucket() {
     let mut zone = answered();
     let other = Bucket::new("other").unwrap();
     let greeting = Report { asked: vec![other.clone(), bucket()], ..greeting(1, &[]) };
     zone.on_report(at(0), StreamId(1), greeting).unwrap();
     assert_eq!(zone.report(at(10)).asked, [other.clone(), bucket()]);
     zone.on_report(at(10), StreamId(2), self::greeting(2, &[])).unwrap();
-    let heard = |zone: &mut Zone, stream| -> Vec<Bucket> {
+    let received = |zone: &mut Zone, stream| -> Vec<Bucket> {
         let message = zone.directives(at(30), StreamId(stream));
-        message.into_iter().flat_map(|message| message.buckets).map(|said| said.bucket).collect()
+        message.into_iter().flat_map(|message| message.buckets).map(|directive| directive.bucket).collect()
     };
-    assert_eq!(heard(&mut zone, 2), [bucket()]);
-    let mut news = Said::ratio(7).message(2, 1);
+    assert_eq!(received(&mut zone, 2), [bucket()]);
+    let mut news = Script::ratio(7).message(2, 1);
     news.buckets[0].bucket = other.clone();
     zone.on_directives(at(20), news).unwrap();
-    assert_eq!(heard(&mut zone, 1), [bucket(), other.clone()]);
-    assert_eq!(heard(&mut zone, 2), [other]);
+    assert_eq!(received(&mut zone, 1), [bucket(), other.clone()]);
+    assert_eq!(received(&mut zone, 2), [other]);
 }
 
 #[test]
-fn shares_follow_the_traffic_and_clients_are_one_of_those_who_share() {
+fn shares_follow_the_traffic_and_clients_share_as_one() {
     let below = vec![offering(1, 1_200.0), offering(2, 300.0)];
-    let mut tree = Tree::new(said(), below, vec![offering(3, 1_500.0)]);
+    let mut tree = Tree::new(script(), below, vec![offering(3, 1_500.0)]);
     tree.run(10.0);
     for (lower, share) in [(0, 0.4), (1, 0.1)] {
         let part = 900.0 * (0.9 * share + 0.1 / 3.0);
         let values = tree.values(lower, "acme");
-        for told in [values.rate.unwrap().per_second(), values.cap.unwrap().per_second()] {
-            assert!((told - part).abs() < 9.0, "{lower}: {told} instead of {part}");
+        for sent in [values.rate.unwrap().per_second(), values.cap.unwrap().per_second()] {
+            assert!((sent - part).abs() < 9.0, "{lower}: {sent} instead of {part}");
         }
         assert!((tree.hold(lower).unwrap() - part).abs() < 9.0);
         assert_eq!(values.entitlement, Some(entitled(1.0)));
         let ratio = values.ratio.unwrap().as_f64();
-        assert!((ratio - 0.7).abs() < 0.01, "over all that comes: {ratio}");
+        assert!((ratio - 0.7).abs() < 0.01, "over all requests: {ratio}");
         let terms = *tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
         assert_eq!(terms.presences.map(Presences::thousandths), Some(3_000));
         assert!(!tree.lowers[lower].zone.is_on_hold(&bucket(), tree.now()));
@@ -145,14 +145,14 @@ fn shares_follow_the_traffic_and_clients_are_one_of_those_who_share() {
     assert_eq!(client.posted().terms().clients, Some(1), "aggregators share no guard");
 }
 
-/// The reports of those below come in lumps; what they say of single tenths of seconds moves nobody's ratio.
+/// Reports of child aggregators arrive in bursts. Their effect on single tenths of seconds moves no ratio.
 #[test]
-fn ratios_do_not_pulse_whatever_those_below_report() {
+fn ratios_do_not_pulse_with_the_reports_of_child_aggregators() {
     let below = vec![offering(1, 1_200.0), offering(2, 600.0)];
-    let mut tree = Tree::new(said(), below, vec![offering(3, 900.0)]);
+    let mut tree = Tree::new(script(), below, vec![offering(3, 900.0)]);
     tree.run(10.0);
     for busy in [0.0, 0.99] {
-        // A busy one asks for reports once a second.
+        // An overloaded aggregator asks for reports once a second.
         tree.upper.on_load(Load { busy, late: Duration::ZERO });
         tree.run(5.0);
         let mut seen: Vec<f64> = Vec::new();
@@ -176,13 +176,13 @@ fn ratios_do_not_pulse_whatever_those_below_report() {
 }
 
 #[test]
-fn a_limit_of_zero_denies_and_none_at_all_clears() {
-    let mut tree = Tree::new(said(), vec![offering(1, 500.0)], Vec::new());
+fn limit_of_zero_drops_everything_below_and_no_limit_clears_it() {
+    let mut tree = Tree::new(script(), vec![offering(1, 500.0)], Vec::new());
     tree.run(3.0);
     let with = |limit: plimsoll_core::quantity::Limit| {
-        let mut said = said();
-        said.terms.limit = limit;
-        Some(said)
+        let mut script = script();
+        script.terms.limit = limit;
+        Some(script)
     };
     tree.controller = with(plimsoll_core::quantity::Limit::PerSecond(Rate::ZERO));
     tree.run(1.0);
@@ -196,9 +196,9 @@ fn a_limit_of_zero_denies_and_none_at_all_clears() {
 }
 
 #[test]
-fn while_the_controller_is_silent_those_below_live_on_parts_of_the_one_hold() {
+fn child_aggregators_live_on_parts_of_the_hold_while_the_controller_is_silent() {
     let below = vec![offering(1, 900.0), offering(2, 900.0)];
-    let mut tree = Tree::new(said(), below, Vec::new());
+    let mut tree = Tree::new(script(), below, Vec::new());
     tree.run(10.0);
     tree.controller = None;
     tree.run(3.1);
@@ -206,7 +206,7 @@ fn while_the_controller_is_silent_those_below_live_on_parts_of_the_one_hold() {
     tree.run(2.0);
     let now = tree.now();
     assert!(tree.lowers.iter().all(|lower| lower.zone.is_on_hold(&bucket(), now)));
-    // The traffic moves, and the hold with it.
+    // The parts of the hold follow the traffic.
     tree.lowers[0].clients[0].offers("acme", 2_700.0);
     tree.run(10.0);
     let holds: Vec<f64> = (0..2).map(|lower| tree.hold(lower).unwrap()).collect();
@@ -221,20 +221,20 @@ fn while_the_controller_is_silent_those_below_live_on_parts_of_the_one_hold() {
     }
 }
 
-/// Nobody can tell one that died from one that is cut off.
+/// A parent cannot tell a dead child from a disconnected one.
 #[test]
-fn the_part_of_one_that_went_away_is_left_to_it_and_then_given_to_the_others() {
+fn share_of_a_disconnected_child_is_held_and_then_released_to_the_others() {
     let below = vec![offering(1, 900.0), offering(2, 900.0)];
-    let mut tree = Tree::new(said(), below, Vec::new());
+    let mut tree = Tree::new(script(), below, Vec::new());
     tree.run(10.0);
-    tree.parts(0);
+    tree.disconnect(0);
     let rate = |tree: &Tree| tree.values(1, "acme").rate.unwrap().per_second();
     for (seconds, due) in [(20.0, 450.0), (25.0, 600.0), (20.0, 900.0)] {
         tree.run(seconds);
         assert!((rate(&tree) - due).abs() < 12.0, "{} instead of {due}", rate(&tree));
     }
-    assert!((tree.hold(0).unwrap() - 450.0).abs() < 9.0, "what it lives on meanwhile");
-    tree.joins(0);
+    assert!((tree.hold(0).unwrap() - 450.0).abs() < 9.0, "the disconnected child keeps its hold");
+    tree.connect(0);
     tree.run(5.0);
     assert!((rate(&tree) - 450.0).abs() < 12.0, "{}", rate(&tree));
     let now = tree.now();
@@ -246,11 +246,11 @@ fn the_part_of_one_that_went_away_is_left_to_it_and_then_given_to_the_others() {
     assert!((rate(&tree) - 900.0).abs() < 9.0, "free at once: {}", rate(&tree));
 }
 
-/// Its first report says how much there was, not how fast it comes.
+/// The first report of a child carries counts without a rate.
 #[test]
-fn one_that_is_new_lives_on_its_hold_until_it_has_shown_its_traffic() {
+fn new_child_lives_on_its_hold_until_its_traffic_is_known() {
     for brings in [None, Some(300.0)] {
-        let mut tree = Tree::new(said(), vec![offering(1, 900.0)], Vec::new());
+        let mut tree = Tree::new(script(), vec![offering(1, 900.0)], Vec::new());
         tree.run(5.0);
         let mut newcomer = greeting(7, &[]);
         newcomer.holds = brings.map(|hold| (bucket(), per_second(hold))).into_iter().collect();
@@ -262,18 +262,18 @@ fn one_that_is_new_lives_on_its_hold_until_it_has_shown_its_traffic() {
         assert_eq!(hold, if brings.is_some() { None } else { Some(450.0) });
         tree.run(6.0);
         let values = tree.upper.directives(tree.now(), StreamId(1)).unwrap().buckets[0].keys[0].values;
-        assert!(values.rate.is_some(), "it is not waited for for ever");
+        assert!(values.rate.is_some(), "the wait is bounded");
     }
 }
 
 #[test]
-fn the_books_balance_through_two_hops() {
+fn counts_balance_through_two_hops() {
     let below = vec![offering(1, 1_000.0), offering(2, 370.0).offering("corner", 40.0)];
-    let mut tree = Tree::new(said(), below, vec![offering(3, 500.0)]);
+    let mut tree = Tree::new(script(), below, vec![offering(3, 500.0)]);
     tree.run(20.0);
-    tree.parts(1);
+    tree.disconnect(1);
     tree.run(4.0);
-    tree.joins(1);
+    tree.connect(1);
     tree.run(3.0);
     let clients = tree.lowers.iter_mut().flat_map(|lower| &mut lower.clients).chain(&mut tree.clients);
     for client in clients {
@@ -285,21 +285,21 @@ fn the_books_balance_through_two_hops() {
     assert_eq!(tree.unconfirmed, 0);
 }
 
-/// What was under way when it died is given up by name, and nothing is counted twice.
+/// Requests in flight when the aggregator died count as unconfirmed, and none is counted twice.
 #[test]
-fn the_books_balance_when_the_one_in_the_middle_is_replaced() {
+fn counts_balance_when_the_aggregator_in_the_middle_is_replaced() {
     let below = vec![offering(1, 1_000.0), offering(2, 500.0)];
-    let mut tree = Tree::new(said(), below, Vec::new());
+    let mut tree = Tree::new(script(), below, Vec::new());
     tree.run(10.2);
     tree.replace_upper(101);
     tree.run(1.0);
-    assert!(tree.upper.is_warming_up(), "those below held directives: this is a restart");
+    assert!(tree.upper.is_warming_up(), "children with directives show that this is a restart");
     tree.run(9.0);
     assert!(!tree.upper.is_warming_up());
     let (counted, decided) = (tree.counted.values().sum::<u64>(), tree.decided());
     let unconfirmed = tree.unconfirmed + tree.upper.counters().unconfirmed;
     assert!(counted <= decided, "{counted} of {decided}");
-    // What is under way takes a roll-up and what it waits for.
+    // Requests in flight: one roll-up and the wait for it.
     assert!(decided <= counted + unconfirmed + 1_500, "{counted} and {unconfirmed} of {decided}");
     assert!(unconfirmed <= 1_500 * 2, "two roll-ups: {unconfirmed}");
     let rate = |lower: usize| tree.values(lower, "acme").rate.unwrap().per_second();
@@ -308,35 +308,35 @@ fn the_books_balance_when_the_one_in_the_middle_is_replaced() {
 }
 
 #[test]
-fn one_that_restarts_below_learns_how_many_clients_it_had() {
-    let mut tree = Tree::new(said(), vec![offering(1, 900.0), offering(2, 900.0)], Vec::new());
+fn restarted_child_is_sent_the_number_of_its_clients() {
+    let mut tree = Tree::new(script(), vec![offering(1, 900.0), offering(2, 900.0)], Vec::new());
     tree.run(10.0);
-    tree.parts(0);
+    tree.disconnect(0);
     tree.run(1.0);
-    // The same place, another process.
+    // Another process with the same name.
     let named = Identity { instance: InstanceId(7), ..identity(Role::Aggregator, 1_001) };
     let greeting = Report { seq: 1, identity: Some(named), ..Report::default() };
     tree.upper.on_report(tree.now(), StreamId(1), greeting).unwrap();
     let first = tree.upper.directives(tree.now(), StreamId(1)).unwrap();
     assert_eq!(first.children, Some(1));
     let rate = first.buckets[0].keys[0].values.rate.unwrap().per_second();
-    assert!((rate - 450.0).abs() < 12.0, "it takes over what was known of its place: {rate}");
+    assert!((rate - 450.0).abs() < 12.0, "the traffic of the old process is taken over: {rate}");
     assert!(tree.upper.is_superseded(tree.lowers[0].stream));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever comes from where: what the parts add up to is the whole.
+    /// The parts add up to the whole under any traffic.
     #[test]
-    fn the_parts_of_rates_caps_and_holds_make_up_the_whole(
+    fn parts_of_rates_caps_and_holds_add_up_to_the_whole(
         offered in prop::collection::vec(0.0..5_000.0_f64, 1..5),
         own in prop::option::of(0.0..5_000.0_f64),
         away in any::<bool>(),
     ) {
         let below = offered.iter().zip(1..).map(|(rps, instance)| offering(instance, *rps)).collect();
         let clients = own.map(|rps| offering(99, rps)).into_iter().collect();
-        let mut tree = Tree::new(said(), below, clients);
+        let mut tree = Tree::new(script(), below, clients);
         tree.run(4.0);
         if away {
             tree.controller = None;
@@ -346,7 +346,7 @@ proptest! {
         let caps = sum(&|lower| tree.values(lower, "acme").cap.unwrap().per_second());
         let rates = sum(&|lower| tree.values(lower, "acme").rate.unwrap().per_second());
         let holds = sum(&|lower| tree.hold(lower).unwrap());
-        // On hold who gets all it asks for has a margin for chance, here as without anybody below.
+        // On hold a zone without excess has a margin for noise, with child aggregators as without.
         let whole = if away { 900.0 + Parameters::default().margin(900.0) } else { 900.0 };
         let clients = tree.clients.first().map_or(0.0, |client| client.guard("acme") / 1.5);
         prop_assert!(holds <= 900.0 + 0.01, "holds of {}", holds);

@@ -1,50 +1,49 @@
-//! Aggregators below another one: clients at the bottom, a scripted controller at the top, and the tenths of seconds in
-//! between.
+//! A tree of aggregators with clients at the bottom and a scripted controller at the top, advanced in tenths of seconds.
 
 use std::collections::BTreeMap;
 
 use super::*;
-use plimsoll_core::names::KeyId;
 use plimsoll_core::directive::Values;
+use plimsoll_core::names::KeyId;
 use plimsoll_core::report::Books;
 
 const STEP: u64 = 100;
 
-/// An aggregator with clients, below another one.
+/// A child aggregator with its clients.
 pub(super) struct Lower {
     pub(super) zone: Zone,
     pub(super) stream: StreamId,
     pub(super) clients: Vec<Client>,
-    /// Nothing passes between it and the one above.
+    /// True while it is disconnected from its parent.
     pub(super) cut: bool,
     next_report: u64,
 }
 
-/// One aggregator, with those below it and clients of its own, and a controller while there is one.
+/// One aggregator with child aggregators, clients of its own, and a controller while there is one.
 pub(super) struct Tree {
     pub(super) upper: Zone,
     pub(super) lowers: Vec<Lower>,
-    /// Of the upper one.
+    /// Clients of the upper aggregator.
     pub(super) clients: Vec<Client>,
-    pub(super) controller: Option<Said>,
+    pub(super) controller: Option<Script>,
     pub(super) now: u64,
     streams: u64,
     seq: u64,
     books: Books,
     ids: Vec<Key>,
-    /// What the controller has counted, by tenant, and what it was told is given up.
+    /// Requests counted by the controller, by tenant.
     pub(super) counted: BTreeMap<Tenant, u64>,
     pub(super) unconfirmed: u64,
 }
 
 impl Tree {
-    /// One lower aggregator for each of these clients, with the instance ids 1001, 1002 and so on.
-    pub(super) fn new(said: Said, below: Vec<Client>, clients: Vec<Client>) -> Self {
+    /// A tree with one lower aggregator for each client of `below`, with the instance ids 1001, 1002 and so on.
+    pub(super) fn new(script: Script, below: Vec<Client>, clients: Vec<Client>) -> Self {
         let mut tree = Self {
             upper: zone(),
             lowers: Vec::new(),
             clients,
-            controller: Some(said),
+            controller: Some(script),
             now: 0,
             streams: 10_000,
             seq: 0,
@@ -58,7 +57,7 @@ impl Tree {
             let clients = vec![client.of(InstanceId(instance))];
             let (zone, stream) = (aggregator(instance), StreamId(0));
             tree.lowers.push(Lower { zone, stream, clients, cut: true, next_report: 0 });
-            tree.joins(at);
+            tree.connect(at);
         }
         tree
     }
@@ -72,22 +71,22 @@ impl Tree {
         StreamId(self.streams)
     }
 
-    /// A lower one opens a stream.
-    pub(super) fn joins(&mut self, lower: usize) {
+    /// Connects a lower aggregator on a new stream.
+    pub(super) fn connect(&mut self, lower: usize) {
         let (stream, now) = (self.next_stream(), self.now());
         let lower = &mut self.lowers[lower];
         (lower.stream, lower.cut, lower.next_report) = (stream, false, self.now);
         lower.zone.on_open(now);
     }
 
-    /// The stream of a lower one ends.
-    pub(super) fn parts(&mut self, lower: usize) {
+    /// Ends the stream of a lower aggregator.
+    pub(super) fn disconnect(&mut self, lower: usize) {
         let now = self.now();
         self.upper.on_close(now, self.lowers[lower].stream);
         self.lowers[lower].cut = true;
     }
 
-    /// Another process takes the place of the upper one, and everybody comes back.
+    /// Replaces the upper aggregator by another process, to which all children connect.
     pub(super) fn replace_upper(&mut self, instance: u128) {
         let mut upper = Zone::new(
             Identity { instance: InstanceId(instance), ..identity(Role::Aggregator, 100) },
@@ -98,7 +97,7 @@ impl Tree {
         self.upper = upper;
         self.seq = 0;
         self.books = Books::new(InstanceId(instance), scripted::CONTROLLER, 1_000);
-        (0..self.lowers.len()).for_each(|lower| self.joins(lower));
+        (0..self.lowers.len()).for_each(|lower| self.connect(lower));
     }
 
     pub(super) fn run(&mut self, seconds: f64) {
@@ -113,7 +112,7 @@ impl Tree {
         for lower in &mut self.lowers {
             for client in &mut lower.clients {
                 client.offer(STEP);
-                client.speak(&mut lower.zone, now);
+                client.send_report(&mut lower.zone, now);
             }
             lower.zone.on_tick(now);
             if !lower.cut && self.now >= lower.next_report {
@@ -124,7 +123,7 @@ impl Tree {
         }
         for client in &mut self.clients {
             client.offer(STEP);
-            client.speak(&mut self.upper, now);
+            client.send_report(&mut self.upper, now);
         }
         self.upper.on_tick(now);
         if self.now.is_multiple_of(500) {
@@ -137,18 +136,18 @@ impl Tree {
                 lower.zone.on_directives(now, message).unwrap();
             }
             for client in &mut lower.clients {
-                client.hear(&mut lower.zone, now);
+                client.receive(&mut lower.zone, now);
             }
         }
         for client in &mut self.clients {
-            client.hear(&mut self.upper, now);
+            client.receive(&mut self.upper, now);
         }
     }
 
     fn roll_up(&mut self) {
         let now = self.now();
         let report = self.upper.report(now);
-        let Some(said) = &self.controller else { return };
+        let Some(script) = &self.controller else { return };
         if report.seq == 1 {
             self.books.open();
         }
@@ -164,10 +163,10 @@ impl Tree {
             *self.counted.entry(tenant).or_default() += entry.delta.counts.offered;
         }
         self.seq += 1;
-        self.upper.on_directives(now, said.message(self.seq, report.seq)).unwrap();
+        self.upper.on_directives(now, script.message(self.seq, report.seq)).unwrap();
     }
 
-    /// Everything that clients have decided.
+    /// Requests decided by all clients.
     pub(super) fn decided(&self) -> u64 {
         let clients = self.lowers.iter().flat_map(|lower| &lower.clients).chain(&self.clients);
         clients.flat_map(|client| client.counts.values()).map(|counts| counts.offered).sum()
