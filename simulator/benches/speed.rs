@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use plimsoll_core::policy::Source;
+use plimsoll_policy::Source;
 use plimsoll_simulator::{Scenario, run};
 
 /// Ten virtual seconds with so many clients.

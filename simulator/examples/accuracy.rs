@@ -52,7 +52,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             println!("{} at {tick} ms: {:.1} s", scenario.name(), began.elapsed().as_secs_f64());
             let broken = broken(&scenario, &runs);
             broken.iter().for_each(|broken| println!("  broken: {broken}"));
-            refusals(&runs);
+            print_rejection(&runs);
             faults += broken.len();
             for bucket in outcome.buckets.values() {
                 row(&mut table, scenario.name(), tick, bucket, broken.is_empty())?;
@@ -79,9 +79,9 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
     Ok(files)
 }
 
-fn refusals(runs: &[Run]) {
-    if let Some(first) = runs.iter().flat_map(|run| &run.refusals).next() {
-        println!("  a stream was refused: {first}");
+fn print_rejection(runs: &[Run]) {
+    if let Some(first) = runs.iter().flat_map(|run| &run.rejections).next() {
+        println!("  a stream was rejected: {first}");
     }
 }
 

@@ -1,9 +1,9 @@
-//! Why a scenario cannot be run.
+//! Errors of reading a scenario and of drawing a run.
 
 use std::io;
 use std::path::PathBuf;
 
-use plimsoll_core::policy::{Fault, PolicyError};
+use plimsoll_policy::{Fault, PolicyError};
 
 /// A scenario that cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -11,12 +11,12 @@ pub enum ScenarioError {
     /// A file could not be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The scenario, or the policy in it or beside it, is not valid: with every place.
+    /// The scenario, or the policy in it or beside it, is not valid; the error lists every fault with its place.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
 }
@@ -27,15 +27,15 @@ impl From<Box<Fault>> for ScenarioError {
     }
 }
 
-/// Why figures cannot be drawn.
+/// A run that cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
     /// The file could not be written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The drawing failed.

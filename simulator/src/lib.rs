@@ -1,10 +1,10 @@
-//! Tries a policy before it is shipped: the real [limiter](plimsoll_client::Limiter),
-//! [zone](plimsoll_aggregator::zone::Zone) and [brain](plimsoll_controller::brain::Brain) under a virtual clock, with
-//! simulated links and scripted traffic and faults.
+//! Runs the real [limiter](plimsoll_client::Limiter), [zone](plimsoll_aggregator::zone::Zone) and
+//! [brain](plimsoll_controller::brain::Brain) under a virtual clock, with simulated links and scripted traffic and
+//! faults, so that a policy can be tried before it is shipped.
 //!
-//! A [`Scenario`] is a file; [`run`] runs it once for a seed, [`simulate`] for many; an [`Outcome`] sums the runs up,
-//! and [`broken`] says which expectations were not met. There is no real time, no entropy and no socket in here: the
-//! same scenario and seed give the same run to the last message, on any number of threads.
+//! A [`Scenario`] is a file; [`run`] runs it once for a seed, [`simulate`] for many; an [`Outcome`] summarises the
+//! runs, and [`broken`] returns the expectations that were not met. The simulator uses no real time, no entropy and no
+//! socket: the same scenario and seed give the same run to the last message, on any number of threads.
 //!
 //! ```no_run
 //! use plimsoll_simulator::{Outcome, Scenario, broken, simulate};
@@ -19,43 +19,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod arrivals;
-mod check;
-mod clock;
-mod draws;
 mod engine;
-mod entitlement;
 mod error;
-mod expect;
-mod faults;
-mod figures;
-mod fleet;
-mod inline;
-mod link;
-mod lives;
-mod load;
-mod many;
-mod outcome;
-pub mod plot;
-mod queue;
-pub mod reference;
-mod retry;
+mod results;
+mod rng;
 mod scenario;
-mod series;
-mod shapes;
-mod shares;
-mod spec;
-mod streams;
-mod trace;
-mod trace_file;
-mod world;
+mod traffic;
 
-pub use engine::{run, run_watched};
+pub use engine::{run, run_watched, simulate};
 pub use error::{PlotError, ScenarioError};
-pub use expect::{Broken, P95_SEEDS, broken};
-pub use many::simulate;
-pub use outcome::{BucketOutcome, Outcome, Settle, TenantOutcome};
-pub use scenario::Scenario;
-pub use series::{BIN_S, Run, TENANT_BINS};
-pub use spec::Reference;
-pub use trace::TraceHash;
+pub use results::{
+    BIN_S, BucketOutcome, Outcome, P95_SEEDS, Run, Settle, TENANT_BINS, TenantOutcome, TraceHash,
+    UnmetExpectation, broken, plot,
+};
+pub use scenario::{Reference, Scenario};

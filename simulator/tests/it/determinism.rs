@@ -1,10 +1,10 @@
-//! One seed gives one trace, whatever happens and on however many threads.
+//! A seed determines the trace, with every kind of fault and on any number of threads.
 
 use plimsoll_simulator::{Outcome, Run, Scenario, run, simulate};
 
 use crate::parse;
 
-/// Everything at once: two buckets, shadow and enforcement, loss, faults of every kind, joins, retries, on/off load.
+/// A scenario of every feature: two buckets, shadow and enforcement, loss, faults of every kind, joins, retries, on/off load.
 const ALL: &str = "\
 name: all
 duration_s: 25
@@ -38,7 +38,7 @@ faults:
 
 fn check_same(a: &Run, b: &Run) {
     assert_eq!((a.seed, a.trace, a.totals()), (b.seed, b.trace, b.totals()));
-    assert_eq!(a.refusals, b.refusals);
+    assert_eq!(a.rejections, b.rejections);
 }
 
 fn document(scenario: &Scenario, runs: &[Run]) -> String {
@@ -46,7 +46,7 @@ fn document(scenario: &Scenario, runs: &[Run]) -> String {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run_to_the_last_message() {
+fn equal_seeds_give_equal_runs() {
     let scenario = parse(ALL).unwrap();
     let (first, second) = (run(&scenario, 7), run(&scenario, 7));
     check_same(&first, &second);
@@ -54,7 +54,7 @@ fn the_same_seed_gives_the_same_run_to_the_last_message() {
 }
 
 #[test]
-fn another_seed_gives_another_run() {
+fn different_seeds_give_different_runs() {
     let scenario = parse(ALL).unwrap();
     let runs = simulate(&scenario, 0..8, 1, &|_| {});
     let mut traces: Vec<u64> = runs.iter().map(|run| run.trace.get()).collect();
@@ -64,7 +64,7 @@ fn another_seed_gives_another_run() {
 }
 
 #[test]
-fn threads_change_nothing() {
+fn number_of_threads_changes_nothing() {
     let scenario = parse(ALL).unwrap();
     let (one, four) = (simulate(&scenario, 3..9, 1, &|_| {}), simulate(&scenario, 3..9, 4, &|_| {}));
     assert_eq!(one.len(), 6);
@@ -73,7 +73,7 @@ fn threads_change_nothing() {
 }
 
 #[test]
-fn every_part_of_the_scenario_leaves_its_mark() {
+fn every_fault_changes_the_trace() {
     let scenario = parse(ALL).unwrap();
     let whole = run(&scenario, 7).trace;
     for left_out in ["{ kind: controller_down, at_s: 7", "{ kind: zone_crash", "{ kind: client_partition"] {

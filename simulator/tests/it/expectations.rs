@@ -1,10 +1,10 @@
-//! Expectations are judged as they are written, and a broken one says what it is about.
+//! Expectations are judged as written, and an unmet one is reported with bucket, figure, value and span.
 
 use plimsoll_simulator::{Outcome, Scenario, broken, run, simulate};
 
 use crate::parse;
 
-/// At half the limit everything passes.
+/// A scenario at half the limit, where every request passes.
 fn below(expect: &str) -> Scenario {
     let text = format!(
         "name: below\nduration_s: 10\nwarmup_s: 2\nzones: 1\nclients: 3\n\
@@ -15,14 +15,14 @@ fn below(expect: &str) -> Scenario {
     parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The figures that are broken in one run.
+/// The expectations that one run does not meet, as text.
 fn figures(expect: &str) -> Vec<String> {
     let scenario = below(expect);
     broken(&scenario, &[run(&scenario, 1)]).iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn what_holds_is_not_broken() {
+fn met_expectations_are_not_reported() {
     for expect in [
         "{ would_drop_ratio: [0, 0.1], mean_ratio: [0.3, 0.5], offered_rps: [600, 900] }",
         "[ { window_s: [6, 10], mean_ratio: [0.45, 0.55] }, { window_s: [0, 6], mean_ratio: [0.2, 0.3] } ]",
@@ -30,7 +30,7 @@ fn what_holds_is_not_broken() {
         "{ tenants.default.drop_ratio: [0, 0.1], tenant_deviation: [-0.1, 0.1] }",
         "{ small_tenant_rps: 1e4, tenant_deviation: [5, 6], small_tenant_drop_ratio: [0, 0.1] }",
         "{ settle_s: [0, 0.6], settle_s.median: [0, 0.6] }",
-        // Of one seed there is no 95th percentile to judge.
+        // A 95th percentile of one seed is not judged.
         "{ settle_s.p95: [100, 200] }",
     ] {
         assert_eq!(figures(expect), Vec::<String>::new(), "{expect}");
@@ -38,7 +38,7 @@ fn what_holds_is_not_broken() {
 }
 
 #[test]
-fn what_does_not_hold_is_said() {
+fn unmet_expectations_are_reported() {
     let broken = figures("{ mean_ratio: [0.9, 1.1], worst_1s: [0, 2] }");
     assert_eq!(broken.len(), 1, "{broken:?}");
     assert!(broken[0].starts_with("api: mean_ratio is 0.3"), "{broken:?}");
@@ -54,7 +54,7 @@ fn what_does_not_hold_is_said() {
 }
 
 #[test]
-fn a_95th_percentile_is_judged_from_20_seeds_on() {
+fn percentile_is_judged_from_20_seeds_on() {
     let scenario = below("{ settle_s.p95: [100, 200] }");
     let runs = simulate(&scenario, 0..20, 2, &|_| {});
     assert_eq!(broken(&scenario, &runs[..19]), []);
@@ -62,7 +62,7 @@ fn a_95th_percentile_is_judged_from_20_seeds_on() {
 }
 
 #[test]
-fn bounds_of_a_tick_stand_in_place_of_the_general_ones() {
+fn bounds_of_a_tick_replace_the_general_ones() {
     let text = "name: ticks\nduration_s: 4\nzones: 1\nclients: 1\n\
                 policy: { buckets: { api: { limit: 100, mode: enforce } } }\n\
                 traffic: [ { bucket: api, load: { constant: 50 } } ]\n\
@@ -75,7 +75,7 @@ fn bounds_of_a_tick_stand_in_place_of_the_general_ones() {
 }
 
 #[test]
-fn the_worst_second_is_the_worst_of_all_seeds_and_the_rest_are_medians() {
+fn worst_second_is_the_maximum_and_other_figures_are_medians_over_seeds() {
     let scenario = below("{ mean_ratio: [0, 1] }");
     let runs = simulate(&scenario, 0..3, 1, &|_| {});
     let of = |runs: &[_]| Outcome::of(&scenario, runs).buckets["api"].clone();

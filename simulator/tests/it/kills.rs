@@ -1,15 +1,15 @@
-//! The kill switch over random traces of the real state machines: processes die and come back, messages come late, twice, out
-//! of order or never, people kill, end kills and resume wherever they can, also where nobody else hears of it. At every event
-//! no client refuses that should not.
+//! The kill switch over random traces of the real state machines. Processes die and restart; messages are late, duplicated,
+//! reordered or lost; operators kill, end kills and promote at every tier, also at processes without a connection. After
+//! every event, no client refuses requests that it must not refuse.
 //!
-//! What should not is worked out apart from generations, by who knows of which order. An order is known where it was given,
-//! and to whoever takes up a message of somebody who knows. A person who raises a mode at the controller decides for all
-//! orders that are known there. So a client may refuse if such a decision, or the beginning, knew all orders that its
-//! aggregator has known for two seconds.
+//! The expectation does not use generations. It follows which process knows which order: the process where the order was
+//! given, and each process that takes a message of a process that knows it. An operator who promotes a bucket at the
+//! controller decides for all orders that are known there. So a client may refuse if such a decision, or the initial one,
+//! knew all orders that the client's aggregator has known for two seconds.
 //!
-//! Of some orders an aggregator has heard only that a number has moved: from a client, which does not say who gave them, or
-//! because whoever could say so has died. There another order may have come to the same number, or to a later one, and a
-//! decision that knew of that number is enough.
+//! Of some orders an aggregator knows only that a generation moved: a client reported the generation without the order, or
+//! the process that knew the order has died. Another order may have reached the same generation or a later one, so a
+//! decision that knew the generation suffices.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -18,60 +18,61 @@ use std::time::Duration;
 use plimsoll_aggregator::zone::{Bounds, Zone};
 use plimsoll_client::{KeyHandle, Limiter, Subscription};
 use plimsoll_controller::brain::Brain;
-use plimsoll_controller::durable::{Command, Durable};
-use plimsoll_core::bucket::{Bucket, Name, Zone as ZoneName};
+use plimsoll_controller::state::{Command, DurableState};
+use plimsoll_core::names::{Bucket, Name, Zone as ZoneName};
 use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::kill::{Kill, KillGeneration, Scope};
 use plimsoll_core::law::Parameters;
-use plimsoll_core::policy::{Policy, Source};
+use plimsoll_policy::{Policy, Source};
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
-use plimsoll_core::text::Text;
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::names::Text;
+use plimsoll_core::quantity::MonoTime;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const TRACES: u64 = 1_000;
-/// Milliseconds of each trace, and of one step.
-const LASTS: u64 = 16_000;
+/// The length of a trace in milliseconds.
+const LENGTH: u64 = 16_000;
+/// The length of a step in milliseconds.
 const STEP: u64 = 50;
-/// So long after an order has reached its aggregator a client may still refuse.
+/// The time in milliseconds for which a client may still refuse after an order has reached its aggregator.
 const ALLOWED: u64 = 2_000;
-/// The longest that a message takes; what takes longer ends a stream.
+/// The longest delay of a message in milliseconds, before it would end its stream.
 const DELAY: u64 = 1_800;
-/// The longest that an aggregator is cut off from whoever is above it.
+/// The longest time in milliseconds for which an aggregator is cut off from its parent.
 const CUT: u64 = 8_000;
 const BUCKETS: [&str; 2] = ["api", "web"];
 const ZONES: usize = 3;
 const CLIENTS: usize = 5;
-/// The aggregator that stands below another one, and which.
+/// The aggregator whose parent is the aggregator `UPPER`.
 const LOWER: usize = 2;
 const UPPER: usize = 1;
 
-/// All that one process knows of orders, by their numbers.
+/// The orders that a process knows, by number.
 type Knowledge = BTreeSet<u64>;
 
-/// How an aggregator knows of an order.
+/// An order as an aggregator knows it.
 #[derive(Clone, Copy)]
 struct Known {
     since: u64,
-    /// The generation it came to here.
+    /// The generation of its scope at this aggregator.
     generation: u64,
-    /// It was told of the order itself, not of a number alone.
-    firmly: bool,
+    /// The aggregator was sent the order itself, not only a generation.
+    certain: bool,
 }
 
-/// A decision to enforce a bucket: when, what it knew, and which generations, of the fleet and the bucket.
-type Raise = (u64, Knowledge, [u64; 2]);
+/// A decision to enforce a bucket: its time, the orders it knew, and the generations of the fleet and the bucket.
+type Promotion = (u64, Knowledge, [u64; 2]);
 
-/// A message on its way, and what its sender knew.
+/// A message in flight, and the knowledge of its sender.
 #[derive(Clone)]
-struct Sent<M> {
+struct InFlight<M> {
     due: u64,
     message: M,
     knows: Knowledge,
-    /// Those of them that it knows firmly.
-    firmly: Knowledge,
+    /// The orders among them that are certain.
+    certain: Knowledge,
     kills: BTreeMap<Scope, u64>,
 }
 
@@ -80,8 +81,8 @@ struct Stream {
     id: StreamId,
     parent: Option<usize>,
     began: u64,
-    up: VecDeque<Sent<Report>>,
-    down: VecDeque<Sent<Directives>>,
+    up: VecDeque<InFlight<Report>>,
+    down: VecDeque<InFlight<Directives>>,
     next_report: u64,
 }
 
@@ -96,45 +97,46 @@ struct ClientLife {
     subscription: Subscription,
     keys: [KeyHandle; 2],
     knows: Knowledge,
-    /// The generations it has heard of.
+    /// The generations it was sent.
     kills: BTreeMap<Scope, u64>,
     stream: Option<Stream>,
     retries: u64,
 }
 
-/// An order, and where it was given.
+/// An order to kill.
 struct Order {
     scope: Scope,
-    /// It died with the aggregator where it was given before the controller knew: what is left of it is a number, which
-    /// another order elsewhere may have come to as well.
-    faint: bool,
+    /// The aggregator where it was given died before the controller knew the order. Only a generation remains, which another
+    /// order may have reached as well.
+    ambiguous: bool,
+    /// The aggregator and its process where it was given; `None` for the controller.
     given_at: Option<(usize, u128)>,
 }
 
 struct World {
     random: SmallRng,
-    /// How often people do something, as a multiple of the least.
-    haste: f64,
+    /// The rate of operators' actions, as a multiple of the lowest.
+    pace: f64,
     now: u64,
     streams: u64,
     processes: u128,
     brain: Option<Brain>,
-    durable: Durable,
+    durable: DurableState,
     modes: [bool; 2],
     controller_knows: Knowledge,
     saved_knows: Knowledge,
     zones: Vec<Option<ZoneLife>>,
-    /// Until when each aggregator is cut off from above, whatever process it is.
+    /// The time until which each aggregator is cut off from its parent, across restarts.
     cut_until: [u64; ZONES],
     clients: Vec<ClientLife>,
     orders: Vec<Order>,
-    /// What the decision to enforce each bucket knew, and when it was made: that of the beginning first.
-    raises: [Vec<Raise>; 2],
-    /// Events after which a client was seen to refuse.
+    /// The decisions to enforce each bucket, the initial one first.
+    promotions: [Vec<Promotion>; 2],
+    /// The checks at which a client refused.
     refusing: u64,
 }
 
-/// The policy with each of the buckets in enforcement or in shadow; a limit of zero, so that whoever enforces refuses.
+/// The policy with each bucket in enforcement or in shadow. The limit is zero, so that a client refuses if it enforces.
 fn policy(modes: [bool; 2]) -> Arc<Policy> {
     static ALL: LazyLock<Vec<Arc<Policy>>> = LazyLock::new(|| {
         let read = |number: usize| {
@@ -170,22 +172,22 @@ fn concerns(scope: &Scope, of: &str) -> bool {
 }
 
 impl ZoneLife {
-    /// Notes the orders that a message has brought.
-    fn learn(&mut self, orders: &[Order], now: u64, taken: Vec<u64>, firmly: impl Fn(u64) -> bool) {
+    /// Enters the orders that a message has brought.
+    fn learn(&mut self, orders: &[Order], now: u64, taken: Vec<u64>, certain: impl Fn(u64) -> bool) {
         for id in taken {
             let generation = self.zone.kills().generation(&orders[usize::try_from(id).unwrap()].scope).0;
-            let known = Known { since: now, generation, firmly: firmly(id) };
+            let known = Known { since: now, generation, certain: certain(id) };
             let held = self.knows.entry(id).or_insert(known);
-            if known.firmly && !held.firmly {
+            if known.certain && !held.certain {
                 *held = known;
             }
         }
     }
 
-    /// All that it knows, and what of it firmly.
+    /// The known orders, and the certain ones among them.
     fn knowledge(&self) -> (Knowledge, Knowledge) {
-        let firmly = self.knows.iter().filter(|(_, known)| known.firmly);
-        (self.knows.keys().copied().collect(), firmly.map(|(id, _)| *id).collect())
+        let certain = self.knows.iter().filter(|(_, known)| known.certain);
+        (self.knows.keys().copied().collect(), certain.map(|(id, _)| *id).collect())
     }
 }
 
@@ -193,13 +195,13 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut world = Self {
             random: SmallRng::seed_from_u64(seed),
-            // Where they hurry, two who know nothing of each other come to the same numbers.
-            haste: [1.0, 3.0, 10.0][usize::try_from(seed % 3).unwrap()],
+            // At a high pace, processes that know nothing of each other reach the same generations.
+            pace: [1.0, 3.0, 10.0][usize::try_from(seed % 3).unwrap()],
             now: 0,
             streams: 0,
             processes: 0,
             brain: None,
-            durable: Durable::first_start(),
+            durable: DurableState::first_start(),
             modes: [true; 2],
             controller_knows: Knowledge::new(),
             saved_knows: Knowledge::new(),
@@ -207,7 +209,7 @@ impl World {
             cut_until: [0; ZONES],
             clients: Vec::new(),
             orders: Vec::new(),
-            raises: std::array::from_fn(|_| vec![(0, Knowledge::new(), [0, 0])]),
+            promotions: std::array::from_fn(|_| vec![(0, Knowledge::new(), [0, 0])]),
             refusing: 0,
         };
         world.start_controller();
@@ -250,7 +252,7 @@ impl World {
 
     fn client(&mut self, number: usize) -> ClientLife {
         let identity = self.identity(&format!("client-{number}"), Role::Client);
-        let (limiter, subscription) = Limiter::detached(identity, 16, 0, 1);
+        let (limiter, subscription) = Limiter::without_transport(identity, 16, 0, 1);
         let keys = BUCKETS.map(|name| limiter.bucket(name).unwrap().key("default"));
         let kills = scopes().map(|scope| (scope, 0)).into();
         ClientLife { subscription, keys, knows: Knowledge::new(), kills, stream: None, retries: 0 }
@@ -271,7 +273,7 @@ impl World {
         self.save();
     }
 
-    /// What was decided is written down before anybody hears of it.
+    /// Saves the controller's state, before which it sends nothing.
     fn save(&mut self) {
         let Some(brain) = &mut self.brain else { return };
         if let Some((number, durable)) = brain.unsaved() {
@@ -281,11 +283,11 @@ impl World {
         self.saved_knows = self.controller_knows.clone();
     }
 
-    /// One step of time.
+    /// Runs one step.
     fn step(&mut self) {
         self.now += STEP;
         self.faults();
-        self.people();
+        self.operators();
         self.connect();
         self.carry();
         let now = at(self.now);
@@ -301,20 +303,19 @@ impl World {
             });
         }
         self.clients.iter_mut().for_each(|life| life.subscription.on_tick(now));
-        self.tell();
+        self.send();
         self.check("a step");
     }
 
-    /// Processes die and come back, streams break.
+    /// Kills and restarts processes, and breaks streams.
     fn faults(&mut self) {
         if self.chance(0.004) && self.brain.take().is_some() {
-            let above_all = |parent: Option<usize>| parent.is_none();
             for life in self.zones.iter_mut().flatten() {
-                life.stream.take_if(|stream| above_all(stream.parent));
+                life.stream.take_if(|stream| stream.parent.is_none());
             }
             if self.chance(0.1) {
-                (self.durable, self.saved_knows) = (Durable::lost(), Knowledge::new());
-                self.orders.iter_mut().for_each(|order| order.faint = true);
+                (self.durable, self.saved_knows) = (DurableState::lost(), Knowledge::new());
+                self.orders.iter_mut().for_each(|order| order.ambiguous = true);
             }
         }
         if self.brain.is_none() && self.chance(0.02) {
@@ -357,7 +358,7 @@ impl World {
         let known = &self.saved_knows;
         for (order, id) in self.orders.iter_mut().zip(0..) {
             let given_there = order.given_at == Some((number, life.instance));
-            order.faint |= given_there && !known.contains(&id);
+            order.ambiguous |= given_there && !known.contains(&id);
         }
     }
 
@@ -384,28 +385,28 @@ impl World {
         }
     }
 
-    /// People kill, end kills, and resume.
-    fn people(&mut self) {
-        if self.chance(0.012 * self.haste) {
+    /// Lets operators kill, end kills, and promote.
+    fn operators(&mut self) {
+        if self.chance(0.012 * self.pace) {
             let scope = scopes()[self.random.random_range(0..3)].clone();
             let ttl = self.chance(0.3).then(|| i64::try_from(self.now / 1_000).unwrap() + 2);
             let place = self.random.random_range(0..=ZONES);
             self.kill(&scope, place, ttl);
         }
-        if self.chance(0.012 * self.haste) {
+        if self.chance(0.012 * self.pace) {
             let scope = scopes()[self.random.random_range(0..3)].clone();
             let place = self.random.random_range(0..=ZONES);
             let now = at(self.now);
             if let Some(Some(life)) = self.zones.get_mut(place) {
-                life.zone.turn(now, &scope, false).unwrap();
+                life.zone.order_kill(now, &scope, false).unwrap();
             } else if let Some(brain) = &mut self.brain {
                 brain.on_kill_ends(&scope);
                 self.save();
             }
         }
-        if self.chance(0.02 * self.haste) {
+        if self.chance(0.02 * self.pace) {
             let number = self.random.random_range(0..2);
-            self.resume(number);
+            self.promote(number);
         }
     }
 
@@ -413,9 +414,9 @@ impl World {
         let now = at(self.now);
         let id = self.orders.len() as u64;
         let given_at = if let Some(Some(life)) = self.zones.get_mut(place) {
-            life.zone.turn(now, scope, true).unwrap();
+            life.zone.order_kill(now, scope, true).unwrap();
             let generation = life.zone.kills().generation(scope).0;
-            life.knows.insert(id, Known { since: self.now, generation, firmly: true });
+            life.knows.insert(id, Known { since: self.now, generation, certain: true });
             Some((place, life.instance))
         } else if let Some(brain) = &mut self.brain {
             let reason = Some(Text::new("a test").unwrap());
@@ -426,11 +427,11 @@ impl World {
         } else {
             return;
         };
-        self.orders.push(Order { scope: scope.clone(), faint: false, given_at });
+        self.orders.push(Order { scope: scope.clone(), ambiguous: false, given_at });
     }
 
-    /// Somebody lowers the mode of a bucket in the file, and raises it again.
-    fn resume(&mut self, number: usize) {
+    /// Somebody lowers the mode of a bucket in the file, and promotions it again.
+    fn promote(&mut self, number: usize) {
         let Some(brain) = &mut self.brain else { return };
         self.modes[number] = false;
         brain.on_policy(policy(self.modes));
@@ -438,10 +439,10 @@ impl World {
         brain.on_policy(policy(self.modes));
         let kill = brain.durable().kill_of(&bucket(BUCKETS[number]));
         self.save();
-        // While killed it is no decision.
+        // A promotion while killed decides nothing.
         if !kill.is_on() {
             let generations = [kill.fleet.0, kill.bucket.0];
-            self.raises[number].push((self.now, self.controller_knows.clone(), generations));
+            self.promotions[number].push((self.now, self.controller_knows.clone(), generations));
         }
     }
 
@@ -457,15 +458,15 @@ impl World {
         }
     }
 
-    /// Whoever has no stream begins one, clients to any aggregator.
+    /// Opens streams for processes that have none, those of clients to a random aggregator.
     fn connect(&mut self) {
         let now = at(self.now);
         for number in 0..ZONES {
             let parent = (number == LOWER).then_some(UPPER);
-            let is_there = parent.map_or(self.brain.is_some(), |upper| self.zones[upper].is_some());
+            let parent_runs = parent.map_or(self.brain.is_some(), |upper| self.zones[upper].is_some());
             let waits = self.zones[number].as_ref().is_some_and(|life| life.stream.is_none())
                 && self.cut_until[number] <= self.now;
-            if is_there && waits && self.chance(0.1) {
+            if parent_runs && waits && self.chance(0.1) {
                 let stream = self.stream(parent);
                 if let Some(life) = &mut self.zones[number] {
                     life.zone.on_open(now);
@@ -485,12 +486,12 @@ impl World {
         }
     }
 
-    /// How long a message takes.
+    /// The delay of a message in milliseconds.
     fn delay(&mut self) -> u64 {
         if self.chance(0.03) { self.below(DELAY) } else { self.below(120) }
     }
 
-    /// Messages that are due arrive.
+    /// Delivers the messages that are due.
     fn carry(&mut self) {
         for number in 0..ZONES {
             while let Some((sent, id, parent)) =
@@ -507,9 +508,9 @@ impl World {
                 let taken = taken(&self.orders, &sent, &BTreeSet::new(), |scope| {
                     life.zone.kills().generation(scope).0
                 });
-                let firmly = sent.firmly;
+                let certain = sent.certain;
                 let _ = life.zone.on_directives(now, sent.message);
-                life.learn(&self.orders, ms, taken, |id| firmly.contains(&id));
+                life.learn(&self.orders, ms, taken, |id| certain.contains(&id));
                 self.check("a directive at an aggregator");
             }
         }
@@ -529,8 +530,8 @@ impl World {
                 life.knows.extend(taken(&self.orders, &sent, &BTreeSet::new(), |scope| life.kills[scope]));
                 let buckets =
                     sent.message.kills.iter().map(|(bucket, kill)| (Scope::Bucket(bucket.clone()), kill.0));
-                for (scope, told) in buckets.chain([(Scope::Fleet, sent.message.kill.0)]) {
-                    life.kills.entry(scope).and_modify(|held| *held = told.max(*held));
+                for (scope, received) in buckets.chain([(Scope::Fleet, sent.message.kill.0)]) {
+                    life.kills.entry(scope).and_modify(|held| *held = received.max(*held));
                 }
                 let _ = life.subscription.on_directives(now, sent.message);
                 self.check("a directive at a client");
@@ -538,11 +539,12 @@ impl World {
         }
     }
 
-    /// The next report that is due on a stream. Its order is kept: what does not keep it ends a stream.
+    /// Removes the next report that is due on a stream. Reports keep their order, since a parent would end the stream
+    /// otherwise; rarely one is duplicated.
     fn arriving_up(
         &mut self,
         stream: impl Fn(&mut Self) -> Option<&mut Stream>,
-    ) -> Option<(Sent<Report>, StreamId, Option<usize>)> {
+    ) -> Option<(InFlight<Report>, StreamId, Option<usize>)> {
         let now = self.now;
         let twice = self.chance(0.002);
         let stream = stream(self)?;
@@ -551,31 +553,31 @@ impl World {
         Some((sent, stream.id, stream.parent))
     }
 
-    /// Any directive that is due, and sometimes one that came before again.
+    /// Removes any message of directives that is due, and sometimes plans to repeat it.
     fn arriving_down(
         &mut self,
         stream: impl Fn(&mut Self) -> Option<&mut Stream>,
-    ) -> Option<Sent<Directives>> {
+    ) -> Option<InFlight<Directives>> {
         let now = self.now;
         let (again, later) = (self.chance(0.02), self.below(2_000));
         let stream = stream(self)?;
         let due = stream.down.iter().position(|sent| sent.due <= now)?;
         let sent = stream.down.remove(due)?;
         if again {
-            stream.down.push_back(Sent { due: now + STEP + later, ..sent.clone() });
+            stream.down.push_back(InFlight { due: now + STEP + later, ..sent.clone() });
         }
         Some(sent)
     }
 
-    /// A report arrives; false if the stream has to end.
-    fn deliver_up(&mut self, sent: &Sent<Report>, id: StreamId, parent: Option<usize>) -> bool {
+    /// Delivers a report. Returns false if the stream has to end.
+    fn deliver_up(&mut self, sent: &InFlight<Report>, id: StreamId, parent: Option<usize>) -> bool {
         let now = at(self.now);
         let report = sent.message.clone();
-        let apart: BTreeSet<Scope> = report.ordered.union(&report.ended).cloned().collect();
+        let named: BTreeSet<Scope> = report.ordered.union(&report.ended).cloned().collect();
         let entered = match parent {
             None => {
                 let Some(brain) = &mut self.brain else { return false };
-                let taken = taken(&self.orders, sent, &apart, |scope| brain.durable().generation(scope).0);
+                let taken = taken(&self.orders, sent, &named, |scope| brain.durable().generation(scope).0);
                 let entered = brain.on_report(now, id, report).is_ok();
                 self.controller_knows.extend(taken.into_iter().filter(|_| entered));
                 self.save();
@@ -584,12 +586,12 @@ impl World {
             Some(number) => {
                 let ms = self.now;
                 let Some(life) = &mut self.zones[number] else { return false };
-                let taken = taken(&self.orders, sent, &apart, |scope| life.zone.kills().generation(scope).0);
+                let taken = taken(&self.orders, sent, &named, |scope| life.zone.kills().generation(scope).0);
                 let entered = life.zone.on_report(now, id, report).is_ok();
                 if entered {
                     let orders = &self.orders;
-                    let is_told = |id| apart.contains(&orders[usize::try_from(id).unwrap()].scope);
-                    life.learn(orders, ms, taken, |id| is_told(id) && sent.firmly.contains(&id));
+                    let is_named = |id| named.contains(&orders[usize::try_from(id).unwrap()].scope);
+                    life.learn(orders, ms, taken, |id| is_named(id) && sent.certain.contains(&id));
                 }
                 entered
             }
@@ -598,13 +600,13 @@ impl World {
         entered
     }
 
-    /// Everybody says what there is to say.
-    fn tell(&mut self) {
+    /// Sends the reports and directives that are due.
+    fn send(&mut self) {
         let now = at(self.now);
         for number in 0..ZONES {
             let delay = self.delay();
             let Some(life) = &mut self.zones[number] else { continue };
-            let (knows, firmly) = life.knowledge();
+            let (knows, certain) = life.knowledge();
             if let Some(stream) = &mut life.stream
                 && stream.next_report <= self.now
             {
@@ -614,7 +616,7 @@ impl World {
                 let kills =
                     scopes().map(|scope| (scope.clone(), life.zone.kills().generation(&scope).0)).into();
                 let due = stream.up.back().map_or(0, |last| last.due).max(self.now + delay);
-                stream.up.push_back(Sent { due, message, knows, firmly, kills });
+                stream.up.push_back(InFlight { due, message, knows, certain, kills });
             }
         }
         for number in 0..CLIENTS {
@@ -627,8 +629,8 @@ impl World {
                 stream.next_report = self.now + 4 * STEP;
                 let kills = life.kills.clone();
                 let due = stream.up.back().map_or(0, |last| last.due).max(self.now + delay);
-                let (knows, firmly) = (life.knows.clone(), Knowledge::new());
-                stream.up.push_back(Sent { due, message, knows, firmly, kills });
+                let (knows, certain) = (life.knows.clone(), Knowledge::new());
+                stream.up.push_back(InFlight { due, message, knows, certain, kills });
             }
         }
         for child in 0..ZONES + CLIENTS {
@@ -641,7 +643,7 @@ impl World {
                 stream.map(|stream| (stream.id, stream.parent))
             };
             let Some((id, parent)) = of(self) else { continue };
-            let said = match parent {
+            let sent = match parent {
                 None => self.brain.as_mut().and_then(|brain| {
                     let message = brain.directives(now, id)?;
                     let kills =
@@ -655,25 +657,25 @@ impl World {
                     Some((message, kills, life.knowledge()))
                 }),
             };
-            let Some((message, kills, (knows, firmly))) = said else { continue };
+            let Some((message, kills, (knows, certain))) = sent else { continue };
             let stream = match child.checked_sub(ZONES) {
                 None => self.zones[child].as_mut().and_then(|life| life.stream.as_mut()),
                 Some(client) => self.clients[client].stream.as_mut(),
             };
             if let Some(stream) = stream {
-                stream.down.push_back(Sent { due: self.now + delay, message, knows, firmly, kills });
+                stream.down.push_back(InFlight { due: self.now + delay, message, knows, certain, kills });
             }
         }
     }
 
-    /// Whether anybody refuses who should not.
+    /// Checks that no client refuses that must not.
     fn check(&mut self, after: &str) {
         for (number, client) in self.clients.iter().enumerate() {
             let Some(stream) = &client.stream else { continue };
             let Some(life) = stream.parent.and_then(|zone| self.zones[zone].as_ref()) else { continue };
             for (at, key) in client.keys.iter().enumerate() {
-                let outlook = key.peek();
-                if !(outlook.enforced && outlook.ratio.as_f64() > 0.0) {
+                let peek = key.peek();
+                if !(peek.enforced && peek.ratio.as_f64() > 0.0) {
                     continue;
                 }
                 self.refusing += 1;
@@ -684,22 +686,22 @@ impl World {
                     .map(|(id, known)| (*id, *known))
                     .filter(|(id, _)| concerns(&order(*id).scope, BUCKETS[at]))
                     .collect();
-                let covers = |(_, knew, generations): &Raise| {
+                let covers = |(_, knew, generations): &Promotion| {
                     reached.iter().all(|(id, known)| {
                         let generation = generations[usize::from(order(*id).scope.bucket().is_some())];
-                        let by_number = !known.firmly || order(*id).faint;
+                        let by_number = !known.certain || order(*id).ambiguous;
                         knew.contains(id) || by_number && generation >= known.generation
                     })
                 };
                 assert!(
-                    self.raises[at].iter().any(covers),
+                    self.promotions[at].iter().any(covers),
                     "at {} ms, after {after}: client {number} refuses {} although orders {:?} have reached its \
-                     aggregator {:?} and none of the decisions {:?} knew of them; it holds {:?}",
+                     aggregator {:?} and none of the decisions {:?} knew them; it holds {:?}",
                     self.now,
                     BUCKETS[at],
                     reached.iter().map(|(id, _)| id).collect::<Vec<_>>(),
                     stream.parent,
-                    self.raises[at],
+                    self.promotions[at],
                     life.zone.kills().of(&bucket(BUCKETS[at])),
                 );
             }
@@ -707,52 +709,52 @@ impl World {
     }
 }
 
-/// The orders that the receiver of a message takes up: of those its sender knew, the ones whose generation it does not hold a
-/// later one of, or of which it is told that they were given apart.
+/// The orders that the receiver of a message learns of those that the sender knew: the ones for scopes of which it holds no
+/// later generation, and the ones for scopes that the message names.
 fn taken<M>(
     orders: &[Order],
-    sent: &Sent<M>,
-    apart: &BTreeSet<Scope>,
+    sent: &InFlight<M>,
+    named: &BTreeSet<Scope>,
     held: impl Fn(&Scope) -> u64,
 ) -> Vec<u64> {
     let takes = |id: &&u64| {
         let scope = &orders[usize::try_from(**id).unwrap()].scope;
-        sent.kills[scope] >= held(scope) || apart.contains(scope)
+        sent.kills[scope] >= held(scope) || named.contains(scope)
     };
     sent.knows.iter().filter(takes).copied().collect()
 }
 
 #[test]
-fn nobody_refuses_what_was_killed_whatever_happens() {
+fn no_client_refuses_after_a_kill_in_random_traces() {
     let mut refusing = 0;
-    let (mut orders, mut resumed) = (0, 0);
+    let (mut orders, mut promoted) = (0, 0);
     for seed in 0..TRACES {
         let mut world = World::new(seed);
-        while world.now < LASTS {
+        while world.now < LENGTH {
             world.step();
         }
         refusing += world.refusing;
         orders += world.orders.len();
-        resumed += world.raises.iter().map(Vec::len).sum::<usize>() - 2;
+        promoted += world.promotions.iter().map(Vec::len).sum::<usize>() - 2;
     }
-    // The traces have shown something: refusals between kills, kills, and people who resume.
-    assert!(refusing > 100_000 && orders > 1_000 && resumed > 1_000, "{refusing} {orders} {resumed}");
+    // The traces must have refusals between kills, kills and promotions, or the checks prove nothing.
+    assert!(refusing > 100_000 && orders > 1_000 && promoted > 1_000, "{refusing} {orders} {promoted}");
 }
 
-/// The check itself finds a client that goes by an earlier word.
+/// Proves that the check fails for a client that enforces by an earlier decision.
 #[test]
 #[should_panic(expected = "none of the decisions")]
-fn a_client_that_forgets_a_kill_is_found() {
+fn client_that_forgets_a_kill_is_detected() {
     for seed in 0..50 {
         let mut world = World::new(seed);
-        while world.now < LASTS {
-            // Everybody forgets in which knowledge modes were decided, and that anything was ever killed.
+        while world.now < LENGTH {
+            // Clients are sent neither the generations nor the knowledge of the decisions.
             for stream in world.clients.iter_mut().filter_map(|client| client.stream.as_mut()) {
-                for Sent { message, .. } in &mut stream.down {
+                for InFlight { message, .. } in &mut stream.down {
                     (message.kill, message.kills) = (KillGeneration(0), BTreeMap::new());
                     for directive in &mut message.buckets {
                         directive.terms.kill = Kill::default();
-                        directive.terms.mode = plimsoll_core::rollout::Mode::Enforce;
+                        directive.terms.mode = plimsoll_core::decision::Mode::Enforce;
                     }
                 }
             }

@@ -1,15 +1,15 @@
-//! The simulator as its users know it: scenarios in, figures out.
+//! Tests of the simulator through its public interface: scenarios in, figures out.
 
 #[cfg(test)]
 mod determinism;
 #[cfg(test)]
 mod expectations;
 #[cfg(test)]
+mod invalid_scenarios;
+#[cfg(test)]
 mod kills;
 #[cfg(test)]
 mod reference;
-#[cfg(test)]
-mod refusals;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
@@ -17,7 +17,7 @@ mod tenant_limit;
 
 use std::path::Path;
 
-use plimsoll_core::policy::Source;
+use plimsoll_policy::Source;
 use plimsoll_simulator::{Scenario, ScenarioError};
 
 /// Reads a scenario from text.

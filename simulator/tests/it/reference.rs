@@ -1,10 +1,10 @@
-//! The reference laws break what they are known to break: the checks can fail.
+//! The reference laws fail the expectations that they are known to fail, which proves that the checks can fail.
 
 use plimsoll_simulator::{BucketOutcome, Outcome, broken, simulate};
 
 use crate::parse;
 
-/// A scenario under a reference law: the bucket's figures, and which bounds are broken.
+/// Runs a scenario under a reference law. Returns the bucket's figures and the names of those out of bounds.
 fn judged(law: &str, policy: &str, traffic: &str, expect: &str) -> (BucketOutcome, Vec<String>) {
     let text = format!(
         "name: reference\nduration_s: 60\nwarmup_s: 10\nzones: 3\nclients: 99\nreference: {law}\n\
@@ -27,7 +27,7 @@ fn check_close(value: Option<f64>, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn without_guard_and_fast_loop_a_step_passes_eight_limits() {
+fn memoryless_law_admits_eight_limits_at_a_step() {
     let step = "[ { bucket: api, load: { steps: [ { at_s: 0, rps: 1600 }, { at_s: 20, rps: 20000 } ] } } ]";
     let (figures, broken) = judged("memoryless", LIMIT, step, "{ worst_1s: [0, 1.65] }");
     check_close(figures.worst_1s, 8.0, 1.0);
@@ -35,7 +35,7 @@ fn without_guard_and_fast_loop_a_step_passes_eight_limits() {
 }
 
 #[test]
-fn without_memory_on_off_traffic_passes_more_than_the_limit() {
+fn memoryless_law_admits_more_than_the_limit_of_on_off_traffic() {
     let square = "[ { bucket: api, load: { square: { high_rps: 20000, on_s: 1, off_s: 1 } } } ]";
     let (figures, broken) = judged("memoryless", LIMIT, square, "{ long_run_error: [-1, 0] }");
     assert!(figures.long_run_error.unwrap() > 1.0, "{:?}", figures.long_run_error);
@@ -43,14 +43,14 @@ fn without_memory_on_off_traffic_passes_more_than_the_limit() {
 }
 
 #[test]
-fn the_memoryless_law_holds_where_it_should() {
+fn memoryless_law_holds_a_steady_load() {
     let steady = "[ { bucket: api, load: { constant: 20000 } } ]";
     let (_, broken) = judged("memoryless", LIMIT, steady, "{ mean_ratio: [0.98, 1.02] }");
     assert_eq!(broken, Vec::<String>::new());
 }
 
 #[test]
-fn each_zone_alone_admits_six_limits_at_ten_times_the_load() {
+fn local_law_admits_six_limits_at_ten_times_the_load() {
     let steady = "[ { bucket: api, load: { constant: 20000 } } ]";
     let (figures, broken) = judged("local", LIMIT, steady, "{ long_run_error: [-0.005, 0.005] }");
     check_close(figures.mean_ratio, 6.0, 0.1);
@@ -58,7 +58,7 @@ fn each_zone_alone_admits_six_limits_at_ten_times_the_load() {
 }
 
 #[test]
-fn a_ratio_divided_by_a_weight_misses_the_limit_both_ways() {
+fn ratio_divided_by_weight_misses_the_limit_both_ways() {
     for (other, admitted) in [("light", 0.875), ("heavy-too", 1.75)] {
         let load = "load: { constant: 1000 }";
         let traffic = format!(
@@ -74,7 +74,7 @@ fn a_ratio_divided_by_a_weight_misses_the_limit_both_ways() {
 }
 
 #[test]
-fn a_limit_of_nothing_before_there_is_history_denies_everything() {
+fn limit_learned_without_history_denies_every_request() {
     let text = "[ { window_s: [0, 1.5], would_drop_ratio: [0, 0.05] } ]";
     let steady = "[ { bucket: api, load: { constant: 1000 } } ]";
     let (_, broken) = judged("textbook_p95", LIMIT, steady, text);

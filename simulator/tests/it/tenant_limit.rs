@@ -1,23 +1,23 @@
-//! A limit for every tenant holds for those that nobody declared: they are found by their traffic, in a zone and at the
-//! controller, however many others there are.
+//! A tenant limit holds for undeclared tenants, which a zone and the controller detect by their traffic among a million
+//! others.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_aggregator::zone::{Bounds, Zone};
 use plimsoll_controller::brain::Brain;
-use plimsoll_controller::durable::Durable;
-use plimsoll_core::bucket::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_controller::state::DurableState;
+use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
 use plimsoll_core::directive::Board;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::law::Parameters;
-use plimsoll_core::policy::{Policy, Source};
+use plimsoll_policy::{Policy, Source};
 use plimsoll_core::report::{Counts, Identity, InstanceId, Outbox, Report, Role, Tally};
-use plimsoll_core::time::MonoTime;
+use plimsoll_core::quantity::MonoTime;
 
-/// Others that come once or a few times.
+/// Other tenants, with one to three requests each.
 const OTHERS: usize = 1_000_000;
-/// How many of them one client's stream tells apart at a time; then their ids go to others.
+/// The tenants with a key on one client's stream at a time, before their ids are reused.
 const PER_CLIENT: usize = 50_000;
 const TENANT_LIMIT: f64 = 100.0;
 const HOT_RPS: u64 = 4_000;
@@ -37,7 +37,7 @@ fn bucket() -> Bucket {
     Bucket::new("api").unwrap()
 }
 
-/// A client that counts what it is told to.
+/// A client with scripted counts.
 struct Client {
     stream: StreamId,
     identity: Option<Identity>,
@@ -104,7 +104,7 @@ impl World {
         let brain = Brain::new(
             MonoTime::ZERO,
             InstanceId(1),
-            Durable::first_start(),
+            DurableState::first_start(),
             Arc::new(policy),
             Parameters::default(),
         );
@@ -120,7 +120,7 @@ impl World {
         MonoTime::from_elapsed(self.now)
     }
 
-    /// A tenth of a second; every fifth ends with a roll-up and a tick of the controller.
+    /// Advances a tenth of a second; every fifth ends with a roll-up and a tick of the controller.
     fn pass(&mut self) {
         self.now += Duration::from_millis(100);
         let now = self.at();
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// The ratio that clients hold for a tenant of its own.
+    /// The drop ratio of a tenant at the clients, if it has one of its own.
     fn ratio(&self, tenant: &str) -> Option<f64> {
         let tenant = Tenant::new(tenant).unwrap();
         let posted = self.clients[0].board.get(&bucket())?;
@@ -164,14 +164,14 @@ impl World {
 }
 
 #[test]
-fn a_hot_tenant_that_nobody_declared_is_clamped_within_two_ticks_among_a_million_others() {
+fn undeclared_hot_tenant_is_limited_within_two_ticks_among_a_million_others() {
     const CLIENTS: usize = 4;
     let mut world = World::new(CLIENTS as u64);
     let mut next = 0;
     while next < OTHERS {
         for client in 0..CLIENTS {
             let client = &mut world.clients[client];
-            // What was counted of those before is settled by now, and their ids go to the next.
+            // The counts of the previous tenants are settled, so their ids are reused.
             for at in 0..PER_CLIENT {
                 let tenant = Tenant::new(&format!("other-{next}")).unwrap();
                 next += 1;
@@ -191,7 +191,7 @@ fn a_hot_tenant_that_nobody_declared_is_clamped_within_two_ticks_among_a_million
     let at = world.clients[0].keys.len();
     world.clients[0].counts("hot", 0);
     assert_eq!(world.ratio("hot"), None);
-    // It begins just after a tick.
+    // Its traffic starts just after a tick.
     let mut tenths = 0;
     for _ in 0..10 {
         world.clients[0].counts[at] += HOT_RPS / 10;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_simulator::{Broken, Outcome, Run, Scenario, broken, plot, simulate};
+use plimsoll_simulator::{UnmetExpectation, Outcome, Run, Scenario, broken, plot, simulate};
 
 use crate::output::json_line;
 
@@ -119,13 +119,13 @@ fn simulate_all(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write) -
         {
             plot::svg(scenario, run, path)?;
         }
-        let broken = broken(scenario, &runs);
+        let unmet = broken(scenario, &runs);
         match args.output {
             SimulateFormat::Table => table::write(&outcome, out)?,
             SimulateFormat::Json => json_line(out, &outcome)?,
         }
-        write_problems(scenario, &runs, &broken, err)?;
-        if !broken.is_empty() {
+        write_problems(scenario, &runs, &unmet, err)?;
+        if !unmet.is_empty() {
             code = EXIT_UNMET;
         }
     }
@@ -162,16 +162,16 @@ fn progress_bar(scenario: &Scenario, seeds: u64) -> ProgressBar {
 fn write_problems(
     scenario: &Scenario,
     runs: &[Run],
-    broken: &[Broken],
+    broken: &[UnmetExpectation],
     err: &mut dyn Write,
 ) -> io::Result<()> {
-    for broken in broken {
-        writeln!(err, "broken: {}: {broken}", scenario.name())?;
+    for expectation in unmet {
+        writeln!(err, "unmet: {}: {expectation}", scenario.name())?;
     }
-    let refusals: Vec<&String> = runs.iter().flat_map(|run| &run.refusals).collect();
-    if let Some(first) = refusals.first() {
-        let (name, count) = (scenario.name(), refusals.len());
-        writeln!(err, "warning: {name}: {count} streams were refused, the first with: {first}")?;
+    let refusals: Vec<&String> = runs.iter().flat_map(|run| &run.rejections).collect();
+    if let Some(first) = rejections.first() {
+        let (name, count) = (scenario.name(), rejections.len());
+        writeln!(err, "warning: {name}: {count} streams were rejected, the first with: {first}")?;
     }
     Ok(())
 }

@@ -1,0 +1,40 @@
+//! The virtual clock of a run, and the monotonic clock of each simulated process.
+
+use plimsoll_core::quantity::MonoTime;
+
+/// Microseconds in a second.
+const SECOND: f64 = 1e6;
+
+/// A point of virtual time, in microseconds since the run began. The settling phase before the scenario's time zero is
+/// part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SimTime(pub(crate) u64);
+
+impl SimTime {
+    pub(crate) const fn plus(self, micros: u64) -> Self {
+        Self(self.0 + micros)
+    }
+}
+
+/// Converts seconds to microseconds. The checks of a scenario reject negative and absurd spans.
+pub(crate) fn micros(seconds: f64) -> u64 {
+    (seconds * SECOND).round() as u64
+}
+
+/// The monotonic clock of one process. It starts at the process's birth with an offset of its own, so that code which
+/// compares the clocks of two processes fails.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProcessClock {
+    birth: SimTime,
+    offset: u64,
+}
+
+impl ProcessClock {
+    pub(crate) const fn new(birth: SimTime, offset: u64) -> Self {
+        Self { birth, offset }
+    }
+
+    pub(crate) const fn read(&self, now: SimTime) -> MonoTime {
+        MonoTime::from_micros(now.0 - self.birth.0 + self.offset)
+    }
+}

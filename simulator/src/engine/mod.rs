@@ -1,0 +1,79 @@
+//! The main loop of a run: in steps of 10 ms, first the events between processes, then the requests of the step.
+
+mod callers;
+mod clock;
+mod event_queue;
+mod fleet;
+mod lifecycle;
+mod link;
+mod parallel;
+mod reference;
+mod streams;
+mod world;
+
+pub use parallel::simulate;
+
+use callers::Callers;
+use clock::SimTime;
+use reference::ReferenceFleet;
+use world::World;
+
+use crate::results::{Answer, BIN_S, Run, TraceHash};
+use crate::scenario::Scenario;
+
+/// A step in microseconds.
+const STEP_US: u64 = 10_000;
+/// Steps before a scenario's time zero, in which the tiers connect; none if the scenario starts the tiers itself.
+const SETTLING_STEPS: u64 = 300;
+
+/// A system that decides requests: the real fleet, or a reference law.
+trait System {
+    /// Processes every event up to `now`.
+    fn advance(&mut self, now: SimTime, trace: &mut TraceHash);
+
+    /// Decides a request of entry `entry` of `traffic` that arrives at `client`.
+    fn decide(&mut self, client: u32, entry: usize) -> Answer;
+
+    /// Returns the streams that a parent rejected, which a sound system never does.
+    fn rejections(self) -> Vec<String>;
+}
+
+/// Runs a scenario once. A scenario and a seed determine the run to the last message.
+#[must_use]
+pub fn run(scenario: &Scenario, seed: u64) -> Run {
+    run_watched(scenario, seed, &|_| {})
+}
+
+/// Runs a scenario as [`run`] does and calls `watcher(1)` after each virtual second.
+#[must_use]
+pub fn run_watched(scenario: &Scenario, seed: u64, watcher: &dyn Fn(u64)) -> Run {
+    let zero = SimTime(if scenario.start.is_some() { 0 } else { SETTLING_STEPS * STEP_US });
+    match scenario.reference {
+        Some(law) => run_in(ReferenceFleet::new(scenario, seed, law), scenario, seed, zero, watcher),
+        None => run_in(World::new(scenario, seed, zero), scenario, seed, zero, watcher),
+    }
+}
+
+fn run_in(
+    mut system: impl System,
+    scenario: &Scenario,
+    seed: u64,
+    zero: SimTime,
+    watcher: &dyn Fn(u64),
+) -> Run {
+    let mut trace = TraceHash::default();
+    for now in (0..zero.0).step_by(STEP_US as usize) {
+        system.advance(SimTime(now), &mut trace);
+    }
+    let steps = (scenario.duration_s / BIN_S).round() as usize;
+    let mut callers = Callers::new(scenario, seed, steps);
+    for step in 0..steps {
+        system.advance(zero.plus(step as u64 * STEP_US), &mut trace);
+        callers.step(step, &mut system, &mut trace);
+        if step % 100 == 99 {
+            watcher(1);
+        }
+    }
+    Run { seed, trace, rejections: system.rejections(), buckets: callers.into_series() }
+}
+

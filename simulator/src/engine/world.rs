@@ -1,0 +1,271 @@
+//! The simulated world: the running processes, the streams between them and the queue of future events. It carries
+//! messages and advances time; the tiers' own code makes every decision.
+
+use std::time::Duration;
+
+use plimsoll_controller::state::DurableState;
+use plimsoll_core::directive::Directives;
+use plimsoll_core::report::Report;
+use rand::rngs::SmallRng;
+
+use super::System;
+use super::clock::{SimTime, micros};
+use super::event_queue::EventQueue;
+use super::fleet::{Aggregator, Client, Controller, Fleet};
+use super::link::{Link, Quality};
+use crate::results::{Answer, TraceHash};
+use crate::rng::{Purpose, generator, span};
+use crate::scenario::Scenario;
+
+/// A child. The parent of a client is its zone's aggregator; the parent of an aggregator is the controller or an upper
+/// aggregator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Child {
+    Client(u32),
+    Zone(u32),
+}
+
+/// A future event. `life` numbers the processes that ran in one slot: an event planned for a process that has died is
+/// dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    StartController,
+    StartZone(u32),
+    StartClient(u32),
+    BrainTick {
+        life: u32,
+    },
+    ZoneTick {
+        zone: u32,
+        life: u32,
+    },
+    Connect {
+        child: Child,
+        life: u32,
+    },
+    Report(usize),
+    Heartbeat(usize),
+    Up(usize),
+    Down(usize),
+    ParentEnds(usize),
+    /// The child's end closes. With `retries` the child reconnects by itself, since no fault prevents it.
+    ChildEnds {
+        stream: usize,
+        retries: bool,
+    },
+    Keepalive {
+        child: Child,
+        fault: usize,
+    },
+    FaultBegins(usize),
+    FaultEnds(usize),
+}
+
+/// A slot in which a process may run.
+#[derive(Debug)]
+pub(crate) struct Slot<P> {
+    pub(crate) process: Option<P>,
+    pub(crate) life: u32,
+    /// No process starts here again.
+    pub(crate) dead: bool,
+    /// The faults that cut the link to the parent.
+    pub(crate) cuts: u32,
+    /// The stream to the parent, as long as the process's own end is open.
+    pub(crate) uplink: Option<usize>,
+    /// Streams of children that have greeted, as long as the process's own end is open.
+    pub(crate) below: Vec<usize>,
+    /// The zone of the slot.
+    pub(crate) zone: u32,
+}
+
+/// One stream between a child and its parent. Either end may close before the other notices.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) child: Child,
+    pub(crate) up: Link<Report>,
+    pub(crate) down: Link<Directives>,
+    pub(crate) child_open: bool,
+    pub(crate) parent_open: bool,
+    pub(crate) greeted: bool,
+}
+
+/// All processes, streams and future events of a run.
+#[derive(Debug)]
+pub(crate) struct World<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) fleet: Fleet<'a>,
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) processes_rng: SmallRng,
+    pub(crate) network_rng: SmallRng,
+    /// The scenario's time zero.
+    pub(crate) zero: SimTime,
+    pub(crate) controller: Slot<Controller>,
+    /// The controller's state as saved when its last process died.
+    pub(crate) durable: DurableState,
+    pub(crate) zones: Vec<Slot<Aggregator>>,
+    pub(crate) clients: Vec<Slot<Client>>,
+    pub(crate) streams: Vec<Stream>,
+    /// Streams that a parent rejected, and processes that could not start.
+    pub(crate) rejections: Vec<String>,
+}
+
+impl<P> Slot<P> {
+    fn empty(zone: u32) -> Self {
+        Self { process: None, life: 0, dead: false, cuts: 0, uplink: None, below: Vec::new(), zone }
+    }
+}
+
+impl<'a> World<'a> {
+    /// Creates a world without processes, and plans the scenario's starts, joins and faults. Tiers start at the
+    /// beginning of the settling phase unless the scenario sets their start.
+    pub(crate) fn new(scenario: &'a Scenario, seed: u64, zero: SimTime) -> Self {
+        let mut world = Self {
+            scenario,
+            fleet: Fleet::new(scenario, seed),
+            queue: EventQueue::default(),
+            processes_rng: generator(seed, Purpose::Processes),
+            network_rng: generator(seed, Purpose::Network),
+            zero,
+            controller: Slot::empty(0),
+            durable: DurableState::first_start(),
+            zones: (0..scenario.aggregators()).map(Slot::empty).collect(),
+            clients: scenario.members().into_iter().map(|(_, zone)| Slot::empty(zone)).collect(),
+            streams: Vec::new(),
+            rejections: Vec::new(),
+        };
+        world.plan_script();
+        world
+    }
+
+    fn plan_script(&mut self) {
+        let zero = self.zero;
+        let at = |seconds: f64| zero.plus(micros(seconds));
+        let start = self.scenario.start;
+        let of = |seconds: Option<f64>| seconds.map_or(SimTime::default(), at);
+        self.queue.plan(of(start.map(|start| start.controller_s)), Event::StartController);
+        for zone in 0..self.scenario.aggregators() {
+            self.queue.plan(of(start.map(|start| start.zones_s)), Event::StartZone(zone));
+        }
+        for client in 0..self.scenario.clients {
+            self.queue.plan(of(start.map(|start| start.clients_s)), Event::StartClient(client));
+        }
+        let mut next = self.scenario.clients;
+        for join in &self.scenario.joins {
+            for client in next..next + join.clients {
+                self.queue.plan(at(join.at_s), Event::StartClient(client));
+            }
+            next += join.clients;
+        }
+        for (index, fault) in self.scenario.faults.iter().enumerate() {
+            self.queue.plan(at(fault.at_s), Event::FaultBegins(index));
+            if let Some(until) = fault.until_s {
+                self.queue.plan(at(until), Event::FaultEnds(index));
+            }
+        }
+    }
+
+    /// Draws a random part of an interval, in microseconds.
+    pub(crate) fn phase(&mut self, interval: Duration) -> u64 {
+        span(&mut self.processes_rng, u64::try_from(interval.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the quality of a child's link to its parent, and of the way back.
+    pub(crate) fn quality(&self, child: Child) -> (Quality, Quality) {
+        let network = &self.scenario.network;
+        let delay = match child {
+            Child::Client(_) => network.client_delay_s,
+            Child::Zone(_) => network.uplink_delay_s,
+        };
+        let with = |loss| Quality { delay: micros(delay), jitter: micros(network.jitter_s), loss };
+        (with(network.report_loss), with(network.directive_loss))
+    }
+
+    /// Returns the aggregator above a child, or `None` if its parent is the controller.
+    pub(crate) fn above(&self, child: Child) -> Option<u32> {
+        match child {
+            Child::Client(client) => Some(self.clients[client as usize].zone),
+            Child::Zone(zone) => self.scenario.above(zone),
+        }
+    }
+
+    /// Returns the stream-related state of the slots at both ends of a child's link.
+    pub(crate) fn ends(&mut self, child: Child) -> Ends<'_> {
+        match (child, self.above(child).map(|zone| zone as usize)) {
+            (Child::Client(client), Some(above)) => {
+                ends_of(&mut self.clients[client as usize], &mut self.zones[above])
+            }
+            (Child::Client(client), None) => {
+                ends_of(&mut self.clients[client as usize], &mut self.controller)
+            }
+            (Child::Zone(zone), None) => ends_of(&mut self.zones[zone as usize], &mut self.controller),
+            (Child::Zone(zone), Some(above)) => {
+                // Upper aggregators have the highest numbers.
+                let (zones, upper) = self.zones.split_at_mut(above);
+                ends_of(&mut zones[zone as usize], &mut upper[0])
+            }
+        }
+    }
+
+    fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
+        match event {
+            Event::StartController => self.start_controller(now, (0.0, 0.0)),
+            Event::StartZone(zone) => self.start_zone(now, zone, (0.0, 0.0)),
+            Event::StartClient(client) => self.start_client(now, client),
+            Event::BrainTick { life } => self.brain_tick(now, life),
+            Event::ZoneTick { zone, life } => self.zone_tick(now, zone, life),
+            Event::Connect { child, life } => self.connect(now, child, life),
+            Event::Report(stream) => self.report(now, stream),
+            Event::Heartbeat(stream) => self.heartbeat(now, stream),
+            Event::Up(stream) => self.up(now, stream, trace),
+            Event::Down(stream) => self.down(now, stream, trace),
+            Event::ParentEnds(stream) => self.parent_ends(now, stream),
+            Event::ChildEnds { stream, retries } => self.child_ends(now, stream, retries),
+            Event::Keepalive { child, fault } => self.keepalive(now, child, fault),
+            Event::FaultBegins(fault) => self.fault_begins(now, fault),
+            Event::FaultEnds(fault) => self.fault_ends(now, fault),
+        }
+    }
+}
+
+/// The stream-related state of the slots at both ends of a link.
+#[derive(Debug)]
+pub(crate) struct Ends<'w> {
+    pub(crate) lives: bool,
+    pub(crate) life: u32,
+    pub(crate) cut: bool,
+    pub(crate) uplink: &'w mut Option<usize>,
+    pub(crate) parent_lives: bool,
+    pub(crate) below: &'w mut Vec<usize>,
+}
+
+fn ends_of<'w, C, P>(child: &'w mut Slot<C>, parent: &'w mut Slot<P>) -> Ends<'w> {
+    Ends {
+        lives: child.process.is_some(),
+        life: child.life,
+        cut: child.cuts > 0,
+        uplink: &mut child.uplink,
+        parent_lives: parent.process.is_some(),
+        below: &mut parent.below,
+    }
+}
+
+impl System for World<'_> {
+    fn advance(&mut self, now: SimTime, trace: &mut TraceHash) {
+        while let Some((at, event)) = self.queue.next(now) {
+            self.dispatch(at, event, trace);
+        }
+        for client in self.clients.iter_mut().filter_map(|slot| slot.process.as_mut()) {
+            client.tick(now);
+        }
+    }
+
+    #[inline]
+    fn decide(&mut self, client: u32, entry: usize) -> Answer {
+        let process = self.clients.get_mut(client as usize).and_then(|slot| slot.process.as_mut());
+        process.map_or(Answer::Admitted, |process| process.decide(entry))
+    }
+
+    fn rejections(self) -> Vec<String> {
+        self.rejections
+    }
+}

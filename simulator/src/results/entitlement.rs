@@ -1,0 +1,101 @@
+//! The entitlement of each tenant at its offered rate: weighted max-min shares, found by bisection. The law's own
+//! water-filling is not used, so that each checks the other.
+
+use plimsoll_core::names::Tenant;
+use plimsoll_policy::{BucketPolicy, Policy};
+
+/// A tenant that shares, or all unlisted ones together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Claim {
+    demand: f64,
+    weight: f64,
+    floor: f64,
+}
+
+/// Returns the share of each tenant in requests/s at these offered rates. All tenants that the policy does not list claim
+/// as one, with the weight of the class `default` and one floor, and divide their share evenly.
+pub(crate) fn shares(
+    policy: &Policy,
+    bucket: &BucketPolicy,
+    limit: f64,
+    tenants: &[Tenant],
+    offered: &[f64],
+) -> Vec<f64> {
+    let cap = bucket.tenant_limit().map_or(f64::INFINITY, |rate| rate.per_second());
+    let demands: Vec<f64> = offered.iter().map(|offered| offered.min(cap)).collect();
+    let floor = policy.fairness().min_floor().per_second();
+    let is_own = |tenant: &Tenant| policy.is_listed(tenant) && !tenant.is_default_class();
+    let weight = |tenant: &Tenant| policy.tenant(tenant).weight().get();
+    let mut claims = Vec::new();
+    let mut others = Vec::new();
+    let mut places = Vec::new();
+    for (tenant, demand) in tenants.iter().zip(&demands) {
+        if is_own(tenant) {
+            places.push(Ok(claims.len()));
+            claims.push(Claim { demand: *demand, weight: weight(tenant), floor });
+        } else {
+            places.push(Err(others.len()));
+            others.push(Claim { demand: *demand, weight: 1.0, floor: 0.0 });
+        }
+    }
+    let demand = others.iter().map(|claim| claim.demand).sum();
+    claims.push(Claim { demand, weight: weight(&Tenant::default_class()), floor });
+    let own = divide(&claims, limit);
+    let within = divide(&others, own.last().copied().unwrap_or(0.0));
+    places.into_iter().map(|place| place.map_or_else(|at| within[at], |at| own[at])).collect()
+}
+
+/// Divides a capacity by weighted max-min with floors: each claim gets `clip(weight * level, min(demand, floor), demand)`
+/// with the level at which the sum is the capacity. If the floors alone exceed it, they become the demands.
+fn divide(claims: &[Claim], capacity: f64) -> Vec<f64> {
+    let floors: f64 = claims.iter().map(|claim| claim.demand.min(claim.floor)).sum();
+    let claims: Vec<Claim> = if floors >= capacity {
+        let bare = |claim: &Claim| Claim { demand: claim.demand.min(claim.floor), floor: 0.0, ..*claim };
+        claims.iter().map(bare).collect()
+    } else {
+        claims.to_vec()
+    };
+    let at = |level: f64| -> Vec<f64> {
+        let clip = |claim: &Claim| (claim.weight * level).clamp(claim.demand.min(claim.floor), claim.demand);
+        claims.iter().map(clip).collect()
+    };
+    let enough = claims.iter().map(|claim| claim.demand / claim.weight).fold(0.0, f64::max);
+    if at(enough).iter().sum::<f64>() <= capacity {
+        return at(enough);
+    }
+    let (mut low, mut high) = (0.0, enough);
+    for _ in 0..200 {
+        let middle = f64::midpoint(low, high);
+        if at(middle).iter().sum::<f64>() > capacity { high = middle } else { low = middle }
+    }
+    at(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks the division of 1,000 between these demands with weights 4, 1 and 0.25 and a floor.
+    fn check(demands: [f64; 3], floor: f64, expected: [f64; 3]) {
+        let claims: Vec<Claim> = demands
+            .into_iter()
+            .zip([4.0, 1.0, 0.25])
+            .map(|(demand, weight)| Claim { demand, weight, floor })
+            .collect();
+        let shares = divide(&claims, 1_000.0);
+        for (share, expected) in shares.iter().zip(expected) {
+            assert!((share - expected).abs() < 0.5, "{demands:?}: {shares:?}");
+        }
+    }
+
+    #[test]
+    fn shares_of_the_documented_examples_are_found() {
+        check([300.0, 300.0, 3_000.0], 5.0, [300.0, 300.0, 400.0]);
+        check([3_000.0, 300.0, 300.0], 5.0, [761.9, 190.5, 47.6]);
+        check([2_000.0, 2_000.0, 2_000.0], 5.0, [761.9, 190.5, 47.6]);
+        check([2_000.0, 2_000.0, 2_000.0], 400.0, [400.0, 400.0, 200.0]);
+        check([2_000.0, 2_000.0, 1.0], 5.0, [799.2, 199.8, 1.0]);
+        check([100.0, 100.0, 100.0], 5.0, [100.0, 100.0, 100.0]);
+        check([0.0, 0.0, 0.0], 5.0, [0.0, 0.0, 0.0]);
+    }
+}

@@ -1,0 +1,242 @@
+//! The figures of one bucket in one run, as defined in `docs/scenarios.md`. Sliding windows move by one bin of 10 ms and
+//! lie within the judged span. Prefix sums make each figure O(n).
+
+use super::series::{BIN_S, Series, TENANT_BINS, Totals};
+
+/// Bins in a second.
+const SECOND: usize = 100;
+/// The bins before and after an instant over which the offered load is averaged to detect overload.
+const OVERLOAD: usize = 10 * SECOND;
+/// The length of the trailing mean that must settle, in bins.
+const SETTLING: usize = SECOND / 2;
+/// The relative deviation within which the mean counts as settled.
+const BAND: f64 = 0.05;
+/// The time for which the mean must stay within the band, in bins.
+const STAYS: usize = 3 * SECOND;
+
+/// The figures of one bucket in one run. A figure is absent without a limit, or if the span is too short for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) offered_rps: f64,
+    pub(crate) admitted_rps: f64,
+    pub(crate) long_run_error: Option<f64>,
+    pub(crate) worst_1s: Option<f64>,
+    pub(crate) p99_1s: Option<f64>,
+    pub(crate) worst_10s: Option<f64>,
+    pub(crate) p99_10s: Option<f64>,
+    pub(crate) error_60s: Option<f64>,
+    pub(crate) goodput_lost: Option<f64>,
+    pub(crate) would_drop_ratio: Option<f64>,
+    pub(crate) mean_ratio: Option<f64>,
+    /// Infinite if the rate never settled.
+    pub(crate) settle_s: Option<f64>,
+    pub(crate) conformance_burst_s: Option<f64>,
+    pub(crate) tenants: Vec<TenantFigures>,
+}
+
+/// The figures of one tenant in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct TenantFigures {
+    pub(crate) offered_rps: f64,
+    pub(crate) admitted_rps: f64,
+    pub(crate) drop_ratio: Option<f64>,
+}
+
+/// The span and the limit by which a bucket is judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct View {
+    /// The span, from and to, in seconds.
+    pub(crate) window_s: (f64, f64),
+    /// The limit in requests/s.
+    pub(crate) limit: Option<f64>,
+    /// True if requests count as admitted only where enforcement would admit them.
+    pub(crate) v: bool,
+    /// The time of the last scripted change of the load.
+    pub(crate) last_change_s: Option<f64>,
+}
+
+/// The prefix sums of one column.
+struct Sums(Vec<u64>);
+
+/// Both columns, and the judged span in bins.
+struct Judged {
+    offered: Sums,
+    admitted: Sums,
+    from: usize,
+    to: usize,
+}
+
+impl Figures {
+    pub(crate) fn of(series: &Series, view: &View) -> Self {
+        let bins = series.offered.len();
+        let bin = |s: f64| ((s / BIN_S).round() as usize).min(bins);
+        let (from, to) = (bin(view.window_s.0), bin(view.window_s.1));
+        let would = Sums::of(series.would.iter().copied());
+        let admitted = if view.v {
+            Sums::of(series.admitted.iter().zip(&series.would).map(|(admitted, would)| admitted - would))
+        } else {
+            Sums::of(series.admitted.iter().copied())
+        };
+        let judged = Judged { offered: Sums::of(series.offered.iter().copied()), admitted, from, to };
+        let seconds = (to - from) as f64 * BIN_S;
+        let offered = judged.offered.between(from, to) as f64;
+        let admitted = judged.admitted.between(from, to) as f64;
+        // In every view a request is dropped if it was refused or would have been.
+        let passed = admitted - if view.v { 0.0 } else { would.between(from, to) as f64 };
+        let mut figures = Self {
+            offered_rps: offered / seconds,
+            admitted_rps: admitted / seconds,
+            would_drop_ratio: (offered > 0.0).then(|| (offered - passed) / offered),
+            tenants: series
+                .tenants
+                .iter()
+                .map(|tenant| TenantFigures::of(tenant, from, to, view.v))
+                .collect(),
+            ..Self::default()
+        };
+        // There is no ratio to a limit of zero.
+        if let Some(limit) = view.limit.filter(|limit| *limit > 0.0) {
+            judged.against(limit, &mut figures);
+            figures.mean_ratio = Some(admitted / (limit * seconds));
+            figures.settle_s = view.last_change_s.and_then(|change| judged.settled(limit, bin(change)));
+        }
+        figures
+    }
+}
+
+impl TenantFigures {
+    fn of(totals: &Totals, from: usize, to: usize, v: bool) -> Self {
+        let (from, to) = (from / TENANT_BINS, to / TENANT_BINS);
+        let sum = |bins: &[u32]| {
+            bins.get(from..to).unwrap_or_default().iter().map(|count| f64::from(*count)).sum::<f64>()
+        };
+        let seconds = (to - from) as f64 * BIN_S * TENANT_BINS as f64;
+        let (offered, admitted, would) = (sum(&totals.offered), sum(&totals.admitted), sum(&totals.would));
+        Self {
+            offered_rps: offered / seconds,
+            admitted_rps: (admitted - if v { would } else { 0.0 }) / seconds,
+            drop_ratio: (offered > 0.0).then(|| (offered - admitted + would) / offered),
+        }
+    }
+}
+
+// === impl Sums ===
+
+impl Sums {
+    fn of(counts: impl Iterator<Item = u32>) -> Self {
+        let mut sum = 0;
+        let sums = counts.map(|count| {
+            sum += u64::from(count);
+            sum
+        });
+        Self(std::iter::once(0).chain(sums).collect())
+    }
+
+    /// The sum of the bins `from..to`.
+    fn between(&self, from: usize, to: usize) -> u64 {
+        self.0[to] - self.0[from]
+    }
+
+    fn bins(&self) -> usize {
+        self.0.len() - 1
+    }
+}
+
+// === impl Judged ===
+
+impl Judged {
+    /// The first bins of all windows of this length.
+    fn starts(&self, length: usize) -> std::ops::Range<usize> {
+        self.from..(self.to + 1).saturating_sub(length).max(self.from)
+    }
+
+    /// The admitted rate in every window of this length, as a ratio to the limit.
+    fn ratios(&self, limit: f64, length: usize) -> Vec<f64> {
+        let full = limit * length as f64 * BIN_S;
+        self.starts(length).map(|at| self.admitted.between(at, at + length) as f64 / full).collect()
+    }
+
+    fn against(&self, limit: f64, figures: &mut Figures) {
+        (figures.worst_1s, figures.p99_1s) = tail(self.ratios(limit, SECOND));
+        (figures.worst_10s, figures.p99_10s) = tail(self.ratios(limit, 10 * SECOND));
+        let minutes = self.ratios(limit, 60 * SECOND).into_iter().map(|ratio| ratio - 1.0);
+        figures.error_60s = minutes.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+        figures.long_run_error = self.long_run_error(limit);
+        figures.goodput_lost = self.goodput_lost(limit);
+        figures.conformance_burst_s = Some(self.conformance_burst(limit) / limit);
+    }
+
+    /// The error over the bins at which more than the limit is offered on average, both in the 10 s before and in the 10 s
+    /// after.
+    fn long_run_error(&self, limit: f64) -> Option<f64> {
+        let over = |from: usize, to: usize| {
+            to > from && self.offered.between(from, to) as f64 > limit * (to - from) as f64 * BIN_S
+        };
+        let end = self.offered.bins();
+        let (mut admitted, mut bins) = (0, 0_u64);
+        for at in self.from..self.to {
+            // The bin of an instant belongs to both sides.
+            let before = over(at.saturating_sub(OVERLOAD - 1), at + 1);
+            if before && over(at, (at + OVERLOAD).min(end)) {
+                admitted += self.admitted.between(at, at + 1);
+                bins += 1;
+            }
+        }
+        (bins > 0).then(|| admitted as f64 / (limit * bins as f64 * BIN_S) - 1.0)
+    }
+
+    fn goodput_lost(&self, limit: f64) -> Option<f64> {
+        let (mut lost, mut due) = (0.0, 0.0);
+        for at in self.starts(SECOND) {
+            let could = (self.offered.between(at, at + SECOND) as f64).min(limit);
+            due += could;
+            lost += (could - self.admitted.between(at, at + SECOND) as f64).max(0.0);
+        }
+        (due > 0.0).then(|| lost / due)
+    }
+
+    /// The largest excess over the limit in any interval, in requests (Kadane's maximal subarray).
+    fn conformance_burst(&self, limit: f64) -> f64 {
+        let (mut ending_here, mut worst) = (0.0_f64, 0.0_f64);
+        for at in self.from..self.to {
+            let excess = self.admitted.between(at, at + 1) as f64 - limit * BIN_S;
+            ending_here = (ending_here + excess).max(0.0);
+            worst = worst.max(ending_here);
+        }
+        worst
+    }
+
+    /// Seconds from `change` until the trailing mean stays within the band; infinite if it never does.
+    fn settled(&self, limit: f64, change: usize) -> Option<f64> {
+        let bins = self.offered.bins();
+        if change + STAYS > bins {
+            return None;
+        }
+        let mut since = None;
+        for end in change.max(SETTLING)..=bins {
+            let from = end - SETTLING;
+            let could = (self.offered.between(from, end) as f64).min(limit * SETTLING as f64 * BIN_S);
+            let admitted = self.admitted.between(from, end) as f64;
+            if (admitted - could).abs() > BAND * could {
+                since = None;
+                continue;
+            }
+            let since = *since.get_or_insert(end);
+            if end - since >= STAYS {
+                return Some((since - change) as f64 * BIN_S);
+            }
+        }
+        Some(f64::INFINITY)
+    }
+}
+
+/// Returns the largest and the 99th percentile (nearest rank) of all windows.
+fn tail(mut ratios: Vec<f64>) -> (Option<f64>, Option<f64>) {
+    let Some(rank) = (ratios.len() * 99).div_ceil(100).checked_sub(1) else { return (None, None) };
+    let (_, p99, above) = ratios.select_nth_unstable_by(rank, f64::total_cmp);
+    let p99 = *p99;
+    (above.iter().copied().chain([p99]).max_by(f64::total_cmp), Some(p99))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Compares the figures of runs with a scenario's expectations.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::outcome::{BucketOutcome, TenantOutcome};
+use super::series::Run;
+use crate::scenario::{Expectation, SMALL_TENANT_DROPS, Scenario, TENANT_DEVIATION, of_tenant};
+
+/// The least seeds from which 95th percentiles are judged.
+pub const P95_SEEDS: usize = 20;
+
+/// A figure that is not within its bounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnmetExpectation {
+    /// The bucket.
+    pub bucket: String,
+    /// The name of the figure.
+    pub figure: String,
+    /// The least and the most that was expected.
+    pub bounds: (f64, f64),
+    /// The value of the figure; absent if the runs do not have it.
+    pub value: Option<f64>,
+    /// The span of the run over which it was taken, in seconds.
+    pub window_s: (f64, f64),
+}
+
+impl fmt::Display for UnmetExpectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bucket, figure, bounds: (min, max), value, window_s: (from, to) } = self;
+        write!(f, "{bucket}: {figure} ")?;
+        match value {
+            Some(value) => write!(f, "is {value:.4}")?,
+            None => write!(f, "has no value")?,
+        }
+        write!(f, ", expected {min} to {max}, from {from} s to {to} s")
+    }
+}
+
+/// Returns the expectations that the runs of a scenario do not meet. A 95th percentile is judged from [`P95_SEEDS`]
+/// seeds on.
+#[must_use]
+pub fn broken(scenario: &Scenario, runs: &[Run]) -> Vec<UnmetExpectation> {
+    let tick = u32::try_from(scenario.tick.as_millis()).ok();
+    let (of_all, of_tick): (Vec<&Expectation>, Vec<&Expectation>) = scenario
+        .expectations
+        .iter()
+        .filter(|expectation| expectation.tick_ms.is_none() || expectation.tick_ms == tick)
+        .partition(|expectation| expectation.tick_ms.is_none());
+    let mut unmet = Vec::new();
+    for expectation in of_all.iter().chain(&of_tick) {
+        let replaced = |name: &str| {
+            expectation.tick_ms.is_none()
+                && of_tick.iter().any(|other| {
+                    (other.bucket, other.window_s, other.v)
+                        == (expectation.bucket, expectation.window_s, expectation.v)
+                        && other.bounds.iter().any(|(bound, ..)| bound == name)
+                })
+        };
+        let judged = |name: &str| !replaced(name) && (!name.ends_with(".p95") || runs.len() >= P95_SEEDS);
+        let window_s = expectation.window_s.unwrap_or(scenario.window());
+        let outcome = BucketOutcome::of(scenario, runs, expectation.bucket, window_s, expectation.v);
+        for (name, min, max) in expectation.bounds.iter().filter(|(name, ..)| judged(name)) {
+            for (figure, value) in values(&outcome, name, expectation.small_tenant_rps) {
+                if !value.is_some_and(|value| (*min..=*max).contains(&value)) {
+                    let bucket = scenario.buckets[expectation.bucket].name.to_string();
+                    unmet.push(UnmetExpectation { bucket, figure, bounds: (*min, *max), value, window_s });
+                }
+            }
+        }
+    }
+    unmet
+}
+
+/// Returns the named values that a bound covers: one figure, or one of every tenant.
+fn values(outcome: &BucketOutcome, name: &str, small_tenant_rps: f64) -> Vec<(String, Option<f64>)> {
+    let of_tenants = |small: bool, figure: fn(&TenantOutcome) -> Option<f64>, word: &str| {
+        let tenants = outcome.tenants.iter();
+        tenants
+            .filter(|(_, tenant)| tenant.offered_rps > 0.0)
+            .filter(|(_, tenant)| (tenant.offered_rps < small_tenant_rps) == small)
+            .map(|(name, tenant)| (format!("tenants.{name}.{word}"), figure(tenant)))
+            .collect()
+    };
+    match name {
+        TENANT_DEVIATION => of_tenants(false, |tenant| tenant.deviation, "deviation"),
+        SMALL_TENANT_DROPS => of_tenants(true, |tenant| tenant.drop_ratio, "drop_ratio"),
+        _ => {
+            let document = serde_json::to_value(outcome).unwrap_or_default();
+            let value = match of_tenant(name) {
+                Some((tenant, figure)) => document["tenants"][tenant][figure].as_f64(),
+                None => name.split('.').fold(&document, |value: &Value, part| &value[part]).as_f64(),
+            };
+            vec![(name.to_owned(), value)]
+        }
+    }
+}

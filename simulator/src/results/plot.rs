@@ -1,0 +1,167 @@
+//! Plots of a run over time: the offered and admitted rates with the limit, and the drop ratio.
+
+use std::path::Path;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::series::{BIN_S, Run, Series, TENANT_BINS};
+use crate::error::PlotError;
+use crate::scenario::Scenario;
+
+/// The size of one bucket's panel, in pixels.
+const PANEL: (u32, u32) = (960, 360);
+/// The most panels in one plot.
+const PANELS_MAX: usize = 16;
+/// The points of a line: about one for each pixel.
+const POINTS: usize = 600;
+const OFFERED: RGBColor = RGBColor(150, 150, 150);
+const LIMIT: RGBColor = RGBColor(200, 30, 30);
+const RATIO: RGBColor = RGBColor(230, 140, 20);
+/// The colours of tenants from the bottom of the stack up, reused in turn.
+const TENANTS: [RGBColor; 8] = [
+    RGBColor(31, 119, 180),
+    RGBColor(44, 160, 44),
+    RGBColor(148, 103, 189),
+    RGBColor(140, 86, 75),
+    RGBColor(227, 119, 194),
+    RGBColor(23, 190, 207),
+    RGBColor(188, 189, 34),
+    RGBColor(90, 110, 130),
+];
+
+/// Draws a run as SVG: one panel for each of the first 16 buckets, its tenants stacked.
+///
+/// # Errors
+/// If the drawing fails or the file cannot be written.
+pub fn svg(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), PlotError> {
+    let mut text = String::new();
+    let panels = run.buckets.len().min(PANELS_MAX);
+    draw(scenario, run, panels, &mut text)?;
+    // The file is kept under version control, where it should end in one newline.
+    std::fs::write(path, text.trim_end().to_owned() + "\n")
+        .map_err(|source| PlotError::Io { path: path.to_owned(), source })
+}
+
+fn draw(scenario: &Scenario, run: &Run, panels: usize, text: &mut String) -> Result<(), PlotError> {
+    let size = (PANEL.0, PANEL.1 * panels as u32);
+    let root = SVGBackend::with_string(text, size).into_drawing_area();
+    root.fill(&WHITE).map_err(drawing)?;
+    for (index, area) in root.split_evenly((panels, 1)).iter().enumerate() {
+        panel(scenario, index, &run.buckets[index], area)?;
+    }
+    root.present().map_err(drawing)
+}
+
+fn drawing(error: impl std::fmt::Display) -> PlotError {
+    PlotError::Drawing(error.to_string())
+}
+
+/// Returns the mean rate of each group of `group` bins, in requests/s, at the middle of the group.
+fn rates(bins: &[u32], group: usize, bin_s: f64) -> Vec<(f64, f64)> {
+    let span = group as f64 * bin_s;
+    bins.chunks(group)
+        .enumerate()
+        .map(|(index, chunk)| {
+            let count: u64 = chunk.iter().map(|count| u64::from(*count)).sum();
+            ((index as f64 + 0.5) * span, count as f64 / (chunk.len() as f64 * bin_s))
+        })
+        .collect()
+}
+
+fn panel(
+    scenario: &Scenario,
+    index: usize,
+    series: &Series,
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+) -> Result<(), PlotError> {
+    let bucket = &scenario.buckets[index];
+    // At least a tenth of a second, since shorter groups show mostly Poisson noise.
+    let group = (series.offered.len().div_ceil(POINTS)).div_ceil(TENANT_BINS) * TENANT_BINS;
+    let offered = rates(&series.offered, group, BIN_S);
+    let admitted = rates(&series.admitted, group, BIN_S);
+    let would = rates(&series.would, group, BIN_S);
+    let top =
+        offered.iter().chain(&admitted).map(|(_, rate)| *rate).fold(bucket.limit.unwrap_or(1.0), f64::max);
+    // The axis ends at four times the limit, so that the admitted rate remains visible.
+    let top = bucket.limit.filter(|limit| *limit > 0.0).map_or(top, |limit| top.min(limit * 4.0)) * 1.05;
+    let title = format!("{}: {}", scenario.name, bucket.name);
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, ("sans-serif", 18))
+        .margin(10)
+        .x_label_area_size(34)
+        .y_label_area_size(70)
+        .right_y_label_area_size(50)
+        .build_cartesian_2d(0.0..scenario.duration_s, 0.0..top)
+        .map_err(drawing)?
+        .set_secondary_coord(0.0..scenario.duration_s, 0.0..1.05);
+    chart
+        .configure_mesh()
+        .x_desc("s")
+        .y_desc("requests/s")
+        .light_line_style(WHITE)
+        .draw()
+        .map_err(drawing)?;
+    chart.configure_secondary_axes().y_desc("refused").draw().map_err(drawing)?;
+    let mut layers = layers(series, group / TENANT_BINS);
+    let names: Vec<String> = bucket.tenants.iter().map(ToString::to_string).collect();
+    while let Some(layer) = layers.pop() {
+        let colour = TENANTS[layers.len() % TENANTS.len()];
+        let points = layer.into_iter().map(|(t, rate)| (t, rate.min(top)));
+        let area = AreaSeries::new(points, 0.0, colour.mix(0.35)).border_style(colour);
+        let label = if names.len() == 1 { "admitted" } else { &names[layers.len()] };
+        let drawn = chart.draw_series(area).map_err(drawing)?;
+        if names.len() <= TENANTS.len() {
+            drawn.label(label).legend(move |at| key(at, colour));
+        }
+    }
+    let ratio: Vec<(f64, f64)> = offered
+        .iter()
+        .zip(admitted.iter().zip(&would))
+        .filter(|((_, offered), _)| *offered > 0.0)
+        .map(|((t, offered), (admitted, would))| (*t, (offered - admitted.1 + would.1) / offered))
+        .collect();
+    let clipped = offered.into_iter().map(|(t, rate)| (t, rate.min(top)));
+    chart
+        .draw_series(LineSeries::new(clipped, OFFERED.stroke_width(2)))
+        .map_err(drawing)?
+        .label("offered")
+        .legend(|at| key(at, OFFERED));
+    if let Some(limit) = bucket.limit {
+        let ends = [(0.0, limit), (scenario.duration_s, limit)];
+        chart
+            .draw_series(LineSeries::new(ends, LIMIT.stroke_width(2)))
+            .map_err(drawing)?
+            .label("limit")
+            .legend(|at| key(at, LIMIT));
+    }
+    chart
+        .draw_secondary_series(LineSeries::new(ratio, RATIO))
+        .map_err(drawing)?
+        .label("share refused")
+        .legend(|at| key(at, RATIO));
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.2))
+        .draw()
+        .map_err(drawing)
+}
+
+/// Returns the admitted rate of each tenant, stacked on the tenants before it.
+fn layers(series: &Series, group: usize) -> Vec<Vec<(f64, f64)>> {
+    let mut layers: Vec<Vec<(f64, f64)>> = Vec::new();
+    for tenant in &series.tenants {
+        let mut layer = rates(&tenant.admitted, group, BIN_S * TENANT_BINS as f64);
+        if let Some(below) = layers.last() {
+            layer.iter_mut().zip(below).for_each(|((_, rate), (_, below))| *rate += below);
+        }
+        layers.push(layer);
+    }
+    layers
+}
+
+fn key((x, y): (i32, i32), colour: RGBColor) -> Rectangle<(i32, i32)> {
+    Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled())
+}

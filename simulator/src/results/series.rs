@@ -1,0 +1,98 @@
+//! The requests of a run over time, counted in bins.
+
+use super::trace_hash::TraceHash;
+
+/// The length of a bin, and of a step of the simulation, in seconds.
+pub const BIN_S: f64 = 0.01;
+/// The bins of [`BIN_S`] in one bin of a tenant, of which only mean rates are taken, no short windows.
+pub const TENANT_BINS: usize = 10;
+
+/// One run of a scenario.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The seed.
+    pub seed: u64,
+    /// The fingerprint of all messages and counts.
+    pub trace: TraceHash,
+    /// The streams that a parent rejected, with the reasons. A sound system has none.
+    pub rejections: Vec<String>,
+    /// The counts by bucket, in the scenario's order.
+    pub(crate) buckets: Vec<Series>,
+}
+
+/// The requests of one bucket in bins of [`BIN_S`], from the scenario's time zero on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series {
+    pub(crate) offered: Vec<u32>,
+    /// Admitted requests, including those that enforcement would refuse.
+    pub(crate) admitted: Vec<u32>,
+    /// Admitted requests that enforcement would refuse.
+    pub(crate) would: Vec<u32>,
+    /// The requests by tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
+    pub(crate) tenants: Vec<Totals>,
+}
+
+/// The requests of one tenant; the columns are those of [`Series`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) offered: Vec<u32>,
+    pub(crate) admitted: Vec<u32>,
+    pub(crate) would: Vec<u32>,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Admitted,
+    /// Admitted, although enforcement would refuse it.
+    WouldDropped,
+    Refused,
+}
+
+impl Run {
+    /// The requests of all buckets: offered, admitted, and admitted although enforcement would refuse them.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64, u64) {
+        let sum = |bins: &[u32]| bins.iter().map(|count| u64::from(*count)).sum::<u64>();
+        self.buckets.iter().fold((0, 0, 0), |(offered, admitted, would), series| {
+            (offered + sum(&series.offered), admitted + sum(&series.admitted), would + sum(&series.would))
+        })
+    }
+}
+
+impl Series {
+    pub(crate) fn new(bins: usize, tenants: usize) -> Self {
+        let totals = || {
+            let zeros = vec![0; bins.div_ceil(TENANT_BINS)];
+            Totals { offered: zeros.clone(), admitted: zeros.clone(), would: zeros }
+        };
+        let zeros = vec![0; bins];
+        Self {
+            offered: zeros.clone(),
+            admitted: zeros.clone(),
+            would: zeros,
+            tenants: (0..tenants).map(|_| totals()).collect(),
+        }
+    }
+
+    /// Counts one request.
+    #[inline]
+    pub(crate) fn count(&mut self, bin: usize, tenant: usize, outcome: Answer) {
+        let admitted = u32::from(outcome != Answer::Refused);
+        let would = u32::from(outcome == Answer::WouldDropped);
+        let add = |bins: &mut [u32], at: usize, more: u32| {
+            if let Some(count) = bins.get_mut(at) {
+                *count += more;
+            }
+        };
+        add(&mut self.offered, bin, 1);
+        add(&mut self.admitted, bin, admitted);
+        add(&mut self.would, bin, would);
+        if let Some(of_tenant) = self.tenants.get_mut(tenant) {
+            let bin = bin / TENANT_BINS;
+            add(&mut of_tenant.offered, bin, 1);
+            add(&mut of_tenant.admitted, bin, admitted);
+            add(&mut of_tenant.would, bin, would);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Validates the YAML schema into a [`Scenario`]; every fault has its place in the file.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::names::{Bucket, Name, Tenant};
+use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy, Source};
+use plimsoll_core::decision::Mode;
+
+use super::expect::{self, Expectation};
+use super::faults::{self, Failure};
+use super::spec::{FaultKind, FaultSpec, JoinSpec, NetworkSpec, ScenarioSpec, StartSpec};
+use super::{Join, Network, Scenario, Start, TargetBucket, Traffic, bytes_of, inline, loads};
+use crate::error::ScenarioError;
+
+/// The longest run, in seconds: a day.
+pub(crate) const DURATION_MAX_S: f64 = 86_400.0;
+/// The most clients of one run.
+pub(crate) const CLIENTS_MAX: u32 = 100_000;
+/// The most zones of one run.
+pub(crate) const ZONES_MAX: u32 = 1_000;
+/// The most entries of `traffic`.
+pub(crate) const TRAFFIC_MAX: usize = 1_000;
+
+/// The result of a check.
+pub(crate) type Checked<T> = Result<T, Box<Fault>>;
+
+pub(crate) fn scenario(
+    spec: ScenarioSpec,
+    source: Source<'_>,
+    document: &Document<'_>,
+    folder: &Path,
+) -> Result<Scenario, ScenarioError> {
+    let root = document.root();
+    let policy = policy(&spec, source, document, folder)?;
+    let field = root.then("name");
+    if spec.name.trim().is_empty() || spec.name.len() > 128 {
+        return Err(field.refuse("a name has 1 to 128 bytes", "name it after the behaviour it shows").into());
+    }
+    let duration_s = within(spec.duration_s, &root.then("duration_s"), 0.1, DURATION_MAX_S)?;
+    let warmup_s = within(spec.warmup_s, &root.then("warmup_s"), 0.0, duration_s - 0.1)?;
+    let zones = whole(spec.zones, &root.then("zones"), 1, ZONES_MAX)?;
+    let upper = whole(spec.upper, &root.then("upper"), 0, zones)?;
+    let clients = whole(spec.clients, &root.then("clients"), 1, CLIENTS_MAX)?;
+    let millis = |written: Option<u32>, name: &str, default: u32| -> Checked<Duration> {
+        let millis = whole(written.unwrap_or(default), &root.then(name), 10, 60_000)?;
+        Ok(Duration::from_millis(millis.into()))
+    };
+    let joins = joins(&spec.joins, &root.then("joins"), clients, duration_s)?;
+    let (mut buckets, mut traffic) = (Vec::new(), Vec::new());
+    let all = clients + joins.iter().map(|join| join.clients).sum::<u32>();
+    let field = root.then("traffic");
+    if spec.traffic.is_empty() || spec.traffic.len() > TRAFFIC_MAX {
+        let why = format!("{} entries of traffic: there are 1 to {TRAFFIC_MAX}", spec.traffic.len());
+        return Err(field.refuse(why, "write the offered load of each bucket").into());
+    }
+    for (index, entry) in spec.traffic.iter().enumerate() {
+        let field = field.then(&index.to_string());
+        let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
+        let load = loads::load(&entry.load, &field.then("load"), folder, &entry.bucket)?;
+        let shares = loads::shares(entry.clients.as_ref(), &field.then("clients"), all)?;
+        let retry = loads::retry(entry.retry.as_ref(), &field.then("retry"))?;
+        traffic.push(Traffic { bucket, tenant, load, shares, retry });
+    }
+    let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
+        one_fault(fault, &root.then("faults").then(&index.to_string()), zones + upper, all, duration_s)
+    });
+    let faults = faults.collect::<Checked<_>>()?;
+    let network = network(&spec.network, &root.then("network"))?;
+    let start = spec.start.as_ref().map(|start| self::start(start, &root.then("start"), duration_s));
+    let scenario = Scenario {
+        report: millis(spec.report_ms, "report_ms", 100)?,
+        tick: millis(spec.tick_ms, "tick_ms", 500)?,
+        start: start.transpose()?,
+        expectations: expectations(&spec, &root, &buckets, duration_s)?,
+        service: Name::new("simulated").map_err(|e| root.refuse(e, ""))?,
+        name: spec.name,
+        duration_s,
+        warmup_s,
+        zones,
+        upper,
+        clients,
+        network,
+        policy,
+        buckets,
+        traffic,
+        joins,
+        faults,
+        align_rollups: spec.align_rollups,
+        reference: spec.reference,
+    };
+    Ok(scenario)
+}
+
+/// Returns a number within bounds.
+///
+/// # Errors
+/// If it is out of bounds or not finite.
+pub(crate) fn within(number: Number, field: &Field<'_>, min: f64, max: f64) -> Checked<f64> {
+    if (min..=max).contains(&number.0) {
+        return Ok(number.0);
+    }
+    Err(field
+        .refuse(format_args!("{} is out of range", number.0), &format!("write a number from {min} to {max}")))
+}
+
+fn whole(number: u32, field: &Field<'_>, min: u32, max: u32) -> Checked<u32> {
+    within(Number(number.into()), field, min.into(), max.into()).map(|_| number)
+}
+
+fn policy(
+    spec: &ScenarioSpec,
+    source: Source<'_>,
+    document: &Document<'_>,
+    folder: &Path,
+) -> Result<Arc<Policy>, ScenarioError> {
+    let root = document.root();
+    let text = |inline: bool, file: Option<&String>, name: &str| {
+        let other = format!("{name}_file");
+        match (inline, file) {
+            (true, Some(_)) => {
+                let hint = format!("keep one of `{name}` and `{other}`");
+                Err(ScenarioError::from(root.then(&other).refuse_name("written twice", &hint)))
+            }
+            (true, None) => Ok(inline::only(source.text, document, name)
+                .map(|text| (source.name.to_owned(), text.into_bytes()))),
+            (false, Some(file)) => {
+                let path = folder.join(file);
+                bytes_of(&path).map(|bytes| Some((path.to_string_lossy().into_owned(), bytes)))
+            }
+            (false, None) => Ok(None),
+        }
+    };
+    let Some((name, bytes)) = text(spec.policy.is_some(), spec.policy_file.as_ref(), "policy")? else {
+        let hint = "write the buckets and their limits here, or name a `policy_file`";
+        return Err(root.then("policy").refuse_name("`policy` is missing", hint).into());
+    };
+    let one_class = || ("tenants".to_owned(), ONE_CLASS_TENANTS.as_bytes().to_vec());
+    let tenants = text(spec.tenants.is_some(), spec.tenants_file.as_ref(), "tenants")?;
+    let (tenants_name, tenants_bytes) = tenants.unwrap_or_else(one_class);
+    let policy = Source::from_bytes(&name, &bytes)?;
+    let tenants = Source::from_bytes(&tenants_name, &tenants_bytes)?;
+    Ok(Arc::new(Policy::read(policy, tenants)?.0))
+}
+
+/// Returns the indices of a bucket and a tenant, and enters them if they are new.
+fn place(
+    policy: &Policy,
+    bucket: &str,
+    tenant: &str,
+    field: &Field<'_>,
+    buckets: &mut Vec<TargetBucket>,
+) -> Checked<(usize, usize)> {
+    let hint = "1 to 128 letters, digits and . _ : / @ -";
+    let name = Bucket::new(bucket).map_err(|e| field.then("bucket").refuse(e, hint))?;
+    let tenant = Tenant::new(tenant).map_err(|e| field.then("tenant").refuse(e, hint))?;
+    let Some(protected) = policy.bucket(&name) else {
+        let known: Vec<&str> = policy.exact_buckets().map(|(name, _)| name.as_str()).collect();
+        let hint = format!("the policy has: {}", known.join(", "));
+        return Err(field
+            .then("bucket")
+            .refuse(format_args!("the policy has no entry for bucket `{bucket}`"), &hint));
+    };
+    let at = buckets.iter().position(|known| known.name == name).unwrap_or_else(|| {
+        let limit = protected.limit().per_second().map(|rate| rate.per_second());
+        let observes = protected.mode() != Mode::Enforce || policy.kill_switch();
+        buckets.push(TargetBucket { name, limit, tenants: Vec::new(), observes });
+        buckets.len() - 1
+    });
+    let tenants = &mut buckets[at].tenants;
+    let tenant_at = tenants.iter().position(|known| *known == tenant).unwrap_or_else(|| {
+        tenants.push(tenant);
+        tenants.len() - 1
+    });
+    Ok((at, tenant_at))
+}
+
+fn network(spec: &NetworkSpec, field: &Field<'_>) -> Checked<Network> {
+    let delay = |written: Option<Number>, name: &str, default: f64| -> Checked<f64> {
+        let millis = within(written.unwrap_or(Number(default)), &field.then(name), 0.0, 10_000.0)?;
+        Ok(millis / 1_000.0)
+    };
+    let loss = |written: Number, name: &str| within(written, &field.then(name), 0.0, 0.95);
+    Ok(Network {
+        client_delay_s: delay(spec.client_delay_ms, "client_delay_ms", 1.0)?,
+        uplink_delay_s: delay(spec.uplink_delay_ms, "uplink_delay_ms", 10.0)?,
+        jitter_s: delay(spec.jitter_ms, "jitter_ms", 2.0)?,
+        report_loss: loss(spec.report_loss, "report_loss")?,
+        directive_loss: loss(spec.directive_loss, "directive_loss")?,
+    })
+}
+
+fn joins(spec: &[JoinSpec], field: &Field<'_>, clients: u32, duration_s: f64) -> Checked<Vec<Join>> {
+    let mut all = clients;
+    let mut joins = Vec::new();
+    for (index, join) in spec.iter().enumerate() {
+        let field = field.then(&index.to_string());
+        let more = whole(join.clients, &field.then("clients"), 1, CLIENTS_MAX - all.min(CLIENTS_MAX - 1))?;
+        all = (all + more).min(CLIENTS_MAX);
+        joins.push(Join { at_s: within(join.at_s, &field.then("at_s"), 0.0, duration_s)?, clients: more });
+        if !joins.is_sorted_by_key(|join| join.at_s) {
+            return Err(field
+                .then("at_s")
+                .refuse("earlier than the one before", "write joins in time order"));
+        }
+    }
+    Ok(joins)
+}
+
+fn start(spec: &StartSpec, field: &Field<'_>, duration_s: f64) -> Checked<Start> {
+    let at = |number, name: &str| within(number, &field.then(name), 0.0, duration_s);
+    Ok(Start {
+        controller_s: at(spec.controller_s, "controller_s")?,
+        zones_s: at(spec.zones_s, "zones_s")?,
+        clients_s: at(spec.clients_s, "clients_s")?,
+    })
+}
+
+fn one_fault(
+    spec: &FaultSpec,
+    field: &Field<'_>,
+    zones: u32,
+    clients: u32,
+    duration_s: f64,
+) -> Checked<faults::Fault> {
+    let index = |written: Option<u32>, name: &str, count: u32| -> Checked<u32> {
+        let field = field.then(name);
+        let Some(index) = written else {
+            return Err(field.refuse_name(format_args!("`{name}` is missing"), "write its number, counted from 0"));
+        };
+        whole(index, &field, 0, count - 1)
+    };
+    let zone = || index(spec.zone, "zone", zones);
+    let client = || index(spec.client, "client", clients);
+    let failure = match spec.kind {
+        FaultKind::ControllerDown if spec.keep_state == Some(true) => Failure::ControllerCut,
+        FaultKind::ControllerDown => Failure::ControllerDown,
+        FaultKind::ZonePartition => Failure::ZonePartition(zone()?),
+        FaultKind::ZoneCrash => Failure::ZoneCrash(zone()?),
+        FaultKind::ZoneDead => Failure::ZoneDead(zone()?),
+        FaultKind::ClientCrash => Failure::ClientCrash(client()?),
+        FaultKind::ClientPartition => Failure::ClientPartition(client()?),
+    };
+    let not_for = |written: bool, name: &str, kinds: &str| {
+        let hint = format!("it applies to {kinds}: remove it");
+        if written { Err(field.then(name).refuse_name("has no effect here", &hint)) } else { Ok(()) }
+    };
+    let of_zone = matches!(failure, Failure::ZonePartition(_) | Failure::ZoneCrash(_) | Failure::ZoneDead(_));
+    let of_client = matches!(failure, Failure::ClientCrash(_) | Failure::ClientPartition(_));
+    not_for(spec.zone.is_some() && !of_zone, "zone", "faults of a zone")?;
+    not_for(spec.client.is_some() && !of_client, "client", "faults of a client")?;
+    let of_controller = spec.kind == FaultKind::ControllerDown;
+    not_for(spec.keep_state.is_some() && !of_controller, "keep_state", "`controller_down`")?;
+    let at_s = within(spec.at_s, &field.then("at_s"), 0.0, duration_s)?;
+    let for_good = spec.kind == FaultKind::ZoneDead;
+    not_for(spec.until_s.is_some() && for_good, "until_s", "faults that end")?;
+    let until_s = match spec.until_s {
+        Some(until) => Some(within(until, &field.then("until_s"), at_s, DURATION_MAX_S)?),
+        None if for_good => None,
+        None => {
+            let hint = "write when the fault ends; a time after the run's end is fine";
+            return Err(field.then("until_s").refuse_name("`until_s` is missing", hint));
+        }
+    };
+    let reconnect_s = match spec.reconnect_s.as_deref() {
+        None => (0.0, 1.0),
+        Some([from, to]) if 0.0 <= from.0 && from.0 <= to.0 && to.0 <= 3_600.0 => (from.0, to.0),
+        Some(_) => {
+            let why = "not a span of seconds";
+            return Err(field.then("reconnect_s").refuse(why, "write [0.5, 30]: from, to, up to an hour"));
+        }
+    };
+    Ok(faults::Fault { failure, at_s, until_s, reconnect_s })
+}
+
+fn expectations(
+    spec: &ScenarioSpec,
+    root: &Field<'_>,
+    buckets: &[TargetBucket],
+    duration_s: f64,
+) -> Checked<Vec<Expectation>> {
+    let mut all = Vec::new();
+    let field = root.then("expect");
+    expect::read(&spec.expect, &field, buckets, duration_s, None, &mut all)?;
+    for (tick, of_tick) in &spec.expect_at_tick {
+        let field = root.then("expect_at_tick").then(tick);
+        let Ok(millis) = tick.parse::<u32>() else {
+            return Err(field.refuse_name(format_args!("`{tick}` is not a tick in ms"), "such as 250"));
+        };
+        expect::read(of_tick, &field, buckets, duration_s, Some(millis), &mut all)?;
+    }
+    Ok(all)
+}

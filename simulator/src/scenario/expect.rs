@@ -1,0 +1,139 @@
+//! The expectations of a scenario: bounds of figures by bucket.
+
+use std::collections::BTreeMap;
+
+use plimsoll_policy::Field;
+use super::TargetBucket;
+use super::check::{Checked, within};
+use super::spec::{BoundSpec, ExpectSpec, OneOrMany};
+
+/// The figures of a bucket that may be bounded, named as in the outcome.
+const FIGURES: [&str; 14] = [
+    "admitted_rps",
+    "conformance_burst_s",
+    "error_60s",
+    "goodput_lost",
+    "long_run_error",
+    "mean_ratio",
+    "offered_rps",
+    "p99_10s",
+    "p99_1s",
+    "settle_s.median",
+    "settle_s.p95",
+    "would_drop_ratio",
+    "worst_10s",
+    "worst_1s",
+];
+/// The name of a bound on every tenant's deviation.
+pub(crate) const TENANT_DEVIATION: &str = "tenant_deviation";
+/// The name of the offered rate from which on deviations are judged; tenants below it are judged by
+/// `small_tenant_drop_ratio`.
+const SMALL_TENANT: &str = "small_tenant_rps";
+/// The name of a bound on the drop ratio of every small tenant.
+pub(crate) const SMALL_TENANT_DROPS: &str = "small_tenant_drop_ratio";
+const OF_TENANT: [&str; 5] = ["offered_rps", "admitted_rps", "share_rps", "deviation", "drop_ratio"];
+
+/// One set of bounds for one bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expectation {
+    /// Index into the scenario's buckets.
+    pub(crate) bucket: usize,
+    pub(crate) window_s: Option<(f64, f64)>,
+    /// True if requests count as admitted only where enforcement would admit them.
+    pub(crate) v: bool,
+    /// The tick in ms at which it holds, where it replaces the equal bound of all ticks.
+    pub(crate) tick_ms: Option<u32>,
+    pub(crate) small_tenant_rps: f64,
+    pub(crate) bounds: Vec<(String, f64, f64)>,
+}
+
+/// Reads the expectations of some buckets.
+pub(crate) fn read(
+    spec: &BTreeMap<String, OneOrMany<ExpectSpec>>,
+    field: &Field<'_>,
+    buckets: &[TargetBucket],
+    duration_s: f64,
+    tick_ms: Option<u32>,
+    into: &mut Vec<Expectation>,
+) -> Checked<()> {
+    for (name, OneOrMany(some, listed)) in spec {
+        let field = field.then(name);
+        let Some(bucket) = buckets.iter().position(|bucket| bucket.name.as_str() == name) else {
+            let known: Vec<&str> = buckets.iter().map(|bucket| bucket.name.as_str()).collect();
+            let hint = format!("buckets with traffic: {}", known.join(", "));
+            return Err(field.refuse_name(format_args!("bucket `{name}` has no traffic"), &hint));
+        };
+        for (index, spec) in some.iter().enumerate() {
+            let field = if *listed { field.then(&index.to_string()) } else { field.clone() };
+            into.push(one(spec, &field, bucket, buckets, duration_s, tick_ms)?);
+        }
+    }
+    Ok(())
+}
+
+fn one(
+    spec: &ExpectSpec,
+    field: &Field<'_>,
+    bucket: usize,
+    buckets: &[TargetBucket],
+    duration_s: f64,
+    tick_ms: Option<u32>,
+) -> Checked<Expectation> {
+    let mut expectation =
+        Expectation { bucket, window_s: None, v: false, tick_ms, small_tenant_rps: 0.0, bounds: Vec::new() };
+    for (name, judgement) in spec {
+        let field = field.then(name);
+        let pair = match judgement {
+            BoundSpec::Numbers(numbers) => match numbers[..] {
+                [from, to] => Some((from, to)),
+                _ => None,
+            },
+            BoundSpec::Number(_) | BoundSpec::Flag(_) => None,
+        };
+        match (name.as_str(), judgement, pair) {
+            ("v", BoundSpec::Flag(v), _) => expectation.v = *v,
+            ("v", ..) => return Err(field.refuse("not a truth value", "write `true` or `false`")),
+            (SMALL_TENANT, BoundSpec::Number(rps), _) => {
+                expectation.small_tenant_rps = within(*rps, &field, 0.0, 1e9)?;
+            }
+            ("window_s", _, Some((from, to))) => {
+                let from = within(from, &field, 0.0, duration_s - 0.1)?;
+                expectation.window_s = Some((from, within(to, &field, from + 0.1, duration_s)?));
+            }
+            (name, _, Some((min, max))) if is_figure(name, &buckets[bucket]) => {
+                if min.0.is_nan() || max.0.is_nan() || min.0 > max.0 {
+                    return Err(field.refuse("no value can be within", "write [least, most]"));
+                }
+                // Without a suffix the median is meant.
+                let name = if name == "settle_s" { "settle_s.median" } else { name };
+                expectation.bounds.push((name.to_owned(), min.0, max.0));
+            }
+            (name, ..) if name == "window_s" || name == SMALL_TENANT || is_figure(name, &buckets[bucket]) => {
+                let hint =
+                    if name == SMALL_TENANT { "write a number" } else { "write two numbers: [least, most]" };
+                return Err(field.refuse("not of the right form", hint));
+            }
+            (name, ..) => {
+                let others = [TENANT_DEVIATION, SMALL_TENANT, SMALL_TENANT_DROPS, "window_s", "v"];
+                let known = [&FIGURES[..], &others[..]].concat().join(", ");
+                let hint = format!("known: {known}, tenants.NAME.deviation and so on");
+                return Err(field.refuse_name(format_args!("no figure is called `{name}`"), &hint));
+            }
+        }
+    }
+    Ok(expectation)
+}
+
+fn is_figure(name: &str, bucket: &TargetBucket) -> bool {
+    FIGURES.contains(&name)
+        || [TENANT_DEVIATION, SMALL_TENANT_DROPS, "settle_s"].contains(&name)
+        || of_tenant(name).is_some_and(|(tenant, figure)| {
+            OF_TENANT.contains(&figure) && bucket.tenants.iter().any(|known| known.as_str() == tenant)
+        })
+}
+
+/// Splits `tenants.NAME.FIGURE`; names may contain dots, figures of tenants do not.
+pub(crate) fn of_tenant(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("tenants.")?.rsplit_once('.')
+}
+

@@ -1,0 +1,204 @@
+//! A scenario: the fleet, its policy, the traffic, the faults and the expectations. A `Scenario` value is always valid.
+
+mod check;
+mod expect;
+mod faults;
+mod inline;
+mod loads;
+mod spec;
+mod trace_file;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::names::{Bucket, Name, Tenant};
+use plimsoll_core::law::Parameters;
+use plimsoll_policy::{Document, FILE_BYTES_MAX, Policy, Source};
+
+use spec::ScenarioSpec;
+
+use crate::error::ScenarioError;
+use crate::traffic::{Load, Retry, Share, zones_of};
+
+pub use spec::Reference;
+
+pub(crate) use expect::{Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, of_tenant};
+pub(crate) use faults::{Failure, Fault};
+
+/// A validated scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub(crate) name: String,
+    /// The service that clients and aggregators report.
+    pub(crate) service: Name,
+    pub(crate) duration_s: f64,
+    pub(crate) warmup_s: f64,
+    pub(crate) zones: u32,
+    /// Aggregators between those of the zones and the controller; none of them has clients.
+    pub(crate) upper: u32,
+    pub(crate) clients: u32,
+    pub(crate) report: Duration,
+    pub(crate) tick: Duration,
+    pub(crate) network: Network,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) buckets: Vec<TargetBucket>,
+    pub(crate) traffic: Vec<Traffic>,
+    pub(crate) joins: Vec<Join>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) align_rollups: bool,
+    pub(crate) start: Option<Start>,
+    pub(crate) reference: Option<Reference>,
+    pub(crate) expectations: Vec<Expectation>,
+}
+
+/// The quality of the links.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Network {
+    pub(crate) client_delay_s: f64,
+    pub(crate) uplink_delay_s: f64,
+    pub(crate) jitter_s: f64,
+    pub(crate) report_loss: f64,
+    pub(crate) directive_loss: f64,
+}
+
+/// A bucket with traffic.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetBucket {
+    pub(crate) name: Bucket,
+    /// The limit in requests/s, if it is a number.
+    pub(crate) limit: Option<f64>,
+    /// The tenants with traffic, in the order of the scenario.
+    pub(crate) tenants: Vec<Tenant>,
+    /// True if the bucket is not fully enforced, so that would-be drops are counted apart.
+    pub(crate) observes: bool,
+}
+
+/// One entry of `traffic`.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    /// Index into [`Scenario::buckets`].
+    pub(crate) bucket: usize,
+    /// Index into its tenants.
+    pub(crate) tenant: usize,
+    pub(crate) load: Load,
+    pub(crate) shares: Vec<Share>,
+    pub(crate) retry: Option<Retry>,
+}
+
+/// A number of clients that join at `at_s`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Join {
+    pub(crate) at_s: f64,
+    pub(crate) clients: u32,
+}
+
+/// The start times of the tiers, where they differ from the beginning of the settling phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Start {
+    pub(crate) controller_s: f64,
+    pub(crate) zones_s: f64,
+    pub(crate) clients_s: f64,
+}
+
+impl Scenario {
+    /// Reads a scenario and the files it names, whose paths are relative to it.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is not valid, with the place.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
+        let path = path.as_ref();
+        let bytes = bytes_of(path)?;
+        let name = path.to_string_lossy();
+        let source = Source::from_bytes(&name, &bytes)?;
+        Self::parse(source, path.parent().unwrap_or(Path::new("")))
+    }
+
+    /// Reads a scenario from text. Paths of the files it names are relative to `folder`.
+    ///
+    /// # Errors
+    /// If it is not valid, or a file it names cannot be read.
+    pub fn parse(source: Source<'_>, folder: &Path) -> Result<Self, ScenarioError> {
+        let document = Document::open(source)?;
+        let spec: ScenarioSpec = document.parse()?;
+        check::scenario(spec, source, &document, folder)
+    }
+
+    /// Returns the scenario with another tick of the controller, judged by the expectations for that tick.
+    #[must_use]
+    pub fn with_tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The duration in virtual time.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.duration_s)
+    }
+
+    /// The period in which the controller applies the law.
+    #[must_use]
+    pub const fn tick(&self) -> Duration {
+        self.tick
+    }
+
+    /// The number of clients after all joins.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.clients as usize + self.joins.iter().map(|join| join.clients as usize).sum::<usize>()
+    }
+
+    /// Returns when each client starts to send, in seconds, and its zone.
+    pub(crate) fn members(&self) -> Vec<(f64, u32)> {
+        let from = self.start.map_or(0.0, |start| start.clients_s);
+        let group = |(at, clients): (f64, u32)| zones_of(clients, self.zones).map(move |zone| (at, zone));
+        let joins = self.joins.iter().map(|join| (join.at_s, join.clients));
+        std::iter::once((from, self.clients)).chain(joins).flat_map(group).collect()
+    }
+
+    /// The number of aggregators: those of the zones first, then the upper ones.
+    pub(crate) const fn aggregators(&self) -> u32 {
+        self.zones + self.upper
+    }
+
+    /// Returns the aggregator above an aggregator, or `None` if its parent is the controller.
+    pub(crate) fn above(&self, aggregator: u32) -> Option<u32> {
+        let below = aggregator < self.zones && self.upper > 0;
+        // Divided in blocks, as clients are divided between zones.
+        let at = u64::from(aggregator) * u64::from(self.upper) / u64::from(self.zones);
+        below.then(|| self.zones + at as u32)
+    }
+
+    /// The parameters of the law.
+    pub(crate) fn parameters(&self) -> Parameters {
+        Parameters { tick: self.tick, report_interval: self.report, ..Parameters::default() }
+    }
+
+    /// The span over which figures are taken, in seconds.
+    pub(crate) const fn window(&self) -> (f64, f64) {
+        (self.warmup_s, self.duration_s)
+    }
+}
+
+/// Reads a scenario or policy file, as [`bytes_up_to`] does.
+pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, ScenarioError> {
+    bytes_up_to(path, FILE_BYTES_MAX)
+}
+
+/// Reads at most one byte more than `bytes_max`, by which the caller recognises a file that is too large.
+pub(crate) fn bytes_up_to(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ScenarioError> {
+    let io = |source| ScenarioError::Io { path: PathBuf::from(path), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(io)?;
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
+    Ok(bytes)
+}

@@ -1,0 +1,287 @@
+//! The YAML schema of a scenario: keys and types. [`check`](super::check) validates the values.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use plimsoll_policy::Number;
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScenarioSpec {
+    pub(crate) name: String,
+    pub(crate) duration_s: Number,
+    #[serde(default)]
+    pub(crate) warmup_s: Number,
+    pub(crate) zones: u32,
+    #[serde(default)]
+    pub(crate) upper: u32,
+    pub(crate) clients: u32,
+    pub(crate) report_ms: Option<u32>,
+    pub(crate) tick_ms: Option<u32>,
+    #[serde(default)]
+    pub(crate) network: NetworkSpec,
+    // Parsed by the policy's own reader, from the same text.
+    pub(crate) policy: Option<IgnoredAny>,
+    pub(crate) policy_file: Option<String>,
+    pub(crate) tenants: Option<IgnoredAny>,
+    pub(crate) tenants_file: Option<String>,
+    pub(crate) traffic: Vec<TrafficSpec>,
+    #[serde(default)]
+    pub(crate) joins: Vec<JoinSpec>,
+    #[serde(default)]
+    pub(crate) faults: Vec<FaultSpec>,
+    #[serde(default)]
+    pub(crate) align_rollups: bool,
+    pub(crate) start: Option<StartSpec>,
+    pub(crate) reference: Option<Reference>,
+    #[serde(default)]
+    pub(crate) expect: BTreeMap<String, OneOrMany<ExpectSpec>>,
+    #[serde(default)]
+    pub(crate) expect_at_tick: BTreeMap<String, BTreeMap<String, OneOrMany<ExpectSpec>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NetworkSpec {
+    pub(crate) client_delay_ms: Option<Number>,
+    pub(crate) uplink_delay_ms: Option<Number>,
+    pub(crate) jitter_ms: Option<Number>,
+    pub(crate) report_loss: Number,
+    pub(crate) directive_loss: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrafficSpec {
+    pub(crate) bucket: String,
+    #[serde(default = "default_tenant")]
+    pub(crate) tenant: String,
+    pub(crate) load: LoadSpec,
+    pub(crate) clients: Option<ClientsSpec>,
+    pub(crate) retry: Option<RetrySpec>,
+}
+
+fn default_tenant() -> String {
+    plimsoll_core::names::DEFAULT_TENANT.to_owned()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LoadSpec {
+    Constant(Number),
+    Steps(Vec<StepSpec>),
+    Ramp(RampSpec),
+    Sine(SineSpec),
+    Square(SquareSpec),
+    Pareto(ParetoSpec),
+    Trace(TraceSpec),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepSpec {
+    pub(crate) at_s: Number,
+    pub(crate) rps: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RampSpec {
+    pub(crate) from_rps: Number,
+    pub(crate) to_rps: Number,
+    pub(crate) start_s: Number,
+    pub(crate) end_s: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SineSpec {
+    pub(crate) mean_rps: Number,
+    pub(crate) amplitude_rps: Number,
+    pub(crate) period_s: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SquareSpec {
+    pub(crate) high_rps: Number,
+    #[serde(default)]
+    pub(crate) low_rps: Number,
+    pub(crate) on_s: Number,
+    pub(crate) off_s: Number,
+    /// The time from which on the load is zero.
+    pub(crate) until_s: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ParetoSpec {
+    pub(crate) mean_rps: Number,
+    pub(crate) alpha: Number,
+    pub(crate) on_s: Number,
+    pub(crate) off_s: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TraceSpec {
+    pub(crate) csv: String,
+    /// The seconds of the file that pass in one second of the run.
+    pub(crate) speed: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientsSpec {
+    pub(crate) share: Vec<ShareSpec>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ShareSpec {
+    pub(crate) at_s: Number,
+    pub(crate) first: u32,
+    pub(crate) of_load: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetrySpec {
+    pub(crate) probability: Number,
+    pub(crate) backoff_s: Number,
+    #[serde(default)]
+    pub(crate) jitter: Number,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JoinSpec {
+    pub(crate) at_s: Number,
+    pub(crate) clients: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FaultSpec {
+    pub(crate) kind: FaultKind,
+    pub(crate) zone: Option<u32>,
+    pub(crate) client: Option<u32>,
+    pub(crate) at_s: Number,
+    pub(crate) until_s: Option<Number>,
+    pub(crate) keep_state: Option<bool>,
+    pub(crate) reconnect_s: Option<Vec<Number>>,
+}
+
+/// The kind of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FaultKind {
+    ControllerDown,
+    ZonePartition,
+    ZoneCrash,
+    ZoneDead,
+    ClientCrash,
+    ClientPartition,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StartSpec {
+    pub(crate) controller_s: Number,
+    pub(crate) zones_s: Number,
+    pub(crate) clients_s: Number,
+}
+
+/// A law that replaces the real code for comparison. Each is known to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reference {
+    /// `(offered - limit) / offered` over all zones, without memory, guard or fast loop.
+    Memoryless,
+    /// Each zone by itself compares a count of half a second with the limit of a whole second.
+    Local,
+    /// The global ratio divided by each tenant's weight.
+    TextbookWeights,
+    /// A limit learned as the 95th percentile of the offered rate, which is 0 before there are three samples.
+    TextbookP95,
+}
+
+/// The expectations of one bucket: bounds by the name of the figure.
+pub(crate) type ExpectSpec = BTreeMap<String, BoundSpec>;
+
+/// A value in an expectation.
+#[derive(Clone, Debug)]
+pub(crate) enum BoundSpec {
+    Numbers(Vec<Number>),
+    Number(Number),
+    Flag(bool),
+}
+
+/// One value or a list of values; the flag is true for a list.
+#[derive(Debug)]
+pub(crate) struct OneOrMany<T>(pub(crate) Vec<T>, pub(crate) bool);
+
+// === impl BoundSpec ===
+
+impl<'de> Deserialize<'de> for BoundSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Expected;
+        impl<'de> Visitor<'de> for Expected {
+            type Value = BoundSpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bounds such as [0, 1.65]")
+            }
+
+            fn visit_bool<E: Error>(self, flag: bool) -> Result<BoundSpec, E> {
+                Ok(BoundSpec::Flag(flag))
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<BoundSpec, E> {
+                Ok(BoundSpec::Number(Number(number)))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<BoundSpec, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<BoundSpec, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<BoundSpec, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(items)).map(BoundSpec::Numbers)
+            }
+        }
+        deserializer.deserialize_any(Expected)
+    }
+}
+
+// === impl OneOrMany ===
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Expected<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Expected<T> {
+            type Value = OneOrMany<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mapping, or a list of them")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<OneOrMany<T>, A::Error> {
+                let one = T::deserialize(MapAccessDeserializer::new(entries))?;
+                Ok(OneOrMany(vec![one], false))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<OneOrMany<T>, A::Error> {
+                Ok(OneOrMany(Vec::deserialize(SeqAccessDeserializer::new(items))?, true))
+            }
+        }
+        deserializer.deserialize_any(Expected(std::marker::PhantomData))
+    }
+}

@@ -1,0 +1,11 @@
+//! Scripted traffic: the rate over time, its division between clients, Poisson arrivals and retries.
+
+mod arrivals;
+mod load;
+mod retry;
+mod shares;
+
+pub(crate) use arrivals::Arrivals;
+pub(crate) use load::{Load, Pareto, ParetoSource};
+pub(crate) use retry::{PendingRetries, Retry};
+pub(crate) use shares::{Share, parts, zones_of};
