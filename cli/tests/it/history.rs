@@ -185,7 +185,7 @@ fn controller_starts_although_its_history_is_unusable() {
     fs::write(state.join("history"), "no directory").unwrap();
     let blocked = controller(folder.path(), POLICY, "127.0.0.1:0");
     blocked
-        .wait_for(|line| message(line).is_some_and(|text| text.starts_with("the history cannot be written")));
+        .wait_for(|line| message(line).is_some_and(|text| text.starts_with("history save failed")));
     assert_eq!(metric(&blocked, "plimsoll_history_failing"), Some(1.0));
     assert_eq!(history(&blocked, &["export"]).status.code(), Some(1));
     drop(blocked);
@@ -196,7 +196,7 @@ fn controller_starts_although_its_history_is_unusable() {
     fs::write(state.join("history/0.jnl"), "this is no journal").unwrap();
     fs::write(state.join("history/version"), "nor this").unwrap();
     let fresh = controller(folder.path(), POLICY, "127.0.0.1:0");
-    fresh.wait_for(|line| message(line).is_some_and(|text| text.starts_with("earlier history is lost")));
+    fresh.wait_for(|line| message(line).is_some_and(|text| text.starts_with("history lost")));
     assert_eq!(metric(&fresh, "plimsoll_history_failing"), Some(0.0));
     assert!(state.join("history.unreadable-1").exists());
 }
@@ -224,7 +224,7 @@ fn queried_limit_survives_the_server_and_a_restart() {
     first.kill_9();
     let first = controller(folder.path(), &policy, "127.0.0.1:0");
     assert_eq!(limit(&first), Some(5000.0), "the limit without the server");
-    first.wait_for(|line| message(line).is_some_and(|text| text.starts_with("a limit cannot be asked for")));
+    first.wait_for(|line| message(line).is_some_and(|text| text.starts_with("limit query failed")));
     assert_eq!(limit(&first), Some(5000.0));
     assert!(metric(&first, "plimsoll_limit_queries_total{result=\"failed\"}").unwrap() >= 1.0);
 }

@@ -49,7 +49,7 @@ pub(super) struct Purpose {
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) purpose: Purpose,
-    /// When it was last sent.
+    /// The time of the last send.
     pub(super) sent_at: Option<MonoTime>,
     /// Failures in a row as a limit.
     pub(super) limit_failures: u64,

@@ -38,13 +38,13 @@ pub struct HistoryRow {
     pub clean: bool,
 }
 
-/// What is wrong with a file.
+/// An error in a file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct CsvError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// The reason, and what to do.
     pub reason: String,
 }
 
