@@ -52,9 +52,9 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
     losses(&mut page, zone);
     let stale = zone.counters().stale;
     events.with(|counts| {
-        let refused = (stale + counts.directives_invalid) as f64;
+        let rejected = (stale + counts.directives_invalid) as f64;
         let help = "Messages of the parent that were invalid, or older than the directives in force.";
-        page.counter("plimsoll_directives_refused_total", help, &[], plain(refused));
+        page.counter("plimsoll_directives_rejected_total", help, &[], plain(rejected));
         page.gauge(
             "plimsoll_uplink_connected",
             "1 while there is a stream to the parent.",

@@ -59,7 +59,7 @@ fn aggregator(fleet: &mut Fleet, report: &mut Report) {
     let mut returned = None;
     let back = watch(fleet, |since| {
         let ready = fleet.aggregator_metric(0, "plimsoll_children") == services
-            && fleet.aggregator_metric(0, "plimsoll_quiet") == 0.0;
+            && fleet.aggregator_metric(0, "plimsoll_warming_up") == 0.0;
         returned = returned.or(ready.then_some(since));
         returned.filter(|returned| since - *returned >= WINDOW)
     });

@@ -272,7 +272,7 @@ fn protection_continues_while_an_aggregator_is_down() {
     until("the clients of the zone to reconnect", || {
         check_protected(&fleet, Duration::from_secs(1));
         let back = fleet.aggregator_metric(0, "plimsoll_children") == 2.0;
-        (back && fleet.aggregator_metric(0, "plimsoll_quiet") == 0.0).then_some(())
+        (back && fleet.aggregator_metric(0, "plimsoll_warming_up") == 0.0).then_some(())
     });
     check_recovered(&mut fleet);
 }
