@@ -16,8 +16,8 @@ use crate::loopback::error_response;
 /// The interval at which a running drill is checked for completion.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs a drill on a state machine: `begin` starts one, `timing` returns its progress. A drill that starts in the
-/// meantime ends this one.
+/// Runs a drill on a state machine: `begin` starts one, `timing` returns its progress. A drill that starts in
+/// the meantime ends this one.
 pub async fn run<S>(
     machine: &Shared<S>,
     order: DrillOrder,

@@ -13,8 +13,8 @@ pub const STATUS: &str = "/kill";
 pub const ON: &str = "/kill/on";
 /// The path that takes [`KillOff`] by POST and answers [`KillStatus`].
 pub const OFF: &str = "/kill/off";
-/// The path that takes [`DrillOrder`] by POST and answers [`DrillReport`] when every client has acknowledged the drill
-/// or the timeout passed.
+/// The path that takes [`DrillOrder`] by POST and answers [`DrillReport`] when every client has acknowledged
+/// the drill or the timeout passed.
 pub const DRILL: &str = "/kill/drill";
 /// The longest duration that a kill may be ordered for: 366 days, in seconds.
 pub const TTL_MAX_S: u64 = 366 * 24 * 3_600;
@@ -30,8 +30,8 @@ pub struct KillOn {
     /// The bucket to kill; absent: the whole fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
-    /// Seconds after which the kill ends by itself, from 1 to [`TTL_MAX_S`]; absent: it lasts until [`KillOff`].
-    /// Controllers only.
+    /// Seconds after which the kill ends by itself, from 1 to [`TTL_MAX_S`]; absent: it lasts until
+    /// [`KillOff`]. Controllers only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<u64>,
     /// The operator's name, unverified.
@@ -130,8 +130,8 @@ pub struct DrillReport {
     pub all: DrillLatency,
 }
 
-/// Latencies from the order of a drill to the arrival of the clients' acknowledgements: upper bounds of the time to
-/// reach a client, since the way back is included.
+/// Latencies from the order of a drill to the arrival of the clients' acknowledgements: upper bounds of the
+/// time to reach a client, since the way back is included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DrillLatency {
     /// Clients that have acknowledged the drill.

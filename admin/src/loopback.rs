@@ -1,5 +1,5 @@
-//! Access control of the admin commands: they have no authentication yet, so only callers on the same machine may use
-//! them, with small bodies.
+//! Access control of the admin commands: they have no authentication yet, so only callers on the same machine
+//! may use them, with small bodies.
 
 use std::net::SocketAddr;
 
@@ -68,8 +68,8 @@ async fn require_loopback(request: Request, next: Next) -> Response {
     error_response(
         StatusCode::FORBIDDEN,
         format_args!(
-            "this route has no authentication and accepts loopback callers only, but the request came from {from}: run \
-             the command on the machine itself"
+            "this route has no authentication and accepts loopback callers only, but the request came from \
+             {from}: run the command on the machine itself"
         ),
     )
 }

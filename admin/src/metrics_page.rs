@@ -1,5 +1,5 @@
-//! Metrics rendered from the current state at each scrape. No registry has to follow the state: a series disappears with
-//! the state behind it.
+//! Metrics rendered from the current state at each scrape. No registry has to follow the state: a series
+//! disappears with the state behind it.
 
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 

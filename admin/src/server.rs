@@ -9,9 +9,11 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-/// Routes of every admin port. `metrics` renders the metrics page; `ready` returns true if the process can do its work.
+/// Routes of every admin port. `metrics` renders the metrics page; `ready` returns true if the process can do
+/// its work.
 ///
-/// Neither may depend on a tier above: an orchestrator must not restart aggregators because the controller is down.
+/// Neither may depend on a tier above: an orchestrator must not restart aggregators because the controller is
+/// down.
 pub fn routes(
     metrics: impl Fn() -> String + Clone + Send + Sync + 'static,
     ready: impl Fn() -> bool + Clone + Send + Sync + 'static,

@@ -1,4 +1,5 @@
-//! The gRPC codec of a parent: decodes reports with prost and writes directives from bytes that are shared by all children.
+//! The gRPC codec of a parent: decodes reports with prost and writes directives from bytes that are shared by
+//! all children.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,8 +17,8 @@ use crate::driver::parent::ParentService;
 use crate::wire::exchange_server::SERVICE_NAME;
 use crate::{MESSAGE_BYTES_MAX, Part, wire};
 
-/// The initial size of a stream's read buffer and of its write buffer, in bytes. Most messages fit; a buffer grows for
-/// larger ones.
+/// The initial size of a stream's read buffer and of its write buffer, in bytes. Most messages fit; a buffer
+/// grows for larger ones.
 const BUFFER_BYTES: usize = 1_024;
 
 /// The codec of the parent's end of `Exchange.Converse`.

@@ -1,8 +1,8 @@
-//! The wire protocol of Plimsoll: the `Exchange` service, the conversions between its messages and the types of
-//! [`plimsoll_core`], and a gRPC driver for each end of a stream.
+//! The wire protocol of Plimsoll: the `Exchange` service, the conversions between its messages and the types
+//! of [`plimsoll_core`], and a gRPC driver for each end of a stream.
 //!
-//! Wire types stop here. A driver passes validated core types to the state machine of a tier, behind the lock of
-//! [`shared::Shared`].
+//! Wire types stop here. A driver passes validated core types to the state machine of a tier, behind the lock
+//! of [`shared::Shared`].
 //!
 //! The feature `server` adds the parent's end and its server. A client needs the child's end alone.
 #![forbid(unsafe_code)]

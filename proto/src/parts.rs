@@ -1,5 +1,5 @@
-//! Outgoing directives: a small head for each child, followed by bytes that are encoded once for all children. Protobuf
-//! messages concatenate, so the two together are one message.
+//! Outgoing directives: a small head for each child, followed by bytes that are encoded once for all
+//! children. Protobuf messages concatenate, so the two together are one message.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use crate::convert::{bucket_piece, encode_head};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
-/// The most keys in one piece of a bucket. A key takes at most 221 bytes, with the longest name and every value in its
-/// longest form, so that a piece and a head fit into a message.
+/// The most keys in one piece of a bucket. A key takes at most 221 bytes, with the longest name and every
+/// value in its longest form, so that a piece and a head fit into a message.
 const KEYS_PER_CHUNK_MAX: usize = 1_023;
-/// The most bytes of a head without kill generations of buckets: twelve fields of at most 12 bytes, and the parent's id
-/// with 18.
+/// The most bytes of a head without kill generations of buckets: twelve fields of at most 12 bytes, and the
+/// parent's id with 18.
 const HEAD_BYTES_MAX: usize = 170;
 /// The bytes that frame the kill generation of a bucket: a tag and a length.
 const KILL_FRAME_BYTES: usize = 4;
 /// The tag of the field `buckets`.
 const BUCKETS_TAG: u32 = 9;
 
-/// Iterator over the parts of a message, one or more, each within the bounds of a message. A part takes no memory before
-/// it is sent.
+/// Iterator over the parts of a message, one or more, each within the bounds of a message. A part takes no
+/// memory before it is sent.
 #[derive(Debug)]
 pub struct Parts {
     message: Message,

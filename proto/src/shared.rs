@@ -6,8 +6,8 @@ use plimsoll_core::quantity::MonoTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A state machine behind a lock, with its clock and a change notification. The lock is held for pure computation only.
-/// Clones share the state machine.
+/// A state machine behind a lock, with its clock and a change notification. The lock is held for pure
+/// computation only. Clones share the state machine.
 #[derive(Debug)]
 pub struct Shared<S> {
     inner: Arc<Inner<S>>,
@@ -43,7 +43,8 @@ impl<S> Shared<S> {
 
     /// Runs `f` on the state machine at the current time. `f` must not block.
     pub fn with<R>(&self, f: impl FnOnce(&mut S, MonoTime) -> R) -> R {
-        // After a panic in another task the counts may lag behind; refusing to go on would stop all load shedding.
+        // After a panic in another task the counts may lag behind; refusing to go on would stop all load
+        // shedding.
         let mut state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.now();
         f(&mut state, now)
@@ -54,7 +55,8 @@ impl<S> Shared<S> {
         self.inner.changes.send_replace(());
     }
 
-    /// Returns a receiver that sees every [`notify`](Self::notify) from now on; several in a row count as one.
+    /// Returns a receiver that sees every [`notify`](Self::notify) from now on; several in a row count as
+    /// one.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.inner.changes.subscribe()

@@ -1,4 +1,5 @@
-//! Conversions of directives. A decoder assembles the parts of a message and validates them before anything applies.
+//! Conversions of directives. A decoder assembles the parts of a message and validates them before anything
+//! applies.
 
 use std::time::Duration;
 

@@ -10,8 +10,8 @@ use super::DecodeError;
 use super::scalars::{check_len, decode_name};
 use crate::wire;
 
-/// The most bytes that the drill latencies of a zone take on the wire: a name, a number, and two numbers of up to 4 and
-/// 10 bytes for each step.
+/// The most bytes that the drill latencies of a zone take on the wire: a name, a number, and two numbers of
+/// up to 4 and 10 bytes for each step.
 pub(super) const SPREAD_BYTES_MAX: usize = (128 + 3) + 11 + 8 + SPREAD_STEPS_MAX * (4 + 10);
 
 pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::BucketKill {

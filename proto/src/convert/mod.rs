@@ -1,5 +1,5 @@
-//! Conversions between wire messages and core types. Decoders validate every value, so that a state machine never sees a
-//! message that is out of range.
+//! Conversions between wire messages and core types. Decoders validate every value, so that a state machine
+//! never sees a message that is out of range.
 
 mod coherence;
 mod decode_error;

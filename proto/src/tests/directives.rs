@@ -314,6 +314,7 @@ proptest! {
         };
         let values = Values { entitlement: Some(entitlement), ..Values::default() };
         let arrived = round_trip_values(values).entitlement.unwrap().weight.get();
-        prop_assert!((arrived - weight).abs() <= 0.5e-9 + weight * 2.0 * f64::EPSILON, "{} became {}", weight, arrived);
+        let tolerance = 0.5e-9 + weight * 2.0 * f64::EPSILON;
+        prop_assert!((arrived - weight).abs() <= tolerance, "{} became {}", weight, arrived);
     }
 }

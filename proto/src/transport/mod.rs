@@ -17,8 +17,9 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The flow-control window of a child, in bytes: one message of the largest size. Later changes wait in the parent's state
-/// machine, where they are conflated; with the default window megabytes of outdated messages would pile up.
+/// The flow-control window of a child, in bytes: one message of the largest size. Later changes wait in the
+/// parent's state machine, where they are conflated; with the default window megabytes of outdated messages
+/// would pile up.
 const STREAM_WINDOW_BYTES: u32 = MESSAGE_BYTES_MAX as u32;
 
 /// An address that is not `http://HOST:PORT`.

@@ -20,7 +20,8 @@ const STREAMS_PER_CONNECTION_MAX: u32 = 64;
 const BACKLOG_MAX: u32 = 16_384;
 /// Connections accepted without a pause.
 const ACCEPT_BURST: usize = 16;
-/// The pause between bursts: about 3,000 connections per second are accepted, which takes a third of a core at most.
+/// The pause between bursts: about 3,000 connections per second are accepted, which takes a third of a core
+/// at most.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 
 /// Reason why a parent cannot serve, or stopped serving.
@@ -54,8 +55,8 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     socket.and_then(listen).map_err(|source| ServeError::Listen { address, source })
 }
 
-/// Accepts connections in bursts, so that established streams keep getting CPU time while a fleet reconnects. The others
-/// wait in the accept queue.
+/// Accepts connections in bursts, so that established streams keep getting CPU time while a fleet reconnects.
+/// The others wait in the accept queue.
 fn accept_in_bursts(listener: TcpListener) -> impl Stream<Item = std::io::Result<TcpStream>> {
     let accept = async move |(listener, left): (TcpListener, usize)| {
         let left = if left == 0 {

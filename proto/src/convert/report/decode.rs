@@ -159,7 +159,8 @@ fn check_lens(report: &Report) -> Result<(), DecodeError> {
     check_len("drill_latencies", report.spreads.len(), SPREAD_ZONES_MAX)
 }
 
-/// Decodes a path. Lengths somewhat above the parent's own limit pass, so that the parent can reject them with a reason.
+/// Decodes a path. Lengths somewhat above the parent's own limit pass, so that the parent can reject them
+/// with a reason.
 fn decode_path(path: &[Vec<u8>]) -> Result<Path, DecodeError> {
     check_len("path", path.len(), PATH_IDS_MAX)?;
     let ids: Result<Vec<InstanceId>, DecodeError> = path.iter().map(|id| decode_instance(id)).collect();

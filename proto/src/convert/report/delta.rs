@@ -1,4 +1,5 @@
-//! Delta encoding of counts: a message carries the increase of each count since the previous one of its stream.
+//! Delta encoding of counts: a message carries the increase of each count since the previous one of its
+//! stream.
 
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Counts, Tallies, Tally};
@@ -6,7 +7,8 @@ use plimsoll_core::report::{Counts, Tallies, Tally};
 use crate::convert::DecodeError;
 use crate::wire;
 
-/// The counts sent so far on one stream, equal at both of its ends. Indexed by the stream's key ids, which are dense.
+/// The counts sent so far on one stream, equal at both of its ends. Indexed by the stream's key ids, which
+/// are dense.
 #[derive(Debug, Default)]
 pub(super) struct SentCounts {
     counts: Vec<Counts>,
@@ -15,7 +17,8 @@ pub(super) struct SentCounts {
 }
 
 impl SentCounts {
-    /// Assigns an id to a key, whose counts start at zero. Returns false if the id is neither the next one nor in use.
+    /// Assigns an id to a key, whose counts start at zero. Returns false if the id is neither the next one
+    /// nor in use.
     pub(super) fn define(&mut self, id: KeyId) -> bool {
         let at = id.index();
         if let Some(late) = self.late.get_mut(at) {

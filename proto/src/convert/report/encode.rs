@@ -10,8 +10,8 @@ use crate::convert::kill::{SPREAD_BYTES_MAX, encode_kill, encode_spread};
 use crate::convert::scalars::{encode_instance, encode_rate};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
-/// The most bytes of a key definition on the wire: two names of 128 bytes, two times five counts, an id, a flag, and
-/// framing.
+/// The most bytes of a key definition on the wire: two names of 128 bytes, two times five counts, an id, a
+/// flag, and framing.
 const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 6 + 2 + 4;
 /// The most bytes of a subscription: a name of 128 bytes and framing.
 const SUBSCRIPTION_BYTES_MAX: usize = 128 + 3;
@@ -119,8 +119,8 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Reserves `bytes` for one more entry of a list and returns its part, a new one if the last is full. `entries`
-    /// counts the entries that the list has in a part.
+    /// Reserves `bytes` for one more entry of a list and returns its part, a new one if the last is full.
+    /// `entries` counts the entries that the list has in a part.
     fn with_room(&mut self, bytes: usize, entries: fn(&wire::Report) -> usize) -> &mut wire::Report {
         debug_assert!(bytes <= PART_BYTES_MAX, "an entry of {bytes} bytes fits into no part");
         if bytes > self.bytes_left || entries(&self.last) >= KEYS_PER_PART_MAX {

@@ -9,11 +9,12 @@ use crate::convert::directives::{decode_mode, encode_mode};
 use crate::convert::scalars::{check_len, decode_name};
 use crate::wire;
 
-/// The most cohorts in one report. The sender leaves out more: ten thousand buckets do not all change modes at a time.
+/// The most cohorts in one report. The sender leaves out more: ten thousand buckets do not all change modes
+/// at a time.
 pub(super) const COHORTS_MAX: usize = plimsoll_core::report::STANDS_MAX;
 
-/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, four counts and
-/// framing, and two numbers for each bin.
+/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, four
+/// counts and framing, and two numbers for each bin.
 pub(super) fn bytes_max(outcomes: &Outcomes) -> usize {
     const BIN_BYTES_MAX: usize = 2 + 10;
     (128 + 3) + 2 + 2 + 4 * 11 + 2 * 4 + 5 + outcomes.latency.iter().len() * BIN_BYTES_MAX

@@ -1,4 +1,5 @@
-//! The child's end of a stream: sends reports at the child's interval, applies directives, and reconnects with jitter.
+//! The child's end of a stream: sends reports at the child's interval, applies directives, and reconnects
+//! with jitter.
 
 mod observer;
 pub mod traffic;
@@ -6,6 +7,7 @@ pub mod traffic;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::Child;
 use plimsoll_core::exchange::backoff::Backoff;
 use tokio::sync::mpsc;
@@ -21,13 +23,15 @@ use crate::shared::Shared;
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
 
-/// The time without a message after which the child leaves its parent: ten times the parent's heartbeat of 500 ms.
+/// The time without a message after which the child leaves its parent: ten times the parent's heartbeat of
+/// 500 ms.
 const PARENT_SILENT: Duration = Duration::from_secs(5);
-/// The longest time that an orderly stop waits, for the last report to be sent and again for the parent to close.
+/// The longest time that an orderly stop waits, for the last report to be sent and again for the parent to
+/// close.
 const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Exchanges reports and directives with the parent at `endpoint`, over one stream after the other, until `shutdown` is
-/// cancelled. Then it sends the last report.
+/// Exchanges reports and directives with the parent at `endpoint`, over one stream after the other, until
+/// `shutdown` is cancelled. Then it sends the last report.
 pub async fn run<C: Child + Send + 'static>(
     child: Shared<C>,
     endpoint: Endpoint,
@@ -138,8 +142,9 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 message = directives.message() => {
-                    let message =
-                        message.map_err(|status| StreamError::Closed(Box::new(status)))?.ok_or(StreamError::Ended)?;
+                    let message = message
+                        .map_err(|status| StreamError::Closed(Box::new(status)))?
+                        .ok_or(StreamError::Ended)?;
                     silent_at = Instant::now() + PARENT_SILENT;
                     if !self.connected {
                         self.connected = true;
@@ -147,18 +152,8 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         self.observer.on_connected();
                     }
                     if let Some(message) = decoder.decode(message)? {
-                        let (applied, wait) = self.child.with(|child, now| {
-                            let applied = child.on_directives(now, message);
-                            let due = child.is_report_due();
-                            (applied, if due { Duration::ZERO } else { child.report_interval() })
-                        });
                         // A shorter interval applies at once, not after the longer one has passed.
-                        next_report = next_report.min(Instant::now() + wait);
-                        match applied {
-                            // Forwards changes downstream at once.
-                            Ok(()) => if self.child.with(|child, _| child.has_news()) { self.child.notify() },
-                            Err(stale) => self.observer.on_rejected(&stale),
-                        }
+                        next_report = next_report.min(Instant::now() + self.apply(message));
                     }
                 }
                 () = sleep_until(next_report), if self.outgoing.is_empty() => {
@@ -179,6 +174,22 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         }
         self.send_last_report(directives, reports).await;
         Ok(())
+    }
+
+    /// Applies directives and returns the longest time to wait for the next report.
+    fn apply(&mut self, directives: Directives) -> Duration {
+        let (applied, wait) = self.child.with(|child, now| {
+            let applied = child.on_directives(now, directives);
+            let is_due = child.is_report_due();
+            (applied, if is_due { Duration::ZERO } else { child.report_interval() })
+        });
+        match applied {
+            // The process may have children of its own, which wait for the change.
+            Ok(()) if self.child.with(|child, _| child.has_downstream_changes()) => self.child.notify(),
+            Ok(()) => {}
+            Err(stale) => self.observer.on_rejected(&stale),
+        }
+        wait
     }
 
     /// Sends the last report and waits until the parent closes the stream.

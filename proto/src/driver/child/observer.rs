@@ -28,7 +28,7 @@ pub enum StreamError {
     #[error("cannot connect to the parent: {}", root_cause(.0))]
     Connect(#[from] tonic::transport::Error),
     /// The parent closed the stream with a status.
-    #[error("the parent closed the stream: {}", .0.source().map_or_else(|| .0.message().to_owned(), root_cause))]
+    #[error("the parent closed the stream: {}", status_cause(.0))]
     Closed(Box<Status>),
     /// The stream ended without a status.
     #[error("the parent ended the stream without a status")]
@@ -39,6 +39,11 @@ pub enum StreamError {
     /// A message is out of range.
     #[error("a message of the parent is out of range: {0}")]
     Decode(#[from] DecodeError),
+}
+
+/// Returns the cause of a status, or its message if it has none.
+fn status_cause(status: &Status) -> String {
+    status.source().map_or_else(|| status.message().to_owned(), root_cause)
 }
 
 /// Returns the innermost error: "connection refused" helps an operator more than "transport error".

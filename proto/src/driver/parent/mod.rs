@@ -1,4 +1,5 @@
-//! The parent's end of a stream: passes reports to the state machine and sends its directives, one task per stream.
+//! The parent's end of a stream: passes reports to the state machine and sends its directives, one task per
+//! stream.
 
 mod end;
 
@@ -108,7 +109,8 @@ impl<P: Parent> Session<P> {
                 Ok(never) => match never {},
             },
         };
-        // No notification: a departure is not urgent, and when many children leave together each would wake all others.
+        // No notification: a departure is not urgent, and when many children leave together each would wake
+        // all others.
         self.shared.with(|parent, now| parent.on_close(now, self.stream));
         if let Some((reason, status)) = end.status() {
             self.streams.rejected.on_rejected(reason);

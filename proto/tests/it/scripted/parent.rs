@@ -1,87 +1,27 @@
-//! A scripted parent and child over real sockets, with an event for everything that a test may wait for.
+//! A scripted parent behind a real socket.
 
-use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::mpsc as blocking;
 use std::time::Duration;
 
-use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{
-    Board, BucketDirective, Directives, Epoch, KeyDirective, Message, StaleDirective, Terms, Values,
-};
+use plimsoll_core::directive::{Board, BucketDirective, Epoch, Message};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
-use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};
+use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::kill::{KillGeneration, Kills};
-use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
-use plimsoll_core::quantity::{Limit, MonoTime, Rate};
-use plimsoll_core::report::{Echo, Identity, InstanceId, Report, Role};
-use plimsoll_proto::driver::child::{self, Observer, StreamError};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Echo, InstanceId, Report};
 use plimsoll_proto::driver::parent::{OnRejected, ParentService};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::wire::exchange_client::ExchangeClient;
 use plimsoll_proto::{transport, wire};
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
-/// Far longer than any step takes, so that a timeout means a failed test even on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The epoch that every child holds.
-const EPOCH: Epoch = Epoch(5);
-
-/// Waits for `event`, at most [`PATIENCE`].
-pub(crate) async fn patiently<T>(event: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, event).await.expect("the event did not happen in time")
-}
-
-/// Waits for the first event for which `pick` returns a value. Events before it are skipped.
-pub(crate) async fn until<E: Debug, T>(
-    events: &mut UnboundedReceiver<E>,
-    mut pick: impl FnMut(E) -> Option<T>,
-) -> T {
-    patiently(async {
-        loop {
-            let event = events.recv().await.expect("the event source ended");
-            if let Some(picked) = pick(event) {
-                return picked;
-            }
-        }
-    })
-    .await
-}
-
-/// Returns a directive with this limit for one bucket, and the same rate for `tenants` tenants with the longest names.
-pub(crate) fn directive(limit: u32, tenants: usize) -> BucketDirective {
-    let rate = Rate::new(f64::from(limit)).unwrap();
-    let tenant = |number| Tenant::new(&format!("{number:0>128}")).unwrap();
-    BucketDirective {
-        bucket: Bucket::new("checkout").unwrap(),
-        whole: true,
-        terms: Terms { limit: Limit::PerSecond(rate), mode: Mode::Enforce, ..Terms::default() },
-        keys: (0..tenants)
-            .map(|number| KeyDirective {
-                tenant: tenant(number),
-                values: Values { rate: Some(rate), ..Values::default() },
-            })
-            .collect(),
-    }
-}
-
-pub(crate) fn identity(instance: u128) -> Identity {
-    Identity {
-        instance: InstanceId(instance),
-        name: Name::new("host-7:8080").unwrap(),
-        service: Name::new("checkout-api").unwrap(),
-        zone: Zone::new("eu-west-1a").unwrap(),
-        role: Role::Client,
-    }
-}
+use super::{EPOCH, PATIENCE, directive, identity, patiently};
 
 /// A parent that sends its whole board to every child and emits an event for every call.
 #[derive(Debug)]
@@ -118,7 +58,7 @@ impl Parent for ScriptedParent {
         if self.sessions.by_stream(stream).is_none() {
             let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
             let child = self.sessions.open(now, stream, identity)?;
-            self.board.iter().for_each(|(bucket, _)| child.wants(bucket));
+            self.board.iter().for_each(|(bucket, _)| child.subscribe(bucket));
         }
         let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         child.heard = now;
@@ -272,127 +212,4 @@ impl Stream {
 pub(crate) fn greeting(instance: u128) -> wire::Report {
     let report = Report { seq: 1, identity: Some(identity(instance)), ..Report::default() };
     plimsoll_proto::encode_report(&report).remove(0)
-}
-
-/// A child that sends a given greeting and emits an event for every call.
-#[derive(Debug)]
-pub(crate) struct ScriptedChild {
-    /// The first report, except for the identity.
-    greeting: Report,
-    interval: Duration,
-    seq: u64,
-    events: UnboundedSender<ChildEvent>,
-}
-
-#[derive(Debug)]
-pub(crate) enum ChildEvent {
-    Opened,
-    Applied(Directives),
-    Connected,
-    Disconnected(String),
-    Rejected(String),
-}
-
-impl Child for ScriptedChild {
-    fn on_open(&mut self, _now: MonoTime) {
-        self.seq = 0;
-        let _ = self.events.send(ChildEvent::Opened);
-    }
-
-    fn report(&mut self, now: MonoTime) -> Report {
-        self.seq += 1;
-        let head = Report { seq: self.seq, time: Some(now), ..Report::default() };
-        if self.seq > 1 {
-            return head;
-        }
-        Report { seq: 1, time: Some(now), identity: Some(identity(7)), ..self.greeting.clone() }
-    }
-
-    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
-        if let Some(got) = directives.epoch.filter(|epoch| *epoch < EPOCH) {
-            return Err(StaleDirective::Epoch { held: EPOCH, got });
-        }
-        self.interval = directives.report_interval.unwrap_or(self.interval);
-        let _ = self.events.send(ChildEvent::Applied(directives));
-        Ok(())
-    }
-
-    fn report_interval(&self) -> Duration {
-        self.interval
-    }
-}
-
-struct Log(UnboundedSender<ChildEvent>);
-
-impl Observer for Log {
-    fn on_connected(&mut self) {
-        let _ = self.0.send(ChildEvent::Connected);
-    }
-
-    fn on_disconnected(&mut self, error: &StreamError, _was_connected: bool) {
-        let _ = self.0.send(ChildEvent::Disconnected(error.to_string()));
-    }
-
-    fn on_rejected(&mut self, error: &dyn std::error::Error) {
-        let _ = self.0.send(ChildEvent::Rejected(error.to_string()));
-    }
-}
-
-/// A running child with its driver.
-pub(crate) struct Running {
-    pub(crate) events: UnboundedReceiver<ChildEvent>,
-    pub(crate) shutdown: CancellationToken,
-    pub(crate) task: JoinHandle<()>,
-}
-
-impl Running {
-    /// Starts a child of the parent at `uri`, whose first report is `greeting`.
-    pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
-        let (emit, events) = mpsc::unbounded_channel();
-        let child = ScriptedChild { greeting, interval, seq: 0, events: emit.clone() };
-        let shutdown = CancellationToken::new();
-        let endpoint = transport::endpoint(uri).unwrap();
-        let task = tokio::spawn(child::run(Shared::new(child), endpoint, shutdown.clone(), Log(emit)));
-        Self { events, shutdown, task }
-    }
-
-    /// Starts a child whose greeting carries its identity alone.
-    pub(crate) fn greet(uri: &str) -> Self {
-        Self::start(uri, Report::default(), Duration::from_millis(20))
-    }
-
-    /// Waits for the next directives that are applied.
-    pub(crate) async fn applied(&mut self) -> Directives {
-        until(&mut self.events, |event| match event {
-            ChildEvent::Applied(directives) => Some(directives),
-            _ => None,
-        })
-        .await
-    }
-
-    /// Waits for directives with this limit.
-    pub(crate) async fn applied_limit(&mut self, limit: u32) {
-        let expected = directive(limit, 0).terms.limit;
-        while !self.applied().await.buckets.iter().any(|bucket| bucket.terms.limit == expected) {}
-    }
-
-    /// Waits for the end of a stream and returns the error.
-    pub(crate) async fn disconnected(&mut self) -> String {
-        until(&mut self.events, |event| match event {
-            ChildEvent::Disconnected(error) => Some(error),
-            _ => None,
-        })
-        .await
-    }
-
-    /// Shuts the child down in an orderly way.
-    pub(crate) async fn stop(self) {
-        self.shutdown.cancel();
-        patiently(self.task).await.unwrap();
-    }
-}
-
-/// Returns a socket that accepts connections and never answers.
-pub(crate) async fn mute() -> TcpListener {
-    transport::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()
 }

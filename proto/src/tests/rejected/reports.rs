@@ -1,8 +1,9 @@
-//! Messages out of range, each with the error that rejects it.
+//! Reports out of range.
 
 use plimsoll_core::names::InvalidName;
 
-use super::*;
+use super::{invalid_name, too_many};
+use crate::tests::*;
 
 fn report() -> wire::Report {
     wire::Report { seq: 1, ..wire::Report::default() }
@@ -62,14 +63,6 @@ fn with_evidence(change: impl FnOnce(&mut wire::Evidence)) -> wire::Report {
 
 fn more(report: wire::Report) -> wire::Report {
     wire::Report { more: true, ..report }
-}
-
-fn invalid_name(field: &'static str, source: InvalidName) -> DecodeError {
-    DecodeError::Name { field, source }
-}
-
-fn too_many(field: &'static str, got: usize, most: usize) -> DecodeError {
-    DecodeError::TooMany { field, got, most }
 }
 
 /// Asserts that the last part is rejected and all parts before it are accepted.
@@ -302,179 +295,5 @@ fn gaps_and_repetitions_of_seq_are_rejected() {
             assert_eq!(decoded.map(|report| report.seq), Some(seq));
         }
         assert_eq!(decoder.decode(next), Err(error));
-    }
-}
-
-fn directives(buckets: Vec<wire::BucketDirective>) -> wire::Directives {
-    wire::Directives { epoch: Some(1), seq: 1, buckets, ..wire::Directives::default() }
-}
-
-fn bucket(name: &str, keys: Vec<wire::KeyDirective>) -> wire::BucketDirective {
-    wire::BucketDirective {
-        bucket: name.to_owned(),
-        mode: wire::Mode::Shadow as i32,
-        keys,
-        ..wire::BucketDirective::default()
-    }
-}
-
-fn key(tenant: &str, ratio: Option<u32>) -> wire::KeyDirective {
-    wire::KeyDirective { tenant: tenant.to_owned(), ratio, ..wire::KeyDirective::default() }
-}
-
-fn check_directives_rejected(parts: Vec<wire::Directives>, error: &DecodeError) {
-    let mut decoder = DirectivesDecoder::default();
-    let last = parts.len() - 1;
-    for (at, part) in parts.into_iter().enumerate() {
-        let decoded = decoder.decode(part);
-        if at < last {
-            assert_eq!(decoded, Ok(None), "part {at} before {error}");
-        } else {
-            assert_eq!(decoded.as_ref(), Err(error));
-        }
-    }
-}
-
-#[test]
-fn directives_out_of_range_are_rejected() {
-    let ratio = |units| directives(vec![bucket("b", vec![key("t", Some(units))])]);
-    let above = |units| DecodeError::Ratio(DropRatio::new(units).unwrap_err());
-    let mode = |value| directives(vec![wire::BucketDirective { mode: value, ..bucket("b", Vec::new()) }]);
-    let enumeration = |value| DecodeError::Enumeration { field: "mode", value };
-    let weight = |weight_nano| {
-        let entitlement = Some(wire::Entitlement { weight_nano, ..wire::Entitlement::default() });
-        directives(vec![bucket("b", vec![wire::KeyDirective { entitlement, ..key("t", None) }])])
-    };
-    let no_weight = |weight| DecodeError::Weight(Weight::new(weight).unwrap_err());
-    let presences = |thousandths| {
-        let presences_milli = Some(thousandths);
-        directives(vec![wire::BucketDirective { presences_milli, ..bucket("b", Vec::new()) }])
-    };
-    let no_presences = |thousandths| DecodeError::Presences(Presences::new(thousandths).unwrap_err());
-    let percent = |canary_milli_percent| {
-        directives(vec![wire::BucketDirective { canary_milli_percent, ..bucket("b", Vec::new()) }])
-    };
-    let first = |message| wire::Directives { more: true, ..message };
-    let none = || directives(Vec::new());
-    let part_max = KEYS_PER_PART_MAX;
-    let table = [
-        (vec![ratio((1 << 31) + 1)], above((1 << 31) + 1)),
-        (vec![ratio(u32::MAX)], above(u32::MAX)),
-        (vec![wire::Directives { seq: 0, ..none() }], DecodeError::Zero("seq")),
-        (vec![wire::Directives { epoch: Some(0), ..none() }], DecodeError::Zero("epoch")),
-        (
-            vec![wire::Directives { report_interval_ms: Some(0), ..none() }],
-            DecodeError::Zero("report_interval_ms"),
-        ),
-        (
-            vec![wire::Directives { epoch: None, ..directives(vec![bucket("b", Vec::new())]) }],
-            DecodeError::ValuesWithoutEpoch,
-        ),
-        (vec![weight(0)], no_weight(0.0)),
-        (vec![weight(999)], no_weight(0.000_000_999)),
-        (vec![weight(1_000_000_000_000_001)], no_weight(1_000_000.000_000_001)),
-        (vec![weight(u64::MAX)], no_weight(u64::MAX as f64 / 1e9)),
-        (vec![presences(0)], no_presences(0)),
-        (vec![presences(999)], no_presences(999)),
-        (vec![percent(100_001)], DecodeError::Percent(100_001)),
-        (vec![percent(u32::MAX)], DecodeError::Percent(u32::MAX)),
-        (vec![mode(0)], enumeration(0)),
-        (vec![mode(4)], enumeration(4)),
-        (vec![directives(vec![bucket("", Vec::new())])], invalid_name("bucket", InvalidName::Empty)),
-        (
-            vec![directives(vec![bucket("b", vec![key("*", None)])])],
-            invalid_name("tenant", InvalidName::Byte { byte: '*', at: 0 }),
-        ),
-        (
-            vec![directives(vec![bucket("b", vec![key("t", None); 2_049]); 2])],
-            too_many("keys", 4_098, part_max),
-        ),
-        (vec![directives(vec![bucket("b", Vec::new()); 4_097])], too_many("buckets", 4_097, part_max)),
-        (vec![first(none()), wire::Directives { seq: 2, ..none() }], DecodeError::Parts("seq")),
-        (vec![first(none()), wire::Directives { epoch: Some(2), ..none() }], DecodeError::Parts("epoch")),
-        (vec![first(none()), wire::Directives { epoch: None, ..none() }], DecodeError::Parts("epoch")),
-    ];
-    for (parts, error) in table {
-        check_directives_rejected(parts, &error);
-    }
-}
-
-#[test]
-fn ends_of_every_range_are_accepted() {
-    let ends = [
-        directives(vec![bucket("b", vec![key("t", Some(1 << 31)), key("u", Some(0)), key("v", None)])]),
-        wire::Directives { epoch: Some(u64::MAX), seq: u64::MAX, ..wire::Directives::default() },
-        wire::Directives { seq: 1, kill_generation: u64::MAX, ..wire::Directives::default() },
-        directives(vec![wire::BucketDirective {
-            limit: Some(wire::bucket_directive::Limit::LimitMilliRps(u64::MAX)),
-            ..bucket(&longest(0), vec![key("t", None); KEYS_PER_PART_MAX])
-        }]),
-    ];
-    let entitled = |weight_nano| {
-        let entitlement = wire::Entitlement {
-            weight_nano,
-            floor_milli_rps: u64::MAX,
-            tenant_limit_milli_rps: Some(u64::MAX),
-            declared: true,
-        };
-        wire::KeyDirective {
-            rate_milli_rps: Some(u64::MAX),
-            cap_milli_rps: Some(u64::MAX),
-            entitlement: Some(entitlement),
-            guard_milli_rps: Some(u64::MAX),
-            offered_milli_rps: Some(u64::MAX),
-            ..key("t", None)
-        }
-    };
-    let terms = |presences, canary_milli_percent| wire::BucketDirective {
-        canary_milli_percent,
-        canary_salt: u64::MAX,
-        presences_milli: Some(presences),
-        hold_milli_rps: Some(u64::MAX),
-        clients: Some(u32::MAX),
-        ..bucket("b", vec![entitled(1_000), entitled(1_000_000_000_000_000)])
-    };
-    let richer = [directives(vec![terms(1_000, 100_000)]), directives(vec![terms(u32::MAX, 0)])];
-    for message in ends.into_iter().chain(richer) {
-        let decoded = DirectivesDecoder::default().decode(message.clone());
-        assert!(matches!(decoded, Ok(Some(_))), "{decoded:?}");
-    }
-}
-
-#[test]
-fn unlimited_set_to_false_is_an_unknown_limit() {
-    let unlimited = |yes| wire::BucketDirective {
-        limit: Some(wire::bucket_directive::Limit::Unlimited(yes)),
-        ..bucket("b", Vec::new())
-    };
-    let decode = |bucket| {
-        let decoded = DirectivesDecoder::default().decode(directives(vec![bucket])).unwrap().unwrap();
-        decoded.buckets[0].terms.limit
-    };
-    assert_eq!(decode(unlimited(true)), Limit::Unlimited);
-    assert_eq!(decode(unlimited(false)), Limit::Unknown);
-}
-
-#[test]
-fn report_interval_is_capped_at_one_minute() {
-    let message = wire::Directives { report_interval_ms: Some(u32::MAX), ..directives(Vec::new()) };
-    let decoded = DirectivesDecoder::default().decode(message).unwrap().unwrap();
-    assert_eq!(decoded.report_interval, Some(Duration::from_secs(60)));
-}
-
-#[test]
-fn unknown_coin_and_on_silence_decode_to_the_default() {
-    for (coin, on_silence, expected) in [
-        (0, 0, (Coin::Dithered, OnSilence::Allocation)),
-        (1, 1, (Coin::Dithered, OnSilence::Allocation)),
-        (2, 2, (Coin::Independent, OnSilence::Ratio)),
-        (3, 1, (Coin::Coherent, OnSilence::Allocation)),
-        (4, 3, (Coin::Dithered, OnSilence::Allocation)),
-        (-1, -1, (Coin::Dithered, OnSilence::Allocation)),
-    ] {
-        let sent = wire::BucketDirective { coin, on_silence, ..bucket("b", Vec::new()) };
-        let decoded = DirectivesDecoder::default().decode(directives(vec![sent])).unwrap().unwrap();
-        let terms = decoded.buckets[0].terms;
-        assert_eq!((terms.coin, terms.on_silence), expected, "{coin}, {on_silence}");
     }
 }

@@ -1,0 +1,130 @@
+//! Generators of reports.
+
+use proptest::sample::Index;
+
+use crate::tests::*;
+
+fn any_counts() -> impl Strategy<Value = Counts> {
+    let count = prop_oneof![0..1_000u64, any::<u64>()];
+    [count.clone(), count.clone(), count.clone(), count.clone(), count].prop_map(
+        |[offered, dropped, guard_dropped, would_dropped, would_guard_dropped]| Counts {
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+        },
+    )
+}
+
+fn any_tally() -> impl Strategy<Value = Tally> {
+    (any_counts(), any_counts()).prop_map(|(counts, late)| Tally { counts, late })
+}
+
+fn any_identity() -> impl Strategy<Value = Identity> {
+    let role = select(vec![Role::Client, Role::Aggregator]);
+    (any::<u128>(), NAME, NAME, NAME, role).prop_map(|(instance, name, service, zone, role)| Identity {
+        instance: InstanceId(instance),
+        name: Name::new(&name).unwrap(),
+        service: Name::new(&service).unwrap(),
+        zone: Zone::new(&zone).unwrap(),
+        role,
+    })
+}
+
+fn any_definition() -> impl Strategy<Value = KeyDefinition> {
+    (any_bucket(), any_tenant(), any_counts(), any_counts(), any::<bool>()).prop_map(
+        |(bucket, tenant, base, sent, continues)| KeyDefinition {
+            key: Key { bucket, tenant },
+            base,
+            sent,
+            continues,
+        },
+    )
+}
+
+/// Generates a report without keys, counts and sequence number.
+fn any_report() -> impl Strategy<Value = Report> {
+    let head = (option::of(any_identity()), option::of(0..=MICROS_MAX));
+    let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
+    let path = vec(any::<u128>().prop_map(InstanceId), 0..=2 * Path::IDS_MAX);
+    let path = path.prop_map(Path::new);
+    let asked = btree_set(any_bucket(), 0..4);
+    let holds = btree_map(any_bucket(), any_rate(), 0..4);
+    (head, claims, path, asked, holds).prop_map(
+        |((identity, micros), (epoch, kill, children, leaving), path, asked, holds)| Report {
+            seq: 0,
+            identity,
+            time: micros.map(MonoTime::from_micros),
+            epoch: epoch.map(Epoch),
+            kill: KillGeneration(kill),
+            kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+            ordered: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())].into(),
+            ended: [Scope::Fleet, Scope::Bucket(Bucket::new("over").unwrap())].into(),
+            drill: Drill(kill / 2),
+            spreads: [(Zone::new("a").unwrap(), Spread::of([(7, 1), (kill, 3)], kill))].into(),
+            children,
+            path,
+            asked: asked.into_iter().collect(),
+            holds,
+            definitions: BTreeMap::new(),
+            tallies: Tallies::default(),
+            evidence: Batches::default(),
+            leaving,
+        },
+    )
+}
+
+/// One report of a stream: its head, its definitions, which may reuse an id, and the increase of some counts.
+type Step = (Report, Vec<(Option<Index>, KeyDefinition)>, Vec<(Index, Tally)>);
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let definitions = vec((option::weighted(0.2, any::<Index>()), any_definition()), 0..8);
+    (any_report(), definitions, vec((any::<Index>(), any_tally()), 0..20))
+}
+
+/// Generates the reports of one stream. Ids are defined and reused along the way; counts only grow.
+pub(in crate::tests) fn any_stream() -> impl Strategy<Value = Vec<Report>> {
+    vec(any_step(), 1..5).prop_map(|steps| {
+        let mut held: Vec<Tally> = Vec::new();
+        let mut reports = Vec::new();
+        for ((mut report, definitions, counts), seq) in steps.into_iter().zip(1..) {
+            report.seq = seq;
+            for (reused, definition) in definitions {
+                let reused = reused.filter(|_| !held.is_empty());
+                let id = reused.map_or(held.len(), |index| index.index(held.len()));
+                held.resize(held.len().max(id + 1), Tally::ZERO);
+                held[id] = Tally::ZERO;
+                report.definitions.insert(KeyId(id as u32), definition);
+            }
+            let mut tallies = BTreeMap::new();
+            let counts = if held.is_empty() { Vec::new() } else { counts };
+            for (id, new) in counts {
+                let id = id.index(held.len());
+                held[id] = held[id].plus(new);
+                tallies.insert(KeyId(id as u32), held[id]);
+            }
+            report.tallies = tallies.into_iter().collect();
+            reports.push(report);
+        }
+        reports
+    })
+}
+
+pub(super) fn any_evidence() -> impl Strategy<Value = Batches> {
+    let cohort = (any_bucket(), select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]), any::<bool>());
+    let bins = vec((0..BINS as u16, 1..u64::MAX / 64), 0..9);
+    let outcomes = (any::<[u64; 4]>(), bins).prop_map(|([offered, refused, would_dropped, failed], bins)| {
+        let mut latency = Histogram::default();
+        bins.into_iter().for_each(|(bin, count)| latency.add(Bin::new(bin).unwrap(), count));
+        Outcomes { offered, refused, would_dropped, failed, latency }
+    });
+    vec((cohort, outcomes), 0..5).prop_map(|all| {
+        let mut evidence = Evidence::default();
+        for ((bucket, mode, canary), outcomes) in all {
+            let side = if canary { Side::Canary } else { Side::Control };
+            evidence.put(CohortKey { bucket, mode, side }, outcomes);
+        }
+        Batches::one(1, evidence)
+    })
+}

@@ -1,0 +1,159 @@
+//! Sizes of reports: parts within the bounds of a message, and bytes per key.
+
+use super::{check_reports, defining};
+use crate::tests::*;
+
+/// Returns latencies in almost every step of the histogram.
+fn largest_spread() -> Spread {
+    let spread = Spread::of((1..60_000_000).step_by(211).map(|us| (us, u64::MAX)), u64::MAX);
+    assert!(spread.latencies().len() > SPREAD_STEPS_MAX / 2);
+    spread
+}
+
+/// Returns the first report of a stream with `keys` new keys and the largest values everywhere.
+fn largest_report(keys: usize) -> Report {
+    let most = Counts {
+        offered: u64::MAX,
+        dropped: u64::MAX,
+        guard_dropped: u64::MAX,
+        would_dropped: u64::MAX,
+        would_guard_dropped: u64::MAX,
+    };
+    let text = |number: usize| longest(number);
+    let definition = |number| KeyDefinition {
+        key: Key { bucket: Bucket::new(&text(0)).unwrap(), tenant: Tenant::new(&text(number)).unwrap() },
+        base: most,
+        sent: most,
+        continues: true,
+    };
+    Report {
+        seq: 1,
+        identity: Some(Identity {
+            instance: InstanceId(u128::MAX),
+            name: Name::new(&text(1)).unwrap(),
+            service: Name::new(&text(2)).unwrap(),
+            zone: Zone::new(&text(3)).unwrap(),
+            role: Role::Aggregator,
+        }),
+        time: Some(MonoTime::from_micros(MICROS_MAX)),
+        epoch: Some(Epoch(u64::MAX)),
+        kill: KillGeneration(u64::MAX),
+        kills: (0..keys.min(KILLED_BUCKETS_MAX))
+            .map(|number| (Bucket::new(&text(number)).unwrap(), KillGeneration(u64::MAX)))
+            .collect(),
+        ordered: (0..keys.min(KILLED_BUCKETS_MAX))
+            .map(|number| Scope::Bucket(Bucket::new(&text(number)).unwrap()))
+            .chain([Scope::Fleet])
+            .collect(),
+        ended: (0..keys.min(KILLED_BUCKETS_MAX))
+            .map(|number| Scope::Bucket(Bucket::new(&text(number)).unwrap()))
+            .chain([Scope::Fleet])
+            .collect(),
+        drill: Drill(u64::MAX),
+        spreads: (0..keys.min(SPREAD_ZONES_MAX))
+            .map(|number| (Zone::new(&text(number)).unwrap(), largest_spread()))
+            .collect(),
+        children: u32::MAX,
+        path: Path::new(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
+        asked: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
+        holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
+        definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
+        tallies: (0..).map(KeyId).zip((0..keys).map(|_| Tally { counts: most, late: most })).collect(),
+        evidence: largest_evidence(1, keys.min(4_096)),
+        leaving: true,
+    }
+}
+
+/// Returns evidence of `buckets` buckets, each with a few bins in their longest encoding.
+fn largest_evidence(seq: u64, buckets: usize) -> Batches {
+    let mut latency = Histogram::default();
+    (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
+    let most = u64::MAX;
+    let outcomes = Outcomes { offered: most, refused: most, would_dropped: most, failed: most, latency };
+    let mut evidence = Evidence::default();
+    for number in 0..buckets {
+        let bucket = Bucket::new(&longest(number)).unwrap();
+        evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
+    }
+    Batches::one(seq, evidence)
+}
+
+#[test]
+fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
+    let evidence = largest_evidence(2, 1);
+    let next = Report { seq: 2, definitions: BTreeMap::new(), evidence, ..largest_report(1) };
+    let parts = check_reports(&[largest_report(10_000), next]);
+    assert!(parts[0] > 10_000 / KEYS_PER_PART_MAX, "{parts:?}");
+    assert_eq!(parts[1], 1);
+}
+
+/// Each list is alone in its report, so that no other list hides a wrong estimate of its entries.
+#[test]
+fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
+    let largest = largest_report(5_000);
+    let bare = Report { seq: u64::MAX, ..largest_report(0) };
+    let Report { asked, holds, definitions, tallies, .. } = largest;
+    for (list, report) in [
+        ("subscriptions", Report { asked, ..bare.clone() }),
+        ("holds", Report { holds, ..bare.clone() }),
+        ("definitions", Report { definitions, ..bare.clone() }),
+        ("id_gaps", Report { tallies, ..bare.clone() }),
+        ("evidence", Report { evidence: largest_evidence(u64::MAX, 4_096), ..bare.clone() }),
+    ] {
+        let mut encoder = ReportEncoder::default();
+        let _ = encoder.encode(&defining(5_000));
+        let sizes: Vec<usize> = encoder.encode(&report).iter().map(Message::encoded_len).collect();
+        let (_, full) = sizes.split_last().unwrap();
+        assert!(sizes.len() > 1, "{list}: {sizes:?}");
+        assert!(sizes.iter().all(|bytes| *bytes <= MESSAGE_BYTES_MAX), "{list}: {sizes:?}");
+        assert!(full.iter().all(|bytes| *bytes > MESSAGE_BYTES_MAX / 10 * 9), "{list}: {sizes:?}");
+    }
+}
+
+#[test]
+fn small_entries_fill_a_part_up_to_the_key_limit() {
+    let tallies = |keys: u32| (0..keys).map(|id| (KeyId(id), Tally::ZERO)).collect();
+    let stream = |keys| [defining(5_000), Report { seq: 2, tallies: tallies(keys), ..Report::default() }];
+    assert_eq!(check_reports(&[Report { seq: 1, ..Report::default() }]), [1], "a heartbeat is one message");
+    assert_eq!(check_reports(&stream(1_000))[1], 1);
+    assert_eq!(check_reports(&stream(4_096))[1], 1);
+    assert_eq!(check_reports(&stream(4_097))[1], 2);
+    let hold = |number: u32| (Bucket::new(&number.to_string()).unwrap(), Rate::ZERO);
+    let holds = Report { seq: 1, holds: (0..4_097).map(hold).collect(), ..Report::default() };
+    assert!(check_reports(&[holds])[0] > 1);
+}
+
+/// Returns the size of a report in which the counts of `keys` keys grow by `grows`, and their late parts by
+/// `late`.
+fn bytes_of_next(keys: u32, grows: Counts, late: Counts) -> usize {
+    let base = Tally {
+        counts: Counts { offered: 1 << 40, dropped: 1 << 39, would_dropped: 1 << 38, ..Counts::ZERO },
+        late: Counts::ZERO,
+    };
+    let next = base.plus(Tally { counts: grows, late });
+    let tallies = |tally| (0..keys).map(|id| (KeyId(id), tally)).collect();
+    let first = Report { tallies: tallies(base), time: Some(MonoTime::ZERO), ..defining(keys) };
+    let second = Report { seq: 2, tallies: tallies(next), time: Some(MonoTime::ZERO), ..Report::default() };
+    let mut encoder = ReportEncoder::default();
+    let _ = encoder.encode(&first);
+    encoder.encode(&second).iter().map(Message::encoded_len).sum()
+}
+
+#[test]
+fn key_takes_at_most_five_bytes_when_two_counts_grow_by_less_than_128() {
+    let of = |offered, dropped| Counts { offered, dropped, ..Counts::ZERO };
+    for (keys, grows, most) in [
+        (10, of(1, 0), 5.0),
+        (10, of(127, 127), 5.0),
+        (1_000, of(127, 127), 3.1),
+        (1_000, of(127, 0), 2.1),
+        (4_096, of(127, 127), 3.1),
+        (10_000, of(127, 127), 3.1),
+        (1_000, of(128, 127), 4.1),
+    ] {
+        let bytes = bytes_of_next(keys, grows, Counts::ZERO) as f64 / f64::from(keys);
+        assert!(bytes <= most, "{bytes} bytes per key for {keys} keys that grow by {grows:?}");
+    }
+    let late = bytes_of_next(1_000, of(100, 3), of(100, 3)) as f64 / 1e3;
+    assert!(late > 5.0 && late < 5.1, "late parts have their own columns: {late}");
+}

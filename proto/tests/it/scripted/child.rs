@@ -1,0 +1,134 @@
+//! A scripted child with its driver.
+
+use std::time::Duration;
+
+use plimsoll_core::directive::{Directives, StaleDirective};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Report;
+use plimsoll_proto::driver::child::{self, Observer, StreamError};
+use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{EPOCH, directive, identity, patiently, until};
+
+/// A child that sends a given greeting and emits an event for every call.
+#[derive(Debug)]
+pub(crate) struct ScriptedChild {
+    /// The first report, except for the identity.
+    greeting: Report,
+    interval: Duration,
+    seq: u64,
+    events: UnboundedSender<ChildEvent>,
+}
+
+#[derive(Debug)]
+pub(crate) enum ChildEvent {
+    Opened,
+    Applied(Directives),
+    Connected,
+    Disconnected(String),
+    Rejected(String),
+}
+
+impl Child for ScriptedChild {
+    fn on_open(&mut self, _now: MonoTime) {
+        self.seq = 0;
+        let _ = self.events.send(ChildEvent::Opened);
+    }
+
+    fn report(&mut self, now: MonoTime) -> Report {
+        self.seq += 1;
+        let head = Report { seq: self.seq, time: Some(now), ..Report::default() };
+        if self.seq > 1 {
+            return head;
+        }
+        Report { seq: 1, time: Some(now), identity: Some(identity(7)), ..self.greeting.clone() }
+    }
+
+    fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {
+        if let Some(got) = directives.epoch.filter(|epoch| *epoch < EPOCH) {
+            return Err(StaleDirective::Epoch { held: EPOCH, got });
+        }
+        self.interval = directives.report_interval.unwrap_or(self.interval);
+        let _ = self.events.send(ChildEvent::Applied(directives));
+        Ok(())
+    }
+
+    fn report_interval(&self) -> Duration {
+        self.interval
+    }
+}
+
+struct Log(UnboundedSender<ChildEvent>);
+
+impl Observer for Log {
+    fn on_connected(&mut self) {
+        let _ = self.0.send(ChildEvent::Connected);
+    }
+
+    fn on_disconnected(&mut self, error: &StreamError, _was_connected: bool) {
+        let _ = self.0.send(ChildEvent::Disconnected(error.to_string()));
+    }
+
+    fn on_rejected(&mut self, error: &dyn std::error::Error) {
+        let _ = self.0.send(ChildEvent::Rejected(error.to_string()));
+    }
+}
+
+/// A running child with its driver.
+pub(crate) struct Running {
+    pub(crate) events: UnboundedReceiver<ChildEvent>,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Starts a child of the parent at `uri`, whose first report is `greeting`.
+    pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
+        let (emit, events) = mpsc::unbounded_channel();
+        let child = ScriptedChild { greeting, interval, seq: 0, events: emit.clone() };
+        let shutdown = CancellationToken::new();
+        let endpoint = transport::endpoint(uri).unwrap();
+        let task = tokio::spawn(child::run(Shared::new(child), endpoint, shutdown.clone(), Log(emit)));
+        Self { events, shutdown, task }
+    }
+
+    /// Starts a child whose greeting carries its identity alone.
+    pub(crate) fn greet(uri: &str) -> Self {
+        Self::start(uri, Report::default(), Duration::from_millis(20))
+    }
+
+    /// Waits for the next directives that are applied.
+    pub(crate) async fn applied(&mut self) -> Directives {
+        until(&mut self.events, |event| match event {
+            ChildEvent::Applied(directives) => Some(directives),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Waits for directives with this limit.
+    pub(crate) async fn applied_limit(&mut self, limit: u32) {
+        let expected = directive(limit, 0).terms.limit;
+        while !self.applied().await.buckets.iter().any(|bucket| bucket.terms.limit == expected) {}
+    }
+
+    /// Waits for the end of a stream and returns the error.
+    pub(crate) async fn disconnected(&mut self) -> String {
+        until(&mut self.events, |event| match event {
+            ChildEvent::Disconnected(error) => Some(error),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Shuts the child down in an orderly way.
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        patiently(self.task).await.unwrap();
+    }
+}

@@ -1,0 +1,81 @@
+//! A scripted parent and child over real sockets, with an event for everything that a test may wait for.
+
+mod child;
+mod parent;
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::directive::{BucketDirective, Epoch, KeyDirective, Terms, Values};
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_proto::transport;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+pub(crate) use self::child::{ChildEvent, Running};
+pub(crate) use self::parent::{ParentEvent, Server, Stream, greeting};
+
+/// Far longer than any step takes, so that a timeout means a failed test even on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The epoch that every child holds.
+const EPOCH: Epoch = Epoch(5);
+
+/// Waits for `event`, at most [`PATIENCE`].
+pub(crate) async fn patiently<T>(event: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, event).await.expect("the event did not happen in time")
+}
+
+/// Waits for the first event for which `pick` returns a value. Events before it are skipped.
+pub(crate) async fn until<E: Debug, T>(
+    events: &mut UnboundedReceiver<E>,
+    mut pick: impl FnMut(E) -> Option<T>,
+) -> T {
+    patiently(async {
+        loop {
+            let event = events.recv().await.expect("the event source ended");
+            if let Some(picked) = pick(event) {
+                return picked;
+            }
+        }
+    })
+    .await
+}
+
+/// Returns a directive with this limit for one bucket, and the same rate for `tenants` tenants with the
+/// longest names.
+pub(crate) fn directive(limit: u32, tenants: usize) -> BucketDirective {
+    let rate = Rate::new(f64::from(limit)).unwrap();
+    let tenant = |number| Tenant::new(&format!("{number:0>128}")).unwrap();
+    BucketDirective {
+        bucket: Bucket::new("checkout").unwrap(),
+        whole: true,
+        terms: Terms { limit: Limit::PerSecond(rate), mode: Mode::Enforce, ..Terms::default() },
+        keys: (0..tenants)
+            .map(|number| KeyDirective {
+                tenant: tenant(number),
+                values: Values { rate: Some(rate), ..Values::default() },
+            })
+            .collect(),
+    }
+}
+
+pub(crate) fn identity(instance: u128) -> Identity {
+    Identity {
+        instance: InstanceId(instance),
+        name: Name::new("host-7:8080").unwrap(),
+        service: Name::new("checkout-api").unwrap(),
+        zone: Zone::new("eu-west-1a").unwrap(),
+        role: Role::Client,
+    }
+}
+
+/// Returns a socket that accepts connections and never answers.
+pub(crate) async fn mute() -> TcpListener {
+    transport::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()
+}
