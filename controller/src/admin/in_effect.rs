@@ -1,4 +1,4 @@
-//! What was ordered at the admin port takes effect once it is written down, or cannot be: the answer waits for that.
+//! The wait of the admin port for a save: an order takes effect once it is saved, or once saving fails.
 
 use std::time::Duration;
 
@@ -7,20 +7,20 @@ use tokio::time::timeout;
 
 use crate::brain::Brain;
 
-/// How long an answer waits for the disk. What was ordered does not depend on who waits.
-const WITHIN: Duration = Duration::from_secs(3);
+/// The longest wait for the disk. The order takes effect even if the caller stops waiting.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Rings, and waits; true if everything is written down.
+/// Wakes the save task, and waits until the orders given so far take effect. Returns true if they are saved.
 pub(crate) async fn in_effect(brain: &Shared<Brain>) -> bool {
-    let mut bell = brain.bell();
-    brain.ring();
+    let mut changes = brain.changes();
+    brain.notify();
     let in_effect = async {
         while !brain.with(|brain, _| brain.is_in_effect()) {
-            if bell.changed().await.is_err() {
+            if changes.changed().await.is_err() {
                 return;
             }
         }
     };
-    let _ = timeout(WITHIN, in_effect).await;
+    let _ = timeout(TIMEOUT, in_effect).await;
     brain.with(|brain, _| brain.is_saved())
 }

@@ -23,7 +23,7 @@ pub struct Aggregator {
     holds: BTreeMap<Bucket, Rate>,
     /// The parts of limits that it brought with its first greeting to this controller.
     first_holds: BTreeMap<Bucket, Rate>,
-    /// When its present process greeted first on its present stream.
+    /// The time of its last greeting.
     greeted_at: MonoTime,
     /// Reports that gave a rate, since this controller started.
     rated_reports: u32,

@@ -12,7 +12,7 @@ use plimsoll_core::rollout::gates::StaleZone;
 
 use crate::aggregators::Place;
 
-/// When each aggregator last reported.
+/// The time of the last report of each aggregator.
 #[derive(Debug)]
 pub struct Liveness {
     stale_after: Duration,

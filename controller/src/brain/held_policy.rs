@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use plimsoll_policy::{Difference, Policy, PolicyHash, differences};
 
+use super::Brain;
+
 /// Characters of a wrong hash that are repeated in an error, at most.
 const HASH_CHARS_MAX: usize = 64;
 
@@ -120,6 +122,75 @@ impl Policies {
             return Err(AckError::Other { held: policy.hash(), asked });
         }
         Ok(Arc::clone(policy))
+    }
+}
+
+// === impl Brain ===
+
+impl Brain {
+    /// Puts a policy in force, or holds it back if guardrails are on and a difference is drastic.
+    pub fn offer(&mut self, policy: Arc<Policy>) -> Offer {
+        let before = self.durable.clone();
+        let offer = match self.policies.review(&policy) {
+            Review::Accepted => {
+                self.on_policy(policy);
+                return Offer::Taken;
+            }
+            Review::Recalled => {
+                self.policies.drop_held();
+                self.durable.on_recall(&policy);
+                Offer::Taken
+            }
+            Review::Drastic(held) => {
+                self.durable.on_held(&policy, self.policies.in_force());
+                self.policies.hold(held);
+                Offer::Held
+            }
+        };
+        self.close_ended_stages();
+        self.pending_saves.note_change(before != self.durable);
+        self.post();
+        offer
+    }
+
+    /// Puts the policy that is held back in force, because an operator acknowledges it by its hash.
+    ///
+    /// # Errors
+    /// If no policy is held back, or another one.
+    pub fn acknowledge(&mut self, hash: &str) -> Result<PolicyHash, AckError> {
+        let policy = self.policies.acknowledged(hash)?;
+        let hash = policy.hash();
+        self.on_policy(policy);
+        Ok(hash)
+    }
+
+    /// Puts a policy in force.
+    pub fn on_policy(&mut self, policy: Arc<Policy>) {
+        let before = self.durable.clone();
+        self.durable.on_policy(&policy);
+        self.close_ended_stages();
+        self.rollouts.on_policy(&policy);
+        self.policies.replace(Arc::clone(&policy));
+        for (bucket, _) in policy.exact_buckets() {
+            self.ensure_bucket(bucket);
+        }
+        self.limits.on_policy(&policy);
+        for bucket in self.buckets.iter_mut() {
+            let limit = self.limits.of(&policy, bucket.name());
+            bucket.configure(&policy, limit);
+        }
+        // Every key is added again below, new ones included.
+        self.keys.take_new();
+        for (id, key) in self.keys.iter() {
+            if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
+                bucket.add_key(id, &key.tenant);
+            }
+        }
+        self.assign_holds();
+        self.pending_saves.note_change(before != self.durable || self.pending_saves.is_untouched());
+        for child in self.sessions.iter_mut() {
+            policy.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub struct LimitChange {
 pub struct LimitAnswer {
     /// Requests/s.
     pub rate: Rate,
-    /// When the answer came.
+    /// The time of the answer.
     pub at: MonoTime,
 }
 

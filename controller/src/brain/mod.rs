@@ -1,16 +1,16 @@
 //! The brain of a controller: takes reports, the policy and the time, and gives directives. Pure: it decides, and the
 //! modules around it read files, serve ports and save.
 //!
-//! [`Brain`] itself only sequences its parts. Each part owns one concern:
-//! * [`Policies`]: the policy in force, and the one that guardrails hold back.
-//! * [`DurableState`] and [`PendingSaves`]: the state that outlives a restart, and how much of it is saved.
-//! * [`Sessions`]: the streams of aggregators, and the counts already taken from each.
-//! * [`Aggregators`], [`Takeover`] and [`Liveness`]: the rates of each aggregator and what it is sent, which of them are
+//! `Brain` itself only sequences its parts. Each part owns one concern:
+//! * `Policies`: the policy in force, and the one that guardrails hold back.
+//! * `DurableState` and `PendingSaves`: the state that outlives a restart, and how much of it is saved.
+//! * `Sessions`: the streams of aggregators, and the counts already taken from each.
+//! * `Aggregators`, `Takeover` and `Liveness`: the rates of each aggregator and what it is sent, which of them are
 //!   sent rates after a start, and which have not reported for too long.
-//! * [`Keys`] and [`Buckets`]: the counts of each key, and the law of each bucket.
-//! * [`Limits`]: limits that are learned or queried.
-//! * [`KillRelay`]: the kill generations and drills that aggregators are sent.
-//! * [`Rollouts`]: the evidence and the moves of rollout stages.
+//! * `Keys` and `Buckets`: the counts of each key, and the law of each bucket.
+//! * `Limits`: limits that are learned or queried.
+//! * `KillRelay`: the kill generations and drills that aggregators are sent.
+//! * `Rollouts`: the evidence and the moves of rollout stages.
 
 mod held_policy;
 mod keys;
@@ -21,27 +21,27 @@ mod pending_saves;
 mod rollout;
 #[cfg(test)]
 mod tests;
+mod tick;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Key};
-use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{InstanceId, Tally};
-use plimsoll_policy::{Policy, PolicyHash};
+use plimsoll_policy::Policy;
 
-use self::held_policy::{Policies, Review};
+use self::held_policy::Policies;
 use self::keys::Keys;
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
+use crate::aggregators::Aggregators;
 use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
-use crate::aggregators::{Aggregators, Place};
-use crate::bucket::{BucketState, Buckets, Tick};
+use crate::bucket::{BucketState, Buckets};
 use crate::rollout::Rollouts;
 use crate::state::DurableState;
 
@@ -126,131 +126,6 @@ impl Brain {
         brain
     }
 
-    /// Puts a policy in force, or holds it back if guardrails are on and a difference is drastic.
-    pub fn offer(&mut self, policy: Arc<Policy>) -> Offer {
-        let before = self.durable.clone();
-        let offer = match self.policies.review(&policy) {
-            Review::Accepted => {
-                self.on_policy(policy);
-                return Offer::Taken;
-            }
-            Review::Recalled => {
-                self.policies.drop_held();
-                self.durable.on_recall(&policy);
-                Offer::Taken
-            }
-            Review::Drastic(held) => {
-                self.durable.on_held(&policy, self.policies.in_force());
-                self.policies.hold(held);
-                Offer::Held
-            }
-        };
-        self.close_ended_stages();
-        self.pending_saves.note_change(before != self.durable);
-        self.post();
-        offer
-    }
-
-    /// Puts the policy that is held back in force, because an operator acknowledges it by its hash.
-    ///
-    /// # Errors
-    /// If no policy is held back, or another one.
-    pub fn acknowledge(&mut self, hash: &str) -> Result<PolicyHash, AckError> {
-        let policy = self.policies.acknowledged(hash)?;
-        let hash = policy.hash();
-        self.on_policy(policy);
-        Ok(hash)
-    }
-
-    /// Puts a policy in force.
-    pub fn on_policy(&mut self, policy: Arc<Policy>) {
-        let before = self.durable.clone();
-        self.durable.on_policy(&policy);
-        self.close_ended_stages();
-        self.rollouts.on_policy(&policy);
-        self.policies.replace(Arc::clone(&policy));
-        for (bucket, _) in policy.exact_buckets() {
-            self.ensure_bucket(bucket);
-        }
-        self.limits.on_policy(&policy);
-        for bucket in self.buckets.iter_mut() {
-            let limit = self.limits.of(&policy, bucket.name());
-            bucket.configure(&policy, limit);
-        }
-        // Every key is added again below, new ones included.
-        self.keys.take_new();
-        for (id, key) in self.keys.iter() {
-            if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
-                bucket.add_key(id, &key.tenant);
-            }
-        }
-        self.assign_holds();
-        self.pending_saves.note_change(before != self.durable || self.pending_saves.is_untouched());
-        for child in self.sessions.iter_mut() {
-            policy.exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
-        }
-    }
-
-    /// Applies the law. Must be called once per [tick](Parameters::tick). `unix_s` is the time of day in seconds since
-    /// 1970, by which boosts and kills expire.
-    pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
-        let since_last = now.since(self.last_tick.at);
-        self.last_tick = LastTick { at: now, unix_s: Some(unix_s) };
-        self.on_time(unix_s);
-        self.aggregators.on_tick(since_last, &self.parameters);
-        self.sample_minute(now, unix_s);
-        self.remove_absent_aggregators(now);
-        self.evict_keys(now);
-        self.sessions.prune(now);
-        self.takeover.on_tick(now, &mut self.aggregators, &self.parameters);
-        self.apply_law(now, since_last, unix_s);
-        self.aggregators.clear_fresh();
-        self.tick_rollouts(now, unix_s);
-        self.post();
-    }
-
-    /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
-    fn remove_absent_aggregators(&mut self, now: MonoTime) {
-        let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
-        let mut gone = self.aggregators.remove_absent(kept);
-        if !kept && self.takeover.has_waited(now, &self.parameters) {
-            let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
-            gone.extend(missing.cloned().collect::<Vec<_>>());
-        }
-        for place in gone {
-            self.remove_aggregator(&place);
-        }
-    }
-
-    /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell becomes stale.
-    fn remove_aggregator(&mut self, place: &Place) {
-        self.buckets.iter_mut().for_each(|bucket| bucket.remove_aggregator(place));
-        let changed = self.durable.children.remove(place);
-        self.pending_saves.note_change(changed);
-    }
-
-    fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
-        let tick = Tick {
-            since_last,
-            unix_s,
-            aggregators: &self.aggregators,
-            policy: self.policies.in_force(),
-            parameters: &self.parameters,
-            leading: self.takeover.is_leading(),
-        };
-        let expected = self.expected_aggregators();
-        let reserved_share = self.takeover.reserved_share(now, &self.parameters);
-        let any_missing = self.durable.children.iter().any(|place| !self.aggregators.contains(place));
-        self.buckets.each_with_scratch(|bucket, scratch| {
-            bucket.assign_holds(tick.aggregators, expected);
-            let limit = bucket.limit().per_second().map_or(0.0, Rate::per_second);
-            // A share that is never released is not released by a restart of the controller either.
-            let reserved_share = if any_missing && bucket.is_never_released() { 1.0 } else { reserved_share };
-            let divisible = Takeover::divisible(bucket.name(), limit, tick.aggregators, reserved_share);
-            bucket.on_tick(&tick, divisible, scratch);
-        });
-    }
-
     /// Makes a bucket known. Returns false if there is no room for it.
     fn ensure_bucket(&mut self, name: &Bucket) -> bool {
         if self.buckets.contains(name) {
@@ -269,19 +144,6 @@ impl Brain {
         for (id, key) in self.keys.take_new() {
             if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
                 bucket.add_key(id, &key.tenant);
-            }
-        }
-    }
-
-    /// Evicts idle keys of tenants that the policy does not list.
-    fn evict_keys(&mut self, now: MonoTime) {
-        let (policy, aggregators) = (self.policies.in_force(), &self.aggregators);
-        let may_leave =
-            |id, key: &Key| !policy.is_listed(&key.tenant) && !aggregators.is_held(id, &self.parameters);
-        for (bucket, keys) in self.keys.on_tick(now, may_leave) {
-            self.aggregators.forget_keys(&keys);
-            if let Some(bucket) = self.buckets.get_mut(&bucket) {
-                bucket.remove_keys(&keys);
             }
         }
     }

@@ -104,7 +104,7 @@ impl Brain {
             return Err(StreamRejected::Full(CHILDREN_MAX));
         }
         let child = self.sessions.open(now, stream, identity)?;
-        self.policies.in_force().exact_buckets().for_each(|(bucket, _)| child.wants(bucket));
+        self.policies.in_force().exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
         if let Some(replaced) = self.aggregators.greet(now, place.clone(), instance, report.holds.clone()) {
             self.sessions.remove(replaced);
             self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
@@ -122,7 +122,7 @@ impl Brain {
             if self.ensure_bucket(bucket)
                 && let Some(child) = self.sessions.by_stream(stream)
             {
-                child.wants(bucket);
+                child.subscribe(bucket);
             }
         }
         self.buckets.as_slice().len() > before

@@ -9,31 +9,37 @@
 //!
 //! [`DurableState::stages`] holds the stage of each entry. This module reads and changes it, and keeps no copy.
 //!
-//! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort, and aggregators pass these counts on
-//! to the controller. [`Rollouts::record`] adds them to the [`StageStats`] of the entry, if they were counted in the
-//! entry's present stage and the bucket is not killed. The stats cover the window of the gate. They measure time in ticks that
-//! had requests, so an idle bucket makes no progress. When a stage ends, its stats are stored with the [change] as
-//! evidence, and the next stage begins with empty stats.
+//! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort. Aggregators pass these counts on to
+//! the controller. `Rollouts::record` adds them to the `StageStats` of the entry, if they were counted in the entry's
+//! present stage and the bucket is not killed. The stats cover the window of the gate, and they measure time in ticks
+//! that had requests (in canary: requests of the canary cohort), so an idle bucket makes no progress. When a stage
+//! ends, its stats are stored with the [change] as evidence. The next stage begins with empty stats.
 //!
 //! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce. [`Rollouts::judge`] collects
-//! what a gate needs: the stats, the latest answers to the entry's [query gates](query_gates) (numbers from Prometheus
-//! with a bound), and the zone without reports for the longest time. The gate itself is a function of
-//! `plimsoll_core::rollout::gates`. It *passes*, it *fails* because a value is known to be bad, or it is *inconclusive*
-//! because a value is not known yet.
+//! the inputs of the gate, which is a function of `plimsoll_core::rollout::gates`:
+//! * the time with requests, which must reach a minimum;
+//! * in shadow the share of requests that would have been dropped, in canary the share of requests that the canary
+//!   cohort dropped, and how much slower its requests are than those of the control cohort;
+//! * the latest answers to the entry's query gates, which are numbers from Prometheus with a bound;
+//! * the zone without reports for the longest time, if that is too long (a stale zone).
+//!
+//! The gate *passes*, it *fails* because a value is known to be bad, or it is *inconclusive* because a value is not known
+//! yet. A stale zone makes the shadow gate inconclusive, and the canary gate fail.
 //!
 //! **Moves.** An entry changes its stage in one of these ways:
-//! * [`Rollouts::on_tick`] moves an entry one stage up if its gate passes, and either `auto_promote` is on or the policy
-//!   file asks for a higher mode (the stage is *pending*).
-//! * [`Rollouts::on_tick`] moves an entry from canary back to shadow if the canary gate fails. A zone without reports for
-//!   too long fails it, too. No other stage is ever left downwards by evidence.
-//! * [`Rollouts::promote`] moves an entry up for an operator, if its gate passes or no gate is required. With a reason
-//!   it also moves past a gate that does not pass, or past canary.
-//! * [`Rollouts::abort`] moves an entry to shadow for an operator.
-//! * The policy file and kills move entries in `crate::state`, before this module sees them: a lower mode in the file and
-//!   a kill take effect at once, a higher mode waits for its gates unless `require_gates` is off.
+//! * `Rollouts::on_tick` moves an entry one stage up if its gate passes, and either `auto_promote` is on or the policy
+//!   file asks for a higher mode (the mode is *pending*).
+//! * `Rollouts::on_tick` moves an entry from canary back to shadow if the canary gate fails. Evidence moves no entry
+//!   down from enforce.
+//! * `Rollouts::promote` moves an entry up for an operator, if its gate passes or no gate is required. With a reason it
+//!   also moves past a gate that does not pass, and from shadow to enforce.
+//! * `Rollouts::abort` moves an entry to shadow for an operator.
+//! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode of the file. A lower
+//!   mode in the file takes effect at once; a higher one waits for the gates, unless `require_gates` is off. A kill
+//!   moves its entries to shadow, and no entry moves up while it is killed.
 //!
-//! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode only after the
-//! change is saved.
+//! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode once the change
+//! is saved, or once saving fails.
 //!
 //! [change]: crate::state::Change
 

@@ -16,9 +16,9 @@ const ERROR_CHARS_MAX: usize = 200;
 /// The answer to one query, or the error that came in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateAnswer {
-    /// When the answer came, or the query failed.
+    /// The time at which the answer came, or the query failed.
     pub at: MonoTime,
-    /// How long the answer is valid.
+    /// The time for which the answer is valid.
     pub valid_for: Duration,
     /// The number, which need not be finite, or the reason why there is none.
     pub value: Result<f64, String>,

@@ -13,6 +13,7 @@ mod start;
 mod tenants;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Epoch};
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};

@@ -240,7 +240,7 @@ fn query_gate_holds_up_promotion_and_ends_a_canary() {
     }
     answers(&mut fleet, Ok(20.0));
     fleet.run(91.0);
-    assert!(promote(&mut fleet).unwrap_err().to_string().contains("tickets was answered 91 s ago"));
+    assert!(promote(&mut fleet).unwrap_err().to_string().contains("tickets has an answer 91 s old"));
     answers(&mut fleet, Ok(20.0));
     let change = promote(&mut fleet).unwrap();
     assert_eq!((change.cause, change.evidence.unwrap().queries[0].value), (Cause::Promote, Some(20.0)));

@@ -1,8 +1,5 @@
 //! Scripted aggregators that drop requests by the ratios they were sent, and a fleet that runs in steps of 0.5 s.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::*;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{Directives, Values};

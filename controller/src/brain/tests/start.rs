@@ -62,7 +62,7 @@ fn restarted() -> Fleet {
     restarted_with("")
 }
 
-/// The same with more settings of the bucket.
+/// Zones on their holds at a restarted controller, with more settings of the bucket.
 fn restarted_with(more: &str) -> Fleet {
     let tenants = "tenants: { default: {}, acme: {} }\n";
     let mut fleet = settled(policy_of(&enforced_with(more), tenants));

@@ -1,7 +1,5 @@
 //! Limits that are learned from traffic over weeks, and limits that are queried.
 
-use std::time::Duration;
-
 use super::*;
 use plimsoll_core::quantity::Limit;
 use plimsoll_policy::LimitSource;

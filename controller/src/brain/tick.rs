@@ -1,0 +1,87 @@
+//! One tick of the brain: the law is applied to every bucket, and every rollout is judged.
+
+use std::time::Duration;
+
+use plimsoll_core::names::Key;
+use plimsoll_core::quantity::{MonoTime, Rate};
+
+use super::{Brain, LastTick};
+use crate::aggregators::Place;
+use crate::aggregators::takeover::Takeover;
+use crate::bucket::{BucketState, Tick};
+
+impl Brain {
+    /// Applies the law to every bucket, and judges every rollout. Must be called once per
+    /// [tick](plimsoll_core::law::Parameters::tick). `unix_s` is the time of day in seconds since 1970, by which boosts and
+    /// kills expire.
+    pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
+        let since_last = now.since(self.last_tick.at);
+        self.last_tick = LastTick { at: now, unix_s: Some(unix_s) };
+        self.on_time(unix_s);
+        self.aggregators.on_tick(since_last, &self.parameters);
+        self.sample_minute(now, unix_s);
+        self.remove_absent_aggregators(now);
+        self.evict_keys(now);
+        self.sessions.prune(now);
+        self.takeover.on_tick(now, &mut self.aggregators, &self.parameters);
+        self.apply_law(now, since_last, unix_s);
+        self.aggregators.clear_fresh();
+        self.tick_rollouts(now, unix_s);
+        self.post();
+    }
+
+    /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
+    fn remove_absent_aggregators(&mut self, now: MonoTime) {
+        let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
+        let mut gone = self.aggregators.remove_absent(kept);
+        if !kept && self.takeover.has_waited(now, &self.parameters) {
+            let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
+            gone.extend(missing.cloned().collect::<Vec<_>>());
+        }
+        for place in gone {
+            self.remove_aggregator(&place);
+        }
+    }
+
+    /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell becomes stale.
+    pub(super) fn remove_aggregator(&mut self, place: &Place) {
+        self.buckets.iter_mut().for_each(|bucket| bucket.remove_aggregator(place));
+        let changed = self.durable.children.remove(place);
+        self.pending_saves.note_change(changed);
+    }
+
+    fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
+        let tick = Tick {
+            since_last,
+            unix_s,
+            aggregators: &self.aggregators,
+            policy: self.policies.in_force(),
+            parameters: &self.parameters,
+            leading: self.takeover.is_leading(),
+        };
+        let expected = self.expected_aggregators();
+        let reserved_share = self.takeover.reserved_share(now, &self.parameters);
+        let any_missing = self.durable.children.iter().any(|place| !self.aggregators.contains(place));
+        self.buckets.each_with_scratch(|bucket, scratch| {
+            bucket.assign_holds(tick.aggregators, expected);
+            let limit = bucket.limit().per_second().map_or(0.0, Rate::per_second);
+            // A share that is never released is not released by a restart of the controller either.
+            let reserved_share = if any_missing && bucket.is_never_released() { 1.0 } else { reserved_share };
+            let divisible = Takeover::divisible(bucket.name(), limit, tick.aggregators, reserved_share);
+            bucket.on_tick(&tick, divisible, scratch);
+        });
+    }
+
+    /// Evicts idle keys of tenants that the policy does not list.
+    fn evict_keys(&mut self, now: MonoTime) {
+        let (policy, aggregators) = (self.policies.in_force(), &self.aggregators);
+        let may_leave =
+            |id, key: &Key| !policy.is_listed(&key.tenant) && !aggregators.is_held(id, &self.parameters);
+        for (bucket, keys) in self.keys.on_tick(now, may_leave) {
+            self.aggregators.forget_keys(&keys);
+            if let Some(bucket) = self.buckets.get_mut(&bucket) {
+                bucket.remove_keys(&keys);
+            }
+        }
+    }
+}
