@@ -15,7 +15,8 @@ const EXIT_USAGE: u8 = 2;
 /// The exit code for a command that failed for another reason.
 const EXIT_FAILURE: u8 = 1;
 
-/// Distributed load shedding for service fleets: each instance drops the excess itself, without a network call per request
+/// Distributed load shedding for service fleets: each instance drops the excess itself, without a network
+/// call per request
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Plimsoll {
@@ -81,7 +82,9 @@ impl Plimsoll {
             Command::Diff(args) => apply::diff(&args).unwrap_or_else(failed),
             Command::Apply(args) => apply::run(&args).unwrap_or_else(failed),
             Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
-            Command::Simulate(args) => simulate::run(&args).unwrap_or_else(|error| complain(EXIT_FAILURE, &error)),
+            Command::Simulate(args) => {
+                simulate::run(&args).unwrap_or_else(|error| complain(EXIT_FAILURE, &error))
+            }
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),

@@ -19,9 +19,9 @@ pub(crate) enum LogFormat {
 /// # Errors
 /// The filter is invalid.
 pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::builder()
-        .parse(filter)
-        .with_context(|| format!("invalid --log {filter}: give error, warn, info, debug, trace, or TARGET=LEVEL"))?;
+    let filter = EnvFilter::builder().parse(filter).with_context(|| {
+        format!("invalid --log {filter}: give error, warn, info, debug, trace, or TARGET=LEVEL")
+    })?;
     let colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let log =

@@ -20,7 +20,14 @@ pub(crate) enum Format {
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct OutputArgs {
     /// Format of the output
-    #[arg(long = "output", short = 'o', value_enum, default_value_t, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT")]
+    #[arg(
+        long = "output",
+        short = 'o',
+        value_enum,
+        default_value_t,
+        env = "PLIMSOLL_OUTPUT",
+        value_name = "FORMAT"
+    )]
     pub(crate) format: Format,
 }
 

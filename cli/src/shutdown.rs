@@ -13,7 +13,8 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
 }
 
-/// Returns a token that the first signal cancels. The second signal exits with the code that shells use for Ctrl-C.
+/// Returns a token that the first signal cancels. The second signal exits with the code that shells use for
+/// Ctrl-C.
 ///
 /// # Errors
 /// A signal cannot be listened to.

@@ -1,11 +1,12 @@
-//! Accuracy: two zones of unequal load admit the limit in total, at several overloads and with an independent caller.
+//! Accuracy: two zones of unequal load admit the limit in total, at several overloads and with an independent
+//! caller.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 
-use crate::fleet::{BUCKET, Fleet, policy};
 use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW, sum};
+use crate::fleet::{BUCKET, Fleet, policy};
 
 /// The offered load, as multiples of the limit.
 const FACTORS: [f64; 2] = [3.0, 10.0];

@@ -3,11 +3,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{BUCKET, Fleet, Sample, policy};
 use super::outage::OFFERED;
-use crate::process::until;
 use super::report::Report;
 use super::{LIMIT, SETTLE};
+use crate::fleet::{BUCKET, Fleet, Sample, policy};
+use crate::process::until;
 
 pub(crate) fn measure(report: &mut Report) {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
@@ -32,7 +32,12 @@ fn reload(fleet: &Fleet, report: &mut Report) {
         (from.rates_until(&now).admitted < 1.15 * half).then_some(now.at)
     });
     let took = (seen - saved).as_secs_f64();
-    report.row("halving the limit in the file: time until half is admitted", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
+    report.row(
+        "halving the limit in the file: time until half is admitted",
+        "<= 2 s",
+        format!("{took:.2} s"),
+        took <= 2.0,
+    );
     fleet.save_policy(&policy(LIMIT, "enforce", false));
 }
 
@@ -50,7 +55,12 @@ fn kill(fleet: &Fleet, report: &mut Report) {
         last = now;
     }
     let took = (refused_at - saved).as_secs_f64();
-    report.row("kill switch in the file: time until the last refusal", "<= 2 s", format!("{took:.2} s"), took <= 2.0);
+    report.row(
+        "kill switch in the file: time until the last refusal",
+        "<= 2 s",
+        format!("{took:.2} s"),
+        took <= 2.0,
+    );
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     until("the kill to end", || (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(()));

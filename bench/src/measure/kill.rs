@@ -1,13 +1,13 @@
-//! The time from a kill command to a thousand clients: through the controller, and through their aggregator while no
-//! controller runs.
+//! The time from a kill command to a thousand clients: through the controller, and through their aggregator
+//! while no controller runs.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use crate::process::{Process, run, until};
 use super::report::Report;
+use crate::process::{Process, run, until};
 
 const STREAMS: usize = 1_000;
 /// A policy for the bucket of `plimsoll-bench streams`.
@@ -27,8 +27,10 @@ pub(crate) fn measure(report: &mut Report) {
     let uplink = format!("http://{}", controller.address("listen"));
     let aggregator = Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
     let target = format!("http://{}={STREAMS}", aggregator.address("listen"));
-    let tool =
-        Process::spawn_program("plimsoll-bench", &["streams", "--aggregator", &target, "--controller-elsewhere", "--every", "200ms"]);
+    let tool = Process::spawn_program(
+        "plimsoll-bench",
+        &["streams", "--aggregator", &target, "--controller-elsewhere", "--every", "200ms"],
+    );
     until("all clients to connect", || {
         (tool.output_lines().pop()?["aggregators"][0]["connected"] == STREAMS).then_some(())
     });
@@ -52,8 +54,8 @@ fn row(report: &mut Report, how: &str, took: Vec<[f64; 2]>) {
     report.row(&title, "p99 <= 1 s, last <= 2 s", figure, p99 <= 1_000.0 && last <= 2_000.0);
 }
 
-/// Kills, and ends the kill. Returns the milliseconds from the start of the command until 99 %, and all, of the clients had
-/// applied it.
+/// Kills, and ends the kill. Returns the milliseconds from the start of the command until 99 %, and all, of
+/// the clients had applied it.
 fn kill(tool: &Process, admin: &[&str], before: u64) -> [f64; 2] {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3;
     output(&[&["kill", "on", "--reason", "measured"], admin].concat());

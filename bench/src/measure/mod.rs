@@ -1,5 +1,5 @@
-//! `plimsoll-bench measure`: real processes in real time, each figure beside its bar. It is no test, because its figures
-//! depend on the machine and on what else runs there.
+//! `plimsoll-bench measure`: real processes in real time, each figure beside its bar. It is no test, because
+//! its figures depend on the machine and on what else runs there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a measurement that fails stops the program
 
 mod accuracy;

@@ -1,12 +1,13 @@
-//! Outages: a tier is killed under load for a minute and restarted. Protection continues, and every request is answered.
+//! Outages: a tier is killed under load for a minute and restarted. Protection continues, and every request
+//! is answered.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::fleet::{Fleet, policy};
-use crate::process::until;
 use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW, sum};
+use crate::fleet::{Fleet, policy};
+use crate::process::until;
 
 /// The offered load in requests/s.
 pub(crate) const OFFERED: f64 = 3_500.0;
@@ -64,7 +65,12 @@ fn aggregator(fleet: &mut Fleet, report: &mut Report) {
         returned.filter(|returned| since - *returned >= WINDOW)
     });
     let took = returned.unwrap().as_secs_f64();
-    report.row("aggregator back: time until all its clients are connected", "<= 45 s", format!("{took:.0} s"), took <= 45.0);
+    report.row(
+        "aggregator back: time until all its clients are connected",
+        "<= 45 s",
+        format!("{took:.0} s"),
+        took <= 45.0,
+    );
     rows(fleet, report, "aggregator", &during, &back);
 }
 

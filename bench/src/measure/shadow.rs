@@ -1,16 +1,16 @@
-//! Shadow and canary near the limit: the share of requests that are or would be refused equals the share that enforcement
-//! refuses.
+//! Shadow and canary near the limit: the share of requests that are or would be refused equals the share that
+//! enforcement refuses.
 
 use std::thread::sleep;
 
 use plimsoll_core::names::Name;
-use plimsoll_core::rollout::Percent;
 use plimsoll_core::rollout::Cohort;
+use plimsoll_core::rollout::Percent;
 
-use crate::fleet::{BUCKET, Fleet};
-use crate::process::http_get;
 use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW};
+use crate::fleet::{BUCKET, Fleet};
+use crate::process::http_get;
 
 /// The offered load, as multiples of the limit.
 const FACTORS: [f64; 3] = [0.9, 1.05, 3.0];
@@ -48,8 +48,8 @@ pub(crate) fn measure(report: &mut Report) {
     }
 }
 
-/// Starts fleets until one has instances inside and outside the cohort. Instances are named after their ports, which are
-/// random.
+/// Starts fleets until one has instances inside and outside the cohort. Instances are named after their
+/// ports, which are random.
 fn fleet(policy: &str) -> Fleet {
     let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(BUCKET) };
     loop {

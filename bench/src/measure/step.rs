@@ -3,10 +3,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::fleet::{Fleet, policy};
 use super::outage::watch;
 use super::report::Report;
 use super::{LIMIT, sum};
+use crate::fleet::{Fleet, policy};
 
 /// The offered load before and after the surge, as multiples of the limit.
 const FROM: f64 = 0.8;

@@ -9,21 +9,23 @@ use tonic::transport::Endpoint;
 
 /// Open client streams to aggregators and time how fast a limit reaches the clients
 ///
-/// The program runs its own controller, for aggregators that are started with `--controller` and the address given here,
-/// and opens client streams to them. Once in each interval it changes the limit and prints a line of JSON: for each
-/// aggregator, the connected clients, the bytes per client and second in both directions, and the time from the moment at
-/// which the controller takes the new limit to the moment at which each client has applied it. Both moments come from one
-/// monotonic clock in this process. A client that was connected at the decision and has not applied it when the line is
-/// printed counts as if it did so then. The limit is far above the load.
+/// The program runs its own controller, for aggregators that are started with `--controller` and the address
+/// given here, and opens client streams to them. Once in each interval it changes the limit and prints a line
+/// of JSON: for each aggregator, the connected clients, the bytes per client and second in both directions,
+/// and the time from the moment at which the controller takes the new limit to the moment at which each
+/// client has applied it. Both moments come from one monotonic clock in this process. A client that was
+/// connected at the decision and has not applied it when the line is printed counts as if it did so then. The
+/// limit is far above the load.
 ///
-/// With `--controller-elsewhere` it starts no controller and changes no limit: the requests that clients decide can then be
-/// compared with those that are counted while controllers restart.
+/// With `--controller-elsewhere` it starts no controller and changes no limit: the requests that clients
+/// decide can then be compared with those that are counted while controllers restart.
 ///
-/// A client is the real limiter with the real driver of its stream, without the refill of its guard, which nothing on the
-/// wire depends on.
+/// A client is the real limiter with the real driver of its stream, without the refill of its guard, which
+/// nothing on the wire depends on.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Aggregator and number of streams to open to it, such as http://127.0.0.1:7410=1000; several may be given
+    /// Aggregator and number of streams to open to it, such as http://127.0.0.1:7410=1000; several may be
+    /// given
     #[arg(long, env = "PLIMSOLL_AGGREGATORS", value_name = "URL=STREAMS", value_delimiter = ',', required = true, value_parser = parse_target, value_hint = ValueHint::Url)]
     pub(super) aggregator: Vec<Target>,
     /// Address at which the controller of this process listens for the aggregators
@@ -41,8 +43,8 @@ pub(crate) struct Args {
     /// Requests/s that each client decides
     #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE", default_value_t = 10.0)]
     pub(super) rps: f64,
-    /// Time for which clients decide requests, from their first report on; their streams stay open, so that everything is
-    /// counted
+    /// Time for which clients decide requests, from their first report on; their streams stay open, so that
+    /// everything is counted
     #[arg(long, env = "PLIMSOLL_ASK_FOR", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) ask_for: Option<Duration>,
     /// Interval of limit changes and lines of output
@@ -70,6 +72,7 @@ fn parse_target(text: &str) -> Result<Target, String> {
 }
 
 fn parse_period(text: &str) -> Result<Duration, String> {
-    let period = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
+    let period =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
     if period.is_zero() { Err("give a time above 0".to_owned()) } else { Ok(period) }
 }

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_client::{BucketHandle, Limiter, Subscription};
-use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::directive::{Directives, StaleDirective};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::names::{Name, Zone};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
-use plimsoll_core::quantity::MonoTime;
-use plimsoll_proto::driver::child::{StreamError, Observer};
 use plimsoll_proto::driver::child::traffic::Traffic;
+use plimsoll_proto::driver::child::{Observer, StreamError};
 
 use super::controller::{BUCKET, decision_of, tenant};
 use super::kills::Kills;
@@ -63,7 +63,12 @@ pub(crate) struct Client {
 
 impl Client {
     /// Creates client `number`, which decides requests of one of `tenants`.
-    pub(crate) fn new(number: usize, tenants: usize, load: Load, clients: Arc<Clients>) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        number: usize,
+        tenants: usize,
+        load: Load,
+        clients: Arc<Clients>,
+    ) -> anyhow::Result<Self> {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
         let identity = Identity {
@@ -73,7 +78,8 @@ impl Client {
             zone: Zone::new("default")?,
             role: Role::Client,
         };
-        let (limiter, subscription) = Limiter::without_transport(identity, tenants + KEYS_SPARE, 0, number as u64);
+        let (limiter, subscription) =
+            Limiter::without_transport(identity, tenants + KEYS_SPARE, 0, number as u64);
         let bucket = limiter.bucket(BUCKET)?;
         let tenant = tenant(number % tenants.max(1));
         Ok(Self {

@@ -1,5 +1,5 @@
-//! The controller whose decisions are timed. It runs in this process, so that one clock times both the decision and its
-//! application.
+//! The controller whose decisions are timed. It runs in this process, so that one clock times both the
+//! decision and its application.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -73,13 +73,15 @@ impl TimedController {
             admin: SocketAddr::new(listen.ip(), 0),
         };
         let (opened, brain) = oneshot::channel();
-        // Its own runtime: it must not compete with the clients for threads, as it would not in another process.
+        // Its own runtime: it must not compete with the clients for threads, as it would not in another
+        // process.
         thread::Builder::new().name("controller".to_owned()).spawn(move || run(&args, opened, shutdown))?;
         let brain = brain.await.context("the controller failed to start")??;
         Ok(Self { brain, tenants, decisions: 0, _directory: directory })
     }
 
-    /// Makes the next decision: another limit. Calls `note` with its number and time just before it takes effect.
+    /// Makes the next decision: another limit. Calls `note` with its number and time just before it takes
+    /// effect.
     pub(crate) fn change_limit(&mut self, note: impl FnOnce(u64, Instant)) -> anyhow::Result<()> {
         self.decisions += 1;
         let text = policy(self.decisions);

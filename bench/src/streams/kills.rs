@@ -1,5 +1,5 @@
-//! The times at which clients applied the latest kill generation. They are times of day, so that another process on this
-//! machine can compare them with the moment of its command.
+//! The times at which clients applied the latest kill generation. They are times of day, so that another
+//! process on this machine can compare them with the moment of its command.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,5 +1,5 @@
-//! `plimsoll-bench streams`: many real client streams, each on its own connection, and how fast a limit or a kill reaches
-//! the clients.
+//! `plimsoll-bench streams`: many real client streams, each on its own connection, and how fast a limit or a
+//! kill reaches the clients.
 
 mod args;
 mod client;
@@ -128,7 +128,11 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
             let decided = controller.as_mut().map(|controller| {
                 controller.change_limit(|number, at| {
                     for Watched { clients, .. } in &watched {
-                        clients.propagation.on_decision(number, at, clients.connected.load(Ordering::Relaxed));
+                        clients.propagation.on_decision(
+                            number,
+                            at,
+                            clients.connected.load(Ordering::Relaxed),
+                        );
                     }
                 })
             });
@@ -164,8 +168,10 @@ async fn open_streams(
     stop: CancellationToken,
 ) -> anyhow::Result<Decider> {
     let most = targets.iter().map(|(target, _)| target.streams).max().unwrap_or_default();
-    // The clients of each aggregator have their own threads, as they do not wait for those of another in production.
-    let runtimes = targets.iter().map(|_| client_runtime(stop.clone())).collect::<anyhow::Result<Vec<Handle>>>()?;
+    // The clients of each aggregator have their own threads, as they do not wait for those of another in
+    // production.
+    let runtimes =
+        targets.iter().map(|_| client_runtime(stop.clone())).collect::<anyhow::Result<Vec<Handle>>>()?;
     let mut deciding = Vec::new();
     let mut opened = 0;
     for number in 0..most {
@@ -173,7 +179,8 @@ async fn open_streams(
         for ((target, clients), runtime) in open {
             let load = Load { rps: args.rps, lasts: args.ask_for };
             let client = Client::new(opened, args.tenants, load, Arc::clone(clients))?;
-            // The deciding thread decides far more than all clients together, which would hide their missing counts.
+            // The deciding thread decides far more than all clients together, which would hide their missing
+            // counts.
             if number == 0 && !args.controller_elsewhere {
                 deciding.push(client.bucket());
             }

@@ -18,7 +18,8 @@ pub(crate) struct TooFewFiles {
     needed: u64,
 }
 
-/// Checks that a process, or this one, may open `needed` files. A limit that the system does not report passes.
+/// Checks that a process, or this one, may open `needed` files. A limit that the system does not report
+/// passes.
 pub(crate) fn check_files(pid: Option<u32>, needed: u64) -> Result<(), TooFewFiles> {
     let limits = fs::read_to_string(format!("/proc/{}/limits", proc_folder(pid))).unwrap_or_default();
     match files_allowed(&limits) {
@@ -58,8 +59,8 @@ fn files_allowed(limits: &str) -> Option<u64> {
 }
 
 fn processor_ticks(stat: &str) -> Option<u64> {
-    // The name of the program is in brackets and may contain anything; user and system time are the 12th and 13th field
-    // after it.
+    // The name of the program is in brackets and may contain anything; user and system time are the 12th and
+    // 13th field after it.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }

@@ -32,7 +32,8 @@ pub(crate) struct PropagationFigures {
     pub(crate) due: usize,
     /// Clients that have applied it.
     pub(crate) applied: usize,
-    /// Milliseconds until half of the due clients had applied it. A client that has not counts as if it did so now.
+    /// Milliseconds until half of the due clients had applied it. A client that has not counts as if it did
+    /// so now.
     pub(crate) p50_ms: f64,
     /// Milliseconds until 99 % of the due clients had applied it.
     pub(crate) p99_ms: f64,
@@ -89,7 +90,13 @@ impl Propagation {
             if due == 0 {
                 return PropagationFigures::default();
             }
-            PropagationFigures { due, applied, p50_ms: quantile(0.5), p99_ms: quantile(0.99), max_ms: quantile(1.0) }
+            PropagationFigures {
+                due,
+                applied,
+                p50_ms: quantile(0.5),
+                p99_ms: quantile(0.99),
+                max_ms: quantile(1.0),
+            }
         })
     }
 }

@@ -66,8 +66,7 @@ impl Watched {
         let rate =
             |now: u64, before: u64| (now - before) as f64 / span.as_secs_f64() / connected.max(1) as f64;
         let processor_time = self.pid.and_then(process::processor_time);
-        let used =
-            processor_time.zip(self.processor_time).and_then(|(now, before)| now.checked_sub(before));
+        let used = processor_time.zip(self.processor_time).and_then(|(now, before)| now.checked_sub(before));
         let figures = Figures {
             aggregator: self.target.url.clone(),
             streams: self.target.streams,

@@ -1,5 +1,5 @@
-//! Requests that clients decided against requests that controllers counted, on real processes while tiers are killed.
-//! `./measure books` uses it too.
+//! Requests that clients decided against requests that controllers counted, on real processes while tiers are
+//! killed. `./measure books` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -19,7 +19,8 @@ pub(crate) struct Run {
     pub(crate) clients: usize,
     /// The time for which clients decide requests.
     pub(crate) lasts: Duration,
-    /// Kills the aggregator after a third of the requests and the controller after two thirds. Both restart at once.
+    /// Kills the aggregator after a third of the requests and the controller after two thirds. Both restart
+    /// at once.
     pub(crate) kills: bool,
 }
 
@@ -112,7 +113,8 @@ impl Tiers {
         self.unconfirmed + unconfirmed(&self.controller) + unconfirmed(&self.aggregator)
     }
 
-    /// Waits until all clients are connected and the number of decided requests is as `wanted`, and returns the number.
+    /// Waits until all clients are connected and the number of decided requests is as `wanted`, and returns
+    /// the number.
     fn until(&self, what: &str, mut wanted: impl FnMut(f64) -> bool) -> f64 {
         let mut seen = 0;
         until(what, || {
@@ -124,8 +126,8 @@ impl Tiers {
         })
     }
 
-    /// Waits until no count is on its way: no figure changes from one line of the tool to the next, which is longer than any
-    /// report waits.
+    /// Waits until no count is on its way: no figure changes from one line of the tool to the next, which is
+    /// longer than any report waits.
     fn settle(&self) {
         let mut earlier = (f64::NAN, f64::NAN);
         until("all counts to arrive", || {

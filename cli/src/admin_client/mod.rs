@@ -1,4 +1,5 @@
-//! The client of the admin ports: sends one request, and returns the answer or an error that says what to try.
+//! The client of the admin ports: sends one request, and returns the answer or an error that says what to
+//! try.
 
 mod address;
 mod error;
@@ -14,8 +15,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 pub(crate) use address::{Address, CONTROLLER, parse as parse_address};
-pub(crate) use error::{AdminError, root_cause};
 use error::no_answer;
+pub(crate) use error::{AdminError, root_cause};
 pub(crate) use request::Request;
 
 use crate::output::OutputArgs;
@@ -23,8 +24,8 @@ use crate::shutdown;
 
 /// The timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The timeout of an answer, beyond the duration of the request itself: a controller writes a command to its disk before it
-/// answers.
+/// The timeout of an answer, beyond the duration of the request itself: a controller writes a command to its
+/// disk before it answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest answer that is read into memory.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -90,7 +91,8 @@ impl AdminArgs {
 }
 
 impl ControllerArgs {
-    /// Sends a request, and returns the answer with its body still to be read: it may be long, and has no timeout.
+    /// Sends a request, and returns the answer with its body still to be read: it may be long, and has no
+    /// timeout.
     ///
     /// # Errors
     /// [`AdminError`].

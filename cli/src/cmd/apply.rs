@@ -1,4 +1,5 @@
-//! `plimsoll diff` and `plimsoll apply`: review and release a policy that the controller holds back for its large changes.
+//! `plimsoll diff` and `plimsoll apply`: review and release a policy that the controller holds back for its
+//! large changes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,7 +11,8 @@ use crate::admin_client::AdminArgs;
 
 /// Show how the policy that the controller holds back differs from the one in force
 ///
-/// Exit code 0: no policy is held back; 1: a policy is held back, or no controller answers; 2: invalid arguments.
+/// Exit code 0: no policy is held back; 1: a policy is held back, or no controller answers; 2: invalid
+/// arguments.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
@@ -19,8 +21,8 @@ pub(crate) struct DiffArgs {
 
 /// Release the policy that the controller has read and holds back
 ///
-/// Nothing is uploaded: the files are the only source of policy. Without --ack the command shows the differences. Exit code
-/// 0: released; 1: refused, or no controller answers; 2: invalid arguments.
+/// Nothing is uploaded: the files are the only source of policy. Without --ack the command shows the
+/// differences. Exit code 0: released; 1: refused, or no controller answers; 2: invalid arguments.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     /// Hash of the policy that was reviewed: 16 hex digits, as `plimsoll diff` shows them
@@ -32,7 +34,8 @@ pub(crate) struct ApplyArgs {
 
 fn parse_hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let invalid = || format!("`{text}` is not a policy hash: give 16 hex digits, as `plimsoll diff` shows them");
+    let invalid =
+        || format!("`{text}` is not a policy hash: give 16 hex digits, as `plimsoll diff` shows them");
     if is_hash { Ok(text.to_ascii_lowercase()) } else { Err(invalid()) }
 }
 

@@ -1,4 +1,5 @@
-//! Generates `docs/reference/commands.md` from the definitions of the commands, and fails when the page is out of date.
+//! Generates `docs/reference/commands.md` from the definitions of the commands, and fails when the page is
+//! out of date.
 
 use std::fmt::Write;
 use std::fs;

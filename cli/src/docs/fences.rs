@@ -1,4 +1,5 @@
-//! Every command in a `console` fence parses: the flags of `plimsoll` by its own parser, others by their name.
+//! Every command in a `console` fence parses: the flags of `plimsoll` by its own parser, others by their
+//! name.
 
 use clap::{Parser, error::ErrorKind};
 

@@ -1,4 +1,5 @@
-//! Tests that keep the documents true: links lead somewhere, commands parse, generated pages and bounds match the code.
+//! Tests that keep the documents true: links lead somewhere, commands parse, generated pages and bounds match
+//! the code.
 
 mod bounds;
 mod commands;

@@ -13,9 +13,9 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Send HTTP load to a service, to try a limit with it
 ///
-/// Requests are GETs with the header x-tenant, at random moments around the given rate, and are sent whether or not earlier
-/// ones were answered: a slow service gets no less load. Answers with status 200 count as served, with 429 as refused, and
-/// all others as failed.
+/// Requests are GETs with the header x-tenant, at random moments around the given rate, and are sent whether
+/// or not earlier ones were answered: a slow service gets no less load. Answers with status 200 count as
+/// served, with 429 as refused, and all others as failed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -82,7 +82,8 @@ fn parse_hot(text: &str) -> Result<(HeaderValue, Schedule), String> {
 }
 
 fn parse_period(text: &str) -> Result<Duration, String> {
-    let period = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
+    let period =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms or 10s"))?;
     if period.is_zero() { Err("give a time above 0".to_owned()) } else { Ok(period) }
 }
 

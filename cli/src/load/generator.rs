@@ -1,4 +1,5 @@
-//! The load generator: a Poisson process of requests for each tenant and URL, and the outcome of each request.
+//! The load generator: a Poisson process of requests for each tenant and URL, and the outcome of each
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! `plimsoll load`: open-loop HTTP load. Requests are sent when they are due, whether or not earlier ones were answered, as
-//! many independent callers would send them.
+//! `plimsoll load`: open-loop HTTP load. Requests are sent when they are due, whether or not earlier ones
+//! were answered, as many independent callers would send them.
 
 mod args;
 mod generator;
@@ -21,8 +21,8 @@ pub(crate) use schedule::Schedule;
 use crate::output::{Format, json_line};
 use summary::Summary;
 
-/// Sends load until the duration is over or `shutdown` is cancelled, and prints the results: at the end and, with `--every`,
-/// on the way. Each result counts from the beginning.
+/// Sends load until the duration is over or `shutdown` is cancelled, and prints the results: at the end and,
+/// with `--every`, on the way. Each result counts from the beginning.
 ///
 /// # Errors
 /// A result cannot be printed.
@@ -58,7 +58,9 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     load.stop().await;
     let summary = Summary::new(&load);
     match load.first_failure() {
-        Some(failure) => eprintln!("warning: {} requests failed, the first with: {failure}", summary.failed()),
+        Some(failure) => {
+            eprintln!("warning: {} requests failed, the first with: {failure}", summary.failed())
+        }
         None if summary.is_empty() => eprintln!("warning: no request was due before the end"),
         None => {}
     }

@@ -22,10 +22,11 @@ impl Schedule {
         Self { steps: self.steps.iter().map(|(from_s, rps)| (*from_s, rps * factor)).collect() }
     }
 
-    /// The time in seconds at which `arrivals` more requests are due after `from_s`, or `None` if they never are.
+    /// The time in seconds at which `arrivals` more requests are due after `from_s`, or `None` if they never
+    /// are.
     ///
-    /// With draws from the exponential distribution of mean 1 the arrivals are a Poisson process whose rate changes exactly
-    /// at the steps.
+    /// With draws from the exponential distribution of mean 1 the arrivals are a Poisson process whose rate
+    /// changes exactly at the steps.
     pub(crate) fn due(&self, from_s: f64, mut arrivals: f64) -> Option<f64> {
         let mut from_s = from_s;
         for (number, (_, rps)) in self.steps.iter().enumerate() {
@@ -65,7 +66,9 @@ impl FromStr for Schedule {
                         .filter(|from_s| from_s > last_s)
                         .ok_or_else(|| format!("`{step}` must begin later than the step before it"))?
                 }
-                _ => return Err(format!("`{step}`: write RATE first, then RATE@TIME, such as 800,10000@10s")),
+                _ => {
+                    return Err(format!("`{step}`: write RATE first, then RATE@TIME, such as 800,10000@10s"));
+                }
             };
             steps.push((from_s, rps));
         }

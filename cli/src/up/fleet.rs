@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use anyhow::{Context, anyhow};
 use plimsoll_aggregator::Aggregator;
 use plimsoll_controller::Controller;
-use plimsoll_controller::brain::Brain;
 use plimsoll_controller::admin::status::Status;
-use plimsoll_policy::Policy;
+use plimsoll_controller::brain::Brain;
 use plimsoll_core::rollout::gates::STALE_AFTER;
+use plimsoll_policy::Policy;
 use plimsoll_proto::shared::Shared;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -23,7 +23,8 @@ use crate::cmd::service::{self, CapacityArgs, Service};
 const POLICY: &str = include_str!("../../../charts/plimsoll/files/policy.yaml");
 const TENANTS: &str = include_str!("../../../charts/plimsoll/files/tenants.yaml");
 
-/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be exceeded.
+/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
+/// exceeded.
 pub(super) const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
 
@@ -33,7 +34,8 @@ pub(super) struct Fleet {
     services: Vec<(SocketAddr, f64)>,
     buckets: Vec<String>,
     lines: Vec<String>,
-    /// From services to controller, the order in which they stop: the parent of each tier still receives its last report.
+    /// From services to controller, the order in which they stop: the parent of each tier still receives its
+    /// last report.
     tiers: [Tier; 3],
     /// Cancelled when a part ends by itself.
     failed: CancellationToken,
@@ -58,8 +60,10 @@ impl Fleet {
     /// # Errors
     /// A part cannot start.
     pub(super) async fn start(args: &Args) -> anyhow::Result<Self> {
-        let directory =
-            tempfile::Builder::new().prefix("plimsoll-").tempdir().context("cannot create a temporary directory")?;
+        let directory = tempfile::Builder::new()
+            .prefix("plimsoll-")
+            .tempdir()
+            .context("cannot create a temporary directory")?;
         let (policy, tenants) = policy_files(args, &directory)?;
         let mut lines = vec![format!("policy      {} (edit it while this runs)", policy.display())];
         if let Some(tenants) = &tenants {
@@ -204,7 +208,8 @@ impl Fleet {
     }
 }
 
-/// The policy and tenant files. Without arguments, the built-in examples are copied to the directory for editing.
+/// The policy and tenant files. Without arguments, the built-in examples are copied to the directory for
+/// editing.
 fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Option<PathBuf>)> {
     let write = |name: &str, text: &str| {
         let path = directory.path().join(name);

@@ -1,4 +1,5 @@
-//! `plimsoll up`: every tier in one process, over real loopback sockets, with demo services that are overloaded.
+//! `plimsoll up`: every tier in one process, over real loopback sockets, with demo services that are
+//! overloaded.
 
 mod demand;
 mod fleet;

@@ -39,7 +39,8 @@ pub(super) struct Line {
     pub(super) offered_rps: f64,
     /// Requests/s admitted.
     pub(super) admitted_rps: f64,
-    /// Refused requests over offered ones, in shadow those that would have been refused; null without a limit.
+    /// Refused requests over offered ones, in shadow those that would have been refused; null without a
+    /// limit.
     pub(super) drop_ratio: Option<f64>,
     /// Mode in force.
     pub(super) mode: Mode,
@@ -61,7 +62,8 @@ impl Window {
         }
     }
 
-    /// The average rates over the last `span`, or over the whole run if it is shorter; and the seconds averaged over.
+    /// The average rates over the last `span`, or over the whole run if it is shorter; and the seconds
+    /// averaged over.
     pub(super) fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
         let Some((end, last)) = self.statuses.back() else { return (0.0, BTreeMap::new()) };
         let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);

@@ -1,5 +1,5 @@
-//! Query gates on real processes and a real Prometheus server: its answers pass and end a canary, and without an answer every
-//! bucket keeps its stage.
+//! Query gates on real processes and a real Prometheus server: its answers pass and end a canary, and without
+//! an answer every bucket keeps its stage.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -107,7 +107,8 @@ fn query_gate_follows_the_server_and_waits_while_it_is_down() {
     let (_, page) = http_get(scene.admin(), "/metrics");
     assert!(!page.contains("plimsoll_rollout_query_value{entry=\"good\""), "{page}");
 
-    // The server is back. A new number shows that it has read the page again; it would also answer with the old one.
+    // The server is back. A new number shows that it has read the page again; it would also answer with the
+    // old one.
     desk.set(Some(4.0));
     server.start_again();
     until("the new number", || {

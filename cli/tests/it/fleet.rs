@@ -1,5 +1,5 @@
-//! A fleet of real processes under load: a controller, two zones with an aggregator and two services each, and load
-//! generators. `./measure` uses it too.
+//! A fleet of real processes under load: a controller, two zones with an aggregator and two services each,
+//! and load generators. `./measure` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::process::{Process, http, http_get, until};
 
-/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be exceeded.
+/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
+/// exceeded.
 const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
 /// The bucket of all requests.
@@ -96,14 +97,14 @@ impl Fleet {
         for (zone, (_, share)) in self.zones.iter().zip(ZONES) {
             let targets: Vec<String> = zone.services.iter().map(target).collect();
             let steps: Vec<(Duration, f64)> = steps.iter().map(|(from, rps)| (*from, rps * share)).collect();
-            let rps = schedule(&steps);
-            let args =
-                [&LOAD[..], &["--target", &targets.join(","), "--rps", &rps, "--tenant", "acme,corner-shop"]].concat();
-            self.load.push(Process::spawn(&args));
+            let (targets, rps) = (targets.join(","), schedule(&steps));
+            let flags = ["--target", &targets, "--rps", &rps, "--tenant", "acme,corner-shop"];
+            self.load.push(Process::spawn(&[&LOAD[..], &flags].concat()));
         }
     }
 
-    /// Starts one load generator that spreads its requests evenly over all services, with these flags of `load`.
+    /// Starts one load generator that spreads its requests evenly over all services, with these flags of
+    /// `load`.
     pub(crate) fn start_load_evenly(&mut self, flags: &[&str]) {
         let targets: Vec<String> = self.zones.iter().flat_map(|zone| &zone.services).map(target).collect();
         self.load.push(Process::spawn(&[&LOAD[..], &["--target", &targets.join(",")], flags].concat()));
@@ -260,6 +261,7 @@ fn aggregator(zone: &str, parent: SocketAddr, listen: &str) -> Process {
 
 fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
     let (parent, listen) = (format!("http://{parent}"), free());
-    let common = ["service", "--zone", zone, "--aggregator", &parent, "--listen", &listen, "--buckets", BUCKET];
+    let common =
+        ["service", "--zone", zone, "--aggregator", &parent, "--listen", &listen, "--buckets", BUCKET];
     Process::start(&[&common[..], flags].concat())
 }

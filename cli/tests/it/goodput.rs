@@ -1,5 +1,5 @@
-//! Goodput: services with a finite capacity under three times the load give useful answers only if most of the excess is
-//! refused before it uses capacity.
+//! Goodput: services with a finite capacity under three times the load give useful answers only if most of
+//! the excess is refused before it uses capacity.
 
 use std::time::Duration;
 

@@ -163,7 +163,11 @@ fn history_answers_only_callers_on_the_same_machine() {
     else {
         if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
             let mut file = fs::File::options().append(true).open(skipped).unwrap();
-            writeln!(file, "history_answers_only_callers_on_the_same_machine: this machine has only loopback addresses").unwrap();
+            writeln!(
+                file,
+                "history_answers_only_callers_on_the_same_machine: this machine has only loopback addresses"
+            )
+            .unwrap();
         }
         return;
     };
@@ -184,8 +188,7 @@ fn controller_starts_although_its_history_is_unusable() {
     fs::create_dir(&state).unwrap();
     fs::write(state.join("history"), "no directory").unwrap();
     let blocked = controller(folder.path(), POLICY, "127.0.0.1:0");
-    blocked
-        .wait_for(|line| message(line).is_some_and(|text| text.starts_with("history save failed")));
+    blocked.wait_for(|line| message(line).is_some_and(|text| text.starts_with("history save failed")));
     assert_eq!(metric(&blocked, "plimsoll_history_failing"), Some(1.0));
     assert_eq!(history(&blocked, &["export"]).status.code(), Some(1));
     drop(blocked);

@@ -1,5 +1,5 @@
-//! The kill switch on real processes: by command, by file, through an aggregator and at one client; over restarts, on a full
-//! disk, and with an invalid policy.
+//! The kill switch on real processes: by command, by file, through an aggregator and at one client; over
+//! restarts, on a full disk, and with an invalid policy.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -355,7 +355,11 @@ fn invalid_kill_commands_fail_with_a_hint() {
         ([&["on", "--ttl", "soon"], &reason[..]].concat(), 2, vec!["10m"]),
         ([&["on", "--controller", "127.0.0.1:7401"], &reason[..]].concat(), 2, vec!["http://127.0.0.1:7401"]),
         (vec!["of"], 2, vec!["off"]),
-        ([&["on"], &reason[..], &unreachable].concat(), 1, vec!["127.0.0.1:9", "--aggregator", "--kill-file"]),
+        (
+            [&["on"], &reason[..], &unreachable].concat(),
+            1,
+            vec!["127.0.0.1:9", "--aggregator", "--kill-file"],
+        ),
         (
             [&["status", "--aggregator", "http://127.0.0.1:19"], &unreachable[..]].concat(),
             1,

@@ -1,5 +1,5 @@
-//! Tests of the whole workspace and the real binary: the structure of the code, fleets of processes, and files outside Rust
-//! that must agree with the code.
+//! Tests of the whole workspace and the real binary: the structure of the code, fleets of processes, and
+//! files outside Rust that must agree with the code.
 
 #[cfg(test)]
 mod chart;
@@ -22,7 +22,7 @@ mod process;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
-#[path = "../../../controller/src/prometheus/queries/tests/real.rs"]
+#[path = "../../../controller/src/prometheus/tests/real.rs"]
 mod prometheus;
 #[cfg(test)]
 mod rollout;

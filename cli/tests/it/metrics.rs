@@ -1,4 +1,5 @@
-//! Names of metrics: every name that dashboards and charts use is exported by a tier, and all follow one convention.
+//! Names of metrics: every name that dashboards and charts use is exported by a tier, and all follow one
+//! convention.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,7 +1,8 @@
-//! The real binaries as child processes, so that tests check addresses, log lines and exit codes as operators see them.
+//! The real binaries as child processes, so that tests check addresses, log lines and exit codes as operators
+//! see them.
 //!
-//! Every process gets free ports and no `PLIMSOLL_*` variable of the caller's environment. It is killed when its [`Process`]
-//! is dropped, also if a test fails.
+//! Every process gets free ports and no `PLIMSOLL_*` variable of the caller's environment. It is killed when
+//! its [`Process`] is dropped, also if a test fails.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -210,7 +211,8 @@ fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
     command
 }
 
-/// The path of a binary of this workspace: cargo builds it beside the running program, or above the running test.
+/// The path of a binary of this workspace: cargo builds it beside the running program, or above the running
+/// test.
 pub(crate) fn binary(name: &str) -> PathBuf {
     let running = std::env::current_exe().unwrap();
     let folder = running.parent().unwrap();

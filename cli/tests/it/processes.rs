@@ -1,5 +1,5 @@
-//! The main paths on real processes, streams and HTTP: the limit holds in total, operators change policies, and protection
-//! continues while any tier is down.
+//! The main paths on real processes, streams and HTTP: the limit holds in total, operators change policies,
+//! and protection continues while any tier is down.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -161,10 +161,9 @@ fn invalid_policy_changes_nothing_and_is_logged_with_its_place() {
         until(&format!("{text:.60} to be rejected"), || {
             (fleet.controller_metric("plimsoll_policy_reloads_total", "refused") >= refused).then_some(())
         });
-        fleet.controller.wait_for(|line| {
-            message(line)
-                .is_some_and(|text| text.contains(place) && text.contains(path))
-        });
+        fleet
+            .controller
+            .wait_for(|line| message(line).is_some_and(|text| text.contains(place) && text.contains(path)));
         assert_eq!(fleet.controller_metric("plimsoll_policy_refused", ""), 1.0);
         assert_eq!(fleet.status().unwrap()["policy_hash"], good, "{text:.60}");
         fleet.save_policy(&policy(LIMIT, "enforce", false));
@@ -207,7 +206,9 @@ fn kill_stops_all_refusals_and_leaves_shadow_until_an_operator_enforces_again() 
     fleet.until_rates("shadow after the restart", second, in_shadow);
 
     fleet.save_policy(&policy(LIMIT, "shadow", false));
-    until("the shadow mode in the file to be loaded", || (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(()));
+    until("the shadow mode in the file to be loaded", || {
+        (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
+    });
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     fleet.until_rates("the limit to hold again", SPAN, holds(LIMIT));
 }

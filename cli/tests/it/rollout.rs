@@ -1,20 +1,20 @@
-//! A scripted rollout on real processes, with seconds for days: good traffic is promoted, bad traffic is rolled back, missing
-//! data waits, and the history has the reasons.
+//! A scripted rollout on real processes, with seconds for days: good traffic is promoted, bad traffic is
+//! rolled back, missing data waits, and the history has the reasons.
 
 use std::fs;
 use std::net::SocketAddr;
 
 use plimsoll_core::names::Name;
-use plimsoll_core::rollout::Percent;
 use plimsoll_core::rollout::Cohort;
+use plimsoll_core::rollout::Percent;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Process, http_get, run, until};
 use crate::processes::alone;
 
-/// The buckets: one with a limit so high that a stalled load generator causes no surge, one with a limit that is far too low,
-/// and one without requests.
+/// The buckets: one with a limit so high that a stalled load generator causes no surge, one with a limit that
+/// is far too low, and one without requests.
 const BUCKETS: [&str; 3] = ["good", "tight", "idle"];
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 /// Flags of a controller that soon treats the reports of a silent zone as stale.
@@ -28,7 +28,8 @@ fn policy() -> &'static str {
          canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 40 }\n  min_samples: 40\n"
 }
 
-/// A controller and two zones, each with a service inside and one outside the cohort, and load on all of them.
+/// A controller and two zones, each with a service inside and one outside the cohort, and load on all of
+/// them.
 pub(crate) struct Scene {
     directory: TempDir,
     controller: Process,
@@ -222,10 +223,7 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     assert_eq!(code, Some(0), "{output}");
     let change = scene.last_change("tight", "breach");
     assert_eq!((&change["from"], &change["to"]), (&"canary".into(), &"shadow".into()));
-    assert!(
-        change["why"][0].as_str().unwrap().starts_with("drop ratio of the canary cohort"),
-        "{change}"
-    );
+    assert!(change["why"][0].as_str().unwrap().starts_with("drop ratio of the canary cohort"), "{change}");
     assert!(change["evidence"]["canary"]["refused"].as_u64() > Some(0), "{change}");
     let forced = scene.json(&["rollout", "history", "tight"]);
     assert!(forced.as_array().unwrap().iter().any(|change| change["why"][0] == "a trial"), "{forced}");

@@ -152,7 +152,8 @@ fn buckets_of_a_dead_aggregator_move_and_come_back_and_counts_balance() {
         assert!(counted <= sent, "{counted} of {sent}: a request was counted twice");
         (counted + unconfirmed >= sent).then_some((counted, unconfirmed))
     });
-    // At most the decisions between two roll-ups and those on their way, which only the killed aggregator had.
+    // At most the decisions between two roll-ups and those on their way, which only the killed aggregator
+    // had.
     assert!(unconfirmed <= sent / 2.0, "{counted} of {sent} counted, {unconfirmed} unconfirmed");
     assert!(zone.directory.path().exists());
 }
@@ -194,19 +195,18 @@ fn service_starts_from_cached_directives_without_an_aggregator() {
     second.wait_for(|line| message(line) == Some("directive cache restored"));
     until("the cached directives to be in force", || (send(&second) == 0).then_some(()));
     let page = page(&second);
-    assert_eq!(metric(&page, "plimsoll_kept_in_force", ""), 1.0);
-    assert!(page.contains("plimsoll_kept_age_seconds "), "{page}");
+    assert_eq!(metric(&page, "plimsoll_directive_cache_in_use", ""), 1.0);
+    assert!(page.contains("plimsoll_directive_cache_age_seconds "), "{page}");
     drop(second);
 
     fs::write(&file, "plimsoll directives 1 0000000000000000\n{}\n").unwrap();
     let third = service(&[address], &flags);
     third.wait_for(|line| {
-        message(line)
-            .is_some_and(|message| message.starts_with("directive cache rejected"))
+        message(line).is_some_and(|message| message.starts_with("directive cache rejected"))
     });
     assert_eq!(send(&third), BUCKETS, "without directives, it admits and counts");
     let page = self::page(&third);
-    assert_eq!(metric(&page, "plimsoll_kept_refused", "reason=\"torn\""), 1.0);
+    assert_eq!(metric(&page, "plimsoll_directive_cache_rejected", "reason=\"torn\""), 1.0);
 }
 
 #[test]

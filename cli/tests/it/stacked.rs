@@ -1,5 +1,5 @@
-//! Aggregators below aggregators, as real processes: counts travel up to the controller and drop ratios down, and an aggregator
-//! whose place in the tree is invalid reports the reason and keeps retrying.
+//! Aggregators below aggregators, as real processes: counts travel up to the controller and drop ratios down,
+//! and an aggregator whose place in the tree is invalid reports the reason and keeps retrying.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -51,7 +51,7 @@ fn metric_of(process: &Process, name: &str, label: &str) -> f64 {
 fn rejection(process: &Process, reason: &str) -> String {
     let line =
         process.wait_for(|line| line["fields"]["why"].as_str().is_some_and(|why| why.contains(reason)));
-    assert!(message(&line).unwrap().contains("goes on with what it holds"), "{line}");
+    assert!(message(&line).unwrap().contains("keeps the directives it has"), "{line}");
     line["fields"]["why"].as_str().unwrap().to_owned()
 }
 
@@ -111,7 +111,8 @@ fn aggregators_in_a_loop_are_rejected_and_retry() {
     let (one, other) = (free(), free());
     let aggregators = [aggregator("one", other, one), aggregator("other", one, other)];
     // The one that connects second is rejected.
-    let refused = |process: &Process| metric_of(process, "plimsoll_streams_rejected_total", "reason=\"loop\"");
+    let refused =
+        |process: &Process| metric_of(process, "plimsoll_streams_rejected_total", "reason=\"loop\"");
     until("the loop to be detected more than once", || {
         (aggregators.iter().map(refused).sum::<f64>() >= 3.0).then_some(())
     });

@@ -1,5 +1,5 @@
-//! Goodput: the useful answers of services with a finite capacity while one tenant sends more and more requests, without
-//! Plimsoll and with it.
+//! Goodput: the useful answers of services with a finite capacity while one tenant sends more and more
+//! requests, without Plimsoll and with it.
 
 mod chart;
 

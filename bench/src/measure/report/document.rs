@@ -86,7 +86,11 @@ fn write_decision(text: &mut String) {
             3.0,
             of(governor, 0) / of(tenant, 0),
         ),
-        ("by bucket and tenant, 2 threads, one hot key: times as fast as governor", 10.0, of(governor, 2) / of(tenant, 2)),
+        (
+            "by bucket and tenant, 2 threads, one hot key: times as fast as governor",
+            10.0,
+            of(governor, 2) / of(tenant, 2),
+        ),
         (
             "by handle, one hot key: throughput of 2 threads over that of 1",
             1.9,

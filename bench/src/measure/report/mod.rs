@@ -1,4 +1,5 @@
-//! The figures of a run beside their bars: printed as they are measured, and written to docs/benchmarks.md at the end.
+//! The figures of a run beside their bars: printed as they are measured, and written to docs/benchmarks.md at
+//! the end.
 
 mod document;
 

@@ -1,18 +1,20 @@
-//! Fan-out: the time from a decision to the clients of one aggregator, and the cost of a client, by number of clients.
+//! Fan-out: the time from a decision to the clients of one aggregator, and the cost of a client, by number of
+//! clients.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::fleet::metric;
-use crate::process::http_get;
-use crate::measure::report::Report;
 use super::{Streams, aggregator, median};
+use crate::fleet::metric;
+use crate::measure::report::Report;
+use crate::process::http_get;
 
 const STREAMS: [usize; 3] = [1_000, 5_000, 10_000];
 /// The interval of decisions, long enough for each to be applied before the next.
 const EVERY: Duration = Duration::from_secs(3);
-/// The number of timed decisions, and of those before them in which the aggregator adapts its report interval.
+/// The number of timed decisions, and of those before them in which the aggregator adapts its report
+/// interval.
 const DECISIONS: usize = 7;
 const SETTLING: usize = 5;
 

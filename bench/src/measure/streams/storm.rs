@@ -1,12 +1,12 @@
-//! Reconnect storm: an aggregator restarts and nine thousand clients return to it, while a thousand clients of another one
-//! must not be delayed.
+//! Reconnect storm: an aggregator restarts and nine thousand clients return to it, while a thousand clients
+//! of another one must not be delayed.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::measure::report::Report;
 use super::{Streams, aggregator, median};
+use crate::measure::report::Report;
 
 const ON_A: usize = 9_000;
 const ON_B: usize = 1_000;
@@ -52,7 +52,10 @@ pub(crate) fn measure(report: &mut Report) {
     let took = |took: Option<Duration>| {
         took.map_or("never".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()))
     };
-    let title = format!("A down for {} s: time until 95 % of its clients are connected after it listens", OUTAGE.as_secs());
+    let title = format!(
+        "A down for {} s: time until 95 % of its clients are connected after it listens",
+        OUTAGE.as_secs()
+    );
     report.row(&title, "<= 15 s", took(most), most.is_some_and(|most| most <= MOST_BACK_WITHIN));
     report.row("time until all of them are connected", "<= 45 s", took(all), all.is_some());
     let last = lines.last().unwrap();

@@ -3,13 +3,17 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_admin::kill_api::{DrillReport, KillOrder, DrillLatency, KillState, KillStatus, Tier};
+use plimsoll_admin::kill_api::{DrillLatency, DrillReport, KillOrder, KillState, KillStatus, Tier};
 use plimsoll_core::names::Bucket;
 
 use crate::admin_client::Answer;
 
 /// Writes the state after `kill on`.
-pub(super) fn write_on(out: &mut dyn Write, answer: &Answer<KillStatus>, bucket: Option<&Bucket>) -> io::Result<()> {
+pub(super) fn write_on(
+    out: &mut dyn Write,
+    answer: &Answer<KillStatus>,
+    bucket: Option<&Bucket>,
+) -> io::Result<()> {
     let switches = &answer.body;
     let none = KillState::default();
     let switch = switch_of(switches, bucket).unwrap_or(&none);
@@ -126,7 +130,10 @@ pub(super) fn write_drill(out: &mut dyn Write, drilled: &DrillReport) -> io::Res
         }
         writeln!(out)?;
     }
-    writeln!(out, "from the command to the acknowledgement of a client; a kill takes at most as long to reach it")?;
+    writeln!(
+        out,
+        "from the command to the acknowledgement of a client; a kill takes at most as long to reach it"
+    )?;
     if !drilled.complete {
         writeln!(
             out,
@@ -157,8 +164,7 @@ fn write_not_saved(out: &mut dyn Write, switches: &KillStatus) -> io::Result<()>
 
 fn other_kills(switches: &KillStatus, except: Option<&Bucket>) -> Vec<String> {
     let fleet = (except.is_some() && switches.fleet.killed).then(|| scope(None));
-    let buckets =
-        switches.buckets.iter().filter(|(bucket, switch)| switch.killed && Some(*bucket) != except);
+    let buckets = switches.buckets.iter().filter(|(bucket, switch)| switch.killed && Some(*bucket) != except);
     fleet.into_iter().chain(buckets.map(|(bucket, _)| scope(Some(bucket)))).collect()
 }
 

@@ -1,4 +1,5 @@
-//! `plimsoll kill`: the kill switch for the whole fleet or for one bucket, and a drill that measures how fast a kill spreads.
+//! `plimsoll kill`: the kill switch for the whole fleet or for one bucket, and a drill that measures how fast
+//! a kill spreads.
 
 mod answers;
 
@@ -6,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
-use plimsoll_admin::kill_api::{self, DRILL_MAX_MS, DrillOrder, DrillReport, KillOff, KillOn, KillStatus, TTL_MAX_S};
+use plimsoll_admin::kill_api::{
+    self, DRILL_MAX_MS, DrillOrder, DrillReport, KillOff, KillOn, KillStatus, TTL_MAX_S,
+};
 use plimsoll_core::names::{Bucket, Text};
 
 use crate::admin_client::{
@@ -21,9 +24,9 @@ const UNREACHABLE: &str = "if the controller is down, kill one zone at its aggre
 
 /// Stop enforcement at once, end a kill, or show what is killed
 ///
-/// A kill goes to the controller and stops enforcement in the whole fleet; while no controller runs, it goes to the
-/// aggregator of a zone and stops that zone. Exit code 0: done; 1: refused, no tier answers, or a drill is incomplete; 2:
-/// invalid arguments.
+/// A kill goes to the controller and stops enforcement in the whole fleet; while no controller runs, it goes
+/// to the aggregator of a zone and stops that zone. Exit code 0: done; 1: refused, no tier answers, or a
+/// drill is incomplete; 2: invalid arguments.
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
     #[command(subcommand)]
@@ -90,7 +93,8 @@ struct TierArgs {
     /// Admin port of the controller; http://127.0.0.1:7401 unless an aggregator is given
     #[arg(long, env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
     controller: Option<Address>,
-    /// Admin port (7411) of an aggregator, for while no controller runs; with --controller, tried if that one does not answer
+    /// Admin port (7411) of an aggregator, for while no controller runs; with --controller, tried if that one
+    /// does not answer
     #[arg(long, env = "PLIMSOLL_AGGREGATOR_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
     aggregator: Option<Address>,
     #[command(flatten)]
@@ -104,7 +108,9 @@ fn parse_bucket(name: &str) -> Result<Bucket, String> {
 fn parse_ttl(text: &str) -> Result<Duration, String> {
     let ttl = humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 10m or 2h"))?;
     if ttl < Duration::from_secs(1) || ttl.as_secs() > TTL_MAX_S || ttl.subsec_nanos() > 0 {
-        return Err("give whole seconds from 1s to 366d; without --ttl the kill holds until `kill off`".to_owned());
+        return Err(
+            "give whole seconds from 1s to 366d; without --ttl the kill holds until `kill off`".to_owned()
+        );
     }
     Ok(ttl)
 }

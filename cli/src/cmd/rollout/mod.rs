@@ -5,8 +5,8 @@ mod answers;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use plimsoll_controller::state::Change;
 use plimsoll_controller::admin::rollout_routes::{Abort, Done, EntryStatus, Promote};
+use plimsoll_controller::state::Change;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 

@@ -1,5 +1,5 @@
-//! The finite capacity of the demo service, which makes overload visible: a number of workers, a fixed time for each
-//! request, and a bounded queue.
+//! The finite capacity of the demo service, which makes overload visible: a number of workers, a fixed time
+//! for each request, and a bounded queue.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 /// The capacity of the service. Without workers every request is answered at once.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct CapacityArgs {
-    /// Number of workers, each serving one request at a time: the service answers at most WORKERS x 1000 / WORK_MS
-    /// requests/s. Without it every request is answered at once
+    /// Number of workers, each serving one request at a time: the service answers at most WORKERS x 1000 /
+    /// WORK_MS requests/s. Without it every request is answered at once
     #[arg(long, env = "PLIMSOLL_WORKERS", value_name = "N", requires = "work_ms")]
     pub(crate) workers: Option<NonZeroUsize>,
     /// Milliseconds that a worker needs for a request
@@ -24,9 +24,9 @@ pub(crate) struct CapacityArgs {
 
 /// Workers that take requests in the order of their arrival.
 ///
-/// All work takes equally long, so the completion time of a request is known when it arrives: one list of completion times
-/// represents both the workers and the queue. A request keeps its place when its caller gives up, as in most servers: the
-/// worker does not learn of it and completes useless work.
+/// All work takes equally long, so the completion time of a request is known when it arrives: one list of
+/// completion times represents both the workers and the queue. A request keeps its place when its caller
+/// gives up, as in most servers: the worker does not learn of it and completes useless work.
 #[derive(Clone, Debug)]
 pub(crate) struct Capacity {
     workers: usize,
@@ -46,7 +46,8 @@ impl CapacityArgs {
 }
 
 impl Capacity {
-    /// Accepts a request and returns its completion time, or `None` if all workers are busy and the queue is full.
+    /// Accepts a request and returns its completion time, or `None` if all workers are busy and the queue is
+    /// full.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Instant> {
         while self.done_at.front().is_some_and(|done| *done <= now) {
             self.done_at.pop_front();
@@ -100,8 +101,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any arrivals: no more requests are at work than there are workers, no more wait than the queue holds, none
-        /// waits while a worker is idle, and none is rejected while there is room.
+        /// For any arrivals: no more requests are at work than there are workers, no more wait than the queue
+        /// holds, none waits while a worker is idle, and none is rejected while there is room.
         #[test]
         fn workers_and_queue_are_neither_exceeded_nor_left_idle(
             gaps in prop::collection::vec(0_u64..12, 1..200),

@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// Address that serves HTTP; /metrics and /healthz are on it too and never limited
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
     pub(crate) listen: SocketAddr,
-    /// Aggregators of its zone: http://HOST:PORT, or dns://HOST:PORT for all addresses of a name. Buckets are assigned by
-    /// hashing these texts, so give every service of a zone the same ones
+    /// Aggregators of its zone: http://HOST:PORT, or dns://HOST:PORT for all addresses of a name. Buckets are
+    /// assigned by hashing these texts, so give every service of a zone the same ones
     #[arg(
         long,
         env = "PLIMSOLL_AGGREGATOR",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_simulator::{UnmetExpectation, Outcome, Run, Scenario, broken, plot, simulate};
+use plimsoll_simulator::{Outcome, Run, Scenario, UnmetExpectation, broken, plot, simulate};
 
 use crate::output::json_line;
 
@@ -22,8 +22,9 @@ const EXIT_INVALID: u8 = 2;
 
 /// Run scenarios: the production code under a virtual clock
 ///
-/// A scenario describes the traffic, the fleet, the policy, the faults and the expectations. Exit code 0: every expectation
-/// was met; 1: an expectation was not met; 2: a scenario is invalid, with the place of every fault.
+/// A scenario describes the traffic, the fleet, the policy, the faults and the expectations. Exit code 0:
+/// every expectation was met; 1: an expectation was not met; 2: a scenario is invalid, with the place of
+/// every fault.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLE)]
 pub(crate) struct SimulateArgs {
@@ -162,15 +163,16 @@ fn progress_bar(scenario: &Scenario, seeds: u64) -> ProgressBar {
 fn write_problems(
     scenario: &Scenario,
     runs: &[Run],
-    broken: &[UnmetExpectation],
+    unmet: &[UnmetExpectation],
     err: &mut dyn Write,
 ) -> io::Result<()> {
+    let name = scenario.name();
     for expectation in unmet {
-        writeln!(err, "unmet: {}: {expectation}", scenario.name())?;
+        writeln!(err, "unmet: {name}: {expectation}")?;
     }
-    let refusals: Vec<&String> = runs.iter().flat_map(|run| &run.rejections).collect();
+    let rejections: Vec<&String> = runs.iter().flat_map(|run| &run.rejections).collect();
     if let Some(first) = rejections.first() {
-        let (name, count) = (scenario.name(), rejections.len());
+        let count = rejections.len();
         writeln!(err, "warning: {name}: {count} streams were rejected, the first with: {first}")?;
     }
     Ok(())

@@ -66,6 +66,7 @@ fn seconds(value: Option<f64>) -> String {
 }
 
 fn listed(values: &[(&str, Option<f64>)], format: fn(Option<f64>) -> String) -> String {
-    let texts: Vec<String> = values.iter().map(|(name, value)| format!("{name} {}", format(*value))).collect();
+    let texts: Vec<String> =
+        values.iter().map(|(name, value)| format!("{name} {}", format(*value))).collect();
     texts.join(", ")
 }

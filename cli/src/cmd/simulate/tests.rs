@@ -45,10 +45,10 @@ fn met_expectations_exit_with_0() {
 
 #[test]
 fn unmet_expectation_exits_with_1_and_is_named() {
-    let broken = GOOD.replace("[0, 0.2]", "[0.5, 1]");
-    let (code, _, err) = simulated(&broken, &[]);
+    let unmet = GOOD.replace("[0, 0.2]", "[0.5, 1]");
+    let (code, _, err) = simulated(&unmet, &[]);
     assert_eq!(code, 1);
-    assert!(err.starts_with("broken: tiny: api: would_drop_ratio is "), "{err}");
+    assert!(err.starts_with("unmet: tiny: api: would_drop_ratio is "), "{err}");
     assert!(err.contains("expected 0.5 to 1, from 1 s to 4 s"), "{err}");
 }
 

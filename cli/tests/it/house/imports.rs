@@ -1,0 +1,105 @@
+//! Imports between the crates of the workspace, and crates that must not be among their dependencies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use cargo_metadata::TargetKind;
+
+use super::{METADATA, dependencies, folder, package, root};
+
+/// The crates that each crate may import, also in its tests. `cli` and `bench` may import all of these, and
+/// no crate may import `cli` or `bench`.
+const IMPORTS: [(&str, &[&str]); 10] = [
+    ("core", &[]),
+    ("policy", &["core"]),
+    ("proto", &["core"]),
+    ("admin", &["core", "proto"]),
+    ("quota", &["core", "admin"]),
+    ("client", &["core", "proto"]),
+    ("aggregator", &["core", "proto", "admin"]),
+    ("controller", &["core", "proto", "policy", "admin"]),
+    ("sidecar", &["client", "core", "proto", "admin", "policy"]),
+    ("simulator", &["core", "policy", "client", "aggregator", "controller"]),
+];
+/// The crates that import everything.
+const TOPS: [&str; 2] = ["cli", "bench"];
+/// Dependencies that would bring a clock, a socket, entropy or the wire into pure crates.
+const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
+/// Dependencies that a service with an embedded limiter must not build.
+const NOT_IN_CLIENT: [&str; 5] = ["axum", "prometheus", "yaml", "saphyr", "plimsoll-policy"];
+/// Dependencies that no crate may have.
+const NOWHERE: [&str; 1] = ["redb"];
+
+#[test]
+fn crates_import_only_allowed_crates() {
+    let allowed: BTreeMap<&str, &[&str]> = IMPORTS.into();
+    for package in METADATA.workspace_packages() {
+        let folder = folder(package);
+        let imports = package.dependencies.iter().filter_map(|dependency| {
+            let path = dependency.path.as_ref()?;
+            Some(path.file_name()?.to_owned())
+        });
+        // A crate may enable more of its own features for its tests.
+        let imports: BTreeSet<String> = imports.filter(|import| *import != folder).collect();
+        let tops: Vec<&String> = imports.iter().filter(|import| TOPS.contains(&import.as_str())).collect();
+        assert!(tops.is_empty(), "{folder} imports {tops:?}");
+        if TOPS.contains(&folder.as_str()) {
+            continue;
+        }
+        let allowed = allowed.get(folder.as_str());
+        let allowed = allowed.unwrap_or_else(|| panic!("{folder} is missing in the list of imports"));
+        let wrong: Vec<&String> =
+            imports.iter().filter(|import| !allowed.contains(&import.as_str())).collect();
+        assert!(wrong.is_empty(), "{folder} may import {allowed:?}, and imports {wrong:?}");
+    }
+}
+
+#[test]
+fn core_and_policy_have_no_impure_dependencies() {
+    for folder in ["core", "policy"] {
+        for dependency in dependencies([&package(folder).id]) {
+            let name = dependency.name.as_str();
+            assert!(!IMPURE.contains(&name), "{folder} depends on {name}, directly or through others");
+        }
+    }
+}
+
+#[test]
+fn client_without_features_builds_no_web_server_metrics_or_yaml_parser() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let tree = Command::new(cargo)
+        .args(["tree", "-p", "plimsoll-client", "--no-default-features", "--edges", "normal"])
+        .args(["--prefix", "none", "--offline", "--locked"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(tree.stdout).unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let crates: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(crates.contains("plimsoll-proto"), "{crates:?}");
+    for name in crates {
+        let unwanted = NOT_IN_CLIENT.iter().find(|unwanted| name.contains(**unwanted));
+        assert_eq!(unwanted, None, "plimsoll-client builds {name} without any feature");
+    }
+}
+
+#[test]
+fn unwanted_dependencies_are_nowhere() {
+    for package in &METADATA.packages {
+        let name = package.name.as_str();
+        assert!(!NOWHERE.contains(&name), "{name} is a dependency again");
+    }
+}
+
+#[test]
+fn packages_are_named_after_their_folders_and_one_binary_is_shipped() {
+    let mut binaries = Vec::new();
+    for package in METADATA.workspace_packages() {
+        assert_eq!(package.name.as_str(), format!("plimsoll-{}", folder(package)));
+    }
+    for package in METADATA.workspace_default_packages() {
+        let targets = package.targets.iter().filter(|target| target.kind.contains(&TargetKind::Bin));
+        binaries.extend(targets.map(|target| target.name.as_str()));
+    }
+    assert_eq!(binaries, ["plimsoll"]);
+}
