@@ -9,7 +9,6 @@ use rustls::{ClientConfig, RootCertStore};
 /// redirects and use no proxy.
 ///
 /// A system without certificates is no error: `http://` works, and `https://` fails at the handshake.
-#[must_use]
 pub fn http_client_builder() -> ClientBuilder {
     let mut roots = RootCertStore::empty();
     // Those that cannot be read or parsed are left out, as browsers do.
