@@ -1,4 +1,4 @@
-//! A service on axum that drops load by tenant. Run it with `cargo run -p plimsoll-client --example axum`, then try
+//! An axum service that sheds load by tenant. Run it with `cargo run -p plimsoll-client --example axum`, then try
 //! `curl -i -H 'x-tenant: acme' http://127.0.0.1:8080/orders/7`.
 
 use std::error::Error;
@@ -35,16 +35,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(LoadShedLayer::new(rules));
 
     let listener = TcpListener::bind("127.0.0.1:8080").await?;
-    axum::serve(listener, app).with_graceful_shutdown(asked_to_stop()?).await?;
+    axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()?).await?;
 
-    // Only now is everything counted that there will be: the feed reports it and says farewell.
+    // All requests are counted by now: the feed sends its last report and closes the stream.
     done.cancel();
     feed.await?;
     Ok(())
 }
 
-/// Ends when a person presses Ctrl-C, or whatever runs the service asks it to stop.
-fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+/// Completes on SIGINT, which Ctrl-C sends, or SIGTERM.
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
         tokio::select! {

@@ -1,6 +1,6 @@
-//! A service on tonic that drops load by tenant. Run it with `cargo run -p plimsoll-client --example tonic`.
+//! A tonic service that sheds load by tenant. Run it with `cargo run -p plimsoll-client --example tonic`.
 //!
-//! The standard health service stands in for your own, so that there is nothing to generate.
+//! The standard health service takes the place of your own, so that no code needs to be generated.
 
 use std::error::Error;
 use std::future::Future;
@@ -31,17 +31,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Server::builder()
         .layer(LoadShedLayer::new(rules))
         .add_service(health)
-        .serve_with_shutdown("127.0.0.1:8080".parse()?, asked_to_stop()?)
+        .serve_with_shutdown("127.0.0.1:8080".parse()?, shutdown_signal()?)
         .await?;
 
-    // Only now is everything counted that there will be: the feed reports it and says farewell.
+    // All requests are counted by now: the feed sends its last report and closes the stream.
     done.cancel();
     feed.await?;
     Ok(())
 }
 
-/// Ends when a person presses Ctrl-C, or whatever runs the service asks it to stop.
-fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+/// Completes on SIGINT, which Ctrl-C sends, or SIGTERM.
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
         tokio::select! {

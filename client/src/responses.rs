@@ -1,5 +1,5 @@
-//! What became of requests that were let through: how long each took and how it ended, by bucket and side of the canary.
-//! Written by the middleware, read off the request path.
+//! The responses to admitted requests: durations and statuses by bucket and cohort. The middleware writes them; reports and
+//! metrics read them off the request path.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,34 +8,34 @@ use std::time::Duration;
 use plimsoll_core::report::Side;
 use plimsoll_core::stats::{BINS, Bin, Histogram};
 
-/// Statuses that are told apart: 100 to 599.
+/// The HTTP statuses with a counter of their own.
 const STATUSES: std::ops::Range<u16> = 100..600;
-/// The upper edges of the buckets that Prometheus is shown, in milliseconds.
+/// The upper bounds of the exported histogram's buckets, in milliseconds.
 const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 
-/// How a request ended.
+/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// With a response of this HTTP status.
+    /// A response with this HTTP status.
     Status(u16),
-    /// With an error of the service, and no response.
+    /// An error of the service, without a response.
     Error,
-    /// Nobody waited for the response any longer.
+    /// The caller cancelled the request.
     Aborted,
 }
 
-/// All responses that are watched. A bucket takes room, 21 KB a side, from the first one on, or before.
+/// The responses of all buckets. A bucket takes 21 KB for each side, from its first response or [`prepare`](Self::prepare) on.
 #[derive(Debug)]
 pub(crate) struct Responses {
-    /// By bucket: whether this instance is in the cohort.
+    /// By bucket: true while this instance is in the canary cohort.
     canary: Box<[AtomicBool]>,
-    /// By bucket: its two sides.
-    seen: Box<[OnceLock<[Seen; 2]>]>,
+    /// By bucket: the responses of its two sides.
+    sides: Box<[OnceLock<[SideStats; 2]>]>,
 }
 
 /// The responses of one bucket on one side.
 #[derive(Debug)]
-struct Seen {
+struct SideStats {
     bins: Box<[AtomicU64]>,
     micros: AtomicU64,
     statuses: Box<[AtomicU64]>,
@@ -43,19 +43,19 @@ struct Seen {
     aborted: AtomicU64,
 }
 
-/// How far responses were told.
+/// The counters up to the last report.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     bins: Vec<u64>,
     failed: u64,
 }
 
-/// How long requests took, as Prometheus is shown.
+/// The durations of requests as a cumulative histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Durations {
-    /// Upper edges in seconds, and how many took no longer.
+    /// Upper bounds in seconds, each with the number of requests up to it.
     pub(crate) buckets: Vec<(f64, u64)>,
-    /// Seconds in all.
+    /// The sum of all durations in seconds.
     pub(crate) sum: f64,
     pub(crate) count: u64,
 }
@@ -64,33 +64,34 @@ impl Responses {
     pub(crate) fn new(buckets_max: usize) -> Self {
         Self {
             canary: (0..buckets_max).map(|_| AtomicBool::new(false)).collect(),
-            seen: (0..buckets_max).map(|_| OnceLock::new()).collect(),
+            sides: (0..buckets_max).map(|_| OnceLock::new()).collect(),
         }
     }
 
-    /// This instance is on this side of a bucket's canary from now on.
+    /// Sets the side of a bucket's canary that this instance is on.
     pub(crate) fn set_side(&self, bucket: usize, side: Side) {
         if let Some(canary) = self.canary.get(bucket) {
             canary.store(side == Side::Canary, Ordering::Relaxed);
         }
     }
 
-    /// Responses of a bucket will be watched: takes the room for them now.
+    /// Allocates the counters of a bucket, so that its first response allocates nothing.
     pub(crate) fn prepare(&self, bucket: usize) {
-        if let Some(seen) = self.seen.get(bucket) {
+        if let Some(seen) = self.sides.get(bucket) {
             seen.get_or_init(Default::default);
         }
     }
 
-    /// On which side a request stands that asks now.
+    /// Returns the side of a bucket's canary that this instance is on.
     pub(crate) fn side(&self, bucket: usize) -> Side {
         let canary = self.canary.get(bucket).is_some_and(|canary| canary.load(Ordering::Relaxed));
         if canary { Side::Canary } else { Side::Control }
     }
 
-    /// A request that was let through has ended. Allocates with the first of a bucket, never again.
+    /// Records the end of an admitted request. Allocates with the first response of a bucket only.
     pub(crate) fn ended(&self, bucket: usize, side: Side, took: Duration, ending: Ending) {
-        let Some(seen) = self.seen.get(bucket).map(|seen| &seen.get_or_init(Default::default)[side as usize])
+        let Some(seen) =
+            self.sides.get(bucket).map(|seen| &seen.get_or_init(Default::default)[side as usize])
         else {
             return;
         };
@@ -102,36 +103,36 @@ impl Responses {
         seen.count(ending);
     }
 
-    /// A request was answered in the service's place. That is quick, and says nothing about the service.
+    /// Records a refusal. Its duration is not recorded, because it does not measure the service.
     pub(crate) fn refused(&self, bucket: usize, side: Side, status: u16) {
-        if let Some(seen) = self.seen.get(bucket) {
+        if let Some(seen) = self.sides.get(bucket) {
             seen.get_or_init(Default::default)[side as usize].count(Ending::Status(status));
         }
     }
 
-    /// What came since it was last told: how many failed, and how long all took.
-    pub(crate) fn since(&self, bucket: usize, side: Side, told: &mut Told) -> (u64, Histogram) {
+    /// Returns the failures and durations since the last report.
+    pub(crate) fn since(&self, bucket: usize, side: Side, reported: &mut Reported) -> (u64, Histogram) {
         let mut latency = Histogram::default();
-        let Some(seen) = self.seen.get(bucket).and_then(OnceLock::get).map(|seen| &seen[side as usize])
+        let Some(seen) = self.sides.get(bucket).and_then(OnceLock::get).map(|seen| &seen[side as usize])
         else {
             return (0, latency);
         };
-        told.bins.resize(BINS, 0);
-        for (number, (bin, told)) in (0..).zip(seen.bins.iter().zip(&mut told.bins)) {
+        reported.bins.resize(BINS, 0);
+        for (number, (bin, before)) in (0..).zip(seen.bins.iter().zip(&mut reported.bins)) {
             let now = bin.load(Ordering::Relaxed);
-            if now > *told
+            if now > *before
                 && let Some(bin) = Bin::new(number)
             {
-                latency.add(bin, now - std::mem::replace(told, now));
+                latency.add(bin, now - std::mem::replace(before, now));
             }
         }
         let failed = seen.failed();
-        (failed.saturating_sub(std::mem::replace(&mut told.failed, failed)), latency)
+        (failed.saturating_sub(std::mem::replace(&mut reported.failed, failed)), latency)
     }
 
-    /// All there is to show: by code how many, and how long they took. `None` while nothing was watched.
+    /// Returns the number of responses by code, and their durations. `None` if none were recorded.
     pub(crate) fn snapshot(&self, bucket: usize, side: Side) -> Option<(Vec<(String, u64)>, Durations)> {
-        let seen = &self.seen.get(bucket)?.get()?[side as usize];
+        let seen = &self.sides.get(bucket)?.get()?[side as usize];
         let statuses = STATUSES.zip(seen.statuses.iter()).map(|(status, count)| (status.to_string(), count));
         let others = [("error".to_owned(), &seen.errors), ("aborted".to_owned(), &seen.aborted)];
         let codes = statuses.chain(others).map(|(code, count)| (code, count.load(Ordering::Relaxed)));
@@ -139,7 +140,7 @@ impl Responses {
     }
 }
 
-impl Default for Seen {
+impl Default for SideStats {
     fn default() -> Self {
         let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -152,7 +153,7 @@ impl Default for Seen {
     }
 }
 
-impl Seen {
+impl SideStats {
     fn count(&self, ending: Ending) {
         let count = match ending {
             Ending::Status(status) => {
@@ -175,7 +176,7 @@ impl Seen {
         let mut edges = EDGES_MS.into_iter().map(Duration::from_millis).peekable();
         let (mut buckets, mut count) = (Vec::with_capacity(EDGES_MS.len()), 0);
         for (number, bin) in (0..).zip(self.bins.iter()) {
-            // A bin belongs to the first edge at or above its lower one: within 0.8 % of where it would be.
+            // A bin counts for the first bound at or above its lower edge, which is exact within 0.8 %.
             while Bin::new(number).zip(edges.peek()).is_some_and(|(bin, edge)| bin.from() >= *edge) {
                 buckets.extend(edges.next().map(|edge| (edge.as_secs_f64(), count)));
             }
@@ -193,10 +194,10 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn what_came_is_told_once_and_by_side() {
+    fn responses_are_reported_once_by_side() {
         let responses = Responses::new(2);
-        let mut told = Told::default();
-        assert_eq!(responses.since(1, Side::Control, &mut told), (0, Histogram::default()));
+        let mut reported = Reported::default();
+        assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
         assert_eq!(responses.snapshot(1, Side::Control), None);
         for (took, ending) in [
             (MS, Ending::Status(200)),
@@ -209,16 +210,16 @@ mod tests {
         }
         responses.refused(1, Side::Control, 429);
         let all: Histogram = [MS, MS * 9, MS * 9, MS, MS].into_iter().collect();
-        assert_eq!(responses.since(1, Side::Control, &mut told), (3, all));
-        assert_eq!(responses.since(1, Side::Control, &mut told), (0, Histogram::default()));
+        assert_eq!(responses.since(1, Side::Control, &mut reported), (3, all));
+        assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
         responses.ended(1, Side::Control, MS * 3, Ending::Status(201));
-        assert_eq!(responses.since(1, Side::Control, &mut told), (0, [MS * 3].into_iter().collect()));
-        assert_eq!(responses.since(1, Side::Canary, &mut Told::default()), (0, Histogram::default()));
+        assert_eq!(responses.since(1, Side::Control, &mut reported), (0, [MS * 3].into_iter().collect()));
+        assert_eq!(responses.since(1, Side::Canary, &mut Reported::default()), (0, Histogram::default()));
 
         let (codes, durations) = responses.snapshot(1, Side::Control).unwrap();
         let due = [("200", 1), ("201", 1), ("404", 1), ("429", 1), ("503", 1), ("error", 1), ("aborted", 1)];
         assert_eq!(codes, due.map(|(code, count)| (code.to_owned(), count)));
-        assert_eq!((durations.count, durations.sum), (6, 0.024), "a refusal is not the service's");
+        assert_eq!((durations.count, durations.sum), (6, 0.024), "a refusal has no duration");
         let up_to = |s: f64| durations.buckets.iter().find(|(edge, _)| *edge == s).unwrap().1;
         assert_eq!([up_to(0.002), up_to(0.005), up_to(0.01), up_to(60.0)], [3, 4, 6, 6]);
         responses.ended(9, Side::Control, MS, Ending::Error);
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_stands_on_the_side_it_was_put_on() {
+    fn side_of_an_instance_is_settable_by_bucket() {
         let responses = Responses::new(1);
         assert_eq!(responses.side(0), Side::Control);
         responses.set_side(0, Side::Canary);

@@ -1,19 +1,19 @@
-//! Our own decisions, each way to ask and each thing there is to decide by.
+//! The decisions of this crate, by every kind of handle and directive.
 
 use plimsoll_client::{BucketHandle, KeyHandle, Limiter, Subscription};
-use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::decision::Coin;
-use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
 use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::report::{Identity, InstanceId, Role};
 
 use crate::rounds::{Candidate, spin};
 
-/// What the buckets of the measurement are directed: the ratio, the coin, and whether there is a guard.
+/// The measured buckets: drop ratio, coin, and true for a guard.
 const BUCKETS: [(&str, f64, Coin, bool); 5] = [
     ("open", 0.0, Coin::Dithered, false),
     ("independent", 0.5, Coin::Independent, false),
@@ -22,7 +22,7 @@ const BUCKETS: [(&str, f64, Coin, bool); 5] = [
     ("guard alone", 0.0, Coin::Dithered, true),
 ];
 
-/// A limiter that holds a directive for each of the buckets, and the handles of every tenant in each.
+/// A limiter with a directive for each bucket, and the handles of every tenant in each.
 pub(crate) struct Ours {
     limiter: Limiter,
     buckets: Vec<BucketHandle>,
@@ -49,7 +49,7 @@ fn direct(subscription: &mut Subscription) {
             tenant: Tenant::default_class(),
             values: Values {
                 ratio: Some(DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap()),
-                // More than any thread can ask for: what is measured is a guard that lets pass.
+                // More than any thread can use: the measured guard always admits.
                 guard: guarded.then(|| rate(1e12)),
                 ..Values::default()
             },
@@ -80,7 +80,7 @@ impl Ours {
         Self { keys: keys.collect(), limiter, buckets }
     }
 
-    /// Every way to ask that has a bar, and those beside them that say where the time goes.
+    /// Returns the candidates with a target, and others that show the cost of their parts.
     pub(crate) fn all<'a>(&'a self, tenants: &'a [String]) -> Vec<Candidate<'a>> {
         let by_handle = |which: usize, name| {
             let keys = &self.keys[which];

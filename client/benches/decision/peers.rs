@@ -1,5 +1,5 @@
-//! The peers: the limiters that a service would otherwise call, each used the way its own documentation shows, with more
-//! tokens than can be used up, so that what is measured is a decision that admits.
+//! The peers: other rate limiters, each used as its documentation shows, with more tokens than the benchmark can use, so
+//! that every measured decision admits.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -13,7 +13,7 @@ use throttlecrab::{AdaptiveStore, RateLimiter};
 
 use crate::rounds::{Candidate, spin};
 
-/// Every peer, over the same tenants.
+/// Returns every peer, over the same tenants.
 pub(crate) fn all(tenants: &[String]) -> Vec<Candidate<'_>> {
     vec![governor(tenants), throttlecrab(tenants), limitador(tenants), textbook(tenants)]
 }
@@ -47,7 +47,7 @@ fn limitador(tenants: &[String]) -> Candidate<'_> {
     Candidate { name: "limitador 0.14, in memory", spin: spin(decide) }
 }
 
-/// What one finds in articles: a map of counters and a map of ratios, each behind a lock.
+/// The limiter of introductory articles: a map of counters and a map of ratios, each behind a lock.
 fn textbook(tenants: &[String]) -> Candidate<'_> {
     let counters: RwLock<HashMap<String, Arc<AtomicU64>>> = RwLock::default();
     let ratios: RwLock<HashMap<String, f64>> =

@@ -1,36 +1,36 @@
-//! How a time of a few nanoseconds is taken on a machine that does other things as well: in short windows, in rounds that
-//! take turns, and only from windows in which no thread was interrupted.
+//! The measurement of a few nanoseconds on a busy machine: in short windows, in interleaved rounds, and only from windows
+//! without preemption.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How long a window should take. Short, so that most are not interrupted.
+/// The target length of a window, short so that most are not preempted.
 const WINDOW: Duration = Duration::from_millis(3);
-/// How often an interrupted window is tried again before it counts as it is.
+/// The attempts at a window without preemption before the last one counts.
 const TRIES: usize = 25;
 /// The share of the longer window in which both threads must have run.
 const OVERLAP: f64 = 0.85;
 
-/// Decides so many times, in the order of the given keys over and over, and returns how many were admitted.
+/// Makes a number of decisions for the given keys, cyclically; returns the number of admitted ones.
 pub(crate) type Spin<'a> = Box<dyn Fn(&[u32], u64) -> u64 + Sync + 'a>;
 
-/// What is measured: something that decides, under which name, by whose means.
+/// A limiter to measure.
 pub(crate) struct Candidate<'a> {
     pub(crate) name: &'static str,
     pub(crate) spin: Spin<'a>,
 }
 
-/// One way to use a candidate.
+/// One workload.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) threads: usize,
-    /// Which key each decision is for.
+    /// The key of each decision, cyclically.
     pub(crate) order: Vec<u32>,
 }
 
-/// A loop around `decide`, made for it alone, so that nothing is called through a pointer but the loop.
+/// Makes a loop around `decide` by monomorphization, so that only the loop is called through a pointer.
 pub(crate) fn spin<'a>(decide: impl Fn(usize) -> bool + Sync + 'a) -> Spin<'a> {
     Box::new(move |order, times| {
         let mut admitted = 0;
@@ -52,7 +52,7 @@ pub(crate) fn measure(candidates: &[Candidate<'_>], cases: &[Case], rounds: usiz
             for (which, case) in cases.iter().enumerate() {
                 let ns = window(candidate, case, times[at][which]);
                 times[at][which] = ((WINDOW.as_nanos() as f64 / ns) as u64).max(100);
-                // The first round finds out how long a window has to be.
+                // The first round only calibrates the windows.
                 if round > 0 {
                     figures[at][which].push(ns);
                 }
@@ -108,7 +108,7 @@ fn once(candidate: &Candidate<'_>, case: &Case, times: u64) -> (f64, bool) {
     (all / windows.len() as f64 / times as f64 * 1e9, calm)
 }
 
-/// How often this thread was made to wait for others; 0 where the system does not say.
+/// Returns the preemptions of this thread so far; 0 where the system does not count them.
 fn interruptions() -> u64 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));

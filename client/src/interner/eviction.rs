@@ -134,8 +134,8 @@ mod tests {
                 offered: 7 + rates[id as usize] * second,
                 is_protected: protected.contains(&id),
             });
-            let leaving = eviction.sweep(at(second), candidates, capacity, tombstoned, &names);
-            evicted.extend(evicted.into_iter().map(|id| (id, second)));
+            let newly_evicted = eviction.sweep(at(second), candidates, capacity, tombstoned, &names);
+            evicted.extend(newly_evicted.into_iter().map(|id| (id, second)));
         }
         evicted
     }

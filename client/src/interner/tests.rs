@@ -29,7 +29,7 @@ fn names_get_dense_ids_by_owner() {
     }
 }
 
-fn drain_inserted(names: &Interner) -> Vec<u32> {
+fn inserted(names: &Interner) -> Vec<u32> {
     let mut ids = Vec::new();
     names.drain_inserted(|id| {
         ids.push(id);

@@ -1,4 +1,4 @@
-//! Which key a request asks for: the seam between a service's requests and the limiter's names.
+//! The extraction of a key from a request: the seam between a service's requests and the limiter's names.
 
 use http::request::Parts;
 
@@ -6,17 +6,17 @@ use super::trace::trace_of;
 use crate::limiter::Recorder;
 use crate::{KeyHandle, Verdict};
 
-/// Says which bucket a request asks, and on whose behalf.
+/// Maps a request to the bucket and tenant that it counts for.
 ///
-/// [`Rules`](super::Rules) do so by path, method and header. Where they do not reach, a closure over handles that
-/// were resolved beforehand does:
+/// [`Rules`](super::Rules) do so by path, method and header. Where they are not enough, use a closure over handles that
+/// were resolved beforehand:
 ///
 /// ```
 /// use http::request::Parts;
 /// use plimsoll_client::Limiter;
 /// use plimsoll_client::middleware::LoadShedLayer;
 ///
-/// /// What authentication left in the request.
+/// /// Set by an authentication layer.
 /// #[derive(Clone)]
 /// struct Account { tenant: String, is_batch: bool }
 ///
@@ -32,14 +32,14 @@ use crate::{KeyHandle, Verdict};
 /// # Ok(()) }
 /// ```
 pub trait Extract: Send + Sync + 'static {
-    /// The key a request asks for. `None`: it passes, unlimited and uncounted.
+    /// Returns the key of a request. A request with `None` is admitted, unlimited and uncounted.
     ///
     /// Runs on the request path, so it should neither block nor allocate.
     fn extract(&self, request: &Parts) -> Option<KeyHandle>;
 
-    /// Decides about a request. Whoever can ask a bucket by the tenant's name does it here, and spares every request a
-    /// handle, which threads would count together. Such a request's trace decides where the coin is coherent; see
-    /// [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
+    /// Decides about a request; by default through the key of [`extract`](Self::extract). An implementation that decides by
+    /// bucket and tenant name saves the handle of each request, and with it a contended reference count. Where the coin
+    /// is coherent, the request's trace decides; see [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
     fn decide(&self, request: &Parts) -> Decision {
         self.extract(request).map_or(Decision::PASS, |key| {
             let verdict = key.admit_by_trace(|| trace_of(request));
@@ -48,7 +48,7 @@ pub trait Extract: Send + Sync + 'static {
     }
 }
 
-/// What becomes of a request, and where its end is written down.
+/// The decision about a request, and the recorder of its response.
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub(super) verdict: Verdict,
@@ -56,10 +56,10 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// It passes, unlimited and unrecorded.
+    /// Admits the request, unlimited and unrecorded.
     pub const PASS: Self = Self { verdict: Verdict::Admit, recorder: None };
 
-    /// The verdict of a limiter, about a request of which nothing is to be known to any gate.
+    /// Makes a decision by a limiter's verdict without recording the response, which rollout gates then do not see.
     #[must_use]
     pub const fn unrecorded(verdict: Verdict) -> Self {
         Self { verdict, recorder: None }

@@ -1,4 +1,4 @@
-//! How a service is wrapped.
+//! The tower layer that wraps a service.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ pub struct LoadShedLayer {
 }
 
 impl LoadShedLayer {
-    /// A layer that refuses what the limiter refuses for the key that `extract` finds in a request.
+    /// Makes a layer that asks the limiter for the key that `extract` returns for a request.
     pub fn new(extract: impl Extract) -> Self {
         Self { extract: Arc::new(extract), problem_type: PROBLEM_TYPE.into() }
     }
 
-    /// The `type` of the problem documents of refusals, by default [`PROBLEM_TYPE`]: a URI, best one that leads to
-    /// something a caller's programmer can read.
+    /// Sets the `type` of problem documents, by default [`PROBLEM_TYPE`]: a URI, which should lead to documentation for
+    /// callers.
     #[must_use]
     pub fn problem_type(mut self, uri: &str) -> Self {
         self.problem_type = uri.into();

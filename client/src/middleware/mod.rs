@@ -1,8 +1,8 @@
-//! The limiter as a tower [`Layer`](tower_layer::Layer), so that axum, hyper and tonic services are protected without
-//! a line in their own code.
+//! The limiter as a tower [`Layer`](tower_layer::Layer), which protects axum, hyper and tonic services without a change
+//! in their handlers.
 //!
-//! [`Rules`] say which requests ask which bucket, and on whose behalf. The first rule that matches holds; a request
-//! that no rule matches passes, unlimited and uncounted, so a health check needs no exception.
+//! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request that no rule matches is
+//! admitted, unlimited and uncounted, so a health check needs no exception.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -29,35 +29,34 @@
 //! ```
 //!
 //! A tonic server takes the same layer: `Server::builder().layer(LoadShedLayer::new(rules))`, with paths such as
-//! `/shop.Orders/*`. Where rules do not reach, a closure does; see [`Extract`].
+//! `/shop.Orders/*`. Where rules are not enough, use a closure; see [`Extract`].
 //!
-//! # What a refused caller hears
+//! # Refusals
 //!
-//! A refused request never reaches the service. To an HTTP caller the answer is 429 with `Retry-After`,
-//! `X-RateLimit-Reason: cluster_overload` and a problem document (RFC 9457); to a gRPC caller, told by a content type
-//! that begins with `application/grpc`, it is `RESOURCE_EXHAUSTED` with `RetryInfo`, `QuotaFailure`, `ErrorInfo` and
-//! `grpc-retry-pushback-ms`. The wait carries jitter, so that refused callers do not all return at once.
+//! A refused request never reaches the service. An HTTP caller gets 429 with `Retry-After`,
+//! `X-RateLimit-Reason: cluster_overload` and a problem document (RFC 9457). A gRPC caller, detected by a content type
+//! that begins with `application/grpc`, gets `RESOURCE_EXHAUSTED` with `RetryInfo`, `QuotaFailure`, `ErrorInfo` and
+//! `grpc-retry-pushback-ms`. The retry time has jitter, so that refused callers do not all return at once.
 //!
-//! # Requests that pass several services
+//! # Requests through several services
 //!
-//! Where a bucket's coin is coherent, a request that carries a `traceparent` header (W3C Trace Context; in gRPC it is
-//! metadata of that name) is decided by its trace-id: services that it passes one after the other admit `1 - max(ratio)` of
-//! all, and not the product. So let whatever stands at the edge begin traces, and pass the header on. The layer goes by the
-//! header as it arrives; a request without one, with several or with one that breaks the rules gets a draw of its own.
+//! Where a bucket's coin is coherent, a request with a `traceparent` header (W3C Trace Context; in gRPC, metadata of that
+//! name) is decided by its trace id: a chain of services admits `1 - max(ratio)` of all requests instead of the product. So
+//! start traces at the edge, and propagate the header. The layer uses the header as it arrives; a request without one, with
+//! several or with a malformed one gets an independent draw.
 //!
-//! # What is watched
+//! # Recorded responses
 //!
-//! The layer counts how requests end and how long those take that it lets through, by bucket and side of the canary: from
-//! when the service is called to when it answers, the body apart. A request whose caller goes away counts with the time it
-//! took until then, or those that hang would not be seen at all. The gates of a rollout judge by it, and
-//! [`Metrics`](crate::Metrics) show it. What a gRPC service answers counts by its HTTP status.
+//! The layer records the status of every response, and the duration of admitted requests, by bucket and canary side. The
+//! duration runs from the call of the service to its response head. A cancelled request counts with the time until its
+//! cancellation, so that hanging requests show. Rollout gates evaluate these figures, and the feature `metrics` exports
+//! them. gRPC responses count by their HTTP status.
 //!
-//! # Where to put it
+//! # Order of layers
 //!
-//! Outside of whatever is costly, and inside of whatever says who the caller is. The layer passes readiness through:
-//! a request waits for the service inside to be ready before it can be refused, so limits on concurrency belong
-//! inside only if they refuse rather than wait. Paths are compared as the layer sees them: a router that strips
-//! a prefix strips it here as well.
+//! Put the layer outside of costly layers, and inside of authentication. It passes readiness through: a request waits until
+//! the inner service is ready before it can be refused, so a concurrency limit belongs inside only if it refuses instead of
+//! waiting. Paths are compared as the layer sees them, so after a router that strips a prefix, without that prefix.
 
 mod extract;
 mod layer;

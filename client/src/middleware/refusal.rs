@@ -1,4 +1,4 @@
-//! What a refused caller hears, in the words of its own protocol.
+//! The response to a refused request: a problem document over HTTP, a status with details over gRPC.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// The `type` of problem documents unless the layer is told otherwise.
+/// The default `type` of problem documents.
 pub const PROBLEM_TYPE: &str = "https://plimsoll.dev/problems/overload";
 /// The `domain` of the `ErrorInfo` in gRPC refusals.
 pub const ERROR_DOMAIN: &str = "plimsoll.dev";
 
-/// The longest path that is repeated to a caller, in bytes: a refusal stays small, and a gRPC one travels in headers,
-/// for which peers have bounds.
+/// The longest path that a refusal repeats, in bytes: a refusal stays small, and peers bound the headers that carry a gRPC
+/// refusal.
 const PATH_BYTES_MAX: usize = 1_024;
 
 const RATE_LIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
@@ -37,7 +37,7 @@ struct Problem<'a> {
     reason: &'a str,
 }
 
-/// The answer to a refused request.
+/// Makes the response to a refused request.
 pub(super) fn response(refusal: Refusal, request: &Parts, problem_type: &str) -> Response<Full<Bytes>> {
     let path = Some(request.uri.path()).filter(|path| path.len() <= PATH_BYTES_MAX);
     if is_grpc(request) { grpc(refusal, path) } else { problem(refusal, path, problem_type) }
@@ -59,7 +59,7 @@ fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response
         instance: path,
         reason,
     };
-    // A struct of texts and numbers always has a JSON form; were it not so, the headers would still say everything.
+    // Texts and numbers always serialize; without a body, the headers would still be complete.
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -70,7 +70,7 @@ fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response
     response
 }
 
-/// A response without a body, its status among the headers: what gRPC calls trailers-only.
+/// Makes a trailers-only response, with the status among the headers and no body.
 fn grpc(refusal: Refusal, path: Option<&str>) -> Response<Full<Bytes>> {
     let mut details = ErrorDetails::new();
     details
@@ -87,20 +87,19 @@ fn grpc(refusal: Refusal, path: Option<&str>) -> Response<Full<Bytes>> {
 
 const fn title(reason: Reason) -> &'static str {
     match reason {
-        Reason::ClusterOverload => "More is asked of this service than it can serve",
+        Reason::ClusterOverload => "The service is overloaded",
     }
 }
 
 const fn detail(reason: Reason) -> &'static str {
     match reason {
         Reason::ClusterOverload => {
-            "This request was turned away so that others can be served. Try again after the time given, and wait \
-             longer each time it happens."
+            "This request was refused to shed load. Retry after the given time, with exponential backoff."
         }
     }
 }
 
-/// Rounded up, and never 0: a caller told to wait for nothing would come back at once.
+/// Rounds up to at least 1, so that no caller retries at once.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_rounded_up_to_whole_seconds() {
+    fn retry_after_is_rounded_up_to_whole_seconds() {
         for (wait, seconds) in [
             (Duration::ZERO, 1),
             (Duration::from_nanos(1), 1),
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_any_length_leaves_the_refusal_small() {
+    fn long_path_does_not_enlarge_the_refusal() {
         let refusal = Refusal { reason: Reason::ClusterOverload, retry_after: Duration::MAX };
         for content_type in ["application/json", "application/grpc"] {
             let mut parts = http::Request::new(()).into_parts().0;

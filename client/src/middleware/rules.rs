@@ -1,4 +1,4 @@
-//! Rules: buckets by path and method, for services that would rather not write a closure.
+//! Rules that map requests to buckets by path and method.
 
 use http::Method;
 use http::request::Parts;
@@ -7,14 +7,14 @@ use super::trace::trace_of;
 use super::{Decision, Extract, Tenant};
 use crate::{BucketError, BucketHandle, KeyHandle, Limiter};
 
-/// An ordered list of rules. The first that matches a request holds.
+/// An ordered list of rules. The first rule that matches a request applies.
 #[derive(Clone, Debug)]
 pub struct Rules {
     tenant: Tenant,
     rules: Vec<Resolved>,
 }
 
-/// One rule: requests that meet all its conditions ask its bucket.
+/// One rule: requests that meet all its conditions count for its bucket.
 #[derive(Clone, Debug)]
 #[must_use = "a rule does nothing until it is among `Rules`"]
 pub struct Rule {
@@ -23,18 +23,18 @@ pub struct Rule {
     methods: Option<Vec<Method>>,
 }
 
-/// Why rules cannot be made.
+/// The reason why rules are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RulesError {
-    /// A bucket cannot be had.
+    /// A bucket cannot be declared.
     #[error(transparent)]
     Bucket(#[from] BucketError),
-    /// A path that no request could match, or that does not mean what it seems to.
-    #[error("path `{0}`: it begins with `/`, and may have one `*`, at its end")]
+    /// A path pattern is malformed, so that no request could match it.
+    #[error("path `{0}`: it must begin with `/`, and may contain one `*`, at its end")]
     Path(String),
 }
 
-/// A rule whose bucket was looked up once and for all.
+/// A rule with its bucket resolved.
 #[derive(Clone, Debug)]
 struct Resolved {
     path: Option<Pattern>,
@@ -49,19 +49,19 @@ enum Pattern {
 }
 
 impl Rule {
-    /// Every request asks this bucket, unless conditions follow.
+    /// Makes a rule that every request matches, until conditions are added.
     pub fn bucket(name: &str) -> Self {
         Self { bucket: name.to_owned(), path: None, methods: None }
     }
 
-    /// Only requests for this path: the whole of it, or its beginning if it ends in `*`. Compared byte by byte, without
-    /// the query, as it stands in the request.
+    /// Restricts the rule to a path, or to a prefix if the pattern ends in `*`. The request's path is compared byte by byte,
+    /// without decoding and without the query.
     pub fn path(mut self, pattern: &str) -> Self {
         self.path = Some(pattern.to_owned());
         self
     }
 
-    /// Only requests with one of these methods, so that reads and writes may ask different buckets.
+    /// Restricts the rule to these methods, so that reads and writes can have different buckets.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Some(methods.into_iter().collect());
         self
@@ -69,8 +69,7 @@ impl Rule {
 }
 
 impl Rules {
-    /// Looks every bucket up, once: declares it to the limiter and so asks for its directives before there is any
-    /// traffic.
+    /// Declares every bucket to the limiter, which requests their directives before there is any traffic.
     ///
     /// # Errors
     /// When a bucket's name or a path is invalid, or the limiter has no room for another bucket.
@@ -91,7 +90,7 @@ impl Rules {
 }
 
 impl Rules {
-    /// The bucket of the first rule that matches.
+    /// Returns the bucket of the first rule that matches.
     fn bucket_of(&self, request: &Parts) -> Option<&BucketHandle> {
         self.rules.iter().find(|rule| rule.matches(request)).map(|rule| &rule.bucket)
     }
@@ -149,14 +148,14 @@ mod tests {
         Rules::new(&limiter, Tenant::default(), rules)
     }
 
-    /// Which rule, counted from 0, holds for a request.
-    fn holds(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
+    /// Returns the index of the rule that applies to a request.
+    fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
         let request = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0;
         rules.rules.iter().position(|rule| rule.matches(&request))
     }
 
     #[test]
-    fn the_first_rule_that_matches_holds() {
+    fn first_matching_rule_applies() {
         let rules = rules([
             Rule::bucket("read").path("/orders/*").methods([Method::GET, Method::HEAD]),
             Rule::bucket("write").path("/orders/*"),
@@ -175,19 +174,19 @@ mod tests {
             (Method::DELETE, "/anything", Some(3)),
             (Method::GET, "/healthz", None),
         ] {
-            assert_eq!(holds(&rules, method.clone(), uri), expected, "{method} {uri}");
+            assert_eq!(applies(&rules, method.clone(), uri), expected, "{method} {uri}");
         }
     }
 
     #[test]
-    fn a_rule_without_conditions_takes_what_is_left() {
+    fn rule_without_conditions_matches_the_rest() {
         let rules = rules([Rule::bucket("cart").path("/cart"), Rule::bucket("rest")]).unwrap();
-        assert_eq!(holds(&rules, Method::OPTIONS, "*"), Some(1));
-        assert_eq!(holds(&rules, Method::GET, "/"), Some(1));
+        assert_eq!(applies(&rules, Method::OPTIONS, "*"), Some(1));
+        assert_eq!(applies(&rules, Method::GET, "/"), Some(1));
     }
 
     #[test]
-    fn what_could_not_match_is_an_error_at_the_start() {
+    fn unmatchable_rule_is_an_error_at_the_start() {
         for bad in ["", "*", "orders", "/a*b", "/a/**", "https://shop.example/"] {
             let made = rules([Rule::bucket("b").path(bad)]);
             assert_eq!(made.unwrap_err(), RulesError::Path(bad.to_owned()));

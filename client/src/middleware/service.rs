@@ -1,4 +1,4 @@
-//! The running thing: asks the limiter, then either calls the service or answers in its place.
+//! The wrapped service: asks the limiter, then calls the inner service or responds with a refusal.
 
 use std::future::{self, Future, Ready};
 use std::pin::Pin;
@@ -46,9 +46,9 @@ where
         let (parts, body) = request.into_parts();
         let Decision { verdict, recorder } = self.extract.decide(&parts);
         let state = match verdict {
-            // Called here and now, so the service that was found ready is the one that gets the request.
+            // Called at once, so that the instance that was polled ready gets the request.
             Verdict::Admit => {
-                let timing = recorder.map(Timing::begin);
+                let timing = recorder.map(Timing::start);
                 State::Admitted { response: self.inner.call(Request::from_parts(parts, body)), timing }
             }
             Verdict::Refuse(refusal) => {
@@ -62,7 +62,7 @@ where
 }
 
 pin_project! {
-    /// The response of a [`LoadShed`]: the service's own, or a refusal.
+    /// The response future of a [`LoadShed`]: the inner service's response, or a refusal.
     pub struct ResponseFuture<F> {
         #[pin]
         state: State<F>,

@@ -1,4 +1,4 @@
-//! On whose behalf a request comes, as far as the request itself says.
+//! The tenant of a request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use http::header::InvalidHeaderName;
 use http::request::Parts;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
 
-/// Where a request carries its tenant. A request that says nothing usable counts as the class `default`; so does
-/// every request of `Tenant::default()`.
+/// The source of a request's tenant. A request without a valid tenant counts as the class `default`; so does every
+/// request of `Tenant::default()`.
 #[derive(Clone, Debug, Default)]
 pub struct Tenant(Source);
 
@@ -19,53 +19,52 @@ enum Source {
     Default,
     Header(HeaderName),
     Constant(Arc<str>),
-    By(Arc<Read>),
+    Fn(Arc<Read>),
 }
 
 type Read = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
 
 impl Tenant {
-    /// From a header. A request without it, with more than one of it, or with a value that is no name, counts as
-    /// `default`.
+    /// Reads the tenant from a header. A request without it, with several, or with an invalid value counts as `default`.
     ///
-    /// Callers can write what they like into a header: let something that knows them set it, at the edge.
+    /// Callers can send any header, so let an authenticating proxy at the edge set it.
     ///
     /// # Errors
-    /// When no header can have this name.
+    /// When the header's name is invalid.
     pub fn header(name: &str) -> Result<Self, InvalidHeaderName> {
         HeaderName::try_from(name).map(Self::from)
     }
 
-    /// The same for every request.
+    /// Uses one tenant for every request.
     ///
     /// # Errors
-    /// When it is no name.
+    /// When the tenant's name is invalid.
     pub fn constant(tenant: &str) -> Result<Self, InvalidName> {
         check_name(tenant).map(|()| Self(Source::Constant(tenant.into())))
     }
 
-    /// From wherever `read` finds it, such as an extension that authentication put into the request.
+    /// Reads the tenant by a function, such as from an extension that authentication put into the request.
     ///
     /// ```
     /// # use plimsoll_client::middleware::Tenant;
     /// #[derive(Clone)]
     /// struct Account(String);
-    /// let tenant = Tenant::by(|request| request.extensions.get::<Account>().map(|account| account.0.as_str()));
+    /// let tenant = Tenant::from_fn(|request| request.extensions.get::<Account>().map(|account| account.0.as_str()));
     /// # drop(tenant);
     /// ```
-    pub fn by(read: impl Fn(&Parts) -> Option<&str> + Send + Sync + 'static) -> Self {
-        Self(Source::By(Arc::new(read)))
+    pub fn from_fn(read: impl Fn(&Parts) -> Option<&str> + Send + Sync + 'static) -> Self {
+        Self(Source::Fn(Arc::new(read)))
     }
 
-    /// The tenant of a request.
+    /// Returns the tenant of a request.
     pub(super) fn of<'a>(&'a self, request: &'a Parts) -> &'a str {
-        let said = match &self.0 {
+        let tenant = match &self.0 {
             Source::Default => None,
             Source::Header(name) => only(request, name),
             Source::Constant(tenant) => Some(&**tenant),
-            Source::By(read) => read(request),
+            Source::Fn(read) => read(request),
         };
-        said.unwrap_or(DEFAULT_TENANT)
+        tenant.unwrap_or(DEFAULT_TENANT)
     }
 }
 
@@ -81,12 +80,12 @@ impl fmt::Debug for Source {
             Self::Default => f.write_str(DEFAULT_TENANT),
             Self::Header(name) => write!(f, "header {name}"),
             Self::Constant(tenant) => fmt::Debug::fmt(tenant, f),
-            Self::By(_) => f.write_str("by closure"),
+            Self::Fn(_) => f.write_str("function"),
         }
     }
 }
 
-/// The value of a header that is there exactly once: of several, nobody can say which one was meant.
+/// Returns the value of a header that occurs exactly once; several values would be ambiguous.
 pub(super) fn only<'a>(request: &'a Parts, name: &HeaderName) -> Option<&'a str> {
     let mut values = request.headers.get_all(name).iter();
     let value = values.next()?;
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_counts_only_when_it_says_one_thing() {
+    fn header_counts_only_with_one_valid_value() {
         let tenant = Tenant::header("X-Tenant").unwrap();
         let cases: [(&[&[u8]], &str); 5] = [
             (&[b"acme"], "acme"),
@@ -123,11 +122,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_may_be_constant_or_read_by_a_closure() {
+    fn tenant_may_be_constant_or_read_by_a_function() {
         assert_eq!(Tenant::default().of(&with(&[b"acme"])), "default");
         assert_eq!(Tenant::constant("batch").unwrap().of(&with(&[b"acme"])), "batch");
         assert!(Tenant::constant("two words").is_err());
-        let by_host = Tenant::by(|request| request.uri.host());
+        let by_host = Tenant::from_fn(|request| request.uri.host());
         let mut parts = with(&[]);
         assert_eq!(by_host.of(&parts), "default");
         parts.uri = "http://acme.example/".parse().unwrap();

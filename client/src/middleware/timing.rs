@@ -1,4 +1,4 @@
-//! One request from when it was let through to when it ended: how long it took, and how.
+//! The duration and the end of one admitted request.
 
 use std::time::Instant;
 
@@ -7,25 +7,25 @@ use plimsoll_core::report::Side;
 use crate::limiter::Recorder;
 use crate::responses::Ending;
 
-/// A request that was let through. One that is dropped before it ended was given up by its caller.
+/// The timer of an admitted request. Dropping it before the end records the request as aborted by its caller.
 #[derive(Debug)]
 pub(super) struct Timing {
     recorder: Recorder,
     side: Side,
-    begun: Instant,
+    started: Instant,
     ended: bool,
 }
 
 impl Timing {
-    pub(super) fn begin(recorder: Recorder) -> Self {
+    pub(super) fn start(recorder: Recorder) -> Self {
         let side = recorder.table.responses.side(recorder.bucket as usize);
-        Self { recorder, side, begun: Instant::now(), ended: false }
+        Self { recorder, side, started: Instant::now(), ended: false }
     }
 
     pub(super) fn end(&mut self, ending: Ending) {
         if !std::mem::replace(&mut self.ended, true) {
             let responses = &self.recorder.table.responses;
-            responses.ended(self.recorder.bucket as usize, self.side, self.begun.elapsed(), ending);
+            responses.ended(self.recorder.bucket as usize, self.side, self.started.elapsed(), ending);
         }
     }
 }
@@ -36,7 +36,7 @@ impl Drop for Timing {
     }
 }
 
-/// A request was answered in the service's place.
+/// Records a refusal.
 pub(super) fn refused(recorder: &Recorder, status: u16) {
     let (responses, bucket) = (&recorder.table.responses, recorder.bucket as usize);
     responses.refused(bucket, responses.side(bucket), status);

@@ -1,4 +1,4 @@
-//! Which trace a request belongs to, as far as the request itself says.
+//! The trace of a request.
 
 use http::HeaderName;
 use http::request::Parts;
@@ -8,8 +8,7 @@ use super::tenant::only;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The trace of a request, of HTTP or of gRPC, by W3C Trace Context. One with a header that breaks its rules, or with
-/// more than one, belongs to none.
+/// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or several.
 pub(super) fn trace_of(request: &Parts) -> Option<TraceId> {
     TraceId::of_traceparent(only(request, &TRACEPARENT)?.as_bytes())
 }
@@ -20,7 +19,7 @@ mod tests {
     use http::{HeaderValue, Request};
 
     #[test]
-    fn a_request_belongs_to_the_one_trace_that_it_names() {
+    fn request_belongs_to_the_trace_of_its_only_header() {
         const ONE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         const OTHER: &[u8] = b"00-00000000000000000000000000000001-00f067aa0ba902b7-01";
         type Headers<'a> = &'a [(&'a str, &'a [u8])];

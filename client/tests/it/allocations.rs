@@ -1,23 +1,23 @@
-//! A decision allocates nothing, whichever way it is asked for and whatever comes of it.
+//! A decision allocates nothing, in every way to decide and with every outcome.
 //!
-//! The counting allocator of `allocation-counter` counts by thread, so the feed's own work does not show.
+//! The allocator of `allocation-counter` counts by thread, which excludes the feed's work.
 
 use std::hint::black_box;
 
 use allocation_counter::measure;
 use plimsoll_client::{Limiter, TraceId, Verdict};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::directive::{Terms, Values};
-use plimsoll_core::decision::Coin;
-use plimsoll_core::quantity::Rate;
 use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::decision::Mode;
+use plimsoll_core::quantity::Rate;
 
 use crate::parent::{ALL, Fleet, HALF};
 
 const DECISIONS: usize = 1_000;
 
-/// Allocations of this thread, and how many of [`DECISIONS`] were refusals.
+/// Returns the allocations of this thread, and the refusals among [`DECISIONS`] decisions.
 fn count(mut decide: impl FnMut(usize) -> Verdict) -> (u64, usize) {
     let mut refused = 0;
     let info = measure(|| refused = (0..DECISIONS).filter(|i| !black_box(decide(*i)).is_admit()).count());
@@ -28,7 +28,7 @@ fn names(prefix: &str) -> Vec<String> {
     (0..DECISIONS).map(|i| format!("{prefix}-{i}")).collect()
 }
 
-/// Refusals among [`DECISIONS`], as the ratio would have it. At one half the bounds are 8 standard deviations away.
+/// Checks the refusals among [`DECISIONS`] against the ratio. At one half the bounds are 8 standard deviations away.
 fn check_refused(ratio: u32, refused: usize, how: &str) {
     let expected = match ratio {
         0 => 0..=0,
@@ -38,8 +38,7 @@ fn check_refused(ratio: u32, refused: usize, how: &str) {
     assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused at {ratio} {how}");
 }
 
-/// Every way to ask, each with names that were never seen before, on a thread of its own: its very first decision is
-/// counted as well.
+/// Decides in every way with new names, on a new thread, whose first decision is measured as well.
 fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) + Send + 'static) {
     let decide = move || {
         let bucket = limiter.bucket("b").unwrap();
@@ -68,12 +67,12 @@ fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) +
 }
 
 #[test]
-fn the_counter_counts() {
+fn allocation_counter_counts() {
     assert_eq!(measure(|| drop(black_box(Box::new(1)))).count_total, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_allocates_nothing() {
+async fn decision_allocates_nothing() {
     let fleet = Fleet::start(&["b"]).await;
     for (coin, ratio, case) in [
         (Coin::Dithered, 0, "nothing to refuse"),
@@ -91,7 +90,7 @@ async fn a_decision_allocates_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_with_a_guard_allocates_nothing() {
+async fn decision_with_a_guard_allocates_nothing() {
     let fleet = Fleet::start(&["b"]).await;
     for (per_second, case) in [(0.001, "a guard that refuses"), (1e9, "a guard that does not")] {
         let guard = Some(Rate::new(per_second).unwrap());
@@ -99,7 +98,7 @@ async fn a_decision_with_a_guard_allocates_nothing() {
         let terms = Terms { mode: Mode::Enforce, clients: Some(1), ..Terms::default() };
         fleet.direct_values("b", terms, &[("default", Values { guard, ratio, ..Values::default() })]).await;
         every_way(fleet.limiter.clone(), case, move |refused, how| {
-            // The burst is 3 requests, and lasts for all ways.
+            // The guard's burst is 3 requests for all ways together.
             let expected = if per_second < 1.0 { DECISIONS - 4..=DECISIONS } else { 0..=0 };
             assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused {how}, {case}");
         });
@@ -107,7 +106,7 @@ async fn a_decision_with_a_guard_allocates_nothing() {
 }
 
 #[test]
-fn a_bucket_nobody_declared_allocates_nothing_either() {
+fn decision_for_an_undeclared_bucket_allocates_nothing() {
     let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").unwrap().build().unwrap();
     let buckets = names("bucket");
     let (allocations, refused) = count(|i| limiter.admit(&buckets[i], "acme"));
@@ -115,7 +114,7 @@ fn a_bucket_nobody_declared_allocates_nothing_either() {
 }
 
 #[test]
-fn an_admitted_request_costs_the_middleware_no_allocation() {
+fn middleware_admits_a_request_without_allocation() {
     use http::{Method, Request, Response};
     use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
     use tower::{Layer, Service, service_fn};
@@ -131,7 +130,7 @@ fn an_admitted_request_costs_the_middleware_no_allocation() {
         let request = request.header("traceparent", trace).body(()).unwrap();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut answered = false;
-        // Dropping the request gives memory back, which is not counted; only taking it is.
+        // Deallocations, as of the request, are not counted.
         let info = measure(|| {
             let response = std::pin::pin!(service.call(request)).poll(&mut context);
             answered = response.is_ready();

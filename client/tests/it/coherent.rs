@@ -1,4 +1,4 @@
-//! Two services that a request passes one after the other, each behind its own middleware with a coherent coin.
+//! Two chained services, each behind its own middleware with a coherent coin.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{Request, Response};
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use plimsoll_client::{KeyHandle, Limiter, TraceId};
-use plimsoll_core::names::{Bucket, Name, Tenant as TenantName, Zone};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::coin;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::decision::Coin;
-use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::names::{Bucket, Name, Tenant as TenantName, Zone};
 use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::report::{Identity, InstanceId, Role};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -38,7 +38,7 @@ fn terms() -> Terms {
     Terms { limit, mode: Mode::Enforce, coin: Coin::Coherent, coherence: Some(COHERENCE), ..Terms::default() }
 }
 
-/// A limiter of a service of its own, which was told this ratio for its one bucket.
+/// Makes a limiter with one bucket of this ratio.
 fn limiter(service: &str, refuses: DropRatio) -> Limiter {
     let identity = Identity {
         instance: InstanceId(1),
@@ -78,7 +78,7 @@ fn by_closure(service: &str, refuses: DropRatio) -> LoadShedLayer {
     LoadShedLayer::new(move |_: &http::request::Parts| Some(key.clone()))
 }
 
-/// How many of so many requests pass two services, the one outside refusing 0.3 and the one inside 0.5.
+/// Returns the number of requests that pass two services, of which the outer one drops 0.3 and the inner one 0.5.
 async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
     let served = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&served);
@@ -93,12 +93,12 @@ async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
         let response = outer.ready().await.unwrap().call(request).await.unwrap();
         admitted += usize::from(response.status() == 200);
     }
-    assert_eq!(served.load(Ordering::Relaxed), admitted as u64, "whatever is refused by one is not served");
+    assert_eq!(served.load(Ordering::Relaxed), admitted as u64, "a refused request is not served");
     admitted
 }
 
 #[tokio::test]
-async fn two_hops_admit_what_the_strictest_does() {
+async fn two_hops_admit_as_many_as_the_strictest() {
     let mut draws = SmallRng::seed_from_u64(5);
     let traces: Vec<u128> =
         (0..REQUESTS).map(|_| u128::from(draws.next_u64()) << 64 | u128::from(draws.next_u64())).collect();
@@ -109,26 +109,26 @@ async fn two_hops_admit_what_the_strictest_does() {
     let admitted = pass_both(traces.iter().map(traced)).await;
     let key = COHERENCE.draw_key();
     let passes = |trace: &&u128| !coin::refuses(ratio(5), key.draw(TraceId::new(**trace).unwrap()));
-    assert_eq!(admitted, traces.iter().filter(passes).count(), "exactly those that 0.5 lets pass");
+    assert_eq!(admitted, traces.iter().filter(passes).count(), "exactly those that 0.5 admits");
     // And those are half of them: 8 standard deviations of 70.7.
     assert!((9_434..=10_566).contains(&admitted), "{admitted}");
 }
 
 #[tokio::test]
-async fn requests_without_a_trace_are_tossed_for_at_every_hop() {
+async fn requests_without_a_trace_are_drawn_at_every_hop() {
     let plain = |_| Request::get("/orders/7").body(()).unwrap();
     let twice = |number: usize| {
         let traceparent = |n| format!("00-{n:032x}-00f067aa0ba902b7-01");
         let request = Request::get("/orders/7").header("traceparent", traceparent(number + 1));
         request.header("traceparent", traceparent(number + 1)).body(()).unwrap()
     };
-    let spoiled = |number: usize| {
+    let malformed = |number: usize| {
         let traceparent = format!("00-{:032X}-00f067aa0ba902b7-0", number + 1);
         Request::get("/orders/7").header("traceparent", traceparent).body(()).unwrap()
     };
     type Make<'a> = &'a dyn Fn(usize) -> Request<()>;
     let all: [(&str, Make<'_>); 3] =
-        [("no header", &plain), ("two headers", &twice), ("a spoiled header", &spoiled)];
+        [("no header", &plain), ("two headers", &twice), ("a malformed header", &malformed)];
     for (how, request) in all {
         let admitted = pass_both((0..REQUESTS).map(request)).await;
         // 0.7 * 0.5, and 8 standard deviations of 67.5; with one draw for both hops it would be 10,000.
@@ -136,9 +136,9 @@ async fn requests_without_a_trace_are_tossed_for_at_every_hop() {
     }
 }
 
-/// The key comes over the real wire to limiters that know nothing of each other.
+/// The draw key reaches independent limiters over the real protocol.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_fleets_key_reaches_every_limiter() {
+async fn draw_key_of_the_fleet_reaches_every_limiter() {
     let (one, other) = (Fleet::start(&["b"]).await, Fleet::start(&["b"]).await);
     let values = Values { ratio: Some(ratio(5)), ..Values::default() };
     for fleet in [&one, &other] {

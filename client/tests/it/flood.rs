@@ -1,31 +1,31 @@
-//! Ten million tenants that nobody ever heard of, and the few that matter among them.
+//! A flood of ten million unknown tenants, with a few frequent ones among them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use allocation_counter::measure;
 use plimsoll_client::{BucketHandle, Limiter, Subscription};
-use plimsoll_core::names::{Bucket, Key, Name, Tenant, Zone};
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::names::{Bucket, Key, Name, Tenant, Zone};
 use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::report::{Identity, InstanceId, Role};
 
-const STRANGERS: u64 = 10_000_000;
-/// One request in so many is a hot tenant's.
+const UNKNOWN: u64 = 10_000_000;
+/// One request in this many comes from a hot tenant.
 const HOT_SHARE: u64 = 20;
-/// Reports are made every 100 ms: a million strangers a second.
+/// Reports are made every 100 ms: a million unknown tenants a second.
 const PER_REPORT: u64 = 100_000;
 const KEYS_MAX: usize = 10_000;
 const THREADS: usize = 4;
-/// What the documentation says a key takes at most: in the table, and for a key that is reported, beside it.
+/// The documented memory of a key: in the table, and in addition for a reported key.
 const BYTES_PER_KEY: u64 = 126 + 4 + 56 * (THREADS as u64 + 1);
 const BYTES_PER_REPORTED_KEY: u64 = 1_000;
 
-/// The refused share of each hot tenant, in percent.
+/// The drop ratio of each hot tenant, in percent.
 const HOT: [u32; 8] = [5, 10, 25, 40, 50, 75, 90, 99];
 
 fn units(percent: u32) -> DropRatio {
@@ -54,7 +54,7 @@ fn now(report: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(1_000 + 100 * report))
 }
 
-/// Directs a ratio to each hot tenant, and that one request in ten of all others is refused.
+/// Sends a ratio for each hot tenant, and a ratio of 10 % for all others.
 fn direct(subscription: &mut Subscription) {
     let hot = HOT.iter().map(|percent| (hot_tenant(*percent), values(*percent)));
     let keys = hot.chain([("default".to_owned(), values(10))]);
@@ -73,21 +73,21 @@ fn direct(subscription: &mut Subscription) {
     subscription.on_directives(now(0), message).unwrap();
 }
 
-/// What one tenant asked and was refused.
+/// The requests of one tenant.
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
-    asked: u64,
+struct Requests {
+    sent: u64,
     refused: u64,
 }
 
-impl Heard {
-    fn ask(&mut self, bucket: &BucketHandle, tenant: &str) {
-        self.asked += 1;
+impl Requests {
+    fn send(&mut self, bucket: &BucketHandle, tenant: &str) {
+        self.sent += 1;
         self.refused += u64::from(!bucket.admit(tenant).is_admit());
     }
 }
 
-/// The bytes of a name that nobody ever heard of.
+/// Invents a name by its number.
 fn invent(number: u64, name: &mut [u8; 24]) -> &str {
     let mut mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in name.iter_mut().skip(4) {
@@ -105,32 +105,32 @@ fn resident() -> u64 {
 }
 
 #[test]
-fn ten_million_strangers_take_nothing_from_those_who_matter() {
+fn flood_of_unknown_tenants_does_not_affect_frequent_ones() {
     let before = resident();
     let mut limiter = None;
     let made = measure(|| limiter = Some(Limiter::without_transport(identity(), KEYS_MAX, THREADS, 7)));
     let (limiter, mut subscription) = limiter.unwrap();
-    // The bound on buckets, and what the table itself is made of, are beside what keys take.
+    // Buckets and the table itself take memory besides the keys.
     let cap = KEYS_MAX as u64 * BYTES_PER_KEY + 1_024 * BYTES_PER_KEY + 4_096;
     assert!(made.bytes_current.unsigned_abs() <= cap, "{} of {cap} bytes", made.bytes_current);
 
     let bucket = limiter.bucket("api").unwrap();
     direct(&mut subscription);
     let hot = HOT.map(hot_tenant);
-    let (mut heard, mut late) = ([Heard::default(); HOT.len()], Heard::default());
-    let (mut name, mut strangers) = (*b"inv-0123456789abcdefghij", Heard::default());
+    let (mut requests, mut late) = ([Requests::default(); HOT.len()], Requests::default());
+    let (mut name, mut unknown) = (*b"inv-0123456789abcdefghij", Requests::default());
     let (mut allocations, mut reported) = (0, 0);
-    for report in 1..=STRANGERS / PER_REPORT {
+    for report in 1..=UNKNOWN / PER_REPORT {
         let decided = measure(|| {
             for number in (report - 1) * PER_REPORT..report * PER_REPORT {
-                strangers.ask(&bucket, invent(number, &mut name));
+                unknown.send(&bucket, invent(number, &mut name));
                 if number % HOT_SHARE == 0 {
                     let at = (number / HOT_SHARE) as usize % hot.len();
-                    heard[at].ask(&bucket, &hot[at]);
+                    requests[at].send(&bucket, &hot[at]);
                 }
-                // Somebody becomes hot in the middle of it all.
-                if number > STRANGERS / 2 && number % 1_000 == 0 {
-                    late.ask(&bucket, "latecomer");
+                // One tenant becomes hot in the middle of the flood.
+                if number > UNKNOWN / 2 && number % 1_000 == 0 {
+                    late.send(&bucket, "latecomer");
                 }
             }
         });
@@ -140,7 +140,7 @@ fn ten_million_strangers_take_nothing_from_those_who_matter() {
     assert_eq!(allocations, 0, "no decision allocates");
     assert!(reported.unsigned_abs() <= KEYS_MAX as u64 * BYTES_PER_REPORTED_KEY, "{reported} bytes");
     let grown = resident().saturating_sub(before);
-    assert!(grown < 64 << 20, "{grown} bytes for {STRANGERS} names");
+    assert!(grown < 64 << 20, "{grown} bytes for {UNKNOWN} names");
 
     let counts: BTreeMap<Key, _> = subscription.counts();
     assert!(counts.len() <= KEYS_MAX);
@@ -148,19 +148,16 @@ fn ten_million_strangers_take_nothing_from_those_who_matter() {
         let key = Key { bucket: Bucket::new("api").unwrap(), tenant: Tenant::new(tenant).unwrap() };
         counts.get(&key).map_or(0, |counts| counts.offered)
     };
-    for ((percent, tenant), heard) in HOT.iter().zip(&hot).zip(&heard) {
-        let share = heard.refused as f64 / heard.asked as f64;
+    for ((percent, tenant), requests) in HOT.iter().zip(&hot).zip(&requests) {
+        let share = requests.refused as f64 / requests.sent as f64;
         let ratio = f64::from(*percent) / 100.0;
-        assert!((share - ratio).abs() < 0.01, "{tenant}: {share} of {} refused", heard.asked);
-        assert_eq!(offered(tenant), heard.asked, "{tenant} had an id of its own all the time");
+        assert!((share - ratio).abs() < 0.01, "{tenant}: {share} of {} refused", requests.sent);
+        assert_eq!(offered(tenant), requests.sent, "{tenant} had an id of its own all the time");
     }
-    let missed = late.asked - offered("latecomer");
-    assert!(late.asked > 4_000 && missed < 16, "{missed} of {} without an id", late.asked);
-    let share = strangers.refused as f64 / strangers.asked as f64;
-    assert!(
-        (share - 0.1).abs() < 0.01,
-        "{share} of the strangers refused, as all who share the default class"
-    );
+    let missed = late.sent - offered("latecomer");
+    assert!(late.sent > 4_000 && missed < 16, "{missed} of {} without an id", late.sent);
+    let share = unknown.refused as f64 / unknown.sent as f64;
+    assert!((share - 0.1).abs() < 0.01, "{share} of the unknown refused, by the ratio of the default class");
     let all: u64 = counts.values().map(|counts| counts.offered).sum();
-    assert_eq!(all, strangers.asked + late.asked + heard.iter().map(|heard| heard.asked).sum::<u64>());
+    assert_eq!(all, unknown.sent + late.sent + requests.iter().map(|requests| requests.sent).sum::<u64>());
 }

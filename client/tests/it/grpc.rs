@@ -1,4 +1,4 @@
-//! A tonic service behind the middleware, asked by a tonic client.
+//! A tonic service behind the middleware, called by a tonic client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use plimsoll_client::middleware::{ERROR_DOMAIN, LoadShedLayer, Rule, Rules, Tenant};
 use plimsoll_client::{DropRatio, TraceId};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::coin;
 use plimsoll_core::directive::{Terms, Values};
-use plimsoll_core::decision::Coin;
 use plimsoll_core::report::Counts;
-use plimsoll_core::decision::Mode;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -33,7 +33,7 @@ struct Shop {
     fleet: Fleet,
     address: SocketAddr,
     channel: Channel,
-    /// How often the service behind the middleware was called.
+    /// The number of calls of the service behind the middleware.
     served: Arc<AtomicU64>,
 }
 
@@ -60,7 +60,7 @@ async fn shop() -> Shop {
     Shop { fleet, address, channel: endpoint.connect().await.unwrap(), served }
 }
 
-fn asking(tenant: &str) -> Request<HealthCheckRequest> {
+fn request_of(tenant: &str) -> Request<HealthCheckRequest> {
     let mut request = Request::new(HealthCheckRequest { service: "shop".to_owned() });
     request.metadata_mut().insert("x-tenant", tenant.parse().unwrap());
     request
@@ -68,13 +68,13 @@ fn asking(tenant: &str) -> Request<HealthCheckRequest> {
 
 impl Shop {
     async fn check(&self, tenant: &str) -> Result<i32, Status> {
-        let answer = HealthClient::new(self.channel.clone()).check(asking(tenant)).await?;
-        Ok(answer.into_inner().status)
+        let response = HealthClient::new(self.channel.clone()).check(request_of(tenant)).await?;
+        Ok(response.into_inner().status)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_carries_details_and_pushback() {
+async fn refusal_has_details_and_pushback() {
     let shop = shop().await;
     shop.fleet.direct("check", Mode::Enforce, &[("default", ALL)]).await;
     for _ in 0..20 {
@@ -102,7 +102,7 @@ async fn a_refusal_carries_details_and_pushback() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_is_a_response_of_trailers_only() {
+async fn refusal_is_trailers_only() {
     let shop = shop().await;
     shop.fleet.direct("check", Mode::Enforce, &[("default", ALL)]).await;
     let request = http::Request::post(format!("http://{}{CHECK}", shop.address))
@@ -116,28 +116,28 @@ async fn a_refusal_is_a_response_of_trailers_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_admitted_passes_untouched() {
+async fn admitted_request_and_response_are_unchanged() {
     let shop = shop().await;
     shop.fleet.direct("check", Mode::Enforce, &[("default", ALL), ("acme", 0)]).await;
     assert_eq!(shop.check("acme").await.unwrap(), ServingStatus::NotServing as i32);
-    assert_eq!(shop.check("somebody").await.unwrap_err().code(), Code::ResourceExhausted);
-    // The service's own errors are its own.
+    assert_eq!(shop.check("other").await.unwrap_err().code(), Code::ResourceExhausted);
+    // Errors of the service are passed on.
     let unknown = HealthCheckRequest { service: "unknown".to_owned() };
-    let mut request = asking("acme");
+    let mut request = request_of("acme");
     *request.get_mut() = unknown;
     let status = HealthClient::new(shop.channel.clone()).check(request).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);
-    // Streams flow, in a bucket of their own.
-    let watched = HealthClient::new(shop.channel.clone()).watch(asking("somebody")).await.unwrap();
+    // Streaming calls work, in a bucket of their own.
+    let watched = HealthClient::new(shop.channel.clone()).watch(request_of("other")).await.unwrap();
     let first = watched.into_inner().message().await.unwrap().unwrap();
     assert_eq!(first.status, ServingStatus::NotServing as i32);
     shop.fleet
-        .counted("watch", "somebody", Counts { offered: 1, dropped: 0, would_dropped: 0, ..Counts::ZERO })
+        .counted("watch", "other", Counts { offered: 1, dropped: 0, would_dropped: 0, ..Counts::ZERO })
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_in_the_metadata_decides_where_the_coin_is_coherent() {
+async fn trace_in_the_metadata_decides_a_coherent_coin() {
     let shop = shop().await;
     let coherence = Coherence { key: CoinKey::from_bytes([7; 16]), salt: 1 };
     let terms =
@@ -146,7 +146,7 @@ async fn a_trace_in_the_metadata_decides_where_the_coin_is_coherent() {
     let values = Values { ratio: Some(half), ..Values::default() };
     shop.fleet.direct_values("check", terms, &[("default", values)]).await;
     for id in 1..=100 {
-        let mut request = asking("acme");
+        let mut request = request_of("acme");
         let traceparent = format!("00-{id:032x}-00f067aa0ba902b7-00");
         request.metadata_mut().insert("traceparent", traceparent.parse().unwrap());
         let admitted = HealthClient::new(shop.channel.clone()).check(request).await.is_ok();

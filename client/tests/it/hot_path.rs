@@ -1,5 +1,5 @@
-//! What a decision costs that no clock shows: instructions, counted by valgrind, and system calls, seen by strace. Both
-//! watch this test binary itself, which runs the one test of [`decisions`] as a child.
+//! The cost of a decision that no clock shows: instructions, counted by valgrind, and system calls, traced by strace. Both
+//! run this test binary as a child, with the one test [`decisions`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,20 +7,19 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_client::{Limiter, Subscription, TraceId};
-use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
+use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::decision::Coin;
-use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
 use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{Identity, InstanceId, Role};
-use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::report::{Identity, InstanceId, Role};
 
-/// Instructions for one decision, as they were when the figure was last written down, in the profile that tests are built
-/// with. Whoever makes a decision cheaper writes the new figure here; whoever makes it dearer by more than
-/// [`TOLERANCE`] is stopped.
+/// Instructions of one decision in the profile of tests. The test fails when a decision differs by more than
+/// [`TOLERANCE`]; a cheaper one needs a new figure here.
 const INSTRUCTIONS: [(&str, f64); 5] = [
     ("by-handle-independent", 92.0),
     ("by-handle-guarded", 196.0),
@@ -30,15 +29,15 @@ const INSTRUCTIONS: [(&str, f64); 5] = [
 ];
 const TOLERANCE: f64 = 1.2;
 
-/// What the child is to do: a way to ask, and how often.
+/// The child's task: a way to decide, and the number of decisions.
 const TASK: &str = "HOT_PATH_TASK";
 const TIMES: &str = "HOT_PATH_TIMES";
-/// Files that do not exist: an attempt to open one shows where in a trace decisions begin and end.
+/// Files that do not exist: the attempt to open one marks the begin and the end of decisions in a trace.
 const BEGIN: &str = "/proc/decisions-begin";
 const END: &str = "/proc/decisions-end";
 
 fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
-    // Every epoch has another salt, so that keys change under those who decide.
+    // Every epoch has another salt, so that draw keys change during decisions.
     let coherence = Coherence { key: CoinKey::from_bytes([7; 16]), salt: epoch };
     let bucket = |(name, coin, guard): (&str, Coin, Option<f64>)| BucketDirective {
         bucket: Bucket::new(name).unwrap(),
@@ -94,7 +93,7 @@ fn limiter() -> (Limiter, Subscription) {
 
 const BUCKETS: [&str; 3] = ["independent", "guarded", "coherent"];
 
-/// Decides so often in a way; how many were admitted.
+/// Makes `times` decisions in one way; returns the number of admitted ones.
 fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
     let name = BUCKETS.into_iter().find(|bucket| way.ends_with(bucket)).unwrap();
     let bucket = limiter.bucket(name).unwrap();
@@ -103,7 +102,7 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
         "fresh-names-guarded" => (0..times).map(|n| format!("tenant-{n}")).collect(),
         _ => Vec::new(),
     };
-    // The first decision of a thread finds its seat.
+    // The first decision of a thread takes its slot.
     let first = usize::from(key.admit().is_admit());
     let _ = std::fs::metadata(BEGIN);
     let admitted = match way {
@@ -117,14 +116,14 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
             (0..times).filter(|_| bucket.admit("orders/tenant_1234").is_admit()).count()
         }
         "fresh-names-guarded" => fresh.iter().filter(|tenant| bucket.admit(tenant).is_admit()).count(),
-        _ => panic!("there is no way {way}"),
+        _ => panic!("unknown way {way}"),
     };
     let _ = std::fs::metadata(END);
     first + admitted
 }
 
-/// Messages come and streams break all the while: directives of other ratios, reports that take up new names, greetings.
-fn disturb(mut subscription: Subscription, over: &AtomicBool) -> Subscription {
+/// Exchanges messages and reopens streams during the decisions: directives of other ratios, reports, greetings.
+fn exchange_messages(mut subscription: Subscription, over: &AtomicBool) -> Subscription {
     let mut now = MonoTime::ZERO;
     let (mut epoch, mut seq) = (1, 1);
     while !over.load(Ordering::Relaxed) {
@@ -142,8 +141,8 @@ fn disturb(mut subscription: Subscription, over: &AtomicBool) -> Subscription {
     subscription
 }
 
-/// As a test of its own: whatever way is asked and whatever happens meanwhile, every decision is counted, once. As a
-/// child: the decisions that the tools watch.
+/// Every decision is counted once, in every way to decide and under concurrent messages. As a child, makes the decisions
+/// that the tools trace.
 #[test]
 fn decisions() {
     if let Some(way) = std::env::var_os(TASK) {
@@ -152,7 +151,7 @@ fn decisions() {
         let (limiter, subscription) = limiter();
         let over = AtomicBool::new(way.starts_with("by-"));
         std::thread::scope(|scope| {
-            scope.spawn(|| disturb(subscription, &over));
+            scope.spawn(|| exchange_messages(subscription, &over));
             decide(&limiter, way, times);
             over.store(true, Ordering::Relaxed);
         });
@@ -163,7 +162,7 @@ fn decisions() {
         let (limiter, subscription) = limiter();
         let over = AtomicBool::new(false);
         let (admitted, mut subscription) = std::thread::scope(|scope| {
-            let other = scope.spawn(|| disturb(subscription, &over));
+            let other = scope.spawn(|| exchange_messages(subscription, &over));
             let admitted = decide(&limiter, way, times);
             over.store(true, Ordering::Relaxed);
             (admitted, other.join().unwrap())
@@ -175,7 +174,7 @@ fn decisions() {
     }
 }
 
-/// Runs [`decisions`] under a tool; `None`, and a line for those who sum up, when the tool is not here.
+/// Runs [`decisions`] under a tool; returns `None`, and notes the skipped test, when the tool is not installed.
 fn watched(tool: &str, arguments: &[&str], way: &str, times: usize) -> Option<()> {
     let me = std::env::current_exe().unwrap();
     let run = Command::new(tool)
@@ -201,7 +200,7 @@ fn watched(tool: &str, arguments: &[&str], way: &str, times: usize) -> Option<()
     }
 }
 
-/// All instructions of a run of so many decisions, by callgrind's own sum.
+/// Returns the instructions of a run of `times` decisions, by callgrind's total.
 fn instructions(folder: &Path, way: &str, times: usize) -> Option<f64> {
     let out = folder.join(format!("{way}-{times}"));
     let file = format!("--callgrind-out-file={}", out.display());
@@ -213,7 +212,7 @@ fn instructions(folder: &Path, way: &str, times: usize) -> Option<f64> {
 }
 
 #[test]
-fn a_decision_takes_no_more_instructions_than_it_used_to() {
+fn decision_takes_the_recorded_number_of_instructions() {
     let folder = tempfile::tempdir().unwrap();
     let mut found = BTreeMap::new();
     for (way, _) in INSTRUCTIONS {
@@ -228,7 +227,7 @@ fn a_decision_takes_no_more_instructions_than_it_used_to() {
             got <= expected * TOLERANCE,
             "{way}: {got:.1} instructions, {expected} before; all: {found:.1?}"
         );
-        // A figure that is far too high would let the next regressions pass.
+        // A figure that is too high would hide the next regressions.
         assert!(
             got >= expected / TOLERANCE,
             "{way}: only {got:.1} instructions: lower the figure of {expected}; all: {found:.1?}"
@@ -237,7 +236,7 @@ fn a_decision_takes_no_more_instructions_than_it_used_to() {
 }
 
 #[test]
-fn a_decision_makes_no_system_call() {
+fn decision_makes_no_system_call() {
     let folder = tempfile::tempdir().unwrap();
     for way in ["by-handle-guarded", "by-handle-coherent", "by-tenant-guarded", "fresh-names-guarded"] {
         let trace = folder.path().join(way);
@@ -250,10 +249,10 @@ fn a_decision_makes_no_system_call() {
         let thread = begins.split_whitespace().next().unwrap();
         let of_thread = trace.lines().filter(|line| line.split_whitespace().next() == Some(thread));
         let after = of_thread.skip_while(|line| !line.contains(BEGIN)).skip(1);
-        // A call that another thread interrupts in the trace takes a second line.
+        // A call that another thread interrupts takes a second line in the trace.
         let begun = after.filter(|line| !line.contains("resumed>"));
         let calls: Vec<_> = begun.take_while(|line| !line.contains(END)).collect();
         assert!(calls.is_empty(), "{way}: {calls:#?}");
-        assert!(trace.contains(END), "the decisions came to their end");
+        assert!(trace.contains(END), "the decisions completed");
     }
 }

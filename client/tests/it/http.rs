@@ -1,4 +1,4 @@
-//! An axum service behind the middleware, asked by a real HTTP client.
+//! An axum service behind the middleware, called by a real HTTP client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use plimsoll_client::middleware::{LoadShedLayer, PROBLEM_TYPE, Rule, Rules, Tenant};
-use plimsoll_core::report::Counts;
 use plimsoll_core::decision::Mode;
+use plimsoll_core::report::Counts;
 use tokio::net::TcpListener;
 
 use crate::parent::{ALL, Fleet};
@@ -24,11 +24,11 @@ struct Shop {
     fleet: Fleet,
     address: SocketAddr,
     client: Client<HttpConnector, Full<Bytes>>,
-    /// How often the service behind the middleware was called.
+    /// The number of calls of the service behind the middleware.
     served: Arc<AtomicU64>,
 }
 
-struct Answer {
+struct Received {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -52,7 +52,7 @@ async fn shop_with(layer: impl FnOnce(LoadShedLayer) -> LoadShedLayer) -> Shop {
     let counter = Arc::clone(&served);
     let echo = any(move |request: Request<Body>| {
         counter.fetch_add(1, Ordering::Relaxed);
-        async move { ([("x-echo", request.headers()["x-say"].clone())], request.into_body()) }
+        async move { ([("x-echo", request.headers()["x-text"].clone())], request.into_body()) }
     });
     let app = Router::new()
         .route("/orders/{id}", echo.clone())
@@ -66,19 +66,19 @@ async fn shop_with(layer: impl FnOnce(LoadShedLayer) -> LoadShedLayer) -> Shop {
 }
 
 impl Shop {
-    async fn ask(&self, method: Method, path: &str, tenants: &[&[u8]]) -> Answer {
+    async fn send(&self, method: Method, path: &str, tenants: &[&[u8]]) -> Received {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
         for tenant in tenants {
             request = request.header("x-tenant", HeaderValue::from_bytes(tenant).unwrap());
         }
-        let request = request.header("x-say", "hello").body(Full::from("a body")).unwrap();
+        let request = request.header("x-text", "hello").body(Full::from("a body")).unwrap();
         let (parts, body) = self.client.request(request).await.unwrap().into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Answer { status: parts.status, headers: parts.headers, body }
+        Received { status: parts.status, headers: parts.headers, body }
     }
 
     async fn status(&self, method: Method, path: &str, tenants: &[&[u8]]) -> u16 {
-        self.ask(method, path, tenants).await.status.as_u16()
+        self.send(method, path, tenants).await.status.as_u16()
     }
 
     fn served(&self) -> u64 {
@@ -87,17 +87,17 @@ impl Shop {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refusal_says_why_and_until_when_and_never_reaches_the_service() {
+async fn refusal_has_reason_and_retry_after_and_never_reaches_the_service() {
     let shop = shop().await;
     shop.fleet.direct("write", Mode::Enforce, &[("default", ALL)]).await;
     for _ in 0..20 {
-        let answer = shop.ask(Method::PUT, "/orders/7?force=1", &[b"acme"]).await;
-        assert_eq!(answer.status, 429);
-        assert_eq!(answer.headers["content-type"], "application/problem+json");
-        assert_eq!(answer.headers["x-ratelimit-reason"], "cluster_overload");
-        let retry_after: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
+        let response = shop.send(Method::PUT, "/orders/7?force=1", &[b"acme"]).await;
+        assert_eq!(response.status, 429);
+        assert_eq!(response.headers["content-type"], "application/problem+json");
+        assert_eq!(response.headers["x-ratelimit-reason"], "cluster_overload");
+        let retry_after: u64 = response.headers["retry-after"].to_str().unwrap().parse().unwrap();
         assert!((1..=3).contains(&retry_after), "{retry_after}");
-        let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+        let problem: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!(problem["type"], PROBLEM_TYPE);
         assert_eq!(problem["status"], 429);
         assert_eq!(problem["instance"], "/orders/7");
@@ -113,23 +113,23 @@ async fn a_refusal_says_why_and_until_when_and_never_reaches_the_service() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_type_of_problems_is_the_services_own_to_choose() {
+async fn problem_type_is_configurable() {
     let shop = shop_with(|layer| layer.problem_type("https://shop.example/busy")).await;
     shop.fleet.direct("read", Mode::Enforce, &[("default", ALL)]).await;
-    let answer = shop.ask(Method::GET, "/orders/7", &[]).await;
-    let problem: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    let response = shop.send(Method::GET, "/orders/7", &[]).await;
+    let problem: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
     assert_eq!(problem["type"], "https://shop.example/busy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_admitted_passes_untouched() {
+async fn admitted_request_and_response_are_unchanged() {
     let shop = shop().await;
     shop.fleet.direct("write", Mode::Enforce, &[("default", 0)]).await;
-    let answer = shop.ask(Method::PUT, "/orders/7", &[b"acme"]).await;
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.headers["x-echo"], "hello");
-    assert!(!answer.headers.contains_key("retry-after"));
-    assert_eq!(answer.body, "a body");
+    let response = shop.send(Method::PUT, "/orders/7", &[b"acme"]).await;
+    assert_eq!(response.status, 200);
+    assert_eq!(response.headers["x-echo"], "hello");
+    assert!(!response.headers.contains_key("retry-after"));
+    assert_eq!(response.body, "a body");
     assert_eq!(shop.served(), 1);
     shop.fleet
         .counted("write", "acme", Counts { offered: 1, dropped: 0, would_dropped: 0, ..Counts::ZERO })
@@ -162,7 +162,7 @@ async fn reads_and_writes_are_separate_buckets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_header_that_says_nothing_usable_counts_as_default() {
+async fn unusable_tenant_header_counts_as_default() {
     let shop = shop().await;
     shop.fleet.direct("read", Mode::Enforce, &[("default", ALL), ("acme", 0)]).await;
     assert_eq!(shop.status(Method::GET, "/orders/7", &[b"acme"]).await, 200);
@@ -182,7 +182,7 @@ async fn a_tenant_header_that_says_nothing_usable_counts_as_default() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_rule_matches_is_neither_limited_nor_counted() {
+async fn unmatched_request_is_neither_limited_nor_counted() {
     let shop = shop().await;
     for bucket in ["read", "write"] {
         shop.fleet.direct(bucket, Mode::Enforce, &[("default", ALL)]).await;

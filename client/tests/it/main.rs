@@ -1,4 +1,4 @@
-//! The client as services use it: over real sockets, with directives that came over the real wire.
+//! Integration tests of the client: real sockets, and directives over the real protocol.
 
 #[cfg(test)]
 mod allocations;

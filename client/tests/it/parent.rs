@@ -1,24 +1,24 @@
-//! A parent that directs what a test tells it to, and a limiter that hears it over a real stream.
+//! A scripted parent, and a limiter that is connected to it over a real stream.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use plimsoll_client::Limiter;
-use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Message, Terms, Values};
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
-use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{Counts, Echo, InstanceId, Report};
-use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::report::{Counts, Echo, InstanceId, Report};
 use plimsoll_proto::driver::parent::{OnRejected, ParentService};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Far beyond what any step takes: a test that gets here has failed, however slow the machine.
+/// The timeout of a step, far above its usual time even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Room for two buckets of ten thousand tenants.
@@ -27,27 +27,27 @@ const KEYS_MAX: usize = 25_000;
 pub(crate) const HALF: u32 = DropRatio::ONE / 2;
 pub(crate) const ALL: u32 = DropRatio::ONE;
 
-/// A limiter, and the parent it listens to.
+/// A limiter and its parent.
 pub(crate) struct Fleet {
     pub(crate) limiter: Limiter,
     parent: Shared<Scripted>,
-    heard: watch::Receiver<Heard>,
+    received: watch::Receiver<Received>,
     _stop: DropGuard,
 }
 
-/// What the parent was told.
+/// The content of the reports so far.
 #[derive(Clone, Debug, Default)]
-struct Heard {
+struct Received {
     epoch: Option<Epoch>,
     counts: BTreeMap<Key, Counts>,
 }
 
-/// Directs the same to every stream, whole, each time it is asked.
+/// Sends all directives to every stream, whole, with each message.
 struct Scripted {
     epoch: Epoch,
     buckets: BTreeMap<Bucket, BucketDirective>,
     streams: HashMap<StreamId, Stream>,
-    heard: watch::Sender<Heard>,
+    received: watch::Sender<Received>,
 }
 
 #[derive(Default)]
@@ -58,34 +58,34 @@ struct Stream {
 }
 
 impl Fleet {
-    /// A limiter that has declared `buckets` and is connected to its parent.
+    /// Starts a limiter that has declared `buckets` and is connected to its parent.
     pub(crate) async fn start(buckets: &[&str]) -> Self {
-        let heard = watch::Sender::new(Heard::default());
-        let receiver = heard.subscribe();
+        let received = watch::Sender::new(Received::default());
+        let receiver = received.subscribe();
         let parent = Shared::new(Scripted {
             epoch: Epoch(1),
             buckets: BTreeMap::new(),
             streams: HashMap::new(),
-            heard,
+            received,
         });
         let stop = CancellationToken::new();
         let listener = transport::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let service = ParentService::new(parent.clone(), stop.clone(), Unwatched);
+        let service = ParentService::new(parent.clone(), stop.clone(), IgnoreRejected);
         tokio::spawn(transport::serve(listener, service, stop.clone().cancelled_owned()));
 
-        let settings = Limiter::builder("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
-        let (limiter, feed) = settings.build().unwrap();
+        let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
+        let (limiter, feed) = builder.build().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
         }
         feed.spawn(stop.clone());
-        let fleet = Self { limiter, parent, heard: receiver, _stop: stop.drop_guard() };
+        let fleet = Self { limiter, parent, received: receiver, _stop: stop.drop_guard() };
         fleet.applied(Epoch(1)).await;
         fleet
     }
 
-    /// Directs ratios and returns once the limiter has applied them. They are in units of [`ALL`], by tenant.
+    /// Sends ratios, in units of [`ALL`] by tenant, and returns once the limiter has applied them.
     pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&'static str, u32)]) {
         let value = |(tenant, units): &(&'static str, u32)| {
             (*tenant, Values { ratio: Some(DropRatio::new(*units).unwrap()), ..Values::default() })
@@ -94,7 +94,7 @@ impl Fleet {
         self.direct_values(bucket, Terms { mode, ..Terms::default() }, &values).await;
     }
 
-    /// Directs `bucket` and returns once the limiter has applied it. The limit is set here.
+    /// Sends the directive of a bucket, with a limit of its own, and returns once the limiter has applied it.
     pub(crate) async fn direct_values(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) {
         let directive = BucketDirective {
             bucket: Bucket::new(bucket).unwrap(),
@@ -118,25 +118,25 @@ impl Fleet {
     }
 
     async fn applied(&self, epoch: Epoch) {
-        self.until(|heard| heard.epoch >= Some(epoch)).await;
+        self.until(|received| received.epoch >= Some(epoch)).await;
     }
 
-    /// Returns once the parent was told exactly this of a key.
+    /// Returns once the reported counts of a key equal `expected`.
     pub(crate) async fn counted(&self, bucket: &str, tenant: &str, expected: Counts) {
         let key = Key { bucket: Bucket::new(bucket).unwrap(), tenant: Tenant::new(tenant).unwrap() };
-        self.until(|heard| heard.counts.get(&key).copied().unwrap_or_default() == expected).await;
+        self.until(|received| received.counts.get(&key).copied().unwrap_or_default() == expected).await;
     }
 
-    /// Everything the parent was told was offered, to any bucket.
+    /// Returns the offered requests of all reported keys.
     pub(crate) fn offered(&self) -> u64 {
-        self.heard.borrow().counts.values().map(|counts| counts.offered).sum()
+        self.received.borrow().counts.values().map(|counts| counts.offered).sum()
     }
 
-    async fn until(&self, condition: impl Fn(&Heard) -> bool) {
-        let mut heard = self.heard.clone();
-        let waited = tokio::time::timeout(PATIENCE, heard.wait_for(|heard| condition(heard))).await;
+    async fn until(&self, condition: impl Fn(&Received) -> bool) {
+        let mut received = self.received.clone();
+        let waited = tokio::time::timeout(PATIENCE, received.wait_for(|received| condition(received))).await;
         if waited.is_err() {
-            panic!("the parent never heard what it should, but {:?}", self.heard.borrow());
+            panic!("the parent has not received what the test expects, but {:?}", self.received.borrow());
         }
     }
 }
@@ -146,10 +146,10 @@ impl Parent for Scripted {
         let stream = self.streams.entry(stream).or_default();
         stream.covered = report.seq;
         stream.keys.extend(report.definitions.into_iter().map(|(id, definition)| (id, definition.key)));
-        self.heard.send_modify(|heard| {
-            heard.epoch = heard.epoch.max(report.epoch);
+        self.received.send_modify(|received| {
+            received.epoch = received.epoch.max(report.epoch);
             for (id, tally) in report.tallies.iter() {
-                heard.counts.insert(stream.keys[&id].clone(), tally.counts);
+                received.counts.insert(stream.keys[&id].clone(), tally.counts);
             }
         });
         Ok(false)
@@ -179,10 +179,10 @@ impl Parent for Scripted {
     }
 }
 
-/// A stream that was refused shows in what the parent never hears.
+/// Ignores rejected streams: a test notices them by missing reports.
 #[derive(Debug)]
-struct Unwatched;
+struct IgnoreRejected;
 
-impl OnRejected for Unwatched {
+impl OnRejected for IgnoreRejected {
     fn on_rejected(&self, _: &'static str) {}
 }
