@@ -1,4 +1,4 @@
-//! How far one policy is from another, and whether that is so far that somebody should look twice.
+//! The differences between two policies, and which of them are large enough to be held back until an operator confirms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,16 +14,16 @@ pub const TENANTS_REMOVED_MAX: f64 = 0.2;
 /// The factor by which a limit may move at once.
 pub const LIMIT_FACTOR_MAX: f64 = 2.0;
 
-/// One thing that differs.
+/// One difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Where, such as `buckets.checkout.limit`.
+    /// The field, such as `buckets.checkout.limit`.
     pub path: String,
-    /// What was there; nothing where it is new.
+    /// The old value; `None` if the field is new.
     pub from: Option<String>,
-    /// What is there; nothing where it was removed.
+    /// The new value; `None` if the field was removed.
     pub to: Option<String>,
-    /// Why somebody should look at it, if so.
+    /// The reason why an operator has to confirm it, if so.
     pub drastic: Option<String>,
 }
 
@@ -44,8 +44,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Everything that matters in which `to` differs from `from`, what is drastic first. Linear in both but for the patterns
-/// that names are matched with.
+/// Returns the differences from `from` to `to`, drastic ones first. Linear in both, except for matching names with
+/// patterns.
 #[must_use]
 pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
     let mut found = Differences::default();
@@ -79,7 +79,7 @@ impl Differences {
         let names = from.exact_buckets().chain(to.exact_buckets()).map(|(name, _)| name.clone());
         let names: BTreeSet<Bucket> = names.collect();
         for name in names {
-            // What holds for the name, be it by a pattern: an entry that goes may leave its limit to another.
+            // Compares the policy in force for the name, also by a pattern: a removed entry may leave its limit to a pattern.
             self.bucket(name.as_str(), from.bucket(&name), to.bucket(&name));
         }
         let patterns = |policy: &Policy| policy.patterns().map(|(name, _)| name).collect::<Vec<_>>();
@@ -165,15 +165,15 @@ fn limit_text(entry: &BucketPolicy) -> String {
     }
 }
 
-/// Why somebody should look at what became of a limit. A bucket that is new has none that could have moved.
+/// Returns the reason to confirm a change of a limit. A new bucket has no limit that could have changed.
 fn moved(from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) -> Option<String> {
     match (from?.limit(), to.map(BucketPolicy::limit)) {
         (Limit::PerSecond(one), Some(Limit::PerSecond(other))) => {
             factor(one.per_second(), other.per_second())
         }
-        (Limit::PerSecond(_), None) => Some("the limit is gone".to_owned()),
-        (Limit::PerSecond(_), Some(_)) => Some("the limit is no number any more".to_owned()),
-        (Limit::Unlimited, Some(Limit::PerSecond(_))) => Some("there was no limit before".to_owned()),
+        (Limit::PerSecond(_), None) => Some("the limit is removed".to_owned()),
+        (Limit::PerSecond(_), Some(_)) => Some("the limit is no longer a number".to_owned()),
+        (Limit::Unlimited, Some(Limit::PerSecond(_))) => Some("the bucket had no limit before".to_owned()),
         _ => None,
     }
 }
@@ -202,7 +202,7 @@ mod tests {
 
     const ONE: &str = "{ default: {} }";
 
-    /// The paths that are drastic.
+    /// The paths of drastic differences.
     fn drastic(from: &str, to: &str) -> Vec<String> {
         let all = differences(&policy(from, ONE), &policy(to, ONE));
         all.into_iter().filter(|difference| difference.drastic.is_some()).map(|d| d.path).collect()
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_for_a_name_counts_and_not_where_it_is_written() {
+    fn the_limit_in_force_for_a_name_counts_wherever_it_is_written() {
         let exact = "{ api/a: { limit: 100 }, \"api/*\": { limit: 100 } }";
         assert!(drastic(exact, "{ \"api/*\": { limit: 100 } }").is_empty());
         assert_eq!(drastic(exact, "{ api/a: { limit: 100 } }"), ["buckets.api/*.limit"]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_reads_as_what_was_and_what_is() {
+    fn a_difference_shows_the_old_and_the_new_value() {
         let from = policy("{ b: { limit: 100, mode: shadow }, c: { limit: 1 } }", ONE);
         let to = policy("{ b: { limit: 1000, mode: enforce }, d: { limit: unlimited } }", ONE);
         let said: Vec<String> = differences(&from, &to).iter().map(ToString::to_string).collect();
@@ -291,7 +291,7 @@ mod tests {
             said,
             [
                 "~ buckets.b.limit: 100 -> 1000   ! 10.0 times up, more than 2",
-                "- buckets.c.limit: 1   ! the limit is gone",
+                "- buckets.c.limit: 1   ! the limit is removed",
                 "~ buckets.b.mode: shadow -> enforce",
                 "- buckets.c.mode: shadow",
                 "+ buckets.d.limit: unlimited",

@@ -1,15 +1,15 @@
-//! A name for the content of a policy, so that tiers can tell whether they hold the same one.
+//! The hash of a policy, by which tiers see whether they have the same one.
 
 use std::fmt;
 
 /// A 64-bit hash of the two texts a policy was read from: FNV-1a over the bytes of the policy, one byte 0xFF (which
-/// no UTF-8 text contains) and the bytes of the tenants. The same on every machine and in every version; good for
-/// telling contents apart, no defence against somebody who makes two that collide.
+/// no UTF-8 text contains) and the bytes of the tenants. Equal on every machine and in every version. It distinguishes
+/// contents; collisions can be constructed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyHash(u64);
 
 impl PolicyHash {
-    /// The hash of two texts, or of whatever stands for them.
+    /// Hashes two texts.
     #[must_use]
     pub fn of(policy: &[u8], tenants: &[u8]) -> Self {
         let bytes = policy.iter().chain(&[0xFF]).chain(tenants);
@@ -18,7 +18,7 @@ impl PolicyHash {
         }))
     }
 
-    /// The hash as a number, as it travels.
+    /// The hash as a number, as on the wire.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_the_same_for_ever() {
+    fn known_hashes_never_change() {
         assert_eq!(PolicyHash::of(b"", b"").to_string(), "af64724c8602eb6e");
         assert_ne!(PolicyHash::of(b"ab", b"c"), PolicyHash::of(b"a", b"bc"));
         assert_eq!(PolicyHash::of(b"", b"").to_string().len(), 16);

@@ -1,12 +1,12 @@
-//! What operators write: which buckets have which limit, who gets how much, and how far enforcement has gone.
+//! The policy that operators write: limits of buckets, weights of tenants, and the rollout of enforcement.
 //!
-//! Pure: text in, [`Policy`] out. A policy that exists is valid throughout; what is wrong with a text is said by
-//! [`PolicyError`], with the place, the field and what to do. The steps, each in a file of its own:
+//! Pure: text in, [`Policy`] out. A `Policy` is always valid; a [`PolicyError`] names the place, the field and the remedy
+//! of each fault. The steps, each in a file of its own:
 //!
-//! 1. `outline`: is it YAML of the allowed kind, and where does each field stand?
-//! 2. `spec`: does it have the right shape?
-//! 3. `buckets`, `limits`, `gates`, `queries`, `tenants`: what do the values mean? Only here are numbers judged.
-//! 4. `warning`: what is legal, but not built yet or not what it seems?
+//! 1. `yaml::outline` checks that the text is YAML of the allowed kind and records the place of each field.
+//! 2. `spec` checks the shape.
+//! 3. `buckets` and `tenants` interpret the values. Numbers are validated only here.
+//! 4. `warning` reports legal values that may surprise.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,7 @@ use plimsoll_core::names::{Bucket, Tenant};
 use buckets::Buckets;
 use tenants::Tenants;
 
-/// The text of a `tenants.yaml` that knows one class only: for where no such file is given.
+/// The text of a `tenants.yaml` with only the class `default`, used if no such file is given.
 pub const ONE_CLASS_TENANTS: &str = "tenants: { default: { weight: 1.0 } }\n";
 
 /// The validated policy: limits, tenants and rollout.
@@ -57,36 +57,35 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads the two files of a policy, `policy.yaml` and `tenants.yaml`, as one. Takes time linear in their length
-    /// but for the sorting of names.
+    /// Reads the two files of a policy, `policy.yaml` and `tenants.yaml`. Linear in their length, except for sorting names.
     ///
     /// # Errors
-    /// Everything that is wrong with either file, as far as one reading can tell: a file that is not well-formed or
-    /// not of the right shape has one fault, and one whose values are wrong has one for each bucket and tenant.
+    /// All faults of both files that one pass can find: one fault for a file that is not well-formed or has the wrong
+    /// shape, else one for each bucket and tenant with a wrong value.
     pub fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Self, Vec<Warning>), PolicyError> {
         read::read(policy, tenants)
     }
 
-    /// Whether every client only observes, as far as the file says.
+    /// Returns true if the file sets the kill switch, so that clients refuse nothing.
     #[must_use]
     pub const fn kill_switch(&self) -> bool {
         self.kill_switch
     }
 
-    /// Whether reloads that change very much are held back.
+    /// Returns true if reloads with drastic changes are held back.
     #[must_use]
     pub const fn guardrails(&self) -> bool {
         self.guardrails
     }
 
-    /// The policy of the bucket `name`: under its exact name, else under the longest pattern that matches. `None`
-    /// means that nothing is known of it, so it is admitted and counted.
+    /// Returns the policy of the bucket `name`: under its exact name, else under the longest matching pattern. `None` if the
+    /// policy does not name it; such a bucket is admitted and counted.
     #[must_use]
     pub fn bucket(&self, name: &Bucket) -> Option<&BucketPolicy> {
         self.buckets.get(name)
     }
 
-    /// The entry of the policy that the bucket `name` falls under, as written: its own name, or a pattern.
+    /// Returns the entry of the policy that applies to the bucket `name`, as written: its own name, or a pattern.
     #[must_use]
     pub fn entry(&self, name: &Bucket) -> Option<String> {
         self.buckets.entry(name)
@@ -102,30 +101,36 @@ impl Policy {
         self.buckets.patterns.iter().map(|(pattern, policy)| (pattern.to_string(), policy))
     }
 
+    /// All entries of the policy by their names as written, exact buckets first, then patterns, `*` included.
+    pub fn entries(&self) -> impl Iterator<Item = (String, &BucketPolicy)> {
+        let exact = self.exact_buckets().map(|(bucket, policy)| (bucket.to_string(), policy));
+        exact.chain(self.patterns())
+    }
+
     /// The tenants that are listed, the class `default` among them, in the order of names.
     pub fn tenants(&self) -> impl Iterator<Item = (&Tenant, &TenantPolicy)> {
         self.tenants.listed.iter()
     }
 
-    /// What the tenant `name` is entitled to: its own entry, else that of the class `default`.
+    /// Returns the entry of the tenant `name`: its own, else that of the class `default`.
     #[must_use]
     pub fn tenant(&self, name: &Tenant) -> &TenantPolicy {
         self.tenants.get(name)
     }
 
-    /// Whether the tenant `name` has an entry of its own.
+    /// Returns true if the tenant `name` has an entry of its own.
     #[must_use]
     pub fn is_listed(&self, name: &Tenant) -> bool {
         self.tenants.listed.contains_key(name)
     }
 
-    /// How shares are worked out.
+    /// The fairness settings.
     #[must_use]
     pub const fn fairness(&self) -> &Fairness {
         &self.fairness
     }
 
-    /// The name of this policy's content.
+    /// The hash of this policy.
     #[must_use]
     pub const fn hash(&self) -> PolicyHash {
         self.hash

@@ -1,4 +1,4 @@
-//! From text to policy: structure first, then shape, then meaning; every fault with its place.
+//! Reads a policy from its two texts: structure first, then shape, then values; every fault has its place.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
-/// Everything that `policy.yaml` says.
+/// The content of `policy.yaml`.
 struct Protection {
     kill_switch: bool,
     guardrails: bool,
@@ -31,7 +31,7 @@ struct Protection {
     warnings: Vec<Warning>,
 }
 
-/// Everything that `tenants.yaml` says.
+/// The content of `tenants.yaml`.
 struct Sharing {
     tenants: Tenants,
     fairness: Fairness,
@@ -156,11 +156,11 @@ impl Document<'_> {
     }
 }
 
-/// The reader's options. What the outline refuses already is switched off here as well.
+/// The options of the YAML reader. It refuses the same constructs as the outline.
 fn options() -> serde_yaml::Options {
     serde_yaml::options! {
         budget: serde_yaml::budget! {
-            // A file of the largest size cannot hold more than one node or event per byte, give or take its frame.
+            // A file of the largest size has at most one node or event per byte, plus its frame.
             max_nodes: FILE_BYTES_MAX + 16,
             max_events: 2 * FILE_BYTES_MAX + 16,
             max_depth: NESTING_MAX + 1,
@@ -177,7 +177,7 @@ fn options() -> serde_yaml::Options {
     }
 }
 
-/// Says in this policy's words what the YAML reader found wrong with the shape of `field`.
+/// Translates an error of the YAML reader about the shape of `field` into the words of this policy.
 fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
     match error {
         YamlError::SerdeUnknownField { field: name, expected, .. } => {

@@ -1,5 +1,4 @@
-//! The YAML as written: what may stand where. What the values mean, and which of them are refused, is said by the
-//! types they become.
+//! The shape of the YAML files. The types that the values become validate them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +16,7 @@ use crate::buckets::Release;
 use crate::tenants::Algorithm;
 use plimsoll_core::decision::Mode;
 
-/// `policy.yaml`: what is protected, and how far enforcement has been rolled out.
+/// `policy.yaml`: buckets and rollout.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicySpec {
@@ -51,7 +50,7 @@ pub(crate) struct BucketSpec {
     pub(crate) rollout: RolloutSpec,
 }
 
-/// Where a limit comes from.
+/// The source of a limit.
 #[derive(Debug)]
 pub(crate) enum LimitSpec {
     PerSecond(Number),
@@ -59,7 +58,7 @@ pub(crate) enum LimitSpec {
     Source(SourceSpec),
 }
 
-/// A source of limits; exactly one of its fields is to be written.
+/// A source of limits; exactly one of its fields must be present.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceSpec {
@@ -87,7 +86,7 @@ pub(crate) struct PrometheusSpec {
     pub(crate) max: Option<Number>,
 }
 
-/// A rollout block: what is not written is inherited.
+/// A rollout block; absent fields are inherited.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RolloutSpec {
@@ -100,7 +99,7 @@ pub(crate) struct RolloutSpec {
     pub(crate) queries: Option<Vec<QuerySpec>>,
 }
 
-/// An extra gate; exactly one of its bounds is to be written.
+/// An extra gate; exactly one of its bounds must be present.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuerySpec {
@@ -128,7 +127,7 @@ pub(crate) struct CanarySpec {
     pub(crate) max_p99_delta_ms: Option<Number>,
 }
 
-/// `tenants.yaml`: who gets how much when there is not enough.
+/// `tenants.yaml`: weights, floors and bursts of tenants.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantsSpec {
@@ -155,7 +154,7 @@ pub(crate) struct FairnessSpec {
     pub(crate) min_floor_rps: Option<Number>,
 }
 
-/// `on` or `off`: text to YAML 1.2, truth values to YAML 1.1, so all four ways are taken.
+/// `on` or `off`: strings in YAML 1.2 and booleans in YAML 1.1, so all four spellings are accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switch(pub(crate) bool);
 

@@ -1,4 +1,4 @@
-//! Who gets how much when there is not enough.
+//! Tenants and fairness: weights, boosts, bursts and floors, used when a bucket is overloaded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use plimsoll_core::law::Weight;
 use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
 use plimsoll_core::quantity::Rate;
 
-/// How often weights and floors enter the law where the policy does not say.
+/// The default interval at which weights and floors enter the law.
 pub const REWEIGHT_INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 
-/// The floor in requests/s of a `fairness` block that does not say; without such a block it is zero.
+/// The default floor in requests/s of a `fairness` block; without such a block the floor is zero.
 const MIN_FLOOR_DEFAULT_RPS: f64 = 5.0;
 
-/// How far above its share a tenant may go for a moment, as a factor: finite, 1 or more.
+/// The factor by which a tenant may exceed its share for a moment: finite, 1 or more.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct BurstMultiplier(f64);
 
-/// A number that is no burst multiplier.
+/// A number that cannot be a burst multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a burst multiplier is a finite number of 1 or more, not {0}")]
 pub struct InvalidBurstMultiplier(f64);
 
-/// A factor on a tenant's weight until some point in time. The boosted weight is a weight.
+/// A temporary factor on a tenant's weight. The boosted weight is a valid weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boost {
     factor: f64,
@@ -36,7 +36,7 @@ pub struct Boost {
     until: UnixSeconds,
 }
 
-/// What one tenant, or the class of all tenants not named, is entitled to.
+/// The entry of one tenant, or of the class of all unlisted tenants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantPolicy {
     weight: Weight,
@@ -45,7 +45,7 @@ pub struct TenantPolicy {
     boost: Option<Boost>,
 }
 
-/// How shares are worked out.
+/// The fairness settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fairness {
     algorithm: Algorithm,
@@ -53,18 +53,18 @@ pub struct Fairness {
     min_floor: Rate,
 }
 
-/// The two names of one thing: the long-run shares of deficit round robin are weighted max-min.
+/// The algorithm of fairness. Both names mean the same: the long-run shares of deficit round robin are weighted max-min.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
     /// The default.
     #[default]
     DeficitRoundRobin,
-    /// The same here.
+    /// Weighted max-min fairness.
     WeightedMaxMin,
 }
 
-/// The tenants that are listed, the class of the others among them.
+/// The listed tenants, the class `default` included.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tenants {
     pub(crate) listed: BTreeMap<Tenant, TenantPolicy>,
@@ -74,7 +74,7 @@ pub(crate) struct Tenants {
 // === impl BurstMultiplier ===
 
 impl BurstMultiplier {
-    /// No burst; the value where the policy does not say.
+    /// No burst, the default.
     pub const ONE: Self = Self(1.0);
 
     /// Validates a burst multiplier.
@@ -105,7 +105,7 @@ impl Boost {
         self.factor
     }
 
-    /// When the boost ends.
+    /// The end of the boost.
     #[must_use]
     pub const fn until(&self) -> UnixSeconds {
         self.until
@@ -115,31 +115,31 @@ impl Boost {
 // === impl TenantPolicy ===
 
 impl TenantPolicy {
-    /// The share relative to other tenants, without any boost.
+    /// The weight without a boost.
     #[must_use]
     pub const fn weight(&self) -> Weight {
         self.weight
     }
 
-    /// The weight at a point in time in seconds since 1970, a boost that has not ended included.
+    /// Returns the weight at a time in seconds since 1970, including a boost that has not ended.
     #[must_use]
     pub fn weight_at(&self, unix_s: i64) -> Weight {
         self.boost.filter(|boost| unix_s < boost.until.as_secs()).map_or(self.weight, |boost| boost.weight)
     }
 
-    /// How far above its share the tenant may go for a moment.
+    /// The burst multiplier.
     #[must_use]
     pub const fn burst_multiplier(&self) -> BurstMultiplier {
         self.burst_multiplier
     }
 
-    /// What the operator noted.
+    /// The operator's notes.
     #[must_use]
     pub fn notes(&self) -> Option<&str> {
         self.notes.as_deref()
     }
 
-    /// The temporary factor on the weight, whether it has ended or not.
+    /// The boost, also after its end.
     #[must_use]
     pub const fn boost(&self) -> Option<&Boost> {
         self.boost.as_ref()
@@ -156,7 +156,7 @@ impl TenantPolicy {
         let boost = match (spec.boost, spec.boost_until) {
             (None, None) => None,
             (Some(factor), Some(until)) => Some(Boost::read(factor.0, &until, weight, field)?),
-            // A boost without an end is a weight, and ends that nobody wrote are forgotten.
+            // A boost without an end is refused: it would be a weight, and would be forgotten.
             (Some(_), None) => {
                 let hint = "add `boost_until: 2026-12-01T00:00:00Z`, or change `weight` for good";
                 return Err(field.then("boost").refuse("a boost needs an end", hint));
@@ -187,7 +187,7 @@ impl Boost {
 // === impl Fairness ===
 
 impl Default for Fairness {
-    /// What holds without a `fairness` block: no floor.
+    /// The settings without a `fairness` block: no floor.
     fn default() -> Self {
         Self {
             algorithm: Algorithm::default(),
@@ -198,19 +198,19 @@ impl Default for Fairness {
 }
 
 impl Fairness {
-    /// What the policy calls the way shares are worked out.
+    /// The algorithm as written.
     #[must_use]
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// How often weights and floors enter the law; never zero.
+    /// The interval at which weights and floors enter the law; never zero.
     #[must_use]
     pub const fn reweight_interval(&self) -> Duration {
         self.reweight_interval
     }
 
-    /// The rate below which a tenant is never dropped, while all such floors together can be met.
+    /// The floor: the rate below which a tenant is never dropped, while all floors together can be met.
     #[must_use]
     pub const fn min_floor(&self) -> Rate {
         self.min_floor

@@ -1,4 +1,4 @@
-//! What is legal and yet worth a word: what an operator may not expect.
+//! Warnings about legal values with an effect that an operator may not expect.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use crate::yaml::Place;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::{Limit, Rate};
 
-/// Something that an operator may not expect.
+/// A legal value with an effect that an operator may not expect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// The file, by the name it was read under.
     pub file: String,
-    /// Where in the file, if it concerns one place.
+    /// The place in the file, if the warning concerns one place.
     pub at: Option<Place>,
     /// The field, such as `buckets.checkout.law`.
     pub path: String,
-    /// What to expect instead.
+    /// The effect.
     pub message: String,
 }
 
@@ -43,9 +43,9 @@ impl fmt::Display for Warning {
     }
 }
 
-// === what to say ===
+// // === checks ===
 
-/// What of `policy.yaml` as a whole means something else than it may seem to.
+/// Returns the warnings about `policy.yaml` as a whole.
 pub(crate) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
     let buckets = root.then("buckets");
     let mut warnings = Vec::new();
@@ -56,7 +56,7 @@ pub(crate) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
     warnings
 }
 
-/// What of one bucket means something else than it may seem to.
+/// Returns the warnings about one bucket.
 pub(crate) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if bucket.limit() == Limit::PerSecond(Rate::ZERO) && bucket.mode() == Mode::Enforce {
@@ -67,7 +67,7 @@ pub(crate) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning
     }
     match bucket.source() {
         LimitSource::Learned(learned) if learned.days > DAYS_MAX as f64 => {
-            let message = format!("more than {DAYS_MAX} days are not remembered: {DAYS_MAX} it is");
+            let message = format!("at most {DAYS_MAX} days are remembered, so {DAYS_MAX} days are used");
             warnings.push(Warning::of(&field.then("limit").then("learned").then("days"), message));
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! How enforcement is rolled out: the share that enforces in canary, and the gates between the stages.
+//! The rollout block: the share of instances in canary, and the gates between the stages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,22 +16,22 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// How far and under which conditions a bucket's enforcement is rolled out.
+/// The rollout settings of a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolloutPolicy {
     /// The share of instances that enforce in canary.
     pub canary_percent: Percent,
-    /// Whether a stage whose gate is passed is left without a person's word.
+    /// True if a bucket moves on by itself when its gate passes.
     pub auto_promote: bool,
-    /// What must hold to leave shadow.
+    /// The gate from shadow to canary.
     pub shadow: ShadowGate,
-    /// What must hold to leave canary.
+    /// The gate from canary to enforce.
     pub canary: CanaryGate,
-    /// The fewest samples that a gate can judge by; with fewer it is inconclusive, which never passes.
+    /// The fewest samples for a judgement; with fewer, the gate is inconclusive and does not pass.
     pub min_samples: u64,
-    /// Whether a mode raised in the file waits for the gates; false lets it take effect at once.
+    /// True if a mode raised in the file waits for the gates; false if it takes effect at once.
     pub require_gates: bool,
-    /// What else must hold to leave shadow, and to leave canary.
+    /// The extra gates, which apply to leaving shadow and to leaving canary.
     pub queries: Arc<[QueryGate]>,
 }
 
@@ -50,7 +50,7 @@ impl Default for RolloutPolicy {
 }
 
 impl RolloutPolicy {
-    /// This policy with what `spec` says on top.
+    /// Returns these settings with the fields of `spec` replaced.
     pub(crate) fn overridden(&self, spec: &RolloutSpec, field: &Field<'_>) -> Checked<Self> {
         let canary_percent = match spec.canary_percent {
             None => self.canary_percent,
@@ -114,7 +114,7 @@ fn ratio(written: Option<Number>, inherited: f64, field: &Field<'_>) -> Checked<
     written.map_or(Ok(inherited), |number| field.not_negative(number.0))
 }
 
-/// A count: beyond 2^53 a number as written can no longer be told from its neighbour.
+/// Converts a count. Beyond 2^53 a written number is ambiguous.
 fn whole(number: f64, field: &Field<'_>) -> Checked<u64> {
     let count = field.not_negative(number)?;
     if count.fract() == 0.0 && count <= 9_007_199_254_740_992.0 {

@@ -1,4 +1,4 @@
-//! Where a limit comes from: the policy itself, history, or a query.
+//! The source of a limit: a number in the policy, history, or a Prometheus query.
 
 use crate::spec::{LearnedSpec, LimitSpec, PrometheusSpec, SourceSpec};
 use crate::yaml::Checked;
@@ -6,16 +6,16 @@ use crate::yaml::Field;
 use crate::yaml::Number;
 use plimsoll_core::quantity::Rate;
 
-/// Where a bucket's limit comes from.
+/// The source of a bucket's limit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitSource {
-    /// There is deliberately none.
+    /// Deliberately no limit.
     Unlimited,
-    /// It is written in the policy; zero denies everything.
+    /// A number in the policy; zero denies everything.
     PerSecond(Rate),
-    /// It is learned from what was offered in the past.
+    /// Learned from the rates offered in the past.
     Learned(Learned),
-    /// It is the answer to a query.
+    /// The answer to a query.
     Prometheus(Prometheus),
 }
 
@@ -23,15 +23,15 @@ pub enum LimitSource {
 /// formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
-    /// Which percentile of the rates offered: above 0, at most 100. 95 unless written.
+    /// The percentile of the offered rates: above 0, at most 100. Default 95.
     pub percentile: f64,
-    /// How many days of history it is taken over: at least 1, cut to whole days. 7 unless written.
+    /// The days of history: at least 1, cut to whole days. Default 7.
     pub days: f64,
-    /// The factor on the percentile: finite, 0 or more. 1.2 unless written.
+    /// The factor on the percentile: finite, 0 or more. Default 1.2.
     pub headroom: f64,
-    /// What the limit stays between.
+    /// The bounds of the limit.
     pub bounds: Bounds,
-    /// The limit until there is history; without it the limit is unknown until then.
+    /// The limit before there is enough history; if absent, the limit is unknown until then.
     pub until_history: Option<Rate>,
 }
 
@@ -42,11 +42,11 @@ pub struct Prometheus {
     pub url: String,
     /// The query; not empty.
     pub query: String,
-    /// What the limit stays between.
+    /// The bounds of the limit.
     pub bounds: Bounds,
 }
 
-/// The bounds of a limit that is not written in the policy itself: `min` is never above `max`.
+/// The bounds of a learned or queried limit: `min` is never above `max`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     min: Option<Rate>,
@@ -156,7 +156,7 @@ impl Bounds {
         self.max
     }
 
-    /// The nearest rate within the bounds.
+    /// Returns the nearest rate within the bounds.
     #[must_use]
     pub fn clamp(&self, rate: Rate) -> Rate {
         let low = self.min.map_or(rate, |min| rate.max(min));

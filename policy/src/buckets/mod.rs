@@ -1,4 +1,4 @@
-//! What protects one bucket: its limit and how the limit is kept.
+//! The policy of buckets: limit, coin, law, mode and rollout.
 
 mod gates;
 mod limits;
@@ -25,7 +25,7 @@ use plimsoll_core::law::LawName;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, Rate};
 
-/// How much of a second's limit may be saved up where the policy does not say.
+/// The default of `burst_s`: the time's worth of the limit that may be saved up.
 pub const BURST_DEFAULT: Duration = Duration::from_millis(250);
 
 /// The policy of one bucket, or of every bucket that a pattern matches.
@@ -43,14 +43,14 @@ pub struct BucketPolicy {
     rollout: RolloutPolicy,
 }
 
-/// What happens to the share of a zone that went silent.
+/// The rule for the share of a silent zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Release {
-    /// It is held for a while and then given to the others. The default.
+    /// The share is held for 30 s and then released to the others. The default.
     #[default]
     Auto,
-    /// It is held until the zone is back or deregistered.
+    /// The share is held until the zone returns or leaves in order.
     Never,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Buckets {
 // === impl BucketPolicy ===
 
 impl BucketPolicy {
-    /// The limit as far as the policy alone tells it: unknown where it comes from a source.
+    /// The limit as far as the policy itself has it: unknown if it comes from a source.
     #[must_use]
     pub const fn limit(&self) -> Limit {
         match self.source {
@@ -74,61 +74,61 @@ impl BucketPolicy {
         }
     }
 
-    /// Where the limit comes from.
+    /// The source of the limit.
     #[must_use]
     pub const fn source(&self) -> &LimitSource {
         &self.source
     }
 
-    /// What no single tenant may pass, whatever the bucket has to spare.
+    /// The limit of each single tenant, whatever the bucket has to spare.
     #[must_use]
     pub const fn tenant_limit(&self) -> Option<Rate> {
         self.tenant_limit
     }
 
-    /// How much time's worth of the limit may be saved up.
+    /// The time's worth of the limit that may be saved up.
     #[must_use]
     pub const fn burst(&self) -> Duration {
         self.burst
     }
 
-    /// What a zone keeps to while the controller is silent.
+    /// The rule of a zone while the controller is silent.
     #[must_use]
     pub const fn on_silence(&self) -> OnSilence {
         self.on_silence
     }
 
-    /// What happens to the share of a zone that went silent.
+    /// The rule for the share of a silent zone.
     #[must_use]
     pub const fn release(&self) -> Release {
         self.release
     }
 
-    /// How clients decide.
+    /// The coin of clients.
     #[must_use]
     pub const fn coin(&self) -> Coin {
         self.coin
     }
 
-    /// Which law sets the ratios.
+    /// The control law.
     #[must_use]
     pub const fn law(&self) -> LawName {
         self.law
     }
 
-    /// A second limit that is only evaluated, side by side with the real one.
+    /// A second limit that is only evaluated, beside the real one.
     #[must_use]
     pub const fn candidate(&self) -> Option<Rate> {
         self.candidate
     }
 
-    /// What becomes of refusals, as written in the file.
+    /// The mode as written in the file.
     #[must_use]
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// How enforcement is rolled out: the policy's rollout block with this bucket's own on top.
+    /// The rollout settings: the policy's rollout block with this bucket's own fields replaced.
     #[must_use]
     pub const fn rollout(&self) -> &RolloutPolicy {
         &self.rollout
@@ -166,12 +166,12 @@ impl Buckets {
         };
     }
 
-    /// The policy under the exact name, else under the longest pattern that matches.
+    /// Returns the policy under the exact name, else under the longest matching pattern.
     pub(crate) fn get(&self, name: &Bucket) -> Option<&BucketPolicy> {
         self.exact.get(name).or_else(|| Some(pattern::longest_match(&self.patterns, name)?.1))
     }
 
-    /// The name or pattern under which [`get`](Self::get) finds a bucket.
+    /// Returns the name or pattern under which [`get`](Self::get) finds a bucket.
     pub(crate) fn entry(&self, name: &Bucket) -> Option<String> {
         if self.exact.contains_key(name) {
             return Some(name.to_string());

@@ -1,15 +1,15 @@
-//! Patterns of bucket names: a name that ends in one `*` is a template for every name that begins like it.
+//! Patterns of bucket names: a name that ends in one `*` is a template for every name with this prefix.
 
 use std::collections::BTreeMap;
 
 use plimsoll_core::names::{Bucket, InvalidName, check_name};
 
-/// The beginning that a pattern's names share: everything before the `*`, possibly nothing. The pattern matches the
-/// bare beginning too, as `*` stands for any number of characters.
+/// The prefix of a pattern: everything before the `*`, possibly empty. The pattern also matches the bare prefix, since
+/// `*` means any number of characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pattern(String);
 
-/// Why a text is neither a name nor a pattern.
+/// The rule of names and patterns that a text breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidPattern {
     #[error("a pattern has one `*`, at its end")]
@@ -18,7 +18,7 @@ pub(crate) enum InvalidPattern {
     Name(#[from] InvalidName),
 }
 
-/// What a key of `buckets` stands for.
+/// A key of `buckets`.
 pub(crate) enum BucketKey {
     Exact(Bucket),
     Pattern(Pattern),
@@ -50,7 +50,7 @@ impl std::fmt::Display for Pattern {
     }
 }
 
-/// The longest pattern that matches `name`, and what it stands for. At most 129 look-ups, whatever the number of
+/// Returns the longest pattern that matches `name`, with its value. At most 129 look-ups, whatever the number of
 /// patterns.
 pub(crate) fn longest_match<'a, T>(
     patterns: &'a BTreeMap<Pattern, T>,

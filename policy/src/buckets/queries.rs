@@ -1,4 +1,4 @@
-//! Extra gates of a rollout: numbers that a Prometheus server is asked for, and the bounds that they must keep.
+//! Extra gates of a rollout: Prometheus queries and the bounds of their answers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,19 +11,19 @@ use crate::yaml::Field;
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::Bound;
 
-/// The most extra gates that an entry of the policy may have.
+/// The maximum number of extra gates of a policy entry.
 pub const QUERIES_MAX: usize = 8;
 
-/// One extra gate: passed as long as the answer to a query keeps a bound.
+/// One extra gate: it passes while the answer to a query is within a bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryGate {
-    /// What it is called, once in its list.
+    /// Its name, unique in its list.
     pub name: Name,
     /// The server, `http://` or `https://`.
     pub url: String,
     /// The query; not empty.
     pub query: String,
-    /// What its answer must keep.
+    /// The bound of the answer.
     pub bound: Bound,
 }
 

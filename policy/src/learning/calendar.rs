@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Minutes of a day. There are no leap seconds in seconds since 1970, so every day has as many.
+/// The minutes of a day. Seconds since 1970 have no leap seconds, so every day has the same number.
 pub const MINUTES_PER_DAY: usize = 1_440;
 
 /// A UTC day: whole days since 1970-01-01, negative before.
@@ -16,7 +16,7 @@ pub struct Day(pub i64);
 pub struct Minute(pub i64);
 
 impl Day {
-    /// Its first minute.
+    /// The first minute of the day.
     #[must_use]
     pub const fn first_minute(self) -> Minute {
         Minute(self.0.saturating_mul(MINUTES_PER_DAY as i64))
@@ -24,7 +24,7 @@ impl Day {
 }
 
 impl Minute {
-    /// The minute in which a point in seconds since 1970 lies.
+    /// Returns the minute that contains a time in seconds since 1970.
     #[must_use]
     pub const fn of_unix(unix_s: i64) -> Self {
         Self(unix_s.div_euclid(60))

@@ -7,18 +7,18 @@ use super::percentile::percentile;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Tally;
 
-/// A day with fewer clean minutes has no peak.
+/// The fewest clean minutes of a day with a peak.
 pub const CLEAN_MINUTES_MIN: usize = 60;
-/// A sample covers a minute: what was counted over a shorter or longer time is none.
+/// The shortest and longest time that a sample of a minute may cover.
 const SPAN: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(90));
 
-/// What was offered to a bucket in one minute.
+/// The offered rate of a bucket in one minute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Requests/s offered over all zones; more than zero.
     pub offered: Rate,
-    /// Nothing was refused, nothing would have been, and nothing was killed: it says what the bucket is asked for when all
-    /// is well. Any other minute is left out.
+    /// True if nothing was refused, would have been refused, or was killed: the rate then shows the undisturbed demand. Other
+    /// minutes are left out.
     pub clean: bool,
 }
 
@@ -37,16 +37,15 @@ pub struct DaySamples {
 pub struct DayPeak {
     /// The percentile of its clean minutes.
     pub rate: Rate,
-    /// The minutes left out are too few to hold the percentile. Else the peak was at least this high.
+    /// True if the minutes left out are too few to contain the percentile. Otherwise the peak was at least this high.
     pub is_whole: bool,
 }
 
 // === impl Sample ===
 
 impl Sample {
-    /// What was counted in `span`. `None` where nothing was: a bucket that nobody asks, or of which nobody reports, says
-    /// nothing about what it is usually asked for. Counts that came late say how much, not how fast, and are not part of
-    /// the rate.
+    /// Builds a sample from the counts of `span`. `None` without requests: a bucket without traffic or reports shows nothing
+    /// about its usual demand. Late counts have no time and are not part of the rate.
     #[must_use]
     pub fn of(counted: Tally, span: Duration, killed: bool) -> Option<Self> {
         if span < SPAN.0 || span > SPAN.1 {
@@ -62,10 +61,9 @@ impl Sample {
 // === impl DaySamples ===
 
 impl DaySamples {
-    /// Adds the sample of a minute, whichever day it is of; the first one of a minute of the day holds, and one of zero is
-    /// none.
+    /// Adds the sample of a minute, of any day. The first sample of a minute is kept, and one of zero is ignored.
     pub fn record(&mut self, minute: Minute, sample: Sample) {
-        // Four bytes hold it to 7 digits; what is beyond their range is held at its end.
+        // An `f32` holds 7 digits; larger rates are clamped to its range.
         let offered = (sample.offered.per_second() as f32).min(f32::MAX);
         let at = minute.of_day();
         let Some(seen) = self.seen.get_mut(at / 64) else { return };

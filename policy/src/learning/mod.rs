@@ -1,7 +1,7 @@
-//! What a limit is learned from: one sample a minute, one peak a day, and the limit that follows. `docs/learned-limits.md`
-//! tells it as a whole.
+//! Learned limits: one sample a minute, one peak a day, and the limit that follows. `docs/guides/learned-limits.md`
+//! describes the whole.
 //!
-//! With `p`, `days` and `headroom` as the policy says:
+//! With `p`, `days` and `headroom` of the policy:
 //!
 //! ```text
 //! peak of a day = percentile_p(offered rates of its clean minutes)         at least 60 of them
@@ -35,26 +35,26 @@ use serde::{Deserialize, Serialize};
 use crate::Learned;
 use plimsoll_core::quantity::Rate;
 
-/// Peaks of at most so many days are remembered; a policy that asks for more is given these.
+/// The maximum number of daily peaks remembered; a policy with more days uses these.
 pub const DAYS_MAX: usize = 90;
-/// A limit is learned from at least so many days' peaks.
+/// The fewest daily peaks for a learned limit.
 pub const DAYS_MIN: usize = 3;
-/// What a learned limit changes by at most from one day to the next, as a share of itself.
+/// The largest change of a learned limit from one day to the next, as a share of itself.
 pub const STEP_MAX: f64 = 0.2;
 
-/// What is known of the traffic of one bucket, and the limit that follows.
+/// The traffic history of one bucket, and the limit that follows.
 ///
-/// At most 10.5 KiB: 4 bytes for each clean minute of the present day and 16 for each peak, with the room they grow in.
+/// At most 10.5 KiB: 4 bytes for each clean minute of the present day and 16 for each peak, spare capacity included.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
     today: Option<(Day, DaySamples)>,
     closed: Closed,
 }
 
-/// What is known of the days before the present one: all that has to be kept besides the samples themselves.
+/// The history of the closed days: the state to be stored besides the samples of the present day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Closed {
-    /// The present day when this was taken: samples from then on are not contained.
+    /// The present day when this was taken; its samples are not included.
     pub open: Option<Day>,
     peaks: VecDeque<Peak>,
     limit: Option<Step>,
@@ -63,42 +63,42 @@ pub struct Closed {
 /// The peak of one day.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
-    /// Which day, by the wall clock of the time.
+    /// The day, by the wall clock at the time.
     pub day: Day,
     /// The percentile of its clean minutes, in requests/s.
     pub rate: Rate,
 }
 
-/// A limit that was learned.
+/// A learned limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Requests/s, before it is held between the bounds that the policy has now.
+    /// The limit in requests/s, before the bounds of the present policy.
     pub limit: Rate,
     /// The day on which it took this value.
     pub since: Day,
 }
 
-/// What became of a day that was offered as a whole.
+/// The result of importing a whole day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filed {
-    /// Its peak is known now, and was not before.
+    /// Its peak was added.
     Added,
-    /// Its peak took the place of the one that was known.
+    /// Its peak replaced the known one.
     Replaced,
-    /// Its peak was known before, and stays.
+    /// The known peak was kept.
     Kept,
     /// It has too few clean minutes to have a peak.
     TooFew,
-    /// So many minutes were left out that its peak cannot be told.
+    /// Too many minutes were left out to determine its peak.
     Cut,
-    /// It is older than all that are remembered.
+    /// It is older than all remembered days.
     TooOld,
 }
 
 // === impl Baseline ===
 
 impl Baseline {
-    /// Goes on from what was kept. The samples since then have to be added again.
+    /// Restores the history. The samples of the present day have to be added again.
     #[must_use]
     pub fn restore(mut closed: Closed) -> Self {
         let excess = closed.peaks.len().saturating_sub(DAYS_MAX);
@@ -107,17 +107,17 @@ impl Baseline {
         Self { today, closed }
     }
 
-    /// What has to be kept of it.
+    /// The state to be stored.
     #[must_use]
     pub fn closed(&self) -> Closed {
         Closed { open: self.today(), ..self.closed.clone() }
     }
 
-    /// The time is now in `day`: whatever other day was the present one is over. `learned` is what the policy says, where
-    /// it says that the limit is to be learned. True when another day has begun.
+    /// Advances to `day` and closes the day before. `learned` are the settings if the limit is learned. Returns true if
+    /// another day has begun.
     ///
-    /// Which day comes after which is no matter, so a clock that jumps costs at most what was counted on the day it jumps
-    /// from. A day that comes again adds no second peak and moves the limit no second time.
+    /// Days may come in any order, so a clock that jumps costs at most the samples of the day it jumps from. A day that
+    /// comes twice adds one peak and moves the limit once.
     pub fn turn(&mut self, day: Day, learned: Option<&Learned>) -> bool {
         if self.today() == Some(day) {
             return false;
@@ -136,15 +136,14 @@ impl Baseline {
             }
         }
         if learned.is_none() {
-            // What is not followed any more is out of date by the time it is wanted again; the peaks are not.
+            // A limit that is no longer learned is dropped, since it would be stale later; the peaks are kept.
             self.closed.limit = None;
         }
         self.learn(learned);
         true
     }
 
-    /// Adds the sample of a minute of the present day, the one that [`turn`](Self::turn) was told last. The first sample
-    /// of a minute holds.
+    /// Adds the sample of a minute of the present day, set by [`turn`](Self::turn). The first sample of a minute is kept.
     pub fn record(&mut self, minute: Minute, sample: Sample) {
         if let Some((day, samples)) = &mut self.today
             && *day == minute.day()
@@ -153,8 +152,8 @@ impl Baseline {
         }
     }
 
-    /// A policy is in force: takes the first limit from the peaks that are known, if there are enough and it is to be
-    /// learned. True when there is one now that was not there before.
+    /// Applies a policy: learns the first limit from the known peaks, if there are enough. Returns true if a limit was
+    /// learned that was absent before.
     pub fn learn(&mut self, learned: Option<&Learned>) -> bool {
         let (Some(learned), None, Some(day)) = (learned, self.closed.limit, self.today()) else {
             return false;
@@ -163,8 +162,8 @@ impl Baseline {
         self.closed.limit.is_some()
     }
 
-    /// Adds a day that is over, from elsewhere. Its peak goes where it belongs by date; the limit that is in force follows
-    /// with the next day that ends, by a step as always. `replace` says what happens when the day's peak is known.
+    /// Imports a closed day. Its peak is inserted by date; the limit in force follows with the next day that ends, by a step
+    /// as usual. `replace` decides which peak is kept if the day is known.
     pub fn file(&mut self, day: Day, samples: &DaySamples, replace: bool, learned: &Learned) -> Filed {
         let peak = match self.judge(day, samples, replace, learned) {
             Ok(peak) => peak,
@@ -187,28 +186,28 @@ impl Baseline {
         Filed::Added
     }
 
-    /// The peak of a day that is over, or why it gives none.
+    /// Returns the peak of a closed day, or the reason why it has none.
     fn judge(&self, day: Day, samples: &DaySamples, replace: bool, learned: &Learned) -> Result<Peak, Filed> {
         if !replace && self.closed.peaks.iter().any(|peak| peak.day == day) {
             return Err(Filed::Kept);
         }
         let peak = samples.peak(learned.percentile).ok_or(Filed::TooFew)?;
-        // What was left out may be all the busy hours. Then what is left says only how high the peak was at least.
+        // The minutes left out may be all the busy hours. The others then show only a lower bound of the peak.
         if !peak.is_whole && self.typical(learned).is_none_or(|typical| peak.rate < typical) {
             return Err(Filed::Cut);
         }
         Ok(Peak { day, rate: peak.rate })
     }
 
-    /// The limit in force, held between the bounds of the policy; `None` as long as none was learned.
+    /// Returns the limit in force, within the bounds of the policy; `None` before one was learned.
     #[must_use]
     pub fn limit(&self, learned: &Learned) -> Option<Step> {
         let step = self.closed.limit?;
         Some(Step { limit: learned.bounds.clamp(step.limit), ..step })
     }
 
-    /// Requests/s that a usual day's peak reaches: the percentile of the last days' peaks, in the order in which the days
-    /// ended. `None` before there are enough.
+    /// Returns the typical peak in requests/s: the percentile of the last days' peaks, in the order in which the days ended.
+    /// `None` before there are enough.
     #[must_use]
     pub fn typical(&self, learned: &Learned) -> Option<Rate> {
         if self.closed.peaks.len() < DAYS_MIN {
@@ -224,19 +223,19 @@ impl Baseline {
         self.closed.peaks.iter()
     }
 
-    /// The present day, once a time was told.
+    /// The present day, once a time was given.
     #[must_use]
     pub fn today(&self) -> Option<Day> {
         self.today.as_ref().map(|(day, _)| *day)
     }
 
-    /// Clean minutes of the present day, and those left out.
+    /// The clean minutes of the present day, and those left out.
     #[must_use]
     pub fn minutes(&self) -> (usize, usize) {
         self.today.as_ref().map_or((0, 0), |(_, samples)| (samples.clean(), samples.left_out()))
     }
 
-    /// The limit goes towards what the peaks ask for.
+    /// Moves the limit by one step towards the target.
     fn step(&mut self, day: Day, learned: &Learned) {
         let Some(typical) = self.typical(learned) else { return };
         let asked = (learned.headroom * typical.per_second()).min(f64::MAX);
@@ -244,7 +243,7 @@ impl Baseline {
         let target = learned.bounds.clamp(asked);
         let before = self.closed.limit.map(|step| step.limit);
         let limit = match before {
-            // A fifth of nothing would be nothing for ever.
+            // A fifth of zero would keep the limit at zero for ever.
             None | Some(Rate::ZERO) => target,
             Some(before) => {
                 let before = before.per_second();
@@ -258,14 +257,14 @@ impl Baseline {
     }
 }
 
-/// How many peaks a limit is taken over: `days` of the policy, cut to whole days, 1..=[`DAYS_MAX`].
+/// Returns the number of peaks for a limit: `days` of the policy, cut to whole days, 1..=[`DAYS_MAX`].
 #[must_use]
 pub fn window(learned: &Learned) -> usize {
-    // What is no whole number of days is cut; the cast keeps to the range of its type.
+    // Fractions of a day are cut; the cast saturates.
     (learned.days as usize).clamp(1, DAYS_MAX)
 }
 
-/// Peaks are also taken of a bucket whose limit is not learned, so that it can be later.
+/// Peaks are also recorded for a bucket without a learned limit, so that it can be learned later.
 fn terms(learned: Option<&Learned>) -> Learned {
     learned.cloned().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The arithmetic of learned limits: tables, attacks, clocks that jump, and a slow reference to compare with.
+//! Tests of learned limits: tables, attacks, clocks that jump, and a comparison with a slow reference.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn left_out(rps: f64) -> Sample {
     Sample { offered: rate(rps), clean: false }
 }
 
-/// `learned: { <text> }` as the policy reads it.
+/// Parses `learned: { <text> }`.
 fn learned(text: &str) -> Learned {
     let text = format!("buckets: {{ b: {{ limit: {{ learned: {{ {text} }} }} }} }}");
     let tenants = Source { name: "tenants", text: ONE_CLASS_TENANTS };
@@ -32,7 +32,7 @@ fn learned(text: &str) -> Learned {
     learned
 }
 
-/// Lives through the minutes of one day.
+/// Runs through the minutes of one day.
 fn live(baseline: &mut Baseline, day: i64, learned: &Learned, sample: impl Fn(usize) -> Option<Sample>) {
     baseline.turn(Day(day), Some(learned));
     for at in 0..MINUTES_PER_DAY {
@@ -42,7 +42,7 @@ fn live(baseline: &mut Baseline, day: i64, learned: &Learned, sample: impl Fn(us
     }
 }
 
-/// Lives through days that are flat, one for each rate.
+/// Runs through one flat day for each rate.
 fn flat(rates: &[f64], learned: &Learned) -> Baseline {
     let mut baseline = Baseline::default();
     for (day, rps) in (0..).zip(rates) {
@@ -93,7 +93,7 @@ fn three_days_are_enough_and_seven_count() {
         ("", &[100.0], None),
         ("", &[100.0, 110.0], None),
         ("", &[100.0, 110.0, 120.0], Some(1.2 * 119.0)),
-        // A day of 90: the window is the last three, 110 and 90 among them.
+        // A day at 90: the window is the last three days, 110 and 90 included.
         ("days: 3", &[100.0, 110.0, 120.0, 90.0], Some(1.2 * 119.0)),
         ("", &[100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 110.0], Some(1.2 * 107.0)),
         ("headroom: 2, percentile: 50", &[100.0, 110.0, 120.0], Some(220.0)),
@@ -126,7 +126,7 @@ fn a_day_with_fewer_than_sixty_clean_minutes_has_no_peak() {
 }
 
 #[test]
-fn missing_days_unlearn_nothing() {
+fn missing_days_leave_the_limit_unchanged() {
     let learned = learned("");
     let mut baseline = flat(&[100.0, 100.0, 100.0], &learned);
     let before = baseline.limit(&learned).unwrap();
@@ -156,7 +156,7 @@ fn a_limit_moves_by_a_fifth_a_day_at_most() {
 }
 
 #[test]
-fn the_bounds_of_the_policy_hold_at_once_and_take_nothing_away() {
+fn new_bounds_apply_at_once_and_leave_the_learned_limit_unchanged() {
     let free = learned("");
     let mut baseline = flat(&[1000.0, 1000.0, 1000.0], &free);
     let tight = learned("max: 100");
@@ -179,8 +179,8 @@ fn a_limit_of_zero_does_not_stay_for_ever() {
     near(limit(&baseline, &some), Some(120.0));
 }
 
-/// Ten times the traffic for 20 days, at any hour at which it may begin and end each day: whatever is above the limit makes
-/// its minute unclean, by drops in enforce and by would-drops in shadow alike.
+/// Ten times the traffic for 20 days, beginning and ending at any hour: traffic above the limit makes its minute unclean,
+/// by drops in enforce and by would-drops in shadow.
 #[test]
 fn an_attack_of_twenty_days_moves_the_limit_by_a_fifth_at_most_in_all() {
     let learned = learned("until_history: 1500");
@@ -203,7 +203,7 @@ fn an_attack_of_twenty_days_moves_the_limit_by_a_fifth_at_most_in_all() {
 #[test]
 fn quiet_hours_alone_do_not_pull_a_limit_down() {
     let learned = learned("");
-    // Refused from 8 to 20 every day, for two weeks: what is left is the night.
+    // Refusals from 8 to 20 every day, for two weeks: only the nights are clean.
     let mut baseline = flat(&[1000.0, 1000.0, 1000.0], &learned);
     for day in 3..17 {
         live(&mut baseline, day, &learned, |at| {
@@ -212,7 +212,7 @@ fn quiet_hours_alone_do_not_pull_a_limit_down() {
     }
     baseline.turn(Day(17), Some(&learned));
     near(limit(&baseline, &learned), Some(1200.0));
-    // Nor do they make a first limit.
+    // Nights alone give no first limit either.
     let mut fresh = Baseline::default();
     for day in 0..7 {
         live(&mut fresh, day, &learned, |at| Some(if at < 720 { clean(100.0) } else { left_out(900.0) }));
@@ -224,7 +224,7 @@ fn quiet_hours_alone_do_not_pull_a_limit_down() {
 fn traffic_that_outgrew_its_limit_raises_it_step_by_step() {
     let learned = learned("");
     let mut baseline = flat(&[1000.0; 7], &learned);
-    // Twice as much from one day to the next; what is above the limit is left out.
+    // The traffic doubles from one day to the next; minutes above the limit are left out.
     let mut days = 0;
     while limit(&baseline, &learned).unwrap() < 2100.0 {
         let now = limit(&baseline, &learned).unwrap();
@@ -241,18 +241,18 @@ fn traffic_that_outgrew_its_limit_raises_it_step_by_step() {
 }
 
 #[test]
-fn a_clock_that_jumps_wipes_nothing_and_moves_nothing_twice() {
+fn a_clock_that_jumps_clears_nothing_and_moves_the_limit_once() {
     let learned = learned("days: 1");
     for jump in [-10_000, -90, -1, 1, 2, 90, 10_000, i64::from(i32::MAX)] {
         let mut baseline = flat(&[100.0, 100.0, 100.0], &learned);
-        // The day is broken off by the jump, a few hours pass there, and the clock is set right again.
+        // The jump cuts the day off, a few hours pass, and the clock is set right again.
         for day in [3, 3 + jump, 3] {
             live(&mut baseline, day, &learned, |at| (at < 200).then(|| clean(200.0)));
         }
         baseline.turn(Day(4), Some(&learned));
         let now = limit(&baseline, &learned).unwrap();
         assert!((120.0..=120.0 * 1.44 + 1e-6).contains(&now), "{jump}: {now}");
-        // To and fro every hour: each day moves the limit once.
+        // The clock jumps back and forth every hour: each day moves the limit once.
         for day in [4, 5, 4, 5, 4, 5, 4, 5, 4, 5] {
             live(&mut baseline, day, &learned, |at| (at < 200).then(|| clean(200.0)));
         }
@@ -282,14 +282,14 @@ fn a_minute_counts_once() {
 }
 
 #[test]
-fn what_was_kept_goes_on_as_if_nothing_had_happened() {
+fn a_restored_history_continues_unchanged() {
     let learned = learned("");
     let rates = [100.0, 130.0, 120.0, 150.0, 90.0];
     let whole = flat(&rates, &learned);
     let mut restarted = Baseline::default();
     for (day, rps) in (0..).zip(rates) {
         live(&mut restarted, day, &learned, |at| (at < 720).then(|| clean(rps)));
-        // The samples of the present day come from elsewhere again.
+        // The samples of the present day are added again.
         let json = serde_json::to_string(&restarted.closed()).unwrap();
         restarted = Baseline::restore(serde_json::from_str(&json).unwrap());
         live(&mut restarted, day, &learned, |_| Some(clean(rps)));
@@ -299,7 +299,7 @@ fn what_was_kept_goes_on_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn a_bucket_that_is_to_be_learned_later_has_its_peaks_by_then() {
+fn peaks_are_recorded_before_a_limit_is_learned() {
     let learned = learned("");
     let mut baseline = Baseline::default();
     for day in 0..4 {
@@ -312,13 +312,13 @@ fn a_bucket_that_is_to_be_learned_later_has_its_peaks_by_then() {
     assert!(baseline.learn(Some(&learned)));
     near(limit(&baseline, &learned), Some(120.0));
     assert!(!baseline.learn(Some(&learned)));
-    // And what is not followed any more is forgotten, so that it is not taken for fresh.
+    // A limit that is no longer learned is dropped, so that it is not taken for fresh later.
     baseline.turn(Day(4), None);
     assert_eq!(baseline.limit(&learned), None);
 }
 
 #[test]
-fn days_from_elsewhere_go_where_they_belong() {
+fn imported_days_are_inserted_by_date() {
     let learned = learned("days: 3");
     let day = |rps: f64, minutes: usize| {
         let mut samples = DaySamples::default();
@@ -350,7 +350,7 @@ fn days_from_elsewhere_go_where_they_belong() {
 }
 
 #[test]
-fn a_sample_says_what_was_offered_and_whether_all_was_well() {
+fn a_sample_has_the_offered_rate_and_whether_the_minute_was_clean() {
     let counts = |offered, dropped, would_dropped| Counts { offered, dropped, would_dropped, ..Counts::ZERO };
     let tally = |counts| Tally { counts, late: Counts::ZERO };
     let minute = Duration::from_secs(60);
@@ -360,9 +360,9 @@ fn a_sample_says_what_was_offered_and_whether_all_was_well() {
         (tally(counts(6_000, 0, 1)), minute, false, Some(left_out(100.0))),
         (tally(Counts { guard_dropped: 1, ..counts(6_000, 0, 0) }), minute, false, Some(left_out(100.0))),
         (tally(counts(6_000, 0, 0)), minute, true, Some(left_out(100.0))),
-        // What came late is no part of the rate.
+        // Late counts are not part of the rate.
         (Tally { late: counts(3_000, 0, 0), ..tally(counts(6_000, 0, 0)) }, minute, false, Some(clean(50.0))),
-        // Nothing is no sample, and not a rate of zero.
+        // No requests give no sample, and not a rate of zero.
         (Tally::ZERO, minute, false, None),
         (tally(counts(6_000, 0, 0)), Duration::from_secs(44), false, None),
         (tally(counts(6_000, 0, 0)), Duration::from_secs(91), false, None),
@@ -399,10 +399,10 @@ fn memory_is_bounded() {
     assert!(bytes <= 10_752, "{bytes}");
 }
 
-/// One day of the reference: which day, and its minutes with what was offered and whether they are clean.
+/// One day of the reference: the day, and its minutes with their offered rates and whether they are clean.
 type SlowDay = (i64, Vec<(usize, f64, bool)>);
 
-/// The formulas again, as slowly and plainly as they read.
+/// The formulas in their plain, slow form.
 fn slow(days: &[SlowDay], p: f64, count: usize, headroom: f64, min: f64, max: f64) -> Option<f64> {
     let quantile = |values: &[f64]| -> f64 {
         let mut sorted = values.to_vec();
@@ -444,7 +444,7 @@ fn slow(days: &[SlowDay], p: f64, count: usize, headroom: f64, min: f64, max: f6
 }
 
 fn days() -> impl Strategy<Value = Vec<SlowDay>> {
-    // Rates that four bytes hold exactly, so that only the order of operations may differ.
+    // Rates that an `f32` holds exactly, so that only the order of operations may differ.
     let minute = (0_usize..1440, 1_u32..4_000, prop::bool::weighted(0.96));
     let minute = minute.prop_map(|(at, eighths, clean)| (at, f64::from(eighths) / 8.0, clean));
     let day = (0_i64..12, prop::collection::vec(minute, 0..120));
@@ -494,7 +494,7 @@ proptest! {
                 let after = after.expect("never unlearned");
                 prop_assert!(after >= before * 0.8 - 1e-9 && after <= before * 1.2 + 1e-9);
             }
-            // What is no rate cannot be built.
+            // Invalid rates cannot be built.
             if let Ok(offered) = Rate::new(offered) {
                 for minute in 0..90 {
                     baseline.record(Minute(Day(day).first_minute().0 + (at + minute) % 1440), Sample { offered, clean });

@@ -1,10 +1,10 @@
-//! Policies that nobody would write: no text panics, and every fault has its place.
+//! Damaged policies: no text panics, and every fault has its place.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Lines that are nearly a policy, so that some of them are one.
+/// Lines that nearly form a policy, so that some combinations are valid.
 fn nearly_a_policy() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         any::<f64>().prop_map(|n| format!("{n}")),
@@ -36,7 +36,7 @@ fn nearly_a_policy() -> impl Strategy<Value = String> {
 
 fn finite(policy: &Policy) -> bool {
     let whole = |r: Rate| r.per_second().is_finite() && r.per_second() >= 0.0;
-    policy.exact_buckets().map(|(_, b)| b).chain(policy.patterns().map(|(_, b)| b)).all(|b| {
+    policy.entries().all(|(_, b)| {
         b.limit().per_second().is_none_or(whole)
             && b.tenant_limit().is_none_or(whole)
             && b.candidate().is_none_or(whole)

@@ -1,4 +1,4 @@
-//! Policy by example: what parses and to what, what is refused and where.
+//! Policies by example: parsed values, and refusals with their places.
 
 mod damage;
 mod refusals;
@@ -82,7 +82,7 @@ fn tenant<'a>(policy: &'a Policy, name: &str) -> &'a TenantPolicy {
 }
 
 #[test]
-fn the_full_example_is_read_as_written() {
+fn the_full_example_parses_to_the_written_values() {
     let (policy, _) = accepted(FULL_POLICY, FULL_TENANTS);
     assert!(!policy.kill_switch());
     assert!(policy.guardrails());
@@ -148,7 +148,7 @@ fn a_boost_holds_until_its_end() {
 }
 
 #[test]
-fn what_is_not_written_has_its_default() {
+fn absent_fields_have_their_defaults() {
     let (policy, warnings) = accepted("buckets: { b: { limit: 7 } }", "tenants: { default: {} }");
     assert_eq!(warnings, []);
     assert!(!policy.kill_switch());
@@ -207,7 +207,7 @@ fn a_limit_may_be_written_in_many_ways() {
 }
 
 #[test]
-fn guardrails_are_a_switch_in_both_yamls() {
+fn guardrails_accept_the_spellings_of_both_yaml_versions() {
     for (text, on) in [("on", true), ("off", false), ("true", true), ("false", false), ("\"off\"", false)] {
         let (policy, _) = accepted(&format!("{{ guardrails: {text}, buckets: {{}} }}"), ONE_CLASS_TENANTS);
         assert_eq!(policy.guardrails(), on, "{text}");
@@ -261,7 +261,7 @@ fn a_bucket_may_do_without_the_extra_gates_of_all() {
 }
 
 #[test]
-fn a_hash_names_the_content() {
+fn the_hash_depends_on_the_content() {
     let hash = |policy: &str, tenants: &str| accepted(policy, tenants).0.hash();
     let policy = "buckets: {}";
     assert_eq!(hash(policy, ONE_CLASS_TENANTS), hash(policy, ONE_CLASS_TENANTS));
@@ -270,7 +270,7 @@ fn a_hash_names_the_content() {
 }
 
 #[test]
-fn what_may_surprise_is_said_and_nothing_else() {
+fn only_surprising_values_give_warnings() {
     let said = |policy: &str, tenants: &str| -> Vec<String> {
         accepted(policy, tenants).1.iter().map(|warning| warning.path.clone()).collect()
     };
@@ -287,11 +287,7 @@ fn what_may_surprise_is_said_and_nothing_else() {
         ("{ b: { limit: { learned: { days: 90 } } } }", "", &[]),
         ("{ b: { limit: { learned: { days: 91 } } } }", "", &["buckets.b.limit.learned.days"]),
         ("{ b: { limit: { prometheus: { url: http://p, query: up } } } }", "", &[]),
-        (
-            "{ b: { limit: { prometheus: { url: https://p, query: up } } } }",
-            "",
-            &[],
-        ),
+        ("{ b: { limit: { prometheus: { url: https://p, query: up } } } }", "", &[]),
         ("{ b: { limit: 1 } }", ", queries: [ { name: a, url: http://p, query: up, max: 1 } ]", &[]),
         (
             "{ b: { limit: 1 }, c: { limit: 1 } }",
@@ -317,7 +313,7 @@ fn what_may_surprise_is_said_and_nothing_else() {
 }
 
 #[test]
-fn the_examples_that_are_shipped_are_valid() {
+fn the_shipped_examples_are_valid() {
     let policy = include_str!("../../../charts/plimsoll/files/policy.yaml");
     let tenants = include_str!("../../../charts/plimsoll/files/tenants.yaml");
     let (policy, warnings) = accepted(policy, tenants);

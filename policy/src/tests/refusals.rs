@@ -1,8 +1,8 @@
-//! Every refusal, with the place, the field and the words it must come with.
+//! Every refusal with its place, field and message.
 
 use super::*;
 
-/// A text that must be refused at (line, column) for the field at `path`, with `words` in message or hint.
+/// Checks that a text is refused at (line, column) for the field at `path`, with `words` in message or hint.
 type Row<'a> = (&'a str, (usize, usize), &'a str, &'a str);
 
 fn check(refused: PolicyError, (text, (line, column), path, words): Row<'_>) -> Fault {
@@ -185,7 +185,7 @@ fn shape() {
 
 #[test]
 fn numbers() {
-    // Every number of the schema refuses what is negative, infinite or no number at all.
+    // Every number of the schema refuses negative numbers, infinity and NaN.
     let fields = [
         ("limit: @", "buckets.b.limit"),
         ("limit: 1, tenant_limit: @", "buckets.b.tenant_limit"),
@@ -403,7 +403,7 @@ fn values() {
 }
 
 #[test]
-fn all_faults_are_told_at_once_and_in_order() {
+fn all_faults_are_reported_at_once_and_in_order() {
     let policy =
         "buckets:\n  z: { limit: -1 }\n  a: { limit: 1, burst_s: -1 }\nrollout: { canary_percent: 101 }\n";
     let tenants = "tenants:\n  a: { weight: 0 }\n";
@@ -433,7 +433,7 @@ fn a_fault_reads_well() {
 }
 
 #[test]
-fn a_fault_stays_readable_whatever_the_file_holds() {
+fn a_fault_stays_readable_whatever_the_file_contains() {
     let long = format!("buckets: {{ {}: {{ limt: 1 }} }}", "\u{1f980}".repeat(5000));
     let escape = "buckets: { \"\\e[31m\": { limit: 1 } }\r\u{85}x: \u{9b}1m";
     for text in [long.as_str(), escape, "buckets:\r  b:\r    limit: -1\r"] {

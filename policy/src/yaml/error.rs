@@ -1,10 +1,10 @@
-//! Refusals that a person can act on: which file, which place, which field, what is wrong and what to do about it.
+//! Errors of a policy: file, place, field, fault and remedy.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The most faults reported for one reading; a file that is wrong throughout is not read to its end by anybody.
+/// The maximum number of faults reported at once.
 pub const FAULTS_MAX: usize = 20;
 
 /// Room for one line of source around the caret, in characters.
@@ -12,7 +12,7 @@ const SNIPPET_CHARS_MAX: usize = 100;
 /// Room for a message or a path, in characters: both may quote the file.
 const QUOTED_CHARS_MAX: usize = 400;
 
-/// A place in a text, as editors count: lines and columns from 1, a column being one character.
+/// A place in a text as editors count: lines and columns from 1, one column per character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Place {
     /// The line, from 1.
@@ -21,50 +21,50 @@ pub struct Place {
     pub column: usize,
 }
 
-/// One thing that is wrong with a policy.
+/// One fault of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// The file, by the name it was read under.
     pub file: String,
-    /// Where in the file.
+    /// The place in the file.
     pub place: Place,
     /// The field, such as `buckets.checkout.limit`; empty for the file as a whole.
     pub path: String,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// The line of source at the place, with a caret below; absent where the place holds no text.
+    /// The line of source at the place, with a caret below; absent if the place has no text.
     pub snippet: Option<String>,
-    /// What to do about it.
+    /// The remedy.
     pub hint: String,
 }
 
-/// A policy that is refused, with every fault that was found: at least one and at most [`FAULTS_MAX`], in the order
-/// of the files and of the places in them.
+/// A refused policy with its faults: at least one and at most [`FAULTS_MAX`], in the order of the files and of the places
+/// in them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{}", self.rendered())]
 pub struct PolicyError {
     faults: Vec<Fault>,
 }
 
-/// What a check of one value yields; boxed because faults are large and rare.
+/// The result of checking one value; boxed because faults are large and rare.
 pub(crate) type Checked<T> = Result<T, Box<Fault>>;
 
 impl PolicyError {
-    /// The refusal of one file for `faults`, of which there must be one at least.
+    /// Builds the error of one file for `faults`, of which there must be at least one.
     pub(crate) fn of(mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(|fault| fault.place);
         faults.truncate(FAULTS_MAX);
         Self { faults }
     }
 
-    /// The refusal of two files, of which one at least is refused.
+    /// Joins the errors of two files, at least one of which is refused.
     pub(crate) fn of_either(first: Option<Self>, second: Option<Self>) -> Self {
         let mut faults: Vec<Fault> = first.into_iter().chain(second).flat_map(|error| error.faults).collect();
         faults.truncate(FAULTS_MAX);
         Self { faults }
     }
 
-    /// What is wrong; never empty.
+    /// The faults; never empty.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
@@ -82,7 +82,7 @@ impl From<Box<Fault>> for PolicyError {
 }
 
 impl Fault {
-    /// A fault at `place` of the file `file` with the text `text`.
+    /// Builds a fault at `place` of the file `file` with the content `text`.
     pub(crate) fn new(
         (file, text): (&str, &str),
         place: Place,
@@ -143,7 +143,7 @@ fn snippet(text: &str, place: Place) -> Option<String> {
     Some(format!("{margin} |\n{number} | {}\n{margin} | {caret}^", shown.trim_end()))
 }
 
-/// The lines of `text` by all three line breaks of YAML.
+/// Splits `text` into lines by all three line breaks of YAML.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -158,7 +158,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `text` cut to `chars_max` characters, without anything that could move a terminal's cursor.
+/// Cuts `text` to `chars_max` characters and replaces characters that could move a terminal's cursor.
 fn legible(text: &str, chars_max: usize) -> String {
     let mut out: String = text.chars().take(chars_max).map(printable).collect();
     if out.len() < text.len() && text.chars().nth(chars_max).is_some() {

@@ -1,9 +1,9 @@
-//! Guesses which word was meant, for hints.
+//! "Did you mean" hints for keys that the schema does not know.
 
-/// Longer words are not compared: the work grows with the product of the lengths.
+/// The longest word that is compared, in characters: the work grows with the product of the lengths.
 const WORD_CHARS_MAX: usize = 40;
 
-/// The hint for a `word` that is none of `known`: the nearest one if it is near, and all of them.
+/// Returns the hint for an unknown `word`: the nearest of `known` if it is near, and all of them.
 pub(crate) fn hint(word: &str, known: &[&str]) -> String {
     let all = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
     match nearest(word, known) {
@@ -12,33 +12,18 @@ pub(crate) fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// The word of `known` that takes the fewest edits, if that is at most one edit in three characters.
+/// Returns the word of `known` at the smallest edit distance, if that is at most one edit in three characters.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let word: Vec<char> = word.chars().take(WORD_CHARS_MAX + 1).flat_map(char::to_lowercase).collect();
-    if word.len() > WORD_CHARS_MAX {
+    if word.chars().nth(WORD_CHARS_MAX).is_some() {
         return None;
     }
-    let distance = |k: &&str| edits(&word, &k.chars().collect::<Vec<_>>());
-    let best = known.iter().copied().min_by_key(distance)?;
-    (distance(&best) <= word.len().max(best.len()).div_ceil(3)).then_some(best)
-}
-
-/// How many characters must be put in, left out, replaced or swapped with their neighbour to turn `a` into `b`.
-fn edits(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let mut cost = (row[j] + usize::from(x != y)).min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                cost = cost.min(before[j - 1] + 1);
-            }
-            next.push(cost);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row.last().copied().unwrap_or(0)
+    let word = word.to_lowercase();
+    let (distance, best) = known
+        .iter()
+        .map(|known| (strsim::osa_distance(&word, known), *known))
+        .min_by_key(|(edits, _)| *edits)?;
+    let longer = word.chars().count().max(best.chars().count());
+    (distance <= longer.div_ceil(3)).then_some(best)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! A number as it stands in a YAML file, before anybody has judged it.
+//! A number as written in YAML, before validation.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// Any number YAML can write, not-a-number and infinity included: those are refused where a number gets its meaning,
-/// with a better message. A quoted number is text, not a number.
+/// Any number of YAML, NaN and infinity included: those are refused with a better message where the number is
+/// interpreted. A quoted number is text, not a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Number(pub f64);
 

@@ -1,5 +1,5 @@
-//! The outline of a YAML text: every key with its place. It exists to refuse what the schema has no use for (anchors,
-//! aliases, tags, nulls, repeated keys, a second document) and to tell where a field stands that was found wrong.
+//! The outline of a YAML text: every key with its place. It refuses constructs that the schema does not use (anchors,
+//! aliases, tags, nulls, repeated keys, a second document) and gives errors the place of a field.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,17 +11,17 @@ use crate::yaml::Place;
 /// The deepest nesting of mappings and sequences, the root included.
 pub(crate) const NESTING_MAX: usize = 64;
 
-/// A key with its value, or the root (whose key is where the text begins).
+/// A key with its value, or the root, with the start of the text as its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// Where the key stands.
+    /// The place of the key.
     pub(crate) key_at: Place,
-    /// Where the value begins.
+    /// The place of the value.
     pub(crate) at: Place,
     entries: BTreeMap<String, Node>,
 }
 
-/// What is wrong with the structure of a text, and where.
+/// A fault in the structure of a text, with its place.
 #[derive(Debug)]
 pub(crate) struct Defect {
     pub(crate) at: Place,
@@ -38,7 +38,7 @@ struct Open {
 }
 
 enum Shape {
-    /// A mapping, and the key that waits for its value.
+    /// A mapping, and the key without a value yet.
     Mapping(Option<(String, Place)>),
     /// A sequence, and the index of its next item.
     Sequence(usize),
@@ -49,13 +49,12 @@ impl Node {
         Self { key_at, at, entries: BTreeMap::new() }
     }
 
-    /// Reads the outline of `text`. Linear in its length but for the sorting of keys; recursion is bounded by
-    /// [`NESTING_MAX`].
+    /// Reads the outline of `text`. Linear in its length, except for sorting keys; recursion is bounded by [`NESTING_MAX`].
     pub(crate) fn read(text: &str) -> Result<Self, Defect> {
         Outliner::default().read(text)
     }
 
-    /// The entry `name` of a mapping.
+    /// Returns the entry `name` of a mapping.
     pub(crate) fn entry(&self, name: &str) -> Option<&Self> {
         self.entries.get(name)
     }
@@ -103,7 +102,7 @@ impl Outliner {
             | Event::MappingStart(_, 1.., _)
             | Event::SequenceStart(_, 1.., _) = event
             {
-                // The parser tells where the `&name` stands right after the node that carries it.
+                // The parser gives the place right after the node that carries the `&name`.
                 let at = match events.next() {
                     Some(Ok((Event::Anchor(..), span))) => place(&span.start),
                     _ => at,
@@ -187,7 +186,7 @@ impl Outliner {
         Ok(())
     }
 
-    /// The name of the value that begins at `at`, and where that name stands.
+    /// Returns the name of the value that begins at `at`, and the place of that name.
     fn next_name(&mut self, at: Place) -> (String, Place) {
         match self.open.last_mut().map(|open| &mut open.shape) {
             Some(Shape::Mapping(key)) => key.take().unwrap_or((String::new(), at)),
@@ -199,7 +198,7 @@ impl Outliner {
         }
     }
 
-    /// Enters a finished value into the mapping or sequence around it.
+    /// Adds a finished value to the mapping or sequence around it.
     fn close(&mut self, name: String, node: Node) -> Result<(), Defect> {
         let Some(open) = self.open.last_mut() else { return Ok(()) };
         match open.node.entries.entry(name) {

@@ -1,4 +1,4 @@
-//! A text with its name, and a cursor over its fields that turns "this is wrong" into a fault with a place.
+//! A text with its name, and a cursor over its fields that gives faults their place.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// A text and the name of the file it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// What messages call the file; its path as the operator gave it.
+    /// The name of the file in messages: its path as the operator gave it.
     pub name: &'a str,
     /// The whole text.
     pub text: &'a str,
@@ -26,8 +26,7 @@ pub struct Document<'a> {
     root: Node,
 }
 
-/// One field of a document: what it is called and where it stands. A field that was not written stands where the
-/// mapping that lacks it does.
+/// One field of a document, with its name and place. An absent field has the place of the mapping that lacks it.
 #[derive(Clone)]
 pub struct Field<'a> {
     document: &'a Document<'a>,
@@ -39,10 +38,10 @@ pub struct Field<'a> {
 // === impl Source ===
 
 impl<'a> Source<'a> {
-    /// Takes the bytes of a file as text. To find a file too large it is enough to read [`FILE_BYTES_MAX`] + 1 bytes.
+    /// Decodes the bytes of a file. To detect a file that is too large, [`FILE_BYTES_MAX`] + 1 bytes are enough.
     ///
     /// # Errors
-    /// When there are more than [`FILE_BYTES_MAX`] bytes, or they are not UTF-8.
+    /// If there are more than [`FILE_BYTES_MAX`] bytes, or they are not UTF-8.
     pub fn from_bytes(name: &'a str, bytes: &'a [u8]) -> Result<Self, super::PolicyError> {
         if bytes.len() > FILE_BYTES_MAX {
             return Err(Self { name, text: "" }.too_large().into());
@@ -61,7 +60,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Refuses a text that is too large, before anything looks into it.
+    /// Refuses a text that is too large, before parsing.
     pub(crate) fn check_size(self) -> Checked<()> {
         if self.text.len() > FILE_BYTES_MAX { Err(self.too_large()) } else { Ok(()) }
     }
@@ -76,7 +75,7 @@ impl<'a> Source<'a> {
 // === impl Document ===
 
 impl<'a> Document<'a> {
-    /// Checks size and structure of `source`. Linear in its length but for the sorting of keys.
+    /// Checks size and structure of `source`. Linear in its length, except for sorting keys.
     ///
     /// # Errors
     /// The first fault of its structure.
@@ -105,7 +104,7 @@ impl<'a> Document<'a> {
 // === impl Field ===
 
 impl<'a> Field<'a> {
-    /// The field `name` inside this one, written or not. Items of a sequence are called by their index.
+    /// Returns the field `name` inside this one, present or absent. Items of a sequence are named by their index.
     #[must_use]
     pub fn then(&self, name: &str) -> Self {
         let mut path = self.path.clone();
@@ -116,13 +115,13 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The field `name` inside this one, if it was written.
+    /// Returns the field `name` inside this one, if present.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<Self> {
         Some(self.then(name)).filter(|field| field.written)
     }
 
-    /// The fields that were written inside this one, by name.
+    /// The fields present inside this one, by name.
     pub fn entries(&self) -> impl Iterator<Item = Self> {
         self.node.names().filter_map(|name| self.entry(name))
     }
@@ -138,13 +137,13 @@ impl<'a> Field<'a> {
         self.document.source.name
     }
 
-    /// Where the name stands; of an item of a sequence, where the item begins.
+    /// The place of the name, or of an item of a sequence.
     #[must_use]
     pub const fn name_at(&self) -> Place {
         self.node.key_at
     }
 
-    /// Where the value stands.
+    /// The place of the value.
     #[must_use]
     pub const fn at(&self) -> Place {
         self.node.at
@@ -167,7 +166,7 @@ impl<'a> Field<'a> {
         Fault::new((name, text), place, &self.path(), &why.to_string(), hint)
     }
 
-    /// A finite number, zero or more.
+    /// Validates a finite number, zero or more.
     pub(crate) fn not_negative(&self, number: f64) -> Checked<f64> {
         if number.is_finite() && number >= 0.0 {
             return Ok(number + 0.0);
@@ -176,13 +175,13 @@ impl<'a> Field<'a> {
             .refuse(format_args!("{number} is not a finite number of 0 or more"), "write a number from 0 on"))
     }
 
-    /// A rate in requests per second.
+    /// Validates a rate in requests per second.
     pub(crate) fn rate(&self, number: f64) -> Checked<Rate> {
         Rate::new(number)
             .map_err(|e| self.refuse(e, "write a number of requests/s from 0 on; 0 denies everything"))
     }
 
-    /// A span of `number` times `unit`.
+    /// Validates a span of `number` times `unit`.
     pub(crate) fn span(&self, number: f64, unit: Duration) -> Checked<Duration> {
         let seconds = self.not_negative(number)? * unit.as_secs_f64();
         Duration::try_from_secs_f64(seconds)
@@ -190,7 +189,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// A path as `a.b.c`; a name with a dot or anything odd in it is quoted, so that the path stays readable.
+/// Joins a path as `a.b.c`; a name with a dot or other special characters is quoted, so that the path stays readable.
 fn joined(path: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-/:@*".contains(c);
     let quoted: Vec<String> = path
