@@ -9,7 +9,7 @@ pub(crate) use traffic::{Shares, Traffic};
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Message};
-use plimsoll_core::exchange::sessions::{Head, Sessions};
+use plimsoll_core::exchange::sessions::{self, Head, Sessions};
 use plimsoll_core::exchange::{Path, StreamId, StreamRejected};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::law::Parameters;
@@ -145,7 +145,7 @@ impl Downstream {
 
     /// Sends every child the whole state again and divides limits anew, as if nothing had been sent.
     pub(crate) fn resend_all(&mut self) {
-        self.sessions.iter_mut().for_each(plimsoll_core::exchange::sessions::Child::resend_all);
+        self.sessions.iter_mut().for_each(sessions::Child::resend_all);
         self.divided = None;
     }
 

@@ -60,6 +60,7 @@ impl FastLoop {
 
     fn keys(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Vec<KeyDirective> {
         let allowances = self.allowances(bucket, posted, context);
+        debug_assert!(self.buckets.contains_key(bucket), "{bucket} has directives and no keys");
         let Some(bucket_keys) = self.buckets.get(bucket) else { return Vec::new() };
         let mut keys = Vec::new();
         for ((tenant, values), (allowed, cap)) in posted.keys().zip(allowances.by_key) {

@@ -108,6 +108,7 @@ impl KeyCounts {
         let Some(index) = self.by_bucket.get(&key.bucket).copied() else {
             return self.find_in_new_bucket(key);
         };
+        debug_assert!((index as usize) < self.quotas.len(), "{} has no quota", key.bucket);
         let is_full = self.keys.is_full();
         let quota = self.quotas.get_mut(index as usize)?;
         let default = quota.default;
@@ -241,6 +242,7 @@ impl KeyCounts {
     /// Stops counting a key. Its tenant shares the class `default` until it is admitted again.
     fn evict(&mut self, id: KeyId) {
         let Some(account) = self.keys.value_mut(id) else { return };
+        debug_assert!(!account.is_leaving && account.may_leave, "{id:?} cannot be evicted");
         account.is_leaving = true;
         if let Some(quota) = self.quotas.get_mut(account.quota as usize) {
             quota.keys = quota.keys.saturating_sub(1);

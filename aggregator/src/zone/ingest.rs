@@ -59,6 +59,7 @@ impl Ingest<'_> {
         let mut came_late = 0;
         for (entry, late) in late.drain(..) {
             came_late += late.offered;
+            debug_assert!(entry < entries.len(), "a late part without an entry");
             if let Some((id, counts)) = entries.get_mut(entry) {
                 self.keys.add_late(*id, late);
                 *counts = counts.since(late);

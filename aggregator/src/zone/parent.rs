@@ -101,7 +101,10 @@ impl Zone {
 
     /// Subscribes a child to the buckets in its report. Buckets that are new here are asked of the parent.
     fn subscribe(&mut self, stream: StreamId, report: &Report) {
-        let Some(child) = self.downstream.sessions.by_stream(stream) else { return };
+        let Some(child) = self.downstream.sessions.by_stream(stream) else {
+            debug_assert!(false, "{stream:?} has no session");
+            return;
+        };
         let subscriptions = &mut self.upstream.subscriptions;
         // An aggregator receives buckets that it never asked for. Its request for one of them must still pass upwards.
         let is_client = child.identity.role == Role::Client;

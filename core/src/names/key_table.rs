@@ -114,6 +114,7 @@ impl<T: Default> KeyTable<T> {
     /// The key with this id, or the one that had it last.
     #[must_use]
     pub fn key(&self, id: KeyId) -> Option<&Key> {
+        debug_assert!(id.index() < self.keys.len(), "{id:?} is not of this table");
         self.keys.get(id.index())
     }
 
