@@ -1,42 +1,52 @@
 //! The assignment of buckets to aggregators, for a client that has several aggregators in its zone.
 //!
-//! A client reports the counts of a bucket to exactly one aggregator, the *owner* of the bucket, and follows
-//! the drop ratios that this aggregator directs for it. This module decides which aggregator owns which
-//! bucket and when the owner changes. It is pure: the subscription passes in the time, what happened to the
-//! streams, and the state of its sessions.
+//! A bucket is a named limit of a service, such as `checkout`. A client reports the counts of each bucket to
+//! an aggregator and applies the drop ratios that come back; the aggregators do the same with the controller.
+//! With several aggregators, exactly one of them is the *owner* of a bucket: the client reports the bucket's
+//! counts only to it and applies only its ratios, so that no request is counted twice.
+//!
+//! This module decides which aggregator owns which bucket, and when a bucket moves to another owner. It is
+//! pure: it opens no connection and reads no clock. The subscription passes in the time, the events of the
+//! streams and the state of its sessions, and carries out the changes.
 //!
 //! # Rules
-//! 1. **The home of a bucket** is the aggregator that should own it. Every client computes it from the names
-//!    of the bucket and of the candidates (rendezvous hashing), so all clients of a zone agree without asking
-//!    each other.
-//! 2. **The candidates** are the aggregators that are listed (in the settings or in DNS) and not gone. An
-//!    aggregator is gone when its stream has been lost for the [failover delay](FAILOVER_DELAY_DEFAULT), or
-//!    when it was never reached for 3 s. Without any candidate the homes stay as they are.
-//! 3. **Failover: the owner is gone.** Its buckets move to their new homes at once, without its
-//!    acknowledgement. Counts that it never confirmed may be lost with it, which is why a lost owner first
-//!    gets the time to return.
-//! 4. **Handback: the owner is live, but the home is another one** (it returned or is new, or the owner is no
-//!    longer listed). The bucket first *drains*: the client holds back new counts until the owner has
-//!    confirmed all earlier ones. Then it moves, and no count is lost. If that takes more than 3 s the bucket
-//!    stays, and tries again 10 s later.
-//! 5. **A bucket moves only to an aggregator that can serve it**: one that is live and hears the controller.
-//!    A handback also needs that the owner hears the controller, that the home has been live for 5 s, so that
-//!    a flapping aggregator gets nothing, and that the home has directed something for the bucket.
-//! 6. **Ratios follow the counts 2 s later.** Until then the client keeps the ratios of the former owner,
-//!    because the new one has not shown the controller any traffic of the bucket yet, and would refuse nearly
-//!    all of it.
+//! 1. **Every bucket has a home**, the aggregator that should own it. It is chosen among the candidates by
+//!    the names of bucket and aggregators alone (rendezvous hashing), so all clients of a zone agree without
+//!    asking each other.
+//! 2. **A candidate is an aggregator that is listed and not gone.** The settings or DNS list the aggregators.
+//!    One is gone when its stream has been lost for the [failover delay](FAILOVER_DELAY_DEFAULT) of 20 s, or
+//!    when it has not been reached within 3 s. Without any candidate every bucket stays where it is.
+//! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or by
+//!    handback. The new owner must be live and hear the controller; otherwise it could not serve the bucket,
+//!    and the bucket stays.
+//! 4. **Failover: the owner is gone.** The bucket moves at once. Counts that the owner has not confirmed are
+//!    lost if it crashed, so a lost owner keeps its buckets for the failover delay: until then it may return.
+//! 5. **Handback: the owner is live**, but the home has returned, is new, or the owner is no longer listed.
+//!    The bucket *drains* before it moves: the client holds back new counts until the owner has confirmed all
+//!    earlier ones, so that the move loses no count. After 3 s in vain it stops draining, and tries again 10
+//!    s later.
+//! 6. **A handback is never urgent.** It begins only when the home has been live for 5 s (an aggregator that
+//!    flaps gets no bucket), the home has directed something for the bucket, and the owner hears the
+//!    controller too.
+//! 7. **The new owner's ratios apply 2 s after the move.** The client keeps the former owner's ratios until
+//!    then, and while a bucket drains: the new owner has shown the controller no traffic of the bucket yet,
+//!    and would refuse nearly all of it.
 //!
 //! # States
 //! ```text
-//!  aggregator                                        bucket
+//!  aggregator: NeverReached --- answers ------------------------------> Live
+//!              Live --- its stream ends ------------------------------> Lost
+//!              Lost --- answers again --------------------------------> Live
+//!              NeverReached for 3 s, or Lost for the failover delay --> gone
 //!
-//!  NeverReached --> Live <--> Lost                   Steady --------> Draining --------> Moved
-//!       | 3 s                  | failover delay        ^   handback       | confirmed      |
-//!       +-------> gone <-------+                       |                  | 3 s are over   | 2 s, then the
-//!                                                      +<-----------------+                | ratios follow
-//!  Steady --(owner gone)--> Moved                      +<----------------------------------+
+//!  bucket:     Steady --- handback begins ----------------------------> Draining
+//!              Draining --- all counts are confirmed -----------------> Moved
+//!              Draining --- 3 s are over, or no reason to move -------> Steady
+//!              Steady --- failover -----------------------------------> Moved
+//!              Moved --- 2 s are over: the new ratios apply ----------> Steady
 //! ```
-//! `liveness` holds the aggregators, `placement` one bucket; [`Assignment`] applies the rules to all of them.
+//! [`liveness`] has the states of the aggregators, [`placement`] those of one bucket, and [`Assignment`]
+//! applies the rules to all of them.
 
 pub(crate) mod endpoints;
 mod liveness;

@@ -7,7 +7,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::report::{CohortKey, Counts, Evidence, Outcomes, STANDS_MAX, Side};
 
 use crate::hot::table::{KeyPlace, Table};
-use crate::responses::{Durations, Told};
+use crate::responses::{Durations, Reported};
 
 /// Both sides of a canary.
 const SIDES: [Side; 2] = [Side::Control, Side::Canary];
@@ -20,7 +20,7 @@ pub(super) struct EvidenceCollector {
     /// By bucket: its mode and this instance's side at the last collection.
     cohorts: Vec<Option<(Mode, Side)>>,
     /// By bucket and side: the responses collected so far.
-    responses: HashMap<(usize, Side), Told>,
+    responses: HashMap<(usize, Side), Reported>,
 }
 
 /// The responses of one bucket on one side of its canary, for metrics.

@@ -1,9 +1,9 @@
-//! The progress of one key in an outbox: its state on the present stream, the totals sent and confirmed so
-//! far, and the parent that received them last.
+//! The progress of one key on the present stream: undefined, defined, reported or released.
 
 use std::num::NonZeroU32;
 
-use crate::report::{Counts, InstanceId, Tally};
+use super::history::{History, LastParent, ParentIndex};
+use crate::report::{Counts, Tally};
 
 /// A place for one key in an outbox. Small on purpose: an aggregator has 100,000 of them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,37 +27,6 @@ pub(super) enum KeyProgress {
     Reported { id: WireId, history: History },
 }
 
-/// The totals of one key that were sent and acknowledged, over all streams. `P` names a parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct History<P = ParentIndex> {
-    /// The totals in the last report on any stream.
-    pub(super) tally: Tally,
-    /// The part that the controller has confirmed.
-    pub(super) confirmed: Counts,
-    pub(super) last_parent: LastParent<P>,
-}
-
-/// The parent that received the counts of a key last, and whether its memory of the key is good.
-///
-/// A parent remembers keys by name. Its memory of a name misleads after another parent received counts in
-/// between, or after one key ended and another of the same name began. Merging a report of the key renews it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LastParent<P = ParentIndex> {
-    /// No parent received counts under this name: none has a memory that could mislead.
-    NewName,
-    /// No parent received counts of this key, but an earlier key had its name.
-    ReusedName,
-    /// This parent. It may still remember older counts under the name.
-    MaybeStale(P),
-    /// This parent. All that it remembers under the name are counts of this key, and no other parent received
-    /// any since.
-    Current(P),
-}
-
-/// The index of a parent in the outbox's list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ParentIndex(pub(super) u32);
-
 /// The number of a key on one stream, from 0. Stored plus one, so that `Option<WireId>` takes four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WireId(NonZeroU32);
@@ -69,11 +38,6 @@ pub(super) struct Reported {
     /// The counts that no earlier report carried.
     pub(super) increase: Counts,
 }
-
-/// The history of a key on its way from one outbox to another (see
-/// [`Outbox::release`](super::Outbox::release)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handover(History<InstanceId>);
 
 // === impl Slot ===
 
@@ -187,59 +151,7 @@ impl KeyProgress {
     }
 }
 
-// === impl History, LastParent ===
-
-impl<P> History<P> {
-    /// The history of a key that counts from zero.
-    const fn new(last_parent: LastParent<P>) -> Self {
-        Self { tally: Tally::ZERO, confirmed: Counts::ZERO, last_parent }
-    }
-
-    /// Returns true if the controller has confirmed all that was sent.
-    pub(super) const fn is_confirmed(&self) -> bool {
-        self.confirmed.covers(self.tally.counts)
-    }
-
-    /// Names the parent in another way.
-    pub(super) fn map_parent<Q>(self, f: impl FnOnce(P) -> Q) -> History<Q> {
-        let last_parent = match self.last_parent {
-            LastParent::NewName => LastParent::NewName,
-            LastParent::ReusedName => LastParent::ReusedName,
-            LastParent::MaybeStale(parent) => LastParent::MaybeStale(f(parent)),
-            LastParent::Current(parent) => LastParent::Current(f(parent)),
-        };
-        History { tally: self.tally, confirmed: self.confirmed, last_parent }
-    }
-}
-
-impl LastParent {
-    pub(super) const fn parent(self) -> Option<ParentIndex> {
-        match self {
-            Self::NewName | Self::ReusedName => None,
-            Self::MaybeStale(parent) | Self::Current(parent) => Some(parent),
-        }
-    }
-
-    /// Counts are sent to `parent`.
-    #[inline]
-    fn on_sent_to(&mut self, parent: ParentIndex) {
-        *self = match *self {
-            Self::NewName => Self::Current(parent),
-            Self::MaybeStale(last) | Self::Current(last) if last == parent => return,
-            Self::ReusedName | Self::MaybeStale(_) | Self::Current(_) => Self::MaybeStale(parent),
-        };
-    }
-
-    /// The parent has merged counts that it was sent: from now on it remembers this key.
-    pub(super) fn on_merged(&mut self) {
-        debug_assert!(self.parent().is_some(), "counts are merged only after a parent was sent them");
-        if let Self::MaybeStale(parent) = *self {
-            *self = Self::Current(parent);
-        }
-    }
-}
-
-// === impl WireId, Handover ===
+// === impl WireId ===
 
 impl WireId {
     const fn new(id: u32) -> Self {
@@ -252,27 +164,11 @@ impl WireId {
     }
 }
 
-impl Handover {
-    /// A key that counts from zero, and the first one of its name.
-    pub const NEW_NAME: Self = Self(History::new(LastParent::NewName));
-    /// A key that counts from zero, after an earlier one of the same name, or possibly so.
-    pub const REUSED_NAME: Self = Self(History::new(LastParent::ReusedName));
-
-    pub(super) const fn new(history: History<InstanceId>) -> Self {
-        Self(history)
-    }
-
-    pub(super) const fn into_history(self) -> History<InstanceId> {
-        self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const ONE: ParentIndex = ParentIndex(0);
-    const OTHER: ParentIndex = ParentIndex(1);
 
     fn tally(offered: u64) -> Tally {
         Tally { counts: Counts { offered, ..Counts::ZERO }, late: Counts::ZERO }
@@ -301,24 +197,6 @@ mod tests {
             Counts::ZERO,
             "sent once more, but not new"
         );
-    }
-
-    #[test]
-    fn memory_of_a_parent_is_current_from_the_first_counts_of_a_new_name_or_once_it_merged_some() {
-        for (before, sent, merged) in [
-            (LastParent::NewName, LastParent::Current(ONE), LastParent::Current(ONE)),
-            (LastParent::ReusedName, LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
-            (LastParent::MaybeStale(ONE), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
-            (LastParent::MaybeStale(OTHER), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
-            (LastParent::Current(ONE), LastParent::Current(ONE), LastParent::Current(ONE)),
-            (LastParent::Current(OTHER), LastParent::MaybeStale(ONE), LastParent::Current(ONE)),
-        ] {
-            let mut last = before;
-            last.on_sent_to(ONE);
-            assert_eq!(last, sent, "after {before:?}");
-            last.on_merged();
-            assert_eq!(last, merged, "after {before:?}");
-        }
     }
 
     #[test]

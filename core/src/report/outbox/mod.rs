@@ -1,48 +1,51 @@
-//! The outbox: a child's side of reporting. It turns the counts of each key into reports for the parent and
+//! The outbox: a child's side of reporting. It turns the counts of each key into reports for the parent, and
 //! tracks how far the parent and the controller have acknowledged them.
 //!
-//! A child is a client or an aggregator. Its parent is the aggregator or controller that it has a stream to.
+//! A child is a client or an aggregator; its parent is the aggregator or the controller that it has a stream
+//! to. A key is a tenant within a bucket, for which requests are counted.
 //!
 //! # Rules
-//! 1. Counts are totals since the key began and never go back. A report carries the totals of the keys that
-//!    changed since the previous report; on a new stream every key with counts is reported once more. A lost
-//!    report therefore costs nothing: the next one makes up for it.
-//! 2. A parent receives counts only after it has answered on the stream. Before that a report carries only
-//!    the sign of life, so that a stream on which no parent listened leaves no count in doubt.
-//! 3. A key is *defined* before its first counts on a stream. The definition gives it a small number, its
-//!    wire id, and says from which totals the parent may count on: what is confirmed, what was sent, and
-//!    whether the parent's own memory of the key is good (see [`KeyDefinition`] and [`Books`](super::Books)).
-//! 4. The parent acknowledges in two steps ([`Echo`]). *Merged* (`covered`): the parent has added the report
-//!    to its own counts, and will lose it if it crashes. *Confirmed*: the controller has the counts, so no
-//!    crash on the way can lose them.
-//! 5. A key that moves to another parent moves to another outbox: the first one [releases](Outbox::release)
-//!    it, the second one [adopts](Outbox::adopt) it with all that is known of it, a [`Handover`].
+//! 1. **Counts are totals** since the key began; they never go back. A report carries the totals that changed
+//!    since the report before, and on a new stream those of every key once more. A lost report therefore
+//!    costs nothing: a later one makes up for it.
+//! 2. **No counts before the answer.** A stream begins with reports without counts. They follow once the
+//!    parent has said which instance it is, so that counts never go to a parent that the child does not know.
+//! 3. **A key is defined before its first counts on a stream.** The [definition](KeyDefinition) gives the key
+//!    a small number for this stream, its wire id. It also tells the parent from which total to count on: how
+//!    much of the key is confirmed, how much was sent to any parent, and whether the parent may rely on what
+//!    it remembers of the key itself (see [`Books`](super::Books) for the parent's side).
+//! 4. **Acknowledgement has two steps** ([`Echo`]). *Covered*: the parent has merged the report, but would
+//!    lose it in a crash. *Confirmed*: the controller has the counts, and no crash of the parent can lose
+//!    them any more.
+//! 5. **A key moves with its history.** One outbox [releases](Outbox::release) a key and another one, with a
+//!    stream to another parent, [adopts](Outbox::adopt) it. The new parent counts on from the total that was
+//!    sent. Counts that were sent but not confirmed may be lost with the former parent; the new one records
+//!    them as unconfirmed.
 //!
-//! # States of a key
+//! # States of a key on the present stream
 //! ```text
-//!               next report             its total grows
-//!  Undefined ----------------> Defined ----------------> Reported
-//!      ^                          |                          |
-//!      |        new stream        |                          |
-//!      +--------------------------+--------------------------+
-//!      |                          |  release                 |
-//!      |  adopt                   v                          |
-//!      +---------------------- Released <--------------------+
+//!  Undefined --- the next report defines it ------------> Defined
+//!  Defined --- a report carries its total --------------> Reported
+//!  Defined, Reported --- a new stream begins -----------> Undefined
+//!  any state --- release: the slot is empty ------------> Released
+//!  Released --- adopt: a key takes the slot ------------> Undefined
 //! ```
-//! `KeyProgress` is that state; with it goes a `History` of the totals sent and confirmed on all streams.
-//! `LastParent` says which parent received the key's counts last, and whether what that parent remembers can
-//! be relied on.
+//! `KeyProgress` is this state. `History` goes with it over all streams: the total sent, the total confirmed,
+//! and `LastParent`, the parent that received counts last. `InFlight` holds the reports that are not
+//! confirmed yet.
 
+mod history;
 mod in_flight;
 mod key_progress;
 
-pub use key_progress::Handover;
+pub use history::Handover;
 
 use super::{Counts, Echo, InstanceId, KeyDefinition, Report, Tallies, Tally};
 use crate::names::{Key, KeyId};
 
+use history::{History, LastParent, ParentIndex};
 use in_flight::{InFlight, SentCounts};
-use key_progress::{History, LastParent, ParentIndex, Slot};
+use key_progress::Slot;
 
 /// Builds the reports of one uplink and tracks what of them is acknowledged.
 ///
