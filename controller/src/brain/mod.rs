@@ -139,7 +139,7 @@ impl Brain {
         true
     }
 
-    /// Adds new keys to their buckets. Linear in the new keys.
+    /// Adds new keys to their buckets, except to buckets that found no room. Linear in the new keys.
     fn introduce_keys(&mut self) {
         for (id, key) in self.keys.take_new() {
             if let Some(bucket) = self.buckets.get_mut(&key.bucket) {

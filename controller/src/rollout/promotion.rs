@@ -147,3 +147,67 @@ impl RolloutError {
         Self::Unknown { entry: entry.chars().take(ENTRY_CHARS_MAX).collect(), hint }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
+
+    struct Scene {
+        durable: DurableState,
+        policy: Policy,
+    }
+
+    impl Scene {
+        fn new(text: &str) -> Self {
+            let mut scene = Self { durable: DurableState::first_start(), policy: read(text) };
+            scene.durable.on_policy(&scene.policy);
+            scene
+        }
+
+        fn promote(&mut self, to: Option<Mode>, force: Option<&str>) -> Result<(Mode, Cause), RolloutError> {
+            let force = force.map(|reason| Text::new(reason).unwrap());
+            let promotion = Promotion { entry: "api", to, force: force.as_ref() };
+            let (now, rollouts) = (MonoTime::ZERO, Rollouts::default());
+            rollouts.promote(&mut self.durable, &self.policy, now, None, promotion)?;
+            Ok((self.durable.stages["api"].stage, self.durable.history.back().unwrap().cause))
+        }
+
+        fn abort(&mut self, entry: &str) -> Result<bool, RolloutError> {
+            Rollouts::abort(&mut self.durable, &self.policy, entry, None)
+        }
+    }
+
+    fn read(text: &str) -> Policy {
+        let policy = Source { name: "policy.yaml", text };
+        Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+    }
+
+    #[test]
+    fn promotion_past_a_gate_needs_a_reason_and_never_moves_down() {
+        let mut scene = Scene::new("buckets: { api: { limit: 1 } }\n");
+        assert!(matches!(scene.promote(None, None), Err(RolloutError::Gate { to: Mode::Canary, .. })));
+        assert_eq!(scene.promote(None, Some("a test")), Ok((Mode::Canary, Cause::Forced)));
+        assert!(matches!(
+            scene.promote(Some(Mode::Shadow), Some("a test")),
+            Err(RolloutError::Reached { .. })
+        ));
+        assert_eq!(scene.promote(None, Some("a test")), Ok((Mode::Enforce, Cause::Forced)));
+        assert!(matches!(scene.promote(None, Some("a test")), Err(RolloutError::Reached { .. })));
+        assert_eq!((scene.abort("api"), scene.abort("api")), (Ok(true), Ok(false)));
+        assert!(matches!(scene.abort("apo"), Err(RolloutError::Unknown { .. })));
+    }
+
+    #[test]
+    fn promotion_without_required_gates_may_skip_canary() {
+        let mut scene = Scene::new("buckets: { api: { limit: 1 } }\nrollout: { require_gates: false }\n");
+        assert_eq!(scene.promote(Some(Mode::Enforce), None), Ok((Mode::Enforce, Cause::Promote)));
+        assert_eq!(scene.durable.history.back().unwrap().why.last().unwrap(), "canary is skipped");
+    }
+
+    #[test]
+    fn killed_entry_is_not_promoted() {
+        let mut scene = Scene::new("kill_switch: true\nbuckets: { api: { limit: 1 } }\n");
+        assert_eq!(scene.promote(None, Some("a test")), Err(RolloutError::Killed));
+    }
+}

@@ -124,9 +124,9 @@ impl StageStats {
             covered -= first.ticks;
             self.full.pop_front();
         }
-        while self.full.len() > 2 * SLOTS as usize {
-            let Some(oldest) = self.full.pop_front() else { return };
-            let Some(next) = self.full.front_mut() else { return };
+        while self.full.len() > 2 * SLOTS as usize
+            && let (Some(oldest), Some(next)) = (self.full.pop_front(), self.full.front_mut())
+        {
             next.ticks += oldest.ticks;
             next.cohorts.add(&oldest.cohorts);
         }
