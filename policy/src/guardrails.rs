@@ -275,9 +275,9 @@ mod tests {
         assert_eq!(
             said,
             [
-                "- buckets.b.rollout.queries.a: up at http://p, at most 1",
-                "~ buckets.b.rollout.queries.b: up at http://p, at least 2 -> up at http://p, at least 0.5",
-                "+ buckets.b.rollout.queries.c: x > 1 at http://p, at most 3",
+                "- buckets.b.rollout.queries.a: up at http://p, maximum of 1",
+                "~ buckets.b.rollout.queries.b: up at http://p, minimum of 2 -> up at http://p, minimum of 0.5",
+                "+ buckets.b.rollout.queries.c: x > 1 at http://p, maximum of 3",
             ]
         );
     }
