@@ -1,6 +1,6 @@
-//! How many virtual seconds pass in a real one: 99 clients at 100,000 requests/s, the bar being 50 on one core, and
-//! 10,000 clients.
-#![allow(missing_docs, clippy::panic)] // it measures or it stops
+//! Virtual seconds per real second, for 99 and for 10,000 clients at 100,000 requests/s. The target for 99
+//! clients is 50 on one core.
+#![allow(missing_docs, clippy::panic)] // a benchmark stops at the first error
 
 use std::hint::black_box;
 use std::path::Path;
@@ -10,7 +10,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_policy::Source;
 use plimsoll_simulator::{Scenario, run};
 
-/// Ten virtual seconds with so many clients.
+/// A scenario of ten virtual seconds.
 fn scenario(clients: u32) -> Scenario {
     let text = format!(
         "name: speed\nduration_s: 10\nzones: 3\nclients: {clients}\n\

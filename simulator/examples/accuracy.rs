@@ -1,9 +1,9 @@
-//! Runs every scenario at both ticks with all seeds, and writes what came of it into `docs/law.md`, with plots beside
-//! it: `cargo run --release -p plimsoll-simulator --example accuracy`.
+//! Runs every scenario at both ticks with all seeds, and writes the table of results into `docs/law.md`, with
+//! plots beside it: `cargo run --release -p plimsoll-simulator --example accuracy`.
 //!
-//! With arguments only the scenarios whose names begin with one of them are run, and nothing is written:
-//! `... --example accuracy -- 02 14-controller`. `SEEDS=3` runs fewer seeds, and writes nothing either. Exit code 1: a
-//! bound is broken.
+//! With arguments it runs only the scenarios with these prefixes and writes nothing: `... --example accuracy
+//! -- 02 14-controller`. `SEEDS=3` runs fewer seeds and writes nothing either. Exit code 1: an expectation is
+//! not met.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use plimsoll_simulator::{BucketOutcome, Outcome, P95_SEEDS, Run, Scenario, broken, plot, simulate};
 
 const TICKS_MS: [u64; 2] = [500, 250];
-/// Where the table stands in the document.
+/// The markers around the table in the document.
 const BEGIN: &str = "<!-- accuracy: begin -->";
 const END: &str = "<!-- accuracy: end -->";
-/// The scenarios that are drawn.
+/// The scenarios with a plot.
 const DRAWN: [&str; 8] = [
     "02-step-up",
     "03-step-down",
@@ -93,7 +93,7 @@ fn row(
     holds: bool,
 ) -> Result<(), std::fmt::Error> {
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-    // Rounded first, so that no zero has a sign.
+    // Rounded before printing, so that no zero has a sign.
     let rounded = |value: f64| (value * 1e4).round() / 1e2 + 0.0;
     let percent =
         |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{:.2} %", rounded(value)));
@@ -115,12 +115,12 @@ fn row(
     )
 }
 
-/// Puts the table between the markers of the document.
+/// Writes the table between the markers of the document.
 fn write(path: &Path, seeds: u64, table: &str) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(path)?;
     let place = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);
     let Some((begin, end)) = place else {
-        return Err(format!("{}: there is no place marked by {BEGIN} and {END}", path.display()).into());
+        return Err(format!("{}: the markers {BEGIN} and {END} are missing", path.display()).into());
     };
     let head = "| scenario | tick, ms | admitted / limit | long-run error | worst 1 s | p99 of 1 s | p99 of 10 s | \
                 goodput lost | settled, median / p95 | worst tenant | in bounds |\n\

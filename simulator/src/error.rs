@@ -16,7 +16,8 @@ pub enum ScenarioError {
         /// The cause.
         source: io::Error,
     },
-    /// The scenario, or the policy in it or beside it, is not valid; the error lists every fault with its place.
+    /// The scenario, or the policy in it or beside it, is not valid; the error lists every fault with its
+    /// place.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
 }

@@ -1,10 +1,11 @@
 //! Runs the real [limiter](plimsoll_client::Limiter), [zone](plimsoll_aggregator::zone::Zone) and
-//! [brain](plimsoll_controller::brain::Brain) under a virtual clock, with simulated links and scripted traffic and
-//! faults, so that a policy can be tried before it is shipped.
+//! [brain](plimsoll_controller::brain::Brain) under a virtual clock, with simulated links and scripted
+//! traffic and faults, so that a policy can be tried before it is shipped.
 //!
-//! A [`Scenario`] is a file; [`run`] runs it once for a seed, [`simulate`] for many; an [`Outcome`] summarises the
-//! runs, and [`broken`] returns the expectations that were not met. The simulator uses no real time, no entropy and no
-//! socket: the same scenario and seed give the same run to the last message, on any number of threads.
+//! A [`Scenario`] is a file; [`run`] runs it once for a seed, [`simulate`] for many; an [`Outcome`]
+//! summarises the runs, and [`broken`] returns the expectations that were not met. The simulator uses no real
+//! time, no entropy and no socket: the same scenario and seed give the same run to the last message, on any
+//! number of threads.
 //!
 //! ```no_run
 //! use plimsoll_simulator::{Outcome, Scenario, broken, simulate};

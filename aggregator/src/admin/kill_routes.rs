@@ -1,5 +1,5 @@
-//! The kill switch at the admin port of an aggregator, for use without a controller: a kill reaches the clients of the
-//! zone at once, and the controller when it is back.
+//! The kill switch at the admin port of an aggregator, for use without a controller: a kill reaches the
+//! clients of the zone at once, and the controller when it is back.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -36,8 +36,8 @@ fn kill(zone: &Shared<Zone>, order: KillOn) -> Response {
     if order.ttl_s.is_some() {
         return error_response(
             StatusCode::BAD_REQUEST,
-            "ttl_s: an aggregator cannot end a kill by itself; order it without a ttl and end it with `kill off`, or order \
-             it at the controller",
+            "ttl_s: an aggregator cannot end a kill by itself; order it without a ttl and end it with `kill off`, \
+             or order it at the controller",
         );
     }
     let by = order.by.as_ref().map(ToString::to_string);
@@ -56,7 +56,10 @@ fn enter(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Opt
     match changed {
         Err(full) => return error_response(StatusCode::CONFLICT, full),
         Ok(changed) => {
-            tracing::warn!(%scope, killed, generation, changed, reason, by, "kill switch ordered at this aggregator");
+            tracing::warn!(
+                %scope, killed, generation, changed, reason, by,
+                "kill switch ordered at this aggregator"
+            );
         }
     }
     zone.notify();

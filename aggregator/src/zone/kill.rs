@@ -1,4 +1,5 @@
-//! The kill switch and drills at a zone: operators' orders at its admin port, and the children that a drill waits for.
+//! The kill switch and drills at a zone: operators' orders at its admin port, and the children that a drill
+//! waits for.
 
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
 use plimsoll_core::kill::{KilledBucketsFull, Kills, Scope};
@@ -9,9 +10,9 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Zone {
-    /// Enters an operator's order to kill, or to end a kill. The generation moves to the next odd or even number, which all
-    /// children and the parent are sent. The buckets stay in shadow until a controller that knows the generation decides
-    /// their modes again. Returns true if the generation changed.
+    /// Enters an operator's order to kill, or to end a kill. The generation moves to the next odd or even
+    /// number, which all children and the parent are sent. The buckets stay in shadow until a controller that
+    /// knows the generation decides their modes again. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.

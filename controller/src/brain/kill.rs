@@ -1,5 +1,5 @@
-//! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the aggregators that a
-//! drill waits for.
+//! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the
+//! aggregators that a drill waits for.
 
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
@@ -85,7 +85,8 @@ impl Brain {
         self.on_kill_change(changed);
     }
 
-    /// Updates the generations that aggregators are sent from the durable state, before directives are computed.
+    /// Updates the generations that aggregators are sent from the durable state, before directives are
+    /// computed.
     pub(super) fn settle_kills(&mut self) {
         let changed = self.durable.settle_held(self.policies.in_force());
         self.pending_saves.note_change(changed);

@@ -1,4 +1,5 @@
-//! The kill generations and the drill number that one process holds, which are merged by `max` on every message.
+//! The kill generations and the drill number that one process holds, which are merged by `max` on every
+//! message.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ pub const KILLED_BUCKETS_MAX: usize = 1_024;
 )]
 pub struct KilledBucketsFull;
 
-/// The kill generations of a process. Changes are numbered, so that a message can carry only the ones since the last.
+/// The kill generations of a process. Changes are numbered, so that a message can carry only the ones since
+/// the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kills {
     fleet: KillGeneration,
@@ -114,14 +116,16 @@ impl Kills {
     /// Checks and merges the generations of a parent's message. Returns true if any changed.
     ///
     /// # Errors
-    /// [`StaleDirective::KillJump`] if the parent claims a generation too far above the one held; nothing is merged.
+    /// [`StaleDirective::KillJump`] if the parent claims a generation too far above the one held; nothing is
+    /// merged.
     pub fn merge_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
         let jump = |(held, got)| StaleDirective::KillJump { held, got };
         self.check(directives.kill, &directives.kills).map_err(jump)?;
         Ok(self.merge(directives.kill, &directives.kills))
     }
 
-    /// Caps the generations that a parent's decision claims to know at the ones held; see [`Kill::capped_at`].
+    /// Caps the generations that a parent's decision claims to know at the ones held; see
+    /// [`Kill::capped_at`].
     pub fn cap_knowledge(&self, directive: &mut BucketDirective) {
         directive.terms.kill = directive.terms.kill.capped_at(self.of(&directive.bucket));
     }

@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::Mode;
 
-/// The largest step of a generation, drill number or epoch that a peer may claim. A larger step is a broken or hostile
-/// peer, which must not be able to exhaust the numbers.
+/// The largest step of a generation, drill number or epoch that a peer may claim. A larger step is a broken
+/// or hostile peer, which must not be able to exhaust the numbers.
 pub const JUMP_MAX: u64 = 1 << 32;
 
-/// The generation of a kill switch; odd means killed. Generations are merged by `max` on every message in both
-/// directions, so no loss, repetition or reordering can undo a newer decision.
+/// The generation of a kill switch; odd means killed. Generations are merged by `max` on every message in
+/// both directions, so no loss, repetition or reordering can undo a newer decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KillGeneration(pub u64);
@@ -50,7 +50,8 @@ impl KillGeneration {
     }
 }
 
-/// The two generations that concern a bucket: as a process holds them, or as they were known when a mode was decided.
+/// The two generations that concern a bucket: as a process holds them, or as they were known when a mode was
+/// decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kill {
     /// The generation of the whole fleet.
@@ -66,9 +67,10 @@ impl Kill {
         self.fleet.is_killed() || self.bucket.is_killed()
     }
 
-    /// Returns the mode in force at a process that holds `self`, for a mode `decided` with the generations `known`. It is
-    /// shadow while killed, and while the decision did not know the latest generation. So no decision from before a kill
-    /// ever takes effect again, in whatever order, from which peer and after how many restarts it arrives.
+    /// Returns the mode in force at a process that holds `self`, for a mode `decided` with the generations
+    /// `known`. It is shadow while killed, and while the decision did not know the latest generation. So no
+    /// decision from before a kill ever takes effect again, in whatever order, from which peer and after how
+    /// many restarts it arrives.
     #[must_use]
     pub const fn mode(self, decided: Mode, known: Self) -> Mode {
         let is_known = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;

@@ -1,5 +1,5 @@
-//! A mergeable log-linear histogram of durations. The quantiles of a fleet follow from the sum of its processes'
-//! histograms, without keeping any single duration.
+//! A mergeable log-linear histogram of durations. The quantiles of a fleet follow from the sum of its
+//! processes' histograms, without keeping any single duration.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ const PER_DOUBLING: u64 = 128;
 
 /// Response times: 128 bins in each doubling and 2,048 in all.
 ///
-/// A bin is at most 1/128 of its lower edge wide, so its middle is off by at most 0.4 %. At 200 ms that is 0.8 ms, and a
-/// difference of two quantiles is off by at most 1.6 ms: fine enough for a gate at 5 ms. Below 2 ms bins are 16 us wide.
-/// Durations of 67 s and longer are in the last bin.
+/// A bin is at most 1/128 of its lower edge wide, so its middle is off by at most 0.4 %. At 200 ms that is
+/// 0.8 ms, and a difference of two quantiles is off by at most 1.6 ms: fine enough for a gate at 5 ms. Below
+/// 2 ms bins are 16 us wide. Durations of 67 s and longer are in the last bin.
 pub type Histogram = LogLinear<UNIT_US, PER_DOUBLING, BINS>;
 
 /// The place of a duration in a [`Histogram`].
@@ -24,8 +24,9 @@ pub type Bin = LogLinearBin<UNIT_US, PER_DOUBLING, BINS>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogLinearBin<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>(u16);
 
-/// Counts by bin, where bins double in width with each doubling of the duration: `PER_DOUBLING` bins (a power of two) in
-/// each, `BINS` (at most 65,536) in all, the narrowest `UNIT_US` microseconds wide. Stores non-empty bins only.
+/// Counts by bin, where bins double in width with each doubling of the duration: `PER_DOUBLING` bins (a power
+/// of two) in each, `BINS` (at most 65,536) in all, the narrowest `UNIT_US` microseconds wide. Stores
+/// non-empty bins only.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogLinear<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> {
     /// Ascending; no count is zero.

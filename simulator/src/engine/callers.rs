@@ -26,7 +26,8 @@ pub(crate) struct Callers<'a> {
     queue: Vec<u32>,
 }
 
-/// One entry of `traffic` in one step: the arrivals at a client that the entry's share names first, and at any other.
+/// One entry of `traffic` in one step: the arrivals at a client that the entry's share names first, and at
+/// any other.
 struct Offer<'a> {
     traffic: &'a Traffic,
     first: u32,

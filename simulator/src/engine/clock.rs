@@ -5,8 +5,8 @@ use plimsoll_core::quantity::MonoTime;
 /// Microseconds in a second.
 const SECOND: f64 = 1e6;
 
-/// A point of virtual time, in microseconds since the run began. The settling phase before the scenario's time zero is
-/// part of the run.
+/// A point of virtual time, in microseconds since the run began. The settling phase before the scenario's
+/// time zero is part of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SimTime(pub(crate) u64);
 
@@ -21,8 +21,8 @@ pub(crate) fn micros(seconds: f64) -> u64 {
     (seconds * SECOND).round() as u64
 }
 
-/// The monotonic clock of one process. It starts at the process's birth with an offset of its own, so that code which
-/// compares the clocks of two processes fails.
+/// The monotonic clock of one process. It starts at the process's birth with an offset of its own, so that
+/// code which compares the clocks of two processes fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessClock {
     birth: SimTime,

@@ -1,4 +1,5 @@
-//! The processes of the fleet. This is the one place that knows how to construct and tick each tier's state machine.
+//! The processes of the fleet. This is the one place that knows how to construct and tick each tier's state
+//! machine.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ pub(crate) struct Client {
     pub(crate) subscription: Subscription,
     pub(crate) clock: ProcessClock,
     shard: Shard,
-    /// The key of each entry of `traffic`, with its count of would-be drops where the bucket is not fully enforced.
+    /// The key of each entry of `traffic`, with its count of would-be drops where the bucket is not fully
+    /// enforced.
     keys: Vec<(KeyHandle, Option<u64>)>,
 }
 

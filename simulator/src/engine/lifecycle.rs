@@ -88,7 +88,8 @@ impl World<'_> {
         if !lives || connected {
             return;
         }
-        let wait = micros(from) + if to > from { span(&mut self.processes_rng, micros(to - from)) } else { 0 };
+        let wait =
+            micros(from) + if to > from { span(&mut self.processes_rng, micros(to - from)) } else { 0 };
         self.queue.plan(now.plus(wait), Event::Connect { child, life });
     }
 
@@ -167,8 +168,8 @@ impl World<'_> {
         zones.chain(clients).filter(|child| self.above(*child) == Some(zone)).collect()
     }
 
-    /// Cuts the link of a child to its parent: messages are lost, and both ends close the stream when their keepalive
-    /// expires.
+    /// Cuts the link of a child to its parent: messages are lost, and both ends close the stream when their
+    /// keepalive expires.
     fn cut(&mut self, now: SimTime, child: Child, fault: usize) {
         self.change_cuts(child, |cuts| cuts + 1);
         self.queue.plan(now.plus(KEEPALIVE_US), Event::Keepalive { child, fault });

@@ -38,7 +38,8 @@ impl<M: Carried> Link<M> {
         Self { quality, last: SimTime::default(), in_flight: VecDeque::new(), lost: None }
     }
 
-    /// Sends a message and returns the time of its arrival, or `None` if it is lost. A `cut` loses every message.
+    /// Sends a message and returns the time of its arrival, or `None` if it is lost. A `cut` loses every
+    /// message.
     pub(crate) fn send(
         &mut self,
         now: SimTime,

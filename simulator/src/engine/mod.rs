@@ -1,4 +1,5 @@
-//! The main loop of a run: in steps of 10 ms, first the events between processes, then the requests of the step.
+//! The main loop of a run: in steps of 10 ms, first the events between processes, then the requests of the
+//! step.
 
 mod callers;
 mod clock;
@@ -23,7 +24,8 @@ use crate::scenario::Scenario;
 
 /// A step in microseconds.
 const STEP_US: u64 = 10_000;
-/// Steps before a scenario's time zero, in which the tiers connect; none if the scenario starts the tiers itself.
+/// Steps before a scenario's time zero, in which the tiers connect; none if the scenario starts the tiers
+/// itself.
 const SETTLING_STEPS: u64 = 300;
 
 /// A system that decides requests: the real fleet, or a reference law.
@@ -76,4 +78,3 @@ fn run_in(
     }
     Run { seed, trace, rejections: system.rejections(), buckets: callers.into_series() }
 }
-

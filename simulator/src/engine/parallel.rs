@@ -8,8 +8,8 @@ use crate::engine::run_watched;
 use crate::results::Run;
 use crate::scenario::Scenario;
 
-/// Runs a scenario for every seed on up to `threads` threads, and returns the runs in the order of the seeds. Each
-/// thread calls `watcher(1)` after each virtual second.
+/// Runs a scenario for every seed on up to `threads` threads, and returns the runs in the order of the seeds.
+/// Each thread calls `watcher(1)` after each virtual second.
 pub fn simulate(
     scenario: &Scenario,
     seeds: Range<u64>,

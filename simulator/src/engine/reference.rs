@@ -1,5 +1,6 @@
-//! Reference laws that are known to fail: each is the simplest implementation of a textbook rule. They run in the same
-//! engine and are measured by the same figures as the real code, which proves that the expectations can fail.
+//! Reference laws that are known to fail: each is the simplest implementation of a textbook rule. They run in
+//! the same engine and are measured by the same figures as the real code, which proves that the expectations
+//! can fail.
 
 use rand::rngs::SmallRng;
 
@@ -14,8 +15,8 @@ const PERIOD_US: u64 = 500_000;
 /// The least samples that a percentile needs. With fewer the textbook takes the limit for 0.
 const SAMPLES_MIN: usize = 3;
 
-/// A fleet under a reference law. Zones count; every client of a zone applies the zone's ratios at once, with an
-/// independent coin.
+/// A fleet under a reference law. Zones count; every client of a zone applies the zone's ratios at once, with
+/// an independent coin.
 #[derive(Debug)]
 pub(crate) struct ReferenceFleet<'a> {
     scenario: &'a Scenario,

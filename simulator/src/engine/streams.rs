@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::Directives;
+use plimsoll_core::exchange::sessions::HEARTBEAT;
 use plimsoll_core::exchange::{Child as _, Parent as _, StreamId};
 use plimsoll_core::report::Report;
-use plimsoll_core::exchange::sessions::HEARTBEAT;
 
 use super::clock::{SimTime, micros};
 use super::link::Link;
@@ -31,7 +31,8 @@ impl World<'_> {
         self.streams.len() - 1
     }
 
-    /// Sends a child's report: the greeting at once, further reports at the child's interval with a random phase.
+    /// Sends a child's report: the greeting at once, further reports at the child's interval with a random
+    /// phase.
     pub(crate) fn report(&mut self, now: SimTime, stream: usize) {
         let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
         let made = match child {

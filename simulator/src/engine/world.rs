@@ -1,5 +1,5 @@
-//! The simulated world: the running processes, the streams between them and the queue of future events. It carries
-//! messages and advances time; the tiers' own code makes every decision.
+//! The simulated world: the running processes, the streams between them and the queue of future events. It
+//! carries messages and advances time; the tiers' own code makes every decision.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::results::{Answer, TraceHash};
 use crate::rng::{Purpose, generator, span};
 use crate::scenario::Scenario;
 
-/// A child. The parent of a client is its zone's aggregator; the parent of an aggregator is the controller or an upper
-/// aggregator.
+/// A child. The parent of a client is its zone's aggregator; the parent of an aggregator is the controller or
+/// an upper aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Child {
     Client(u32),
     Zone(u32),
 }
 
-/// A future event. `life` numbers the processes that ran in one slot: an event planned for a process that has died is
-/// dropped.
+/// A future event. `life` numbers the processes that ran in one slot: an event planned for a process that has
+/// died is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     StartController,
@@ -116,8 +116,8 @@ impl<P> Slot<P> {
 }
 
 impl<'a> World<'a> {
-    /// Creates a world without processes, and plans the scenario's starts, joins and faults. Tiers start at the
-    /// beginning of the settling phase unless the scenario sets their start.
+    /// Creates a world without processes, and plans the scenario's starts, joins and faults. Tiers start at
+    /// the beginning of the settling phase unless the scenario sets their start.
     pub(crate) fn new(scenario: &'a Scenario, seed: u64, zero: SimTime) -> Self {
         let mut world = Self {
             scenario,

@@ -1,5 +1,5 @@
-//! The entitlement of each tenant at its offered rate: weighted max-min shares, found by bisection. The law's own
-//! water-filling is not used, so that each checks the other.
+//! The entitlement of each tenant at its offered rate: weighted max-min shares, found by bisection. The law's
+//! own water-filling is not used, so that each checks the other.
 
 use plimsoll_core::names::Tenant;
 use plimsoll_policy::{BucketPolicy, Policy};
@@ -12,8 +12,9 @@ struct Claim {
     floor: f64,
 }
 
-/// Returns the share of each tenant in requests/s at these offered rates. All tenants that the policy does not list claim
-/// as one, with the weight of the class `default` and one floor, and divide their share evenly.
+/// Returns the share of each tenant in requests/s at these offered rates. All tenants that the policy does
+/// not list claim as one, with the weight of the class `default` and one floor, and divide their share
+/// evenly.
 pub(crate) fn shares(
     policy: &Policy,
     bucket: &BucketPolicy,
@@ -45,8 +46,9 @@ pub(crate) fn shares(
     places.into_iter().map(|place| place.map_or_else(|at| within[at], |at| own[at])).collect()
 }
 
-/// Divides a capacity by weighted max-min with floors: each claim gets `clip(weight * level, min(demand, floor), demand)`
-/// with the level at which the sum is the capacity. If the floors alone exceed it, they become the demands.
+/// Divides a capacity by weighted max-min with floors: each claim gets `clip(weight * level, min(demand,
+/// floor), demand)` with the level at which the sum is the capacity. If the floors alone exceed it, they
+/// become the demands.
 fn divide(claims: &[Claim], capacity: f64) -> Vec<f64> {
     let floors: f64 = claims.iter().map(|claim| claim.demand.min(claim.floor)).sum();
     let claims: Vec<Claim> = if floors >= capacity {

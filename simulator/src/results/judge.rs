@@ -38,8 +38,8 @@ impl fmt::Display for UnmetExpectation {
     }
 }
 
-/// Returns the expectations that the runs of a scenario do not meet. A 95th percentile is judged from [`P95_SEEDS`]
-/// seeds on.
+/// Returns the expectations that the runs of a scenario do not meet. A 95th percentile is judged from
+/// [`P95_SEEDS`] seeds on.
 #[must_use]
 pub fn broken(scenario: &Scenario, runs: &[Run]) -> Vec<UnmetExpectation> {
     let tick = u32::try_from(scenario.tick.as_millis()).ok();

@@ -10,8 +10,8 @@ use super::series::Run;
 use super::trace_hash::TraceHash;
 use crate::scenario::Scenario;
 
-/// The figures of one scenario. `worst_1s` is the worst of all seeds; every other figure is the median over the seeds. A
-/// figure is absent if no seed has it.
+/// The figures of one scenario. `worst_1s` is the worst of all seeds; every other figure is the median over
+/// the seeds. A figure is absent if no seed has it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The scenario's name.
@@ -92,8 +92,8 @@ impl Outcome {
 }
 
 impl BucketOutcome {
-    /// Returns the figures of the bucket at index `at` over `window_s`. With `v` only requests that enforcement would admit
-    /// count as admitted.
+    /// Returns the figures of the bucket at index `at` over `window_s`. With `v` only requests that
+    /// enforcement would admit count as admitted.
     pub(crate) fn of(scenario: &Scenario, runs: &[Run], at: usize, window_s: (f64, f64), v: bool) -> Self {
         let bucket = &scenario.buckets[at];
         let loads = scenario.traffic.iter().filter(|traffic| traffic.bucket == at);

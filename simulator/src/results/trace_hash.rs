@@ -2,8 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
-/// A running hash: FNV-1a over 64 bit words, stable over builds and machines. It detects accidental differences and is no
-/// protection against forgery.
+/// A running hash: FNV-1a over 64 bit words, stable over builds and machines. It detects accidental
+/// differences and is no protection against forgery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHash(u64);
 

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy, Source};
-use plimsoll_core::decision::Mode;
 
 use super::expect::{self, Expectation};
 use super::faults::{self, Failure};
@@ -227,7 +227,9 @@ fn one_fault(
     let index = |written: Option<u32>, name: &str, count: u32| -> Checked<u32> {
         let field = field.then(name);
         let Some(index) = written else {
-            return Err(field.refuse_name(format_args!("`{name}` is missing"), "write its number, counted from 0"));
+            return Err(
+                field.refuse_name(format_args!("`{name}` is missing"), "write its number, counted from 0")
+            );
         };
         whole(index, &field, 0, count - 1)
     };

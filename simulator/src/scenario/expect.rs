@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_policy::Field;
 use super::TargetBucket;
 use super::check::{Checked, within};
 use super::spec::{BoundSpec, ExpectSpec, OneOrMany};
+use plimsoll_policy::Field;
 
 /// The figures of a bucket that may be bounded, named as in the outcome.
 const FIGURES: [&str; 14] = [
@@ -136,4 +136,3 @@ fn is_figure(name: &str, bucket: &TargetBucket) -> bool {
 pub(crate) fn of_tenant(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("tenants.")?.rsplit_once('.')
 }
-

@@ -31,7 +31,8 @@ pub(crate) enum Failure {
 }
 
 impl Fault {
-    /// Returns true if the load of a client in `zone` is lost at `t`, because the client's process does not run.
+    /// Returns true if the load of a client in `zone` is lost at `t`, because the client's process does not
+    /// run.
     pub(crate) fn takes_load(&self, client: u32, zone: u32, t: f64) -> bool {
         let concerned = match self.failure {
             Failure::ZoneDead(dead) => dead == zone,

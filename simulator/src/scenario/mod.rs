@@ -1,4 +1,5 @@
-//! A scenario: the fleet, its policy, the traffic, the faults and the expectations. A `Scenario` value is always valid.
+//! A scenario: the fleet, its policy, the traffic, the faults and the expectations. A `Scenario` value is
+//! always valid.
 
 mod check;
 mod expect;
@@ -14,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_core::law::Parameters;
+use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_policy::{Document, FILE_BYTES_MAX, Policy, Source};
 
 use spec::ScenarioSpec;

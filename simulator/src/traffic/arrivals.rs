@@ -13,8 +13,8 @@ const SMALL: f64 = 10.0;
 pub(crate) enum Arrivals {
     /// A mean of zero.
     None,
-    /// Inversion: sums the distribution function until it passes one uniform draw (53 bits of it). `none` is the
-    /// probability of no arrival.
+    /// Inversion: sums the distribution function until it passes one uniform draw (53 bits of it). `none` is
+    /// the probability of no arrival.
     Small { mean: f64, none: f64 },
     /// The rejection method of Ahrens and Dieter (1982), exact as well.
     Large(Poisson<f64>),

@@ -41,8 +41,8 @@ pub(crate) enum Load {
     },
 }
 
-/// On and off times with heavy tails. Models of self-similar traffic are sums of such sources (Willinger, Taqqu,
-/// Sherman and Wilson, 1997).
+/// On and off times with heavy tails. Models of self-similar traffic are sums of such sources (Willinger,
+/// Taqqu, Sherman and Wilson, 1997).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pareto {
     pub(crate) mean_rps: f64,
@@ -110,7 +110,8 @@ impl Load {
 }
 
 fn at_or_before(points: &[(f64, f64)], t: f64) -> Option<(f64, f64)> {
-    // Rates are read at the middle of a step of 10 ms, so rounding cannot delay a change that is due at its start.
+    // Rates are read at the middle of a step of 10 ms, so rounding cannot delay a change that is due at its
+    // start.
     let after = points.partition_point(|(at, _)| *at <= t);
     points.get(after.checked_sub(1)?).copied()
 }

@@ -28,8 +28,8 @@ impl PendingRetries {
         Self { steps: vec![Vec::new(); steps], step_s }
     }
 
-    /// Plans the retry of a request of `entry` that was refused at `client` in `step`, with the entry's probability. A
-    /// retry after the end of the run is dropped.
+    /// Plans the retry of a request of `entry` that was refused at `client` in `step`, with the entry's
+    /// probability. A retry after the end of the run is dropped.
     pub(crate) fn plan(&mut self, retry: &Retry, step: usize, client: u32, entry: u32, rng: &mut SmallRng) {
         if unit(rng) >= retry.probability {
             return;

@@ -1,15 +1,16 @@
-//! The kill switch over random traces of the real state machines. Processes die and restart; messages are late, duplicated,
-//! reordered or lost; operators kill, end kills and promote at every tier, also at processes without a connection. After
-//! every event, no client refuses requests that it must not refuse.
+//! The kill switch over random traces of the real state machines. Processes die and restart; messages are
+//! late, duplicated, reordered or lost; operators kill, end kills and promote at every tier, also at
+//! processes without a connection. After every event, no client refuses requests that it must not refuse.
 //!
-//! The expectation does not use generations. It follows which process knows which order: the process where the order was
-//! given, and each process that takes a message of a process that knows it. An operator who promotes a bucket at the
-//! controller decides for all orders that are known there. So a client may refuse if such a decision, or the initial one,
-//! knew all orders that the client's aggregator has known for two seconds.
+//! The expectation does not use generations. It follows which process knows which order: the process where
+//! the order was given, and each process that takes a message of a process that knows it. An operator who
+//! promotes a bucket at the controller decides for all orders that are known there. So a client may refuse if
+//! such a decision, or the initial one, knew all orders that the client's aggregator has known for two
+//! seconds.
 //!
-//! Of some orders an aggregator knows only that a generation moved: a client reported the generation without the order, or
-//! the process that knew the order has died. Another order may have reached the same generation or a later one, so a
-//! decision that knew the generation suffices.
+//! Of some orders an aggregator knows only that a generation moved: a client reported the generation without
+//! the order, or the process that knew the order has died. Another order may have reached the same generation
+//! or a later one, so a decision that knew the generation suffices.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -19,15 +20,15 @@ use plimsoll_aggregator::zone::{Bounds, Zone};
 use plimsoll_client::{KeyHandle, Limiter, Subscription};
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::{Command, DurableState};
-use plimsoll_core::names::{Bucket, Name, Zone as ZoneName};
 use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::kill::{Kill, KillGeneration, Scope};
 use plimsoll_core::law::Parameters;
-use plimsoll_policy::{Policy, Source};
-use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 use plimsoll_core::names::Text;
+use plimsoll_core::names::{Bucket, Name, Zone as ZoneName};
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Identity, InstanceId, Report, Role};
+use plimsoll_policy::{Policy, Source};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -62,7 +63,8 @@ struct Known {
     certain: bool,
 }
 
-/// A decision to enforce a bucket: its time, the orders it knew, and the generations of the fleet and the bucket.
+/// A decision to enforce a bucket: its time, the orders it knew, and the generations of the fleet and the
+/// bucket.
 type Promotion = (u64, Knowledge, [u64; 2]);
 
 /// A message in flight, and the knowledge of its sender.
@@ -106,8 +108,8 @@ struct ClientLife {
 /// An order to kill.
 struct Order {
     scope: Scope,
-    /// The aggregator where it was given died before the controller knew the order. Only a generation remains, which another
-    /// order may have reached as well.
+    /// The aggregator where it was given died before the controller knew the order. Only a generation
+    /// remains, which another order may have reached as well.
     ambiguous: bool,
     /// The aggregator and its process where it was given; `None` for the controller.
     given_at: Option<(usize, u128)>,
@@ -136,7 +138,8 @@ struct World {
     refusing: u64,
 }
 
-/// The policy with each bucket in enforcement or in shadow. The limit is zero, so that a client refuses if it enforces.
+/// The policy with each bucket in enforcement or in shadow. The limit is zero, so that a client refuses if it
+/// enforces.
 fn policy(modes: [bool; 2]) -> Arc<Policy> {
     static ALL: LazyLock<Vec<Arc<Policy>>> = LazyLock::new(|| {
         let read = |number: usize| {
@@ -430,7 +433,7 @@ impl World {
         self.orders.push(Order { scope: scope.clone(), ambiguous: false, given_at });
     }
 
-    /// Somebody lowers the mode of a bucket in the file, and promotions it again.
+    /// Lowers the mode of a bucket in the policy file and raises it again.
     fn promote(&mut self, number: usize) {
         let Some(brain) = &mut self.brain else { return };
         self.modes[number] = false;
@@ -539,8 +542,8 @@ impl World {
         }
     }
 
-    /// Removes the next report that is due on a stream. Reports keep their order, since a parent would end the stream
-    /// otherwise; rarely one is duplicated.
+    /// Removes the next report that is due on a stream. Reports keep their order, since a parent would end
+    /// the stream otherwise; rarely one is duplicated.
     fn arriving_up(
         &mut self,
         stream: impl Fn(&mut Self) -> Option<&mut Stream>,
@@ -709,8 +712,8 @@ impl World {
     }
 }
 
-/// The orders that the receiver of a message learns of those that the sender knew: the ones for scopes of which it holds no
-/// later generation, and the ones for scopes that the message names.
+/// The orders that the receiver of a message learns of those that the sender knew: the ones for scopes of
+/// which it holds no later generation, and the ones for scopes that the message names.
 fn taken<M>(
     orders: &[Order],
     sent: &InFlight<M>,

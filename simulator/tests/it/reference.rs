@@ -1,4 +1,5 @@
-//! The reference laws fail the expectations that they are known to fail, which proves that the checks can fail.
+//! The reference laws fail the expectations that they are known to fail, which proves that the checks can
+//! fail.
 
 use plimsoll_simulator::{BucketOutcome, Outcome, broken, simulate};
 

@@ -1,5 +1,6 @@
-//! Every scenario in the repository meets its expectations at a tick of half a second: with three seeds, more for
-//! scenarios whose seeds differ much, and one for the most expensive ones. `cargo run --release -p plimsoll-simulator
+//! Every scenario in the repository meets its expectations at a tick of half a second: with three seeds, more
+//! for scenarios whose seeds differ much, and one for the most expensive ones. `cargo run --release -p
+//! plimsoll-simulator
 //! --example accuracy` runs all seeds at both ticks.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! A tenant limit holds for undeclared tenants, which a zone and the controller detect by their traffic among a million
-//! others.
+//! A tenant limit holds for undeclared tenants, which a zone and the controller detect by their traffic among
+//! a million others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use plimsoll_aggregator::zone::{Bounds, Zone};
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::DurableState;
-use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
 use plimsoll_core::directive::Board;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::law::Parameters;
-use plimsoll_policy::{Policy, Source};
-use plimsoll_core::report::{Counts, Identity, InstanceId, Outbox, Report, Role, Tally};
+use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Counts, Identity, InstanceId, Outbox, Report, Role, Tally};
+use plimsoll_policy::{Policy, Source};
 
 /// Other tenants, with one to three requests each.
 const OTHERS: usize = 1_000_000;

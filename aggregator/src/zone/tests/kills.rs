@@ -5,8 +5,8 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration, Scope};
 
-/// The directives of a controller that holds this generation of the fleet and has covered so many reports. They enforce,
-/// as decided with knowledge of generation `known`.
+/// The directives of a controller that holds this generation of the fleet and has covered so many reports.
+/// They enforce, as decided with knowledge of generation `known`.
 fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
     let mut message = Script { epoch, ..Script::ratio(7) }.message(seq, covered);
     message.kill = KillGeneration(generation);
@@ -66,7 +66,8 @@ fn order_leaves_shadow_until_a_controller_that_knows_it_decides_again() {
 
 #[test]
 fn unconfirmed_order_outlives_the_end_of_another_kill() {
-    // With the report of the order covered or not before the end of another kill arrives, and the generation after it.
+    // With the report of the order covered or not before the end of another kill arrives, and the generation
+    // after it.
     for (covers, generation) in [(false, 3), (true, 2)] {
         let (mut zone, mut client) = enforcing();
         zone.order_kill(at(100), &Scope::Fleet, true).unwrap();

@@ -1,5 +1,5 @@
-//! The durable state of the kill switch: generations, the commands that keep them killed, and the buckets that stay in
-//! shadow after a kill.
+//! The durable state of the kill switch: generations, the commands that keep them killed, and the buckets
+//! that stay in shadow after a kill.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Cause, DurableState};
 
-/// An operator's command to kill, or a kill that an aggregator reported, whose operator and reason are unknown.
+/// An operator's command to kill, or a kill that an aggregator reported, whose operator and reason are
+/// unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// The reason; absent if an aggregator reported the kill.
@@ -140,9 +141,9 @@ impl DurableState {
         !expired.is_empty()
     }
 
-    /// Takes larger generations that an aggregator holds. An odd one counts as a command without a reason; an even one ends
-    /// such a command, but no command given here. In both cases an operator used the switch, so every bucket that it
-    /// concerns goes to shadow. Returns true if anything changed.
+    /// Takes larger generations that an aggregator holds. An odd one counts as a command without a reason; an
+    /// even one ends such a command, but no command given here. In both cases an operator used the switch, so
+    /// every bucket that it concerns goes to shadow. Returns true if anything changed.
     pub fn on_learned(
         &mut self,
         fleet: KillGeneration,
@@ -172,15 +173,16 @@ impl DurableState {
         changed
     }
 
-    /// Takes an order to kill that was given at an aggregator, which did not know the state here: it kills whatever the
-    /// generations are. Returns true if anything changed.
+    /// Takes an order to kill that was given at an aggregator, which did not know the state here: it kills
+    /// whatever the generations are. Returns true if anything changed.
     pub fn on_ordered_below(&mut self, scope: &Scope, unix_s: Option<i64>, policy: &Policy) -> bool {
         self.command(scope).is_none()
             && self.set(scope, Some(Command::learned(unix_s)), policy).unwrap_or(false)
     }
 
-    /// Takes a kill that began and ended at an aggregator. The modes in force were decided without knowledge of it, so the
-    /// generation moves past a kill and its end, unless the scope is killed anyway. Returns true if anything changed.
+    /// Takes a kill that began and ended at an aggregator. The modes in force were decided without knowledge
+    /// of it, so the generation moves past a kill and its end, unless the scope is killed anyway. Returns
+    /// true if anything changed.
     pub fn on_ended_below(&mut self, scope: &Scope, policy: &Policy) -> bool {
         let Ok((generation, _)) = self.switch(scope) else { return false };
         if generation.is_killed() {
@@ -191,8 +193,8 @@ impl DurableState {
         true
     }
 
-    /// Releases the buckets whose entries were promoted from the shadow that followed a kill. Returns true if anything
-    /// changed. Linear in the buckets ever killed alone.
+    /// Releases the buckets whose entries were promoted from the shadow that followed a kill. Returns true if
+    /// anything changed. Linear in the buckets ever killed alone.
     pub fn settle_held(&mut self, policy: &Policy) -> bool {
         let fleet = self.kill;
         let mut changed = false;
@@ -207,8 +209,8 @@ impl DurableState {
             let next = if entry == held.entry && at > held.at && !kill.is_on() {
                 None
             } else {
-                // A change to another entry is no promotion of this bucket, and a promotion while killed does not outlive
-                // the kill.
+                // A change to another entry is no promotion of this bucket, and a promotion while killed does
+                // not outlive the kill.
                 Some(Held { entry, at })
             };
             if next.as_ref() != Some(held) {
@@ -219,8 +221,8 @@ impl DurableState {
         changed
     }
 
-    /// Updates the generation of a scope from the policy file and the command. A kill puts every bucket that it concerns
-    /// into shadow; its end releases none.
+    /// Updates the generation of a scope from the policy file and the command. A kill puts every bucket that
+    /// it concerns into shadow; its end releases none.
     pub(super) fn settle_generation(&mut self, scope: &Scope, policy: &Policy) {
         let by_file = matches!(scope, Scope::Fleet) && self.killed_by_file;
         let Ok((generation, command)) = self.switch(scope) else { return };

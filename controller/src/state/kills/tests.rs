@@ -159,7 +159,8 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[OnFor(600), On, Time(600)], [1, 0, 0], NONE),
         (&[On, OnFor(600), Time(600)], [2, 0, 0], NONE),
         (&[OnFor(600), Time(600), down, up, Time(0), Time(700)], [2, 0, 0], ALL),
-        // Generations of an aggregator: an older one is ignored, an odd one is an order, an even one a kill and its end.
+        // Generations of an aggregator: an older one is ignored, an odd one is an order, an even one a kill
+        // and its end.
         (&[Learn(0)], [0, 0, 0], ALL),
         (&[Learn(7)], [7, 0, 0], NONE),
         (&[Learn(7), Learn(6), Learn(5)], [7, 0, 0], NONE),
@@ -175,7 +176,8 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[File(true), Learn(2)], [3, 0, 0], NONE),
         (&[File(true), Learn(4), File(false)], [6, 0, 0], NONE),
         (&[OnFor(600), Learn(3), Time(600)], [4, 0, 0], NONE),
-        // Ordered and ended at an aggregator with generations of its own: the modes were raised without knowledge of it.
+        // Ordered and ended at an aggregator with generations of its own: the modes were raised without
+        // knowledge of it.
         (&[EndedBelow], [2, 0, 0], NONE),
         (&[EndedBelow, Restart, up], [2, 0, 0], NONE),
         (&[EndedBelow, down, up], [2, 0, 0], ALL),

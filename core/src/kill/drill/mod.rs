@@ -1,8 +1,9 @@
-//! Drills, which measure on the live fleet how long a kill takes to reach every client. A drill number travels in the
-//! same messages as the kill generations and changes no mode.
+//! Drills, which measure on the live fleet how long a kill takes to reach every client. A drill number
+//! travels in the same messages as the kill generations and changes no mode.
 //!
-//! A kill generation cannot serve as the number. A generation that grew by 2 has the same parity, but a process that
-//! missed the number in between has to take it for a kill and its end, which leaves every bucket in shadow.
+//! A kill generation cannot serve as the number. A generation that grew by 2 has the same parity, but a
+//! process that missed the number in between has to take it for a kill and its end, which leaves every bucket
+//! in shadow.
 
 mod spread;
 mod timing;

@@ -15,7 +15,8 @@ const LATENCY_MAX_US: u64 = 60_000_000;
 type Latencies = LogLinear<1, 16, SPREAD_STEPS_MAX>;
 type LatencyBin = LogLinearBin<1, 16, SPREAD_STEPS_MAX>;
 
-/// The latencies with which the clients of a zone confirmed a drill, as upper bounds at most a sixteenth too long.
+/// The latencies with which the clients of a zone confirmed a drill, as upper bounds at most a sixteenth too
+/// long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// A latency is in the bin whose upper edge is the latency rounded up.

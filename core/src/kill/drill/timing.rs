@@ -19,8 +19,8 @@ pub struct DueChild {
     pub clients: u64,
 }
 
-/// The confirmations of a drill by the children of one parent. A child confirms with its next report, so a measured time
-/// includes the way of that report and is an upper bound.
+/// The confirmations of a drill by the children of one parent. A child confirms with its next report, so a
+/// measured time includes the way of that report and is an upper bound.
 #[derive(Debug, Default)]
 pub struct DrillTiming {
     drill: Drill,

@@ -1,5 +1,5 @@
-//! The relay of kills and drills at a tier between a parent and children: it merges what both sides send, keeps the
-//! orders given at this tier until the controller has confirmed them, and times drills.
+//! The relay of kills and drills at a tier between a parent and children: it merges what both sides send,
+//! keeps the orders given at this tier until the controller has confirmed them, and times drills.
 
 mod orders;
 mod sent;
@@ -43,14 +43,15 @@ impl KillRelay {
         &self.timing
     }
 
-    /// The mode in force for a bucket with these terms. It is shadow while an unconfirmed order concerns the bucket, since
-    /// the terms may have been decided without knowledge of the order.
+    /// The mode in force for a bucket with these terms. It is shadow while an unconfirmed order concerns the
+    /// bucket, since the terms may have been decided without knowledge of the order.
     #[must_use]
     pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
         if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
 
-    /// Enters an operator's order at this tier to kill, or to end a kill. Returns true if the generation changed.
+    /// Enters an operator's order at this tier to kill, or to end a kill. Returns true if the generation
+    /// changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -92,8 +93,8 @@ impl KillRelay {
         self.sent.is_report_due(&self.kills)
     }
 
-    /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even if the directives in the
-    /// message are stale. Returns true if a generation changed.
+    /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even if the
+    /// directives in the message are stale. Returns true if a generation changed.
     ///
     /// # Errors
     /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
@@ -108,8 +109,8 @@ impl KillRelay {
 
     // As a parent.
 
-    /// Takes the generations and the confirmation of a drill in a child's report, and the orders of a child aggregator.
-    /// Returns true if a generation or an order changed, which all children must be sent.
+    /// Takes the generations and the confirmation of a drill in a child's report, and the orders of a child
+    /// aggregator. Returns true if a generation or an order changed, which all children must be sent.
     pub fn on_report(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) -> bool {
         self.on_confirmation(now, instance, role, report);
         let changed = self.kills.merge(report.kill, &report.kills);
@@ -139,7 +140,8 @@ impl KillRelay {
         drill
     }
 
-    /// Joins a drill that began elsewhere, unless it is not later than the latest one. Returns true if it joined.
+    /// Joins a drill that began elsewhere, unless it is not later than the latest one. Returns true if it
+    /// joined.
     pub fn on_drill(
         &mut self,
         now: MonoTime,
@@ -154,8 +156,9 @@ impl KillRelay {
         is_new
     }
 
-    /// Keeps every unconfirmed order in force. The end of another kill cannot have meant it, even with a later generation:
-    /// two peers that count independently arrive at the same numbers. Returns true if a generation changed.
+    /// Keeps every unconfirmed order in force. The end of another kill cannot have meant it, even with a
+    /// later generation: two peers that count independently arrive at the same numbers. Returns true if a
+    /// generation changed.
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
         for scope in self.orders.in_force() {

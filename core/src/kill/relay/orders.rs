@@ -13,7 +13,8 @@ pub(super) struct Orders(BTreeMap<Scope, Order>);
 /// An unconfirmed order.
 #[derive(Clone, Copy, Debug)]
 struct Order {
-    /// False if the order has ended since. A controller that knows nothing of it has not decided the mode that follows.
+    /// False if the order has ended since. A controller that knows nothing of it has not decided the mode
+    /// that follows.
     killed: bool,
     /// The first report of the present stream with the order.
     sent: Option<u64>,
@@ -36,8 +37,8 @@ impl Orders {
         before.is_none_or(|before| !before.killed)
     }
 
-    /// Enters the end of a child aggregator's order, unless an order for the scope is held: the end of one order does not
-    /// end another. Returns true if it is new.
+    /// Enters the end of a child aggregator's order, unless an order for the scope is held: the end of one
+    /// order does not end another. Returns true if it is new.
     pub(super) fn relay_end(&mut self, scope: Scope) -> bool {
         let is_new = !self.0.contains_key(&scope);
         self.0.entry(scope).or_insert(Order { killed: false, sent: None });
@@ -61,7 +62,8 @@ impl Orders {
         unsent.map(|(scope, _)| scope.clone()).collect()
     }
 
-    /// Drops the orders in the reports up to `confirmed`: the controller decides in their knowledge from now on.
+    /// Drops the orders in the reports up to `confirmed`: the controller decides in their knowledge from now
+    /// on.
     pub(super) fn confirm(&mut self, confirmed: u64) {
         self.0.retain(|_, order| order.sent.is_none_or(|sent| sent > confirmed));
     }

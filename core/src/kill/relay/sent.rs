@@ -12,8 +12,8 @@ pub struct SentKills {
 }
 
 impl SentKills {
-    /// Fills a report with the fleet's generation, the generations of buckets that changed since the last report, and the
-    /// latest drill.
+    /// Fills a report with the fleet's generation, the generations of buckets that changed since the last
+    /// report, and the latest drill.
     pub fn fill(&mut self, kills: &Kills, report: &mut Report) {
         report.kill = kills.fleet();
         report.kills = kills.since(self.version);

@@ -1,5 +1,5 @@
-//! The figures of one bucket in one run, as defined in `docs/scenarios.md`. Sliding windows move by one bin of 10 ms and
-//! lie within the judged span. Prefix sums make each figure O(n).
+//! The figures of one bucket in one run, as defined in `docs/scenarios.md`. Sliding windows move by one bin
+//! of 10 ms and lie within the judged span. Prefix sums make each figure O(n).
 
 use super::series::{BIN_S, Series, TENANT_BINS, Totals};
 
@@ -14,7 +14,8 @@ const BAND: f64 = 0.05;
 /// The time for which the mean must stay within the band, in bins.
 const STAYS: usize = 3 * SECOND;
 
-/// The figures of one bucket in one run. A figure is absent without a limit, or if the span is too short for it.
+/// The figures of one bucket in one run. A figure is absent without a limit, or if the span is too short for
+/// it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) offered_rps: f64,
@@ -166,8 +167,8 @@ impl Judged {
         figures.conformance_burst_s = Some(self.conformance_burst(limit) / limit);
     }
 
-    /// The error over the bins at which more than the limit is offered on average, both in the 10 s before and in the 10 s
-    /// after.
+    /// The error over the bins at which more than the limit is offered on average, both in the 10 s before
+    /// and in the 10 s after.
     fn long_run_error(&self, limit: f64) -> Option<f64> {
         let over = |from: usize, to: usize| {
             to > from && self.offered.between(from, to) as f64 > limit * (to - from) as f64 * BIN_S

@@ -61,7 +61,8 @@ fn windows_slide_by_bins_and_lie_within_the_span() {
     check(whole.worst_10s, 1.1);
     check(whole.p99_10s, 1.1);
     check(whole.conformance_burst_s, 1.0);
-    // 149 of 5,951 windows of a second overlap the burst; 51 of them contain it, and 60 are above the percentile.
+    // 149 of 5,951 windows of a second overlap the burst; 51 of them contain it, and 60 are above the
+    // percentile.
     check(whole.p99_1s, 2.0 - 2.0 * 0.05);
     // The burst before the span does not count, nor does a span shorter than the window.
     check(figures(&burst, &view(30.5, 60.5)).worst_1s, 1.0);
@@ -78,8 +79,8 @@ fn worst_minute_keeps_its_sign() {
 
 #[test]
 fn long_run_error_covers_bins_overloaded_on_both_sides() {
-    // 20 s at half the limit, 40 s at twice, 20 s at half. The mean of 10 s exceeds the limit if more than a third of
-    // them are in the overload.
+    // 20 s at half the limit, 40 s at twice, 20 s at half. The mean of 10 s exceeds the limit if more than a
+    // third of them are in the overload.
     let parts = [(20.0, 5, 5), (40.0, 20, 11), (20.0, 5, 5)];
     let error = figures(&parts, &view(0.0, 80.0)).long_run_error;
     // Before: from 23.33 s (bin 2333) on; after: up to 56.66 s. Only bins at 11 are among them.
@@ -125,9 +126,11 @@ fn settling_is_the_start_of_three_seconds_within_the_band() {
     let change = |parts: &[(f64, u32, u32)], at| {
         figures(parts, &View { last_change_s: Some(at), ..view(0.0, 1.0) }).settle_s
     };
-    // At once: the trailing mean needs half a second to be of the new load alone, 5 % of 10 against 40 is 0.4 off.
+    // At once: the trailing mean needs half a second to be of the new load alone, 5 % of 10 against 40 is 0.4
+    // off.
     let parts = [(20.0, 8, 8), (2.0, 100, 40), (20.0, 100, 10)];
-    // The trailing 0.5 s with j bins at 40 admits 10 + 0.6 j per bin on average: within 5 % up to j = 0.8, so none.
+    // The trailing 0.5 s with j bins at 40 admits 10 + 0.6 j per bin on average: within 5 % up to j = 0.8, so
+    // none.
     check(change(&parts, 20.0), 2.5);
     check(change(&[(40.0, 8, 8)], 20.0), 0.0);
     // A relapse within 3 s restarts the settling time.
