@@ -1,8 +1,8 @@
-//! The cost of one decision, beside other rate limiters in the same run: on one thread and on two, for one hot key and
-//! for ten thousand.
+//! The cost of one decision, beside other rate limiters in the same run: on one thread and on two, for one
+//! hot key and for ten thousand.
 //!
-//! Prints a table, and writes the figures to `target/decision.json` for `./measure`. Arguments are parts of names: only
-//! candidates whose name contains one of them are measured.
+//! Prints a table, and writes the figures to `target/decision.json` for `./measure`. Arguments are parts of
+//! names: only candidates whose name contains one of them are measured.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)] // it measures or it stops
 
 #[path = "decision/ours.rs"]

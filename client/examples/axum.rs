@@ -1,5 +1,5 @@
-//! An axum service that sheds load by tenant. Run it with `cargo run -p plimsoll-client --example axum`, then try
-//! `curl -i -H 'x-tenant: acme' http://127.0.0.1:8080/orders/7`.
+//! An axum service that sheds load by tenant. Run it with `cargo run -p plimsoll-client --example axum`, then
+//! try `curl -i -H 'x-tenant: acme' http://127.0.0.1:8080/orders/7`.
 
 use std::error::Error;
 use std::future::Future;

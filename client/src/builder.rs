@@ -86,8 +86,8 @@ impl LimiterBuilder {
         })
     }
 
-    /// Names this instance by a name that survives restarts, such as `host:port`. The default is made of the host
-    /// and the process id.
+    /// Names this instance by a name that survives restarts, such as `host:port`. The default is made of the
+    /// host and the process id.
     ///
     /// # Errors
     /// When the name is invalid.
@@ -113,9 +113,10 @@ impl LimiterBuilder {
         self.aggregators(&[address])
     }
 
-    /// Sets the aggregators of the zone, as `http://HOST:PORT` each, at most [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX);
-    /// or `dns://HOST:PORT` alone, for all addresses that the name resolves to, now and later. Buckets are assigned to
-    /// aggregators by a hash of these addresses, so every client of a zone must be given the same spelling.
+    /// Sets the aggregators of the zone, as `http://HOST:PORT` each, at most
+    /// [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX); or `dns://HOST:PORT` alone, for all addresses that the name
+    /// resolves to, now and later. Buckets are assigned to aggregators by a hash of these addresses, so every
+    /// client of a zone must be given the same spelling.
     ///
     /// # Errors
     /// When an address is malformed.
@@ -124,35 +125,35 @@ impl LimiterBuilder {
         Ok(self)
     }
 
-    /// Sets how long one of several aggregators may be unreachable before its buckets fail over to the others, by
-    /// default [`FAILOVER_DELAY_DEFAULT`]. It must be equal in all clients of a zone.
+    /// Sets how long one of several aggregators may be unreachable before its buckets fail over to the
+    /// others, by default [`FAILOVER_DELAY_DEFAULT`]. It must be equal in all clients of a zone.
     #[must_use]
     pub fn failover_delay(mut self, delay: Duration) -> Self {
         self.failover_delay = delay;
         self
     }
 
-    /// Caches directives in a file, so that the next process of this instance starts with them. The file's directory
-    /// must exist and be writable; otherwise nothing is cached, which is logged and counted in the metrics. Instances
-    /// must not share a file.
+    /// Caches directives in a file, so that the next process of this instance starts with them. The file's
+    /// directory must exist and be writable; otherwise nothing is cached, which is logged and counted in the
+    /// metrics. Instances must not share a file.
     #[must_use]
     pub fn directive_cache(mut self, path: impl Into<PathBuf>) -> Self {
         self.directive_cache = Some(path.into());
         self
     }
 
-    /// Sets the kill file of this process: while the file exists, whatever it contains, every bucket is in shadow here.
-    /// The [feed](Feed) checks it about every half second, off the request path. `PLIMSOLL_KILL` in the environment, as
-    /// `1`, `true` or `on`, does the same for the whole life of the process.
+    /// Sets the kill file of this process: while the file exists, whatever it contains, every bucket is in
+    /// shadow here. The [feed](Feed) checks it about every half second, off the request path. `PLIMSOLL_KILL`
+    /// in the environment, as `1`, `true` or `on`, does the same for the whole life of the process.
     #[must_use]
     pub fn kill_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.kill_file = Some(path.into());
         self
     }
 
-    /// Limits a bucket to `rps` requests/s on this instance while there is no directive for it: before the first one
-    /// arrives, and while a restarted aggregator has no ratios yet. All tenants share the rate. Without it, every request
-    /// is admitted and counted during that time.
+    /// Limits a bucket to `rps` requests/s on this instance while there is no directive for it: before the
+    /// first one arrives, and while a restarted aggregator has no ratios yet. All tenants share the rate.
+    /// Without it, every request is admitted and counted during that time.
     ///
     /// # Errors
     /// When the bucket's name is invalid, or the rate is negative or not finite.
@@ -165,16 +166,16 @@ impl LimiterBuilder {
     /// Sets the largest number of keys, that is (bucket, tenant) pairs, with a state of their own, by default
     /// [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
     ///
-    /// Memory for all keys is reserved at the start and committed on first use: about 126 bytes a key, and 56 more for
-    /// each thread that decides for it. The 126 are 102 for interned names (64 for the name, 10 for the tail of long
-    /// names, 13 for the index, 9 for the reference count and the free list, 6 for the frequency sketch; up to 9 more
-    /// where the number is just above a power of two), 16 for a guard's tokens and 8 for the directive. One name in eight
-    /// may be longer than 56 bytes.
+    /// Memory for all keys is reserved at the start and committed on first use: about 126 bytes a key, and 56
+    /// more for each thread that decides for it. The 126 are 102 for interned names (64 for the name, 10 for
+    /// the tail of long names, 13 for the index, 9 for the reference count and the free list, 6 for the
+    /// frequency sketch; up to 9 more where the number is just above a power of two), 16 for a guard's tokens
+    /// and 8 for the directive. One name in eight may be longer than 56 bytes.
     ///
-    /// While at least half of the places are free, a tenant gets one with its first request; after that, with about its
-    /// eighth request within a second. A tenant is evicted after a minute without requests, or after ten seconds when more
-    /// than three quarters of the places are taken. When no place is left, a tenant is evicted in favor of one that sends
-    /// at least twice as many requests.
+    /// While at least half of the places are free, a tenant gets one with its first request; after that, with
+    /// about its eighth request within a second. A tenant is evicted after a minute without requests, or
+    /// after ten seconds when more than three quarters of the places are taken. When no place is left, a
+    /// tenant is evicted in favor of one that sends at least twice as many requests.
     #[must_use]
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.keys_max = keys_max;
@@ -211,8 +212,8 @@ impl LimiterBuilder {
         local_kill.begin(&mut subscription);
         let has_cold_rates = !self.cold.is_empty();
         for (bucket, rate) in self.cold {
-            // Declared before the first request, so that the rate holds from the start. Without room in the table, the
-            // bucket's requests are admitted like those of any other bucket without room.
+            // Declared before the first request, so that the rate holds from the start. Without room in the
+            // table, the bucket's requests are admitted like those of any other bucket without room.
             let _ = table.declare(bucket.as_str());
             subscription.set_cold_rate(bucket, rate);
         }
@@ -228,8 +229,8 @@ impl LimiterBuilder {
     }
 }
 
-/// The number of threads with counters of their own: runtimes have a thread for each core, and some services have two
-/// runtimes.
+/// The number of threads with counters of their own: runtimes have a thread for each core, and some services
+/// have two runtimes.
 fn thread_slots() -> usize {
     std::thread::available_parallelism()
         .map_or(THREAD_SLOTS_MIN, |cores| cores.get() * 2)

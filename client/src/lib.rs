@@ -1,12 +1,12 @@
-//! The embedded limiter of Plimsoll, tier 1: admits or refuses requests inside a service, by directives that the control
-//! plane keeps up to date, in nanoseconds and with no network call per request.
+//! The embedded limiter of Plimsoll, tier 1: admits or refuses requests inside a service, by directives that
+//! the control plane keeps up to date, in nanoseconds and with no network call per request.
 //!
-//! A request is decided in two steps: by a random draw against the drop ratio, and, if admitted, by a guard, a token
-//! bucket that cuts a surge before the control plane has seen it. In shadow mode, while killed and outside the canary
-//! cohort, both steps still decide, but the refusals are only counted.
+//! A request is decided in two steps: by a random draw against the drop ratio, and, if admitted, by a guard,
+//! a token bucket that cuts a surge before the control plane has seen it. In shadow mode, while killed and
+//! outside the canary cohort, both steps still decide, but the refusals are only counted.
 //!
-//! [`Limiter::builder`] makes a [`Limiter`], which the service calls once for each request, and a [`Feed`], which
-//! reports counts to the zone's aggregator and publishes the directives that come back.
+//! [`Limiter::builder`] makes a [`Limiter`], which the service calls once for each request, and a [`Feed`],
+//! which reports counts to the zone's aggregator and publishes the directives that come back.
 //!
 //! ```no_run
 //! use plimsoll_client::{Limiter, Verdict};

@@ -1,5 +1,5 @@
-//! The responses to admitted requests: durations and statuses by bucket and cohort. The middleware writes them; reports and
-//! metrics read them off the request path.
+//! The responses to admitted requests: durations and statuses by bucket and cohort. The middleware writes
+//! them; reports and metrics read them off the request path.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,8 @@ pub(crate) enum Ending {
     Aborted,
 }
 
-/// The responses of all buckets. A bucket takes 21 KB for each side, from its first response or [`prepare`](Self::prepare) on.
+/// The responses of all buckets. A bucket takes 21 KB for each side, from its first response or
+/// [`prepare`](Self::prepare) on.
 #[derive(Debug)]
 pub(crate) struct Responses {
     /// By bucket: true while this instance is in the canary cohort.

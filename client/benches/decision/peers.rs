@@ -1,5 +1,5 @@
-//! The peers: other rate limiters, each used as its documentation shows, with more tokens than the benchmark can use, so
-//! that every measured decision admits.
+//! The peers: other rate limiters, each used as its documentation shows, with more tokens than the benchmark
+//! can use, so that every measured decision admits.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;

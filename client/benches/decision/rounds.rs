@@ -1,5 +1,5 @@
-//! The measurement of a few nanoseconds on a busy machine: in short windows, in interleaved rounds, and only from windows
-//! without preemption.
+//! The measurement of a few nanoseconds on a busy machine: in short windows, in interleaved rounds, and only
+//! from windows without preemption.
 
 use std::hint::black_box;
 use std::sync::Barrier;

@@ -27,8 +27,9 @@ fn verdict(refused: bool, draw: Draw) -> Verdict {
 impl Table {
     /// Decides and counts. Never blocks, allocates, makes a system call or fails.
     ///
-    /// A coin's result is unpredictable, so the common paths, where refusals are enforced, do not branch on it: the
-    /// mispredictions would cost more than all the rest. Only the simplest cases are inlined into the caller.
+    /// A coin's result is unpredictable, so the common paths, where refusals are enforced, do not branch on
+    /// it: the mispredictions would cost more than all the rest. Only the simplest cases are inlined into the
+    /// caller.
     #[inline]
     pub(crate) fn decide(&self, place: KeyPlace, ctx: &mut DecideCtx<'_, impl DrawSource>) -> Verdict {
         let (source, word) = self.directive_of(place);
@@ -48,8 +49,9 @@ impl Table {
         }
     }
 
-    /// Decides for a request that may belong to a trace: by the trace's draw where the coin is coherent. `trace` is
-    /// evaluated only in that case. Without a trace, and for every other coin, this is [`decide`](Self::decide).
+    /// Decides for a request that may belong to a trace: by the trace's draw where the coin is coherent.
+    /// `trace` is evaluated only in that case. Without a trace, and for every other coin, this is
+    /// [`decide`](Self::decide).
     pub(crate) fn decide_traced(
         &self,
         place: KeyPlace,
@@ -86,8 +88,8 @@ impl Table {
             let draw = ctx.draws.draw();
             (coin::refuses(ratio, draw.coin()), draw)
         } else {
-            // The coin state belongs to the directive's key, not to each tenant that shares the directive: otherwise
-            // every short-lived tenant would start with a fresh state.
+            // The coin state belongs to the directive's key, not to each tenant that shares the directive:
+            // otherwise every short-lived tenant would start with a fresh state.
             source_row.with_coin(|coin| {
                 let refused = coin.refuses(ratio, || ctx.draws.draw().both());
                 (refused, Draw::from_number(coin.phase()))
@@ -125,7 +127,8 @@ impl Table {
         verdict(outcome.is_refusal(), draw)
     }
 
-    /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent draw, as a whole.
+    /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent
+    /// draw, as a whole.
     pub(crate) fn decide_by(
         &self,
         place: KeyPlace,
@@ -141,9 +144,9 @@ impl Table {
         verdict(outcome.is_refusal(), draw)
     }
 
-    /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides. The request is
-    /// counted for all keys. A refused request takes no token. The draw is the trace's, if there is a trace and any of
-    /// the coins is coherent.
+    /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
+    /// The request is counted for all keys. A refused request takes no token. The draw is the trace's, if
+    /// there is a trace and any of the coins is coherent.
     pub(crate) fn decide_all<const N: usize>(
         &self,
         places: [KeyPlace; N],
@@ -179,8 +182,8 @@ impl Table {
         verdict(outcomes.iter().any(|outcome| outcome.is_refusal()), draw)
     }
 
-    /// Applies the guard after the coin: a request that the coin refuses takes no token. Both decide alike in shadow mode,
-    /// so that its counts predict the effect of enforcing.
+    /// Applies the guard after the coin: a request that the coin refuses takes no token. Both decide alike in
+    /// shadow mode, so that its counts predict the effect of enforcing.
     #[inline]
     fn guard(
         &self,

@@ -1,17 +1,19 @@
-//! A key's directive as the request path reads it: one atomic word, so that a reader never sees a torn directive.
+//! A key's directive as the request path reads it: one atomic word, so that a reader never sees a torn
+//! directive.
 
 use plimsoll_core::decision::Coin;
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::sync::{AtomicU64, Ordering};
 
-/// The drop ratio, the coin, and flags for a guard and for enforcement, packed so that a reader sees all of them of one
-/// directive. The word 0 means that the key has no directive.
+/// The drop ratio, the coin, and flags for a guard and for enforcement, packed so that a reader sees all of
+/// them of one directive. The word 0 means that the key has no directive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirectiveWord(u64);
 
 impl DirectiveWord {
-    /// No directive: the key then follows its bucket's default class, and a default class without directive admits.
+    /// No directive: the key then follows its bucket's default class, and a default class without directive
+    /// admits.
     pub(crate) const NOTHING: Self = Self(0);
     const RATIO: u64 = 0xFFFF_FFFF;
     const ENFORCED: u64 = 1 << 32;
@@ -25,12 +27,12 @@ impl DirectiveWord {
         Self(u64::from(ratio.units()) | Self::HELD)
     }
 
-    /// Sets if refusals are enforced.
+    /// Enforces refusals, or only counts them.
     pub(crate) const fn enforced(self, yes: bool) -> Self {
         self.with(Self::ENFORCED, yes)
     }
 
-    /// Sets if a request that the coin admits takes a token of a guard.
+    /// Adds or removes a guard, of which each request that the coin admits takes a token.
     pub(crate) const fn guarded(self, yes: bool) -> Self {
         self.with(Self::GUARDED, yes)
     }
@@ -40,7 +42,7 @@ impl DirectiveWord {
         self.with(Self::INDEPENDENT, coin != Coin::Dithered)
     }
 
-    /// Sets if requests with a trace are decided by the trace's draw. Only to be set once a draw key is stored.
+    /// Decides requests with a trace by the trace's draw, or not. A draw key must be stored first.
     pub(crate) const fn coherent(self, yes: bool) -> Self {
         self.with(Self::COHERENT, yes)
     }
@@ -95,7 +97,8 @@ impl DirectiveWord {
 pub(crate) struct AtomicDirectiveWord(AtomicU64);
 
 impl AtomicDirectiveWord {
-    /// Loads the word. A reader that sees a guard also sees the guard's tokens; one that sees a coherent coin, a draw key.
+    /// Loads the word. A reader that sees a guard also sees the guard's tokens; one that sees a coherent
+    /// coin, a draw key.
     #[inline]
     pub(crate) fn load(&self) -> DirectiveWord {
         DirectiveWord(self.0.load(Ordering::Acquire))

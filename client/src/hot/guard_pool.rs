@@ -1,4 +1,5 @@
-//! A guard's tokens, shared by all threads of a process. Threads take them in batches, so that they seldom contend.
+//! A guard's tokens, shared by all threads of a process. Threads take them in batches, so that they seldom
+//! contend.
 
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::thread_counters::{CounterBlock, TokenBatch};
@@ -6,8 +7,8 @@ use crate::hot::thread_counters::{CounterBlock, TokenBatch};
 /// The number of batches per thread that a guard's depth is divided into.
 const BATCHES: u32 = 4;
 
-/// The whole tokens of a guard until its next refill. It is filled off the request path, so that a decision reads no
-/// clock.
+/// The whole tokens of a guard until its next refill. It is filled off the request path, so that a decision
+/// reads no clock.
 #[derive(Debug, Default)]
 pub(crate) struct GuardPool {
     tokens: AtomicU64,
@@ -18,8 +19,8 @@ pub(crate) struct GuardPool {
 }
 
 impl GuardPool {
-    /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next refill right after this
-    /// call, which voids the batches that threads hold.
+    /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next refill right
+    /// after this call, which voids the batches that threads hold.
     pub(crate) fn fill(&self, tokens: u64, depth: f64, threads: usize) {
         // A cast from a float saturates.
         let depth = depth as u32;
@@ -29,7 +30,8 @@ impl GuardPool {
         self.tokens.store(tokens, Ordering::Release);
     }
 
-    /// Takes `n` tokens out of the thread's batch, or a new batch out of the pool. Returns false if there are too few.
+    /// Takes `n` tokens out of the thread's batch, or a new batch out of the pool. Returns false if there are
+    /// too few.
     pub(crate) fn take(&self, counters: &CounterBlock, key: u32, refill: u16, n: u32) -> bool {
         let (batch, left) = match counters.is_shared() {
             true => (None, 0),

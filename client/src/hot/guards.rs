@@ -1,5 +1,5 @@
-//! The guards of a limiter: the rate and depth of each, from the zone's directive and this client's own load, and the
-//! refills of their tokens. Pure: the subscription passes the time.
+//! The guards of a limiter: the rate and depth of each, from the zone's directive and this client's own load,
+//! and the refills of their tokens. Pure: the subscription passes the time.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -34,7 +34,8 @@ struct Set {
     part: Guard,
     /// The tokens after the last refill.
     tokens: Tokens,
-    /// Tokens used up to the last refill, modulo 2^32. Threads that decide while a refill begins may exceed the tokens.
+    /// Tokens used up to the last refill, modulo 2^32. Threads that decide while a refill begins may exceed
+    /// the tokens.
     used: u32,
     debt: u64,
     /// Measurements since the parent's last directive for it.
@@ -48,8 +49,8 @@ struct Offered {
     seen: u64,
     /// Requests since then, for the key and all keys that share its directive.
     fresh: u64,
-    /// Requests/s for the key and all keys that share its directive, smoothed; `None` before the first measurement, and
-    /// while the key has no directive of its own.
+    /// Requests/s for the key and all keys that share its directive, smoothed; `None` before the first
+    /// measurement, and while the key has no directive of its own.
     rate: Option<Rate>,
 }
 
@@ -101,8 +102,8 @@ impl Guards {
 
     /// Measures the load since the last call. `places` are those of all keys, by id. Linear in the keys.
     ///
-    /// The guards follow with the parent's next directive, which includes the load of the other clients: compared with
-    /// the zone's load before a surge, every client's own load would look like the whole.
+    /// The guards follow with the parent's next directive, which includes the load of the other clients:
+    /// compared with the zone's load before a surge, every client's own load would look like the whole.
     pub(crate) fn measure(&mut self, now: MonoTime, table: &Table, places: &[KeyPlace]) {
         let span = self.measured.map(|at| now.since(at));
         self.measured = Some(now);

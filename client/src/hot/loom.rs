@@ -1,4 +1,5 @@
-//! Loom models of the lock-free state that threads share, run under every interleaving of their reads and writes.
+//! Loom models of the lock-free state that threads share, run under every interleaving of their reads and
+//! writes.
 //!
 //! `cargo test -p plimsoll-client --no-default-features --features loom --lib loom`
 
@@ -15,16 +16,16 @@ use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::coherent::DrawKey;
 use plimsoll_core::quantity::DropRatio;
 
-/// Runs every interleaving with up to two preemptions: an error that needs more is unlikely, and without a bound their
-/// number explodes.
+/// Runs every interleaving with up to two preemptions: an error that needs more is unlikely, and without a
+/// bound their number explodes.
 fn model(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(run);
 }
 
-/// Two threads take and release slots; the holder of a slot writes its counters with a load and a store. No count is lost
-/// when a slot passes from one thread to the other.
+/// Two threads take and release slots; the holder of a slot writes its counters with a load and a store. No
+/// count is lost when a slot passes from one thread to the other.
 #[test]
 fn counts_outlive_the_thread_that_made_them() {
     model(|| {
@@ -46,8 +47,8 @@ fn counts_outlive_the_thread_that_made_them() {
     });
 }
 
-/// Two threads take from a pool of one token while a refill voids their batches. Under every interleaving, all used tokens
-/// are recorded in the end.
+/// Two threads take from a pool of one token while a refill voids their batches. Under every interleaving,
+/// all used tokens are recorded in the end.
 #[test]
 fn refill_during_decisions_accounts_for_every_token() {
     model(|| {
@@ -76,8 +77,8 @@ fn refill_during_decisions_accounts_for_every_token() {
     });
 }
 
-/// A key that changes may be read as halves of two keys, but never as no key: a reader that sees a coherent directive sees
-/// halves of stored keys.
+/// A key that changes may be read as halves of two keys, but never as no key: a reader that sees a coherent
+/// directive sees halves of stored keys.
 #[test]
 fn coherent_coin_never_draws_without_a_key() {
     model(|| {
@@ -107,8 +108,8 @@ fn coherent_coin_never_draws_without_a_key() {
     });
 }
 
-/// A reader sees a whole directive, never the ratio of one with the mode of another. A reader that sees a guard sees the
-/// guard's tokens.
+/// A reader sees a whole directive, never the ratio of one with the mode of another. A reader that sees a
+/// guard sees the guard's tokens.
 #[test]
 fn directive_is_never_torn() {
     model(|| {

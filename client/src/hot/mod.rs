@@ -1,4 +1,5 @@
-//! Everything a decision touches: written once at the start, then atomics alone, with no lock and no allocation.
+//! Everything a decision touches: written once at the start, then atomics alone, with no lock and no
+//! allocation.
 
 pub(crate) mod decision;
 pub(crate) mod directive_word;

@@ -1,5 +1,5 @@
-//! The randomness of decisions: a generator per thread, so that no decision waits for another thread or makes a system
-//! call.
+//! The randomness of decisions: a generator per thread, so that no decision waits for another thread or makes
+//! a system call.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -45,8 +45,8 @@ impl Draw {
         Self(number as u64)
     }
 
-    /// Returns the time that a refused caller should wait, 1 s to 3 s, by the second number. The jitter keeps refused
-    /// callers from returning at once.
+    /// Returns the time that a refused caller should wait, 1 s to 3 s, by the second number. The jitter keeps
+    /// refused callers from returning at once.
     #[inline]
     pub(crate) fn retry_after(self) -> Duration {
         let seconds = 1 + (self.other() >> 31);
@@ -62,7 +62,8 @@ impl DrawSource for &mut SmallRng {
     }
 }
 
-/// Seeded by the operating system when the first limiter is made, so that processes cloned from one image draw differently.
+/// Seeded by the operating system when the first limiter is made, so that processes cloned from one image
+/// draw differently.
 static PROCESS_SEED: OnceLock<u64> = OnceLock::new();
 /// The number of threads that were seeded.
 static THREADS_SEEDED: AtomicU64 = AtomicU64::new(0);

@@ -6,13 +6,15 @@ use crate::hot::sync::{AtomicU64, Ordering};
 
 /// A draw key that threads share: written with a new epoch, read by each decision that uses a trace.
 ///
-/// The halves are two independent atomics. A reader between the two stores may see one half of each key, which is
-/// harmless: the mixture is as secret and draws as uniformly, so that request is refused with its ratio's probability.
-/// It may only be decided differently than on other hops, as any request is while hops have different keys. A lock or a
-/// sequence counter would cost every decision something to protect a few in each epoch.
+/// The halves are two independent atomics. A reader between the two stores may see one half of each key,
+/// which is harmless: the mixture is as secret and draws as uniformly, so that request is refused with its
+/// ratio's probability. It may only be decided differently than on other hops, as any request is while hops
+/// have different keys. A lock or a sequence counter would cost every decision something to protect a few in
+/// each epoch.
 ///
-/// A reader must never see an absent key, because its draws would be predictable. So a key is stored before the first
-/// [directive](crate::hot::directive_word::DirectiveWord) that uses it is published, and is never removed.
+/// A reader must never see an absent key, because its draws would be predictable. So a key is stored before
+/// the first [directive](crate::hot::directive_word::DirectiveWord) that uses it is published, and is never
+/// removed.
 ///
 /// The key has a cache line of its own, so that no frequent write beside it slows readers down.
 #[derive(Debug, Default)]

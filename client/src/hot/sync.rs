@@ -5,8 +5,8 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Allocates zeros. Pages take no memory until they are written: the allocator requests zeroed pages, which the operating
-/// system commits on first use.
+/// Allocates zeros. Pages take no memory until they are written: the allocator requests zeroed pages, which
+/// the operating system commits on first use.
 #[cfg(not(feature = "loom"))]
 pub(crate) fn zeroed<T: zerocopy::FromZeros + Default>(count: usize) -> Vec<T> {
     // When the memory is exhausted, the second attempt aborts the process as any allocation would.

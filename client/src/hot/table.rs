@@ -1,5 +1,5 @@
-//! The table that decisions read and write: interned names, the directive of each key, the tokens of guards, and the
-//! counters of each thread.
+//! The table that decisions read and write: interned names, the directive of each key, the tokens of guards,
+//! and the counters of each thread.
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
@@ -103,8 +103,8 @@ impl Table {
         Some(BucketPlace { bucket, default_key })
     }
 
-    /// Returns the place of a tenant's key: its own, or the default class where the name is invalid, or too rare to get one
-    /// of the remaining places.
+    /// Returns the place of a tenant's key: its own, or the default class where the name is invalid, or too
+    /// rare to get one of the remaining places.
     #[inline]
     pub(crate) fn key(&self, place: BucketPlace, tenant: &str) -> KeyPlace {
         let key = match self.keys.look_up(place.bucket, tenant) {
@@ -131,8 +131,8 @@ impl Table {
         }
     }
 
-    /// Returns the place of a key by names; `None` where the bucket has no room or an invalid name. Such a request is
-    /// counted as untracked.
+    /// Returns the place of a key by names; `None` where the bucket has no room or an invalid name. Such a
+    /// request is counted as untracked.
     pub(crate) fn place(&self, bucket: &str, tenant: &str) -> Option<KeyPlace> {
         let place = self.bucket(bucket).map(|place| self.key(place, tenant));
         if place.is_none() {
@@ -141,7 +141,8 @@ impl Table {
         place
     }
 
-    /// Returns the directive that applies to a key, and the key that it belongs to: its own, or its bucket's default class.
+    /// Returns the directive that applies to a key, and the key that it belongs to: its own, or its bucket's
+    /// default class.
     #[inline]
     pub(crate) fn directive_of(&self, place: KeyPlace) -> (u32, DirectiveWord) {
         match self.word(place.key) {

@@ -1,5 +1,5 @@
-//! Thread slots: each deciding thread takes a small number that no other living thread has, so that it owns the counters
-//! of that number.
+//! Thread slots: each deciding thread takes a small number that no other living thread has, so that it owns
+//! the counters of that number.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
@@ -47,8 +47,8 @@ pub(crate) fn high_watermark() -> usize {
     HIGH_WATERMARK.load(Ordering::Relaxed)
 }
 
-/// Returns the current thread's slot if it is below `slots`. Must be called before the thread draws its first random
-/// number, because the first call also seeds the thread's generator.
+/// Returns the current thread's slot if it is below `slots`. Must be called before the thread draws its first
+/// random number, because the first call also seeds the thread's generator.
 #[inline]
 pub(crate) fn current(slots: usize) -> Option<usize> {
     let slot = SLOT.get();

@@ -32,7 +32,8 @@ impl Interner {
         }
     }
 
-    /// Returns the id of a name: its own, its former one if it can be revived, or the next free one. Needs the write lock.
+    /// Returns the id of a name: its own, its former one if it can be revived, or the next free one. Needs
+    /// the write lock.
     pub(super) fn insert(&self, hash: u64, owner: u32, name: &[u8]) -> Option<u32> {
         let tag = self.tag(hash);
         let mut vacant = false;
@@ -52,7 +53,8 @@ impl Interner {
             }
         }
         let (list, id) = vacant.then(|| self.next_free(name))??;
-        // Removing the old name moves others, so the first vacant slot may be nearer than the one found above.
+        // Removing the old name moves others, so the first vacant slot may be nearer than the one found
+        // above.
         self.unlink(id);
         let mut slots = (0..PROBES_MAX).map(|at| self.slot(hash, at));
         let slot = slots.find(|slot| slot.load(Ordering::Relaxed) == EMPTY)?;
@@ -83,11 +85,13 @@ impl Interner {
         })
     }
 
-    /// Removes the name of an id from the index, and closes the gap: each later name that may stand nearer to its home moves
-    /// up. A deletion mark in the gap would be simpler, but marks accumulate until every lookup is long.
+    /// Removes the name of an id from the index, and closes the gap: each later name that may stand nearer to
+    /// its home moves up. A deletion mark in the gap would be simpler, but marks accumulate until every
+    /// lookup is long.
     ///
-    /// A name is written to its new slot before its old one is overwritten, so a concurrent lookup may see it twice. A
-    /// lookup that passed the new slot before and reaches the old one after misses it, and searches again.
+    /// A name is written to its new slot before its old one is overwritten, so a concurrent lookup may see it
+    /// twice. A lookup that passed the new slot before and reaches the old one after misses it, and searches
+    /// again.
     fn unlink(&self, id: u32) {
         let Some((hash, entry)) = self.entry_of(id) else { return };
         let Some(at) = (0..PROBES_MAX).find(|at| self.slot(hash, *at).load(Ordering::Relaxed) == entry)
@@ -139,8 +143,8 @@ impl Interner {
         }
     }
 
-    /// Tombstones a name: lookups miss it; inserting it again before its id is reused revives it. Returns false for a
-    /// pinned name. Off the request path.
+    /// Tombstones a name: lookups miss it; inserting it again before its id is reused revives it. Returns
+    /// false for a pinned name. Off the request path.
     pub(crate) fn tombstone(&self, id: u32) -> bool {
         let _lock = self.lock();
         let state = self.state(id);
@@ -156,11 +160,13 @@ impl Interner {
         self.records.is_tombstone(id)
     }
 
-    /// Releases the id of a tombstoned name to the free list. Returns false when the name was revived, or when the free list
-    /// has no room until the taken ids are [drained](Self::drain_inserted). Off the request path.
+    /// Releases the id of a tombstoned name to the free list. Returns false when the name was revived, or
+    /// when the free list has no room until the taken ids are [drained](Self::drain_inserted). Off the
+    /// request path.
     ///
-    /// A thread that found the name before it was tombstoned may still count for the id. So the tombstone must be older
-    /// than any decision takes; a thread that was suspended in a decision for longer counts one request for another name.
+    /// A thread that found the name before it was tombstoned may still count for the id. So the tombstone
+    /// must be older than any decision takes; a thread that was suspended in a decision for longer counts one
+    /// request for another name.
     pub(crate) fn release(&self, id: u32) -> bool {
         let _lock = self.lock();
         let state = self.state(id);

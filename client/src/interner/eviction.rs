@@ -1,5 +1,5 @@
-//! The choice of keys to evict: idle keys, and the least frequent ones when ids are scarce. Pure, and off the request
-//! path.
+//! The choice of keys to evict: idle keys, and the least frequent ones when ids are scarce. Pure, and off the
+//! request path.
 
 use std::time::Duration;
 
@@ -53,8 +53,9 @@ impl Eviction {
         self.keys[at] = fresh;
     }
 
-    /// Measures every key once a second; returns the keys to evict. `tombstoned` ids will be free soon; `waiting` are the
-    /// names without an id. Linear in the keys; when the table is full, n log n in the candidates.
+    /// Measures every key once a second; returns the keys to evict. `tombstoned` ids will be free soon;
+    /// `waiting` are the names without an id. Linear in the keys; when the table is full, n log n in the
+    /// candidates.
     pub(crate) fn sweep(
         &mut self,
         now: MonoTime,
@@ -116,7 +117,8 @@ mod tests {
         MonoTime::from_elapsed(Duration::from_secs(1_000 + seconds))
     }
 
-    /// Sweeps keys with these rates every second until `until`; returns the evicted keys and the second of each.
+    /// Sweeps keys with these rates every second until `until`; returns the evicted keys and the second of
+    /// each.
     fn evicted(ids: u32, rates: &[u64], protected: &[u32], until: u64, waiting: &[u32]) -> Vec<(u32, u64)> {
         let mut eviction = Eviction::default();
         let mut evicted: Vec<(u32, u64)> = Vec::new();

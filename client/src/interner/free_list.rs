@@ -38,7 +38,8 @@ impl FreeList {
         self.taken.store(self.taken.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Pushes an id. Returns false, without an effect, if that would overwrite a taken id that was not read yet.
+    /// Pushes an id. Returns false, without an effect, if that would overwrite a taken id that was not read
+    /// yet.
     pub(crate) fn push(&self, id: u32) -> bool {
         let queued = self.queued.load(Ordering::Relaxed);
         if queued >= self.read.load(Ordering::Relaxed) + self.ids.len() as u64 {

@@ -9,7 +9,8 @@ const SLOTS_MAX: usize = 1 << 16;
 /// Classes of counts: 0, 1, 2 to 3, 4 to 7, and so on.
 const CLASSES: usize = COUNT_BITS as usize + 1;
 
-/// Counts of names without an id, halved every second. The request path writes it, without waiting or allocating.
+/// Counts of names without an id, halved every second. The request path writes it, without waiting or
+/// allocating.
 pub(crate) type Sketch = FrequencySketch<COUNT_BITS>;
 
 /// Returns the slots of the sketch beside a table of `ids` ids: one for each, 256 to 65,536.

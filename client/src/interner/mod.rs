@@ -1,15 +1,16 @@
-//! The interner: maps names to dense ids without waiting, allocating or making a system call, and reuses the ids of idle
-//! names.
+//! The interner: maps names to dense ids without waiting, allocating or making a system call, and reuses the
+//! ids of idle names.
 //!
-//! Everything is allocated at the start and consists of atomics in safe code. A lookup only reads: the hash leads to a
-//! slot of the index, the slot to a record, and the record holds the name. A writer holds the write lock, for which the
-//! request path never waits. It fills the record first and publishes the slot with one release store, so that a reader
-//! that finds the slot sees the whole name.
+//! Everything is allocated at the start and consists of atomics in safe code. A lookup only reads: the hash
+//! leads to a slot of the index, the slot to a record, and the record holds the name. A writer holds the
+//! write lock, for which the request path never waits. It fills the record first and publishes the slot with
+//! one release store, so that a reader that finds the slot sees the whole name.
 //!
 //! **The life of an id.** It waits in the free list until a new name takes it. An idle name is
-//! [tombstoned](Interner::tombstone): lookups miss it, and inserting it again revives it with its id. Once no thread can
-//! still count for the id, the owner of the table [releases](Interner::release) it to the free list; until another name
-//! takes it, the old name can still be revived. So a name never has two ids at a time.
+//! [tombstoned](Interner::tombstone): lookups miss it, and inserting it again revives it with its id. Once no
+//! thread can still count for the id, the owner of the table [releases](Interner::release) it to the free
+//! list; until another name takes it, the old name can still be revived. So a name never has two ids at a
+//! time.
 
 mod changes;
 pub(crate) mod eviction;
@@ -44,7 +45,8 @@ const OFTEN: u32 = 8;
 const SKIPS_MAX: usize = 64;
 const EMPTY: u32 = 0;
 
-/// The low bits of an id's state: the number of handles that pin it. Zero, like both flags, for an id that was never used.
+/// The low bits of an id's state: the number of handles that pin it. Zero, like both flags, for an id that
+/// was never used.
 const PINS: u32 = (1 << 30) - 1;
 /// Flag of an id that a name has, and that is not released.
 const ASSIGNED: u32 = 1 << 30;
@@ -94,8 +96,8 @@ pub(crate) struct Capacity {
 }
 
 impl Interner {
-    /// Makes an interner for `ids` names, at most 2^24, of which one in eight may be longer than 56 bytes. `seed` must
-    /// differ between processes, so that callers cannot choose names that collide.
+    /// Makes an interner for `ids` names, at most 2^24, of which one in eight may be longer than 56 bytes.
+    /// `seed` must differ between processes, so that callers cannot choose names that collide.
     pub(crate) fn new(ids: usize, seed: u64) -> Self {
         let ids = ids.clamp(1, 1 << 24);
         let bits = u32::BITS - (ids as u32 + 1).leading_zeros();
@@ -118,8 +120,9 @@ impl Interner {
         (ids * 2).next_power_of_two()
     }
 
-    /// Returns the bytes of an interner for `ids` names. For each id: 64 for its record, 10 for its share of an overflow
-    /// cell, 4 for its state, 4.5 for the free lists, 8 to 16 for the index and, up to 65,536 ids, 4 to 8 for the sketch.
+    /// Returns the bytes of an interner for `ids` names. For each id: 64 for its record, 10 for its share of
+    /// an overflow cell, 4 for its state, 4.5 for the free lists, 8 to 16 for the index and, up to 65,536
+    /// ids, 4 to 8 for the sketch.
     #[cfg(test)]
     #[cfg(not(feature = "loom"))]
     pub(crate) fn bytes_for(ids: usize) -> usize {
@@ -127,8 +130,9 @@ impl Interner {
         ids * (64 + 4 + 4) + cells * (80 + 4) + Self::slots_for(ids) * 4 + frequency::slots_for(ids) * 4
     }
 
-    /// Looks up the id of `name` under `owner`, on the request path. A new name gets an id at once while half of the ids are
-    /// free, and after that only if it is frequent. A name that is found needs no validation: stored names are valid.
+    /// Looks up the id of `name` under `owner`, on the request path. A new name gets an id at once while half
+    /// of the ids are free, and after that only if it is frequent. A name that is found needs no validation:
+    /// stored names are valid.
     #[inline]
     pub(crate) fn look_up(&self, owner: u32, name: &str) -> Lookup {
         let name = name.as_bytes();
@@ -142,7 +146,8 @@ impl Interner {
         }
     }
 
-    /// Hashes a name. The owner is mixed into the seed, which costs one multiplication beside the loads of the name.
+    /// Hashes a name. The owner is mixed into the seed, which costs one multiplication beside the loads of
+    /// the name.
     #[inline]
     fn hash(&self, owner: u32, name: &[u8]) -> u64 {
         let seed = self.seed ^ u64::from(owner).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -218,8 +223,8 @@ impl Interner {
         }
     }
 
-    /// Returns the id of `name`, off the request path; a new name gets one as long as any is free. `None` when none is
-    /// free, or the name is invalid.
+    /// Returns the id of `name`, off the request path; a new name gets one as long as any is free. `None`
+    /// when none is free, or the name is invalid.
     pub(crate) fn intern(&self, owner: u32, name: &str) -> Option<u32> {
         let name = is_name(name.as_bytes()).then_some(name.as_bytes())?;
         let hash = self.hash(owner, name);
@@ -234,8 +239,8 @@ impl Interner {
         self.find(self.hash(owner, name.as_bytes()), owner, name.as_bytes())
     }
 
-    /// Interns like [`intern`](Self::intern), but while fewer than half of the ids are free, finds existing names only: for
-    /// names that may never receive a request.
+    /// Interns like [`intern`](Self::intern), but while fewer than half of the ids are free, finds existing
+    /// names only: for names that may never receive a request.
     pub(crate) fn intern_if_roomy(&self, owner: u32, name: &str) -> Option<u32> {
         if self.free.load(Ordering::Relaxed) >= self.ids.div_ceil(2) {
             return self.intern(owner, name);
@@ -244,7 +249,8 @@ impl Interner {
         self.search(self.hash(owner, name), owner, name)
     }
 
-    /// Interns a name and pins it: it is not tombstoned until it is [unpinned](Self::unpin) as often as it was pinned.
+    /// Interns a name and pins it: it is not tombstoned until it is [unpinned](Self::unpin) as often as it
+    /// was pinned.
     pub(crate) fn pin(&self, owner: u32, name: &str) -> Option<u32> {
         let _lock = is_name(name.as_bytes()).then(|| self.lock())?;
         self.insert_pinned(owner, name)
@@ -279,9 +285,10 @@ impl Interner {
         }
     }
 
-    /// Passes each id that was taken since the last call to `accept`, in order; false keeps it for the next call, and ends
-    /// this one for its free list. Revived ids that an insertion skipped appear as well. Only one caller at a time, the one
-    /// that tombstones and releases ids, so that an id keeps its name until that caller releases it.
+    /// Passes each id that was taken since the last call to `accept`, in order; false keeps it for the next
+    /// call, and ends this one for its free list. Revived ids that an insertion skipped appear as well. Only
+    /// one caller at a time, the one that tombstones and releases ids, so that an id keeps its name until
+    /// that caller releases it.
     pub(crate) fn drain_inserted(&self, mut accept: impl FnMut(u32) -> bool) {
         for list in [&self.free_list, &self.free_long] {
             while let Some(id) = list.next_unread() {
@@ -304,8 +311,8 @@ impl Interner {
         Capacity { ids: self.ids, free: self.free.load(Ordering::Relaxed) }
     }
 
-    /// Halves the counts of the names that wait for an id, once a second; returns the counts before. Off the request path;
-    /// linear in the ids.
+    /// Halves the counts of the names that wait for an id, once a second; returns the counts before. Off the
+    /// request path; linear in the ids.
     pub(crate) fn decay_waiting(&self) -> WaitingNames {
         frequency::decay(&self.sketch)
     }

@@ -8,15 +8,16 @@ use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 const WORDS: usize = 8;
 /// The longest name that fits its record.
 const SHORT_MAX: usize = (WORDS - 1) * 8;
-/// Words of a longer name in its record, whose last word then is the number of the overflow cell with the others.
+/// Words of a longer name in its record, whose last word then is the number of the overflow cell with the
+/// others.
 const LONG_HEAD: usize = WORDS - 2;
 /// Words of an overflow cell.
 const CELL_WORDS: usize = NAME_BYTES_MAX / 8 - LONG_HEAD;
 /// The number of ids for each overflow cell.
 const IDS_PER_CELL: usize = 8;
 
-/// The flag of a tombstoned name in the first word of its record, which makes lookups miss it. Bits 0 to 7 of that word are
-/// the length, 8 to 39 the owner.
+/// The flag of a tombstoned name in the first word of its record, which makes lookups miss it. Bits 0 to 7 of
+/// that word are the length, 8 to 39 the owner.
 const TOMBSTONE: u64 = 1 << 63;
 
 /// One record for each id, and overflow cells for long names.
@@ -137,7 +138,8 @@ impl Records {
         }
     }
 
-    /// Writes the name of an id. One writer at a time. Returns false when the name needs a cell and none is free.
+    /// Writes the name of an id. One writer at a time. Returns false when the name needs a cell and none is
+    /// free.
     pub(crate) fn write(&self, id: u32, owner: u32, name: &[u8]) -> bool {
         let Some(row) = self.row(id) else { return false };
         if self.has_cell(id) {
@@ -176,8 +178,8 @@ impl Records {
         }
     }
 
-    /// Returns the owner and the name of an id, tombstoned or not; `None` before its first name. Must not run while the id
-    /// may get another name.
+    /// Returns the owner and the name of an id, tombstoned or not; `None` before its first name. Must not run
+    /// while the id may get another name.
     pub(crate) fn read(&self, id: u32) -> Option<Record> {
         let row = self.row(id)?;
         let first = row[0].load(Ordering::Acquire);
@@ -196,8 +198,8 @@ const fn header(owner: u32, length: usize) -> u64 {
     (owner as u64) << 8 | length as u64
 }
 
-/// Returns zero if the words of a row are those of a short name and `differs` was zero. Every word is read with a load of
-/// fixed width, so that no byte is copied.
+/// Returns zero if the words of a row are those of a short name and `differs` was zero. Every word is read
+/// with a load of fixed width, so that no byte is copied.
 #[inline(always)]
 fn differs_short(row: &[AtomicU64; WORDS], mut differs: u64, name: &[u8]) -> u64 {
     // Most names have 9 to 24 bytes: these are compared without a loop, whose exit would be mispredicted.
@@ -228,7 +230,8 @@ fn word_of(name: &[u8], at: usize) -> u64 {
     name.as_chunks::<8>().0.get(at).map_or_else(|| last_word(name), |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// Returns the last eight bytes of a name, or all of a shorter one, some of them twice; the length makes it unambiguous.
+/// Returns the last eight bytes of a name, or all of a shorter one, some of them twice; the length makes it
+/// unambiguous.
 #[inline]
 fn last_word(name: &[u8]) -> u64 {
     if let Some(last) = name.last_chunk::<8>() {

@@ -186,8 +186,8 @@ fn reused_ids_are_never_confused_between_threads() {
     let name = |n: u32| if n.is_multiple_of(5) { format!("{LONG}{n}") } else { format!("tenant-{n}") };
     let all: Vec<String> = (0..64).map(name).collect();
     let done = std::sync::atomic::AtomicBool::new(false);
-    // This thread tombstones and releases ids while the others look names up. It waits for a full round of every reader
-    // before a release, so that a reader can compare the name it has found.
+    // This thread tombstones and releases ids while the others look names up. It waits for a full round of
+    // every reader before a release, so that a reader can compare the name it has found.
     let rounds: Vec<_> = (0..3).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for (reader, round) in rounds.iter().enumerate() {
@@ -259,8 +259,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The model holds the name of each id, and the ids that are tombstoned or released. Only a released id gets another
-    /// name, a name keeps its id until then, and the number of free ids is exact.
+    /// The model holds the name of each id, and the ids that are tombstoned or released. Only a released id
+    /// gets another name, a name keeps its id until then, and the number of free ids is exact.
     #[test]
     fn name_keeps_one_id_until_it_is_reused(steps in prop::collection::vec(step(), 1..400)) {
         const IDS: usize = 12;

@@ -22,10 +22,11 @@ use crate::subscription::Subscription;
 /// The default number of keys with a state of their own.
 pub const KEYS_MAX_DEFAULT: usize = 10_000;
 
-/// Decides which requests to admit, by directives that the [feed](crate::Feed) keeps up to date in the background.
+/// Decides which requests to admit, by directives that the [feed](crate::Feed) keeps up to date in the
+/// background.
 ///
-/// Cloning is cheap and gives another handle to the same limiter. A decision never blocks, allocates, makes a system
-/// call or fails. Without a directive, a request is admitted and counted.
+/// Cloning is cheap and gives another handle to the same limiter. A decision never blocks, allocates, makes a
+/// system call or fails. Without a directive, a request is admitted and counted.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -53,7 +54,8 @@ pub struct KeyHandle {
     pub(crate) place: KeyPlace,
     #[cfg(feature = "middleware")]
     bucket: u32,
-    /// Protects the key from eviction while the handle lives. `None` for the default class, which is never evicted.
+    /// Protects the key from eviction while the handle lives. `None` for the default class, which is never
+    /// evicted.
     _pin: Option<Pin>,
 }
 
@@ -82,7 +84,8 @@ pub(crate) struct Recorder {
 }
 
 impl Limiter {
-    /// Starts to configure a limiter for an instance of `service`, in the zone `default`, without an aggregator.
+    /// Starts to configure a limiter for an instance of `service`, in the zone `default`, without an
+    /// aggregator.
     ///
     /// # Errors
     /// When the service's name is invalid.
@@ -90,9 +93,10 @@ impl Limiter {
         LimiterBuilder::new(service)
     }
 
-    /// Makes a limiter without a transport: the caller carries reports and directives between the [`Subscription`] and a
-    /// parent, and passes the time. No clock, socket or entropy is used; `seed` is for the hashes of names. `threads`
-    /// threads at a time have counters of their own; 0 is enough where only [shards](Self::shard) decide.
+    /// Makes a limiter without a transport: the caller carries reports and directives between the
+    /// [`Subscription`] and a parent, and passes the time. No clock, socket or entropy is used; `seed` is for
+    /// the hashes of names. `threads` threads at a time have counters of their own; 0 is enough where only
+    /// [shards](Self::shard) decide.
     #[must_use]
     pub fn without_transport(
         identity: Identity,
@@ -122,8 +126,8 @@ impl Limiter {
         Ok(BucketHandle { table: Arc::clone(&self.table), place })
     }
 
-    /// Decides by names. A tenant with an invalid name, or without room in the table, counts as the default class. A
-    /// request for a bucket without room is admitted.
+    /// Decides by names. A tenant with an invalid name, or without room in the table, counts as the default
+    /// class. A request for a bucket without room is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
         match self.table.place(bucket, tenant) {
             Some(place) => self.table.decide(place, &mut thread_ctx(&self.table)),
@@ -139,9 +143,9 @@ impl Limiter {
         }
     }
 
-    /// Decides for a request that is subject to several (bucket, tenant) pairs, such as one by workspace and one by user:
-    /// by one independent draw, which the strictest pair decides. The request is counted for all pairs. A refused request
-    /// takes no token of any guard. All buckets must be this limiter's.
+    /// Decides for a request that is subject to several (bucket, tenant) pairs, such as one by workspace and
+    /// one by user: by one independent draw, which the strictest pair decides. The request is counted for all
+    /// pairs. A refused request takes no token of any guard. All buckets must be this limiter's.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -154,8 +158,8 @@ impl Limiter {
         self.admit_all_traced(requests, None)
     }
 
-    /// Decides like [`admit_all`](Self::admit_all) for a request that may belong to a trace: if any of the buckets has a
-    /// coherent coin, the draw is the trace's. See [`KeyHandle::admit_traced`].
+    /// Decides like [`admit_all`](Self::admit_all) for a request that may belong to a trace: if any of the
+    /// buckets has a coherent coin, the draw is the trace's. See [`KeyHandle::admit_traced`].
     pub fn admit_all_traced<const N: usize>(
         &self,
         requests: [(&BucketHandle, &str); N],
@@ -170,8 +174,8 @@ impl Limiter {
 /// A preview of the decision about a request: to peek counts nothing and takes no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peek {
-    /// The probability that the draw refuses a request. For a request of a trace, a coherent coin's decision is already
-    /// determined, and only an `admit_traced` call returns it.
+    /// The probability that the draw refuses a request. For a request of a trace, a coherent coin's decision
+    /// is already determined, and only an `admit_traced` call returns it.
     pub ratio: DropRatio,
     /// True if refusals are enforced here: not in shadow mode, while killed, or outside the canary cohort.
     pub enforced: bool,
@@ -223,8 +227,8 @@ impl BucketHandle {
         self.table.peek(self.table.known(self.place, tenant))
     }
 
-    /// Resolves a tenant's key once; the key is not evicted while the handle lives. A tenant with an invalid name, or
-    /// without room in the table, shares the default class.
+    /// Resolves a tenant's key once; the key is not evicted while the handle lives. A tenant with an invalid
+    /// name, or without room in the table, shares the default class.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
         let pin = Pin::new(&self.table, self.place.bucket, tenant);
@@ -247,25 +251,25 @@ impl KeyHandle {
         decide(&self.table, self.place)
     }
 
-    /// Decides for a request that counts as `cost` requests: by one independent draw, admitted or refused as a whole, and
-    /// taking `cost` tokens of a guard. A cost above the guard's depth passes when the guard is full, and leaves a debt. A
-    /// cost of 0 is admitted and not counted.
+    /// Decides for a request that counts as `cost` requests: by one independent draw, admitted or refused as
+    /// a whole, and taking `cost` tokens of a guard. A cost above the guard's depth passes when the guard is
+    /// full, and leaves a debt. A cost of 0 is admitted and not counted.
     #[inline]
     pub fn admit_n(&self, cost: u32) -> Verdict {
         decide_n(&self.table, self.place, cost)
     }
 
-    /// Decides by the caller's own draw, uniform over all of `u32`. A draw is refused by every ratio above a threshold, so
-    /// limiters that are passed one draw agree. The guard is applied as usual.
+    /// Decides by the caller's own draw, uniform over all of `u32`. A draw is refused by every ratio above a
+    /// threshold, so limiters that are passed one draw agree. The guard is applied as usual.
     #[inline]
     pub fn admit_with(&self, draw: u32) -> Verdict {
         decide_with(&self.table, self.place, draw)
     }
 
-    /// Decides for a request that may belong to a trace. Where the bucket's coin is coherent, the draw is derived from the
-    /// trace and is equal everywhere in the fleet: of all services that the request passes, the strictest decides. Without
-    /// a trace, before the fleet's key has arrived, and for any other coin this is [`admit`](Self::admit). The guard is
-    /// applied as usual.
+    /// Decides for a request that may belong to a trace. Where the bucket's coin is coherent, the draw is
+    /// derived from the trace and is equal everywhere in the fleet: of all services that the request passes,
+    /// the strictest decides. Without a trace, before the fleet's key has arrived, and for any other coin
+    /// this is [`admit`](Self::admit). The guard is applied as usual.
     ///
     /// ```
     /// use plimsoll_client::TraceId;

@@ -1,5 +1,5 @@
-//! The shard: a part of a limiter with counters and a random generator of its own, so that its decisions depend on one
-//! seed alone.
+//! The shard: a part of a limiter with counters and a random generator of its own, so that its decisions
+//! depend on one seed alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use crate::hot::table::Table;
 use crate::hot::thread_counters::CounterBlock;
 use crate::limiter::KeyHandle;
 
-/// Decides like its [`Limiter`](crate::Limiter), with coin states and a random generator of its own, seeded by the caller.
+/// Decides like its [`Limiter`](crate::Limiter), with coin states and a random generator of its own, seeded
+/// by the caller.
 ///
-/// Services need no shard, because each thread has a generator. A shard is for callers whose runs must be reproducible,
-/// such as a simulation.
+/// Services need no shard, because each thread has a generator. A shard is for callers whose runs must be
+/// reproducible, such as a simulation.
 pub struct Shard {
     table: Arc<Table>,
     generator: SmallRng,

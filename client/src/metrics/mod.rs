@@ -40,8 +40,8 @@ const CACHE_WRITE_FAILURES: &str = "plimsoll_directive_cache_write_failures_tota
 const RESPONSES: &str = "plimsoll_responses_total";
 const DURATIONS: &str = "plimsoll_request_duration_seconds";
 
-/// A Prometheus collector of a limiter and its feed. It reads the counters when it is scraped, which costs the request path
-/// nothing.
+/// A Prometheus collector of a limiter and its feed. It reads the counters when it is scraped, which costs
+/// the request path nothing.
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Limiter,

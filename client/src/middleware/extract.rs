@@ -8,8 +8,8 @@ use crate::{KeyHandle, Verdict};
 
 /// Maps a request to the bucket and tenant that it counts for.
 ///
-/// [`Rules`](super::Rules) do so by path, method and header. Where they are not enough, use a closure over handles that
-/// were resolved beforehand:
+/// [`Rules`](super::Rules) do so by path, method and header. Where they are not enough, use a closure over
+/// handles that were resolved beforehand:
 ///
 /// ```
 /// use http::request::Parts;
@@ -37,9 +37,10 @@ pub trait Extract: Send + Sync + 'static {
     /// Runs on the request path, so it should neither block nor allocate.
     fn extract(&self, request: &Parts) -> Option<KeyHandle>;
 
-    /// Decides about a request; by default through the key of [`extract`](Self::extract). An implementation that decides by
-    /// bucket and tenant name saves the handle of each request, and with it a contended reference count. Where the coin
-    /// is coherent, the request's trace decides; see [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
+    /// Decides about a request; by default through the key of [`extract`](Self::extract). An implementation
+    /// that decides by bucket and tenant name saves the handle of each request, and with it a contended
+    /// reference count. Where the coin is coherent, the request's trace decides; see
+    /// [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
     fn decide(&self, request: &Parts) -> Decision {
         self.extract(request).map_or(Decision::PASS, |key| {
             let verdict = key.admit_by_trace(|| trace_of(request));
@@ -59,7 +60,8 @@ impl Decision {
     /// Admits the request, unlimited and unrecorded.
     pub const PASS: Self = Self { verdict: Verdict::Admit, recorder: None };
 
-    /// Makes a decision by a limiter's verdict without recording the response, which rollout gates then do not see.
+    /// Makes a decision by a limiter's verdict without recording the response, which rollout gates then do
+    /// not see.
     #[must_use]
     pub const fn unrecorded(verdict: Verdict) -> Self {
         Self { verdict, recorder: None }

@@ -19,8 +19,8 @@ impl LoadShedLayer {
         Self { extract: Arc::new(extract), problem_type: PROBLEM_TYPE.into() }
     }
 
-    /// Sets the `type` of problem documents, by default [`PROBLEM_TYPE`]: a URI, which should lead to documentation for
-    /// callers.
+    /// Sets the `type` of problem documents, by default [`PROBLEM_TYPE`]: a URI, which should lead to
+    /// documentation for callers.
     #[must_use]
     pub fn problem_type(mut self, uri: &str) -> Self {
         self.problem_type = uri.into();

@@ -1,8 +1,8 @@
-//! The limiter as a tower [`Layer`](tower_layer::Layer), which protects axum, hyper and tonic services without a change
-//! in their handlers.
+//! The limiter as a tower [`Layer`](tower_layer::Layer), which protects axum, hyper and tonic services
+//! without a change in their handlers.
 //!
-//! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request that no rule matches is
-//! admitted, unlimited and uncounted, so a health check needs no exception.
+//! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request that no rule
+//! matches is admitted, unlimited and uncounted, so a health check needs no exception.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -28,35 +28,38 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A tonic server takes the same layer: `Server::builder().layer(LoadShedLayer::new(rules))`, with paths such as
-//! `/shop.Orders/*`. Where rules are not enough, use a closure; see [`Extract`].
+//! A tonic server takes the same layer: `Server::builder().layer(LoadShedLayer::new(rules))`, with paths such
+//! as `/shop.Orders/*`. Where rules are not enough, use a closure; see [`Extract`].
 //!
 //! # Refusals
 //!
 //! A refused request never reaches the service. An HTTP caller gets 429 with `Retry-After`,
-//! `X-RateLimit-Reason: cluster_overload` and a problem document (RFC 9457). A gRPC caller, detected by a content type
-//! that begins with `application/grpc`, gets `RESOURCE_EXHAUSTED` with `RetryInfo`, `QuotaFailure`, `ErrorInfo` and
-//! `grpc-retry-pushback-ms`. The retry time has jitter, so that refused callers do not all return at once.
+//! `X-RateLimit-Reason: cluster_overload` and a problem document (RFC 9457). A gRPC caller, detected by a
+//! content type that begins with `application/grpc`, gets `RESOURCE_EXHAUSTED` with `RetryInfo`,
+//! `QuotaFailure`, `ErrorInfo` and `grpc-retry-pushback-ms`. The retry time has jitter, so that refused
+//! callers do not all return at once.
 //!
 //! # Requests through several services
 //!
-//! Where a bucket's coin is coherent, a request with a `traceparent` header (W3C Trace Context; in gRPC, metadata of that
-//! name) is decided by its trace id: a chain of services admits `1 - max(ratio)` of all requests instead of the product. So
-//! start traces at the edge, and propagate the header. The layer uses the header as it arrives; a request without one, with
-//! several or with a malformed one gets an independent draw.
+//! Where a bucket's coin is coherent, a request with a `traceparent` header (W3C Trace Context; in gRPC,
+//! metadata of that name) is decided by its trace id: a chain of services admits `1 - max(ratio)` of all
+//! requests instead of the product. So start traces at the edge, and propagate the header. The layer uses the
+//! header as it arrives; a request without one, with several or with a malformed one gets an independent
+//! draw.
 //!
 //! # Recorded responses
 //!
-//! The layer records the status of every response, and the duration of admitted requests, by bucket and canary side. The
-//! duration runs from the call of the service to its response head. A cancelled request counts with the time until its
-//! cancellation, so that hanging requests show. Rollout gates evaluate these figures, and the feature `metrics` exports
-//! them. gRPC responses count by their HTTP status.
+//! The layer records the status of every response, and the duration of admitted requests, by bucket and
+//! canary side. The duration runs from the call of the service to its response head. A cancelled request
+//! counts with the time until its cancellation, so that hanging requests show. Rollout gates evaluate these
+//! figures, and the feature `metrics` exports them. gRPC responses count by their HTTP status.
 //!
 //! # Order of layers
 //!
-//! Put the layer outside of costly layers, and inside of authentication. It passes readiness through: a request waits until
-//! the inner service is ready before it can be refused, so a concurrency limit belongs inside only if it refuses instead of
-//! waiting. Paths are compared as the layer sees them, so after a router that strips a prefix, without that prefix.
+//! Put the layer outside of costly layers, and inside of authentication. It passes readiness through: a
+//! request waits until the inner service is ready before it can be refused, so a concurrency limit belongs
+//! inside only if it refuses instead of waiting. Paths are compared as the layer sees them, so after a router
+//! that strips a prefix, without that prefix.
 
 mod extract;
 mod layer;

@@ -18,8 +18,8 @@ pub const PROBLEM_TYPE: &str = "https://plimsoll.dev/problems/overload";
 /// The `domain` of the `ErrorInfo` in gRPC refusals.
 pub const ERROR_DOMAIN: &str = "plimsoll.dev";
 
-/// The longest path that a refusal repeats, in bytes: a refusal stays small, and peers bound the headers that carry a gRPC
-/// refusal.
+/// The longest path that a refusal repeats, in bytes: a refusal stays small, and peers bound the headers that
+/// carry a gRPC refusal.
 const PATH_BYTES_MAX: usize = 1_024;
 
 const RATE_LIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");

@@ -54,8 +54,8 @@ impl Rule {
         Self { bucket: name.to_owned(), path: None, methods: None }
     }
 
-    /// Restricts the rule to a path, or to a prefix if the pattern ends in `*`. The request's path is compared byte by byte,
-    /// without decoding and without the query.
+    /// Restricts the rule to a path, or to a prefix if the pattern ends in `*`. The request's path is
+    /// compared byte by byte, without decoding and without the query.
     pub fn path(mut self, pattern: &str) -> Self {
         self.path = Some(pattern.to_owned());
         self

@@ -8,8 +8,8 @@ use http::header::InvalidHeaderName;
 use http::request::Parts;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
 
-/// The source of a request's tenant. A request without a valid tenant counts as the class `default`; so does every
-/// request of `Tenant::default()`.
+/// The source of a request's tenant. A request without a valid tenant counts as the class `default`; so does
+/// every request of `Tenant::default()`.
 #[derive(Clone, Debug, Default)]
 pub struct Tenant(Source);
 
@@ -25,7 +25,8 @@ enum Source {
 type Read = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
 
 impl Tenant {
-    /// Reads the tenant from a header. A request without it, with several, or with an invalid value counts as `default`.
+    /// Reads the tenant from a header. A request without it, with several, or with an invalid value counts as
+    /// `default`.
     ///
     /// Callers can send any header, so let an authenticating proxy at the edge set it.
     ///

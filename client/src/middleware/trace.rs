@@ -8,7 +8,8 @@ use super::tenant::only;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or several.
+/// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or
+/// several.
 pub(super) fn trace_of(request: &Parts) -> Option<TraceId> {
     TraceId::of_traceparent(only(request, &TRACEPARENT)?.as_bytes())
 }

@@ -28,7 +28,8 @@ fn names(prefix: &str) -> Vec<String> {
     (0..DECISIONS).map(|i| format!("{prefix}-{i}")).collect()
 }
 
-/// Checks the refusals among [`DECISIONS`] against the ratio. At one half the bounds are 8 standard deviations away.
+/// Checks the refusals among [`DECISIONS`] against the ratio. At one half the bounds are 8 standard
+/// deviations away.
 fn check_refused(ratio: u32, refused: usize, how: &str) {
     let expected = match ratio {
         0 => 0..=0,

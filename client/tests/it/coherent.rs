@@ -78,7 +78,8 @@ fn by_closure(service: &str, refuses: DropRatio) -> LoadShedLayer {
     LoadShedLayer::new(move |_: &http::request::Parts| Some(key.clone()))
 }
 
-/// Returns the number of requests that pass two services, of which the outer one drops 0.3 and the inner one 0.5.
+/// Returns the number of requests that pass two services, of which the outer one drops 0.3 and the inner one
+/// 0.5.
 async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
     let served = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&served);

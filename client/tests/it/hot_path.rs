@@ -1,5 +1,5 @@
-//! The cost of a decision that no clock shows: instructions, counted by valgrind, and system calls, traced by strace. Both
-//! run this test binary as a child, with the one test [`decisions`].
+//! The cost of a decision that no clock shows: instructions, counted by valgrind, and system calls, traced by
+//! strace. Both run this test binary as a child, with the one test [`decisions`].
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -122,7 +122,8 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
     first + admitted
 }
 
-/// Exchanges messages and reopens streams during the decisions: directives of other ratios, reports, greetings.
+/// Exchanges messages and reopens streams during the decisions: directives of other ratios, reports,
+/// greetings.
 fn exchange_messages(mut subscription: Subscription, over: &AtomicBool) -> Subscription {
     let mut now = MonoTime::ZERO;
     let (mut epoch, mut seq) = (1, 1);
@@ -141,8 +142,8 @@ fn exchange_messages(mut subscription: Subscription, over: &AtomicBool) -> Subsc
     subscription
 }
 
-/// Every decision is counted once, in every way to decide and under concurrent messages. As a child, makes the decisions
-/// that the tools trace.
+/// Every decision is counted once, in every way to decide and under concurrent messages. As a child, makes
+/// the decisions that the tools trace.
 #[test]
 fn decisions() {
     if let Some(way) = std::env::var_os(TASK) {
@@ -174,7 +175,8 @@ fn decisions() {
     }
 }
 
-/// Runs [`decisions`] under a tool; returns `None`, and notes the skipped test, when the tool is not installed.
+/// Runs [`decisions`] under a tool; returns `None`, and notes the skipped test, when the tool is not
+/// installed.
 fn watched(tool: &str, arguments: &[&str], way: &str, times: usize) -> Option<()> {
     let me = std::env::current_exe().unwrap();
     let run = Command::new(tool)

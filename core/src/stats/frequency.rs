@@ -1,7 +1,8 @@
 //! A sketch of frequent names: decaying counts in a table whose size does not depend on the number of names.
 //!
-//! A fixed table of saturating counts that are halved every second, as in per-partition rate limits of databases. Names
-//! that do not recur are not remembered, so that a flood of invented names cannot displace one that keeps coming.
+//! A fixed table of saturating counts that are halved every second, as in per-partition rate limits of
+//! databases. Names that do not recur are not remembered, so that a flood of invented names cannot displace
+//! one that keeps coming.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -12,10 +13,11 @@ const SLOTS_MIN: usize = 64;
 
 /// Decaying counts of names by their hashes, which threads may share without a lock.
 ///
-/// At a steady `v` requests a second, counts that are halved each second run between `v` and `2 v`. An entry has 32 bits:
-/// `COUNT_BITS` for the count, the others for a tag from the hash. A name belongs to one set of 16 entries. Two names of
-/// one set with the same tag share an entry; else no name is counted for another. A name that finds its set full reduces
-/// the lowest count of the set by its own, and takes the entry when nothing is left of it.
+/// At a steady `v` requests a second, counts that are halved each second run between `v` and `2 v`. An entry
+/// has 32 bits: `COUNT_BITS` for the count, the others for a tag from the hash. A name belongs to one set of
+/// 16 entries. Two names of one set with the same tag share an entry; else no name is counted for another. A
+/// name that finds its set full reduces the lowest count of the set by its own, and takes the entry when
+/// nothing is left of it.
 #[derive(Debug)]
 pub struct FrequencySketch<const COUNT_BITS: u32> {
     /// An entry with a count of zero is free.
@@ -44,8 +46,9 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         slots.next_power_of_two()
     }
 
-    /// Counts `n` more requests of the name with this hash. Returns its count as of the last second or two, or `n` if the
-    /// name has no entry, or another thread has changed the entry meanwhile. O(1); allocates nothing and does not wait.
+    /// Counts `n` more requests of the name with this hash. Returns its count as of the last second or two,
+    /// or `n` if the name has no entry, or another thread has changed the entry meanwhile. O(1); allocates
+    /// nothing and does not wait.
     pub fn add(&self, hash: u64, n: u64) -> u32 {
         let n = u32::try_from(n).unwrap_or(u32::MAX).min(Self::COUNT_MAX);
         if n == 0 {
@@ -94,8 +97,8 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         }
     }
 
-    /// Halves every count, and passes the counts before to `visit`: to be called once a second. Linear in the table, or
-    /// O(1) while all counts are zero.
+    /// Halves every count, and passes the counts before to `visit`: to be called once a second. Linear in the
+    /// table, or O(1) while all counts are zero.
     pub fn decay(&self, mut visit: impl FnMut(u32)) {
         if !self.has_counts.swap(false, Ordering::Relaxed) {
             return;
@@ -109,8 +112,8 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         }
     }
 
-    /// Halves every count of a part of the table, `1 / parts` of it, and of the next part on the next call: for callers
-    /// that tick more often than once a second.
+    /// Halves every count of a part of the table, `1 / parts` of it, and of the next part on the next call:
+    /// for callers that tick more often than once a second.
     pub fn decay_part(&mut self, parts: usize) {
         let from = if self.next >= self.entries.len() { 0 } else { self.next };
         let to = (from + self.entries.len().div_ceil(parts.max(1))).min(self.entries.len());
@@ -120,8 +123,8 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         self.next = to;
     }
 
-    /// Halves the count of an entry; returns the count before. A request that another thread counts meanwhile keeps the
-    /// entry as it is until the next time.
+    /// Halves the count of an entry; returns the count before. A request that another thread counts meanwhile
+    /// keeps the entry as it is until the next time.
     fn halve(entry: &AtomicU32) -> u32 {
         let seen = entry.load(Ordering::Relaxed);
         let count = seen & Self::COUNT_MAX;

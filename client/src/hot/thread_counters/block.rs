@@ -1,5 +1,5 @@
-//! The counters of one thread, by key: outcomes of decisions, coin states and token batches. Only their thread writes
-//! them, so that the request path never contends.
+//! The counters of one thread, by key: outcomes of decisions, coin states and token batches. Only their
+//! thread writes them, so that the request path never contends.
 
 use plimsoll_core::decision::coin::Dither;
 use plimsoll_core::report::Counts;
@@ -40,8 +40,8 @@ const SELDOM: usize = 3;
 /// A cache line, in words.
 const LINE: usize = 64 / size_of::<AtomicU64>();
 
-/// The counters of one slot. Either one thread owns them and updates them with a load and a store, or all threads without
-/// a slot share them and need read-modify-write operations.
+/// The counters of one slot. Either one thread owns them and updates them with a load and a store, or all
+/// threads without a slot share them and need read-modify-write operations.
 #[derive(Debug)]
 pub(crate) struct CounterBlock {
     words: Vec<AtomicU64>,
@@ -51,14 +51,14 @@ pub(crate) struct CounterBlock {
     is_shared: bool,
 }
 
-/// The often touched counters of one key, for the thread that owns them: no other thread writes between its loads and
-/// stores.
+/// The often touched counters of one key, for the thread that owns them: no other thread writes between its
+/// loads and stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterRow<'a>(&'a [AtomicU64; OFTEN]);
 
 impl CounterRow<'_> {
-    /// Counts a request that the coin alone decided. Writes to both counters, so that no branch and no address depends on
-    /// the draw.
+    /// Counts a request that the coin alone decided. Writes to both counters, so that no branch and no
+    /// address depends on the draw.
     #[inline]
     pub(crate) fn count(self, refused: bool) {
         for (cell, n) in [(&self.0[ADMITTED], !refused), (&self.0[DROPPED], refused)] {
@@ -75,8 +75,8 @@ impl CounterRow<'_> {
         result
     }
 
-    /// Takes a token of the batch of refill number `refill`, or none if `one` is false. Returns false if a token was needed
-    /// and none is left.
+    /// Takes a token of the batch of refill number `refill`, or none if `one` is false. Returns false if a
+    /// token was needed and none is left.
     #[inline]
     pub(crate) fn take(self, refill: u16, one: bool) -> bool {
         let batch = TokenBatch::from_bits(self.0[TOKENS].load(Ordering::Relaxed));
@@ -150,8 +150,8 @@ impl CounterBlock {
         }
     }
 
-    /// Runs `f` on the state of a key's coin. Two threads that share it may decide from one state: each request is still
-    /// refused with the ratio's probability, but the two decisions are correlated.
+    /// Runs `f` on the state of a key's coin. Two threads that share it may decide from one state: each
+    /// request is still refused with the ratio's probability, but the two decisions are correlated.
     #[inline]
     pub(crate) fn with_coin<R>(&self, key: u32, f: impl FnOnce(&mut Dither) -> R) -> R {
         let Some(word) = self.often(key, COIN) else { return f(&mut Dither::default()) };
@@ -175,7 +175,8 @@ impl CounterBlock {
         }
     }
 
-    /// Adds `n` tokens to those used by the threads that share these counters; a negative number returns tokens.
+    /// Adds `n` tokens to those used by the threads that share these counters; a negative number returns
+    /// tokens.
     pub(crate) fn note_used(&self, key: u32, n: i32) {
         if let Some(word) = self.often(key, TOKENS) {
             let n = (i64::from(n) as u64).wrapping_shl(TokenBatch::USED);

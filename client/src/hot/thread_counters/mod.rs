@@ -1,5 +1,5 @@
-//! The counters of one limiter: a block for each thread slot, one that threads without a slot share, and those of
-//! shards.
+//! The counters of one limiter: a block for each thread slot, one that threads without a slot share, and
+//! those of shards.
 
 mod block;
 mod token_batch;
@@ -13,8 +13,8 @@ use plimsoll_core::report::Counts;
 
 use crate::hot::thread_slots;
 
-/// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a thread's first
-/// decision allocates nothing.
+/// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a
+/// thread's first decision allocates nothing.
 #[derive(Debug)]
 pub(crate) struct ThreadCounters {
     keys: usize,

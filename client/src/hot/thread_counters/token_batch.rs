@@ -1,7 +1,7 @@
 //! The batch of guard tokens that a thread holds for one key, packed into one word of its counters.
 
-/// Tokens that a thread took from a guard's pool in advance: the tokens used in all, the tokens left, and the refill that
-/// they belong to. After another refill, none are left.
+/// Tokens that a thread took from a guard's pool in advance: the tokens used in all, the tokens left, and the
+/// refill that they belong to. After another refill, none are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TokenBatch(u64);
 

@@ -1,5 +1,5 @@
-//! The key registry of a limiter: the keys that were inserted and evicted, and the baseline of each key's counts. Pure:
-//! the subscription passes the time.
+//! The key registry of a limiter: the keys that were inserted and evicted, and the baseline of each key's
+//! counts. Pure: the subscription passes the time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,13 +14,15 @@ use crate::interner::eviction::{Candidate, Eviction};
 
 /// The interval of the search for idle keys.
 const SWEEP: Duration = Duration::from_secs(1);
-/// The age of a tombstone from which on another key may have the id: longer than a thread is suspended in a decision.
+/// The age of a tombstone from which on another key may have the id: longer than a thread is suspended in a
+/// decision.
 const TOMBSTONE_MIN: Duration = Duration::from_secs(10);
 
 /// Every key with an id, and evicted keys whose id no other key has taken.
 ///
-/// The counts of an id are cumulative over all its keys; a key's own counts start at the baseline when it took the id. An
-/// evicted key is still reported until another key takes its id; if it is revived before, its counts continue.
+/// The counts of an id are cumulative over all its keys; a key's own counts start at the baseline when it
+/// took the id. An evicted key is still reported until another key takes its id; if it is revived before, its
+/// counts continue.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRegistry {
     keys: Vec<Key>,
@@ -71,8 +73,9 @@ impl KeyRegistry {
         self.baselines.get(id.index()).map_or(counts, |baseline| counts.since(*baseline))
     }
 
-    /// Registers the keys that the request path inserted or revived since the last call. Linear in them and in the evicted
-    /// keys. `buckets` are the known buckets, by id; a key that appears before its bucket waits for the next call.
+    /// Registers the keys that the request path inserted or revived since the last call. Linear in them and
+    /// in the evicted keys. `buckets` are the known buckets, by id; a key that appears before its bucket
+    /// waits for the next call.
     pub(crate) fn sync(&mut self, table: &Table, buckets: &[Bucket]) -> Vec<Change> {
         let mut changes = Vec::new();
         table.keys.drain_inserted(|id| {
@@ -84,7 +87,8 @@ impl KeyRegistry {
         });
         let Self { keys, evicted, eviction, .. } = self;
         evicted.retain(|id, _| {
-            // An id without tombstone may have been taken by another key just now, which the next call registers.
+            // An id without tombstone may have been taken by another key just now, which the next call
+            // registers.
             let is_revived = !table.keys.is_tombstone(*id)
                 && keys.get(*id as usize).zip(table.keys.read(*id)).is_some_and(|(key, (owner, name))| {
                     key.tenant.as_str() == name && buckets.get(owner as usize) == Some(&key.bucket)
@@ -120,9 +124,10 @@ impl KeyRegistry {
         Some(Change::Replaced(id))
     }
 
-    /// Evicts idle keys once a second, and releases ids whose tombstone is old enough. Must follow a [`sync`](Self::sync).
-    /// `is_protected` returns true for keys that must not be evicted. `is_settled` returns true if the controller has
-    /// received these counts of a key, which are reported no longer once another key has the id. Linear in the keys.
+    /// Evicts idle keys once a second, and releases ids whose tombstone is old enough. Must follow a
+    /// [`sync`](Self::sync). `is_protected` returns true for keys that must not be evicted. `is_settled`
+    /// returns true if the controller has received these counts of a key, which are reported no longer once
+    /// another key has the id. Linear in the keys.
     pub(crate) fn sweep(
         &mut self,
         now: MonoTime,
@@ -167,8 +172,8 @@ impl KeyRegistry {
         let is_releasable: Vec<u32> = expired.filter(is_releasable).collect();
         let mut changes = Vec::new();
         for id in is_releasable {
-            // The next key must not be decided by this one's directive. If this one is revived just now, the next `sync`
-            // reports it.
+            // The next key must not be decided by this one's directive. If this one is revived just now, the
+            // next `sync` reports it.
             table.publish(id, DirectiveWord::NOTHING);
             self.evicted.insert(id, Evicted::Released(table.counters.counts(id)));
             changes.push(Change::Released(id));
