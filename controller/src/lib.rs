@@ -1,7 +1,7 @@
 //! Tier 3 of Plimsoll: turns reports and policy into directives for the whole fleet.
 //!
-//! The decisions are made in [`brain`], which is pure. This file and `tasks` give it a clock, a disk, the policy files,
-//! and streams to the aggregators.
+//! The decisions are made in [`brain`], which is pure. This file and `tasks` give it a clock, a disk, the
+//! policy files, and streams to the aggregators.
 #![forbid(unsafe_code)]
 
 pub mod admin;
@@ -34,14 +34,14 @@ use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::kill_log::KillLog;
-use crate::admin::metrics::Events;
-use crate::admin::rollout_log;
 use crate::brain::Brain;
 use crate::policy_file::{PolicyFiles, ReadError};
 use crate::prometheus::query_task::{self, QueryTask};
 use crate::state::store::{Store, StoreError};
+use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
+use crate::tasks::kill_log::KillLog;
+use crate::tasks::rollout_log;
 
 pub use crate::prometheus::http_client_builder;
 

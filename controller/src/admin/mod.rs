@@ -2,10 +2,8 @@
 
 pub(crate) mod history_routes;
 pub(crate) mod in_effect;
-pub(crate) mod kill_log;
 pub(crate) mod kill_routes;
 pub(crate) mod metrics;
-pub(crate) mod rollout_log;
 pub mod rollout_routes;
 pub mod status;
 
@@ -14,9 +12,9 @@ use axum::{Json, Router};
 use plimsoll_admin::server as admin_server;
 use plimsoll_proto::shared::Shared;
 
-use crate::admin::metrics::Events;
 use crate::admin::status::Status;
 use crate::brain::Brain;
+use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 
 /// Returns every route of the admin port.

@@ -1,5 +1,5 @@
-//! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a held policy.
-//! For clients on this machine only, because there is no authentication.
+//! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a
+//! held policy. For clients on this machine only, because there is no authentication.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};

@@ -73,7 +73,8 @@ pub struct Queried {
     pub age_s: f64,
 }
 
-/// A candidate limit and its results. It is evaluated while the controller sends rates for the bucket's own limit.
+/// A candidate limit and its results. It is evaluated while the controller sends rates for the bucket's own
+/// limit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CandidateStatus {
     /// Requests/s over all zones.

@@ -1,5 +1,5 @@
-//! The keys of the fleet and the requests counted for each. A tenant that policy does not list and that has been idle for
-//! long is evicted: any number of tenants may pass through a fleet over time.
+//! The keys of the fleet and the requests counted for each. A tenant that policy does not list and that has
+//! been idle for long is evicted: any number of tenants may pass through a fleet over time.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -73,8 +73,8 @@ impl Keys {
         Entering { keys: self, entries: Vec::new() }
     }
 
-    /// Evicts idle keys in a part of the table if `may_leave` allows it, and returns them by bucket. Their ids are reused,
-    /// and their counts stay, with the class `default`.
+    /// Evicts idle keys in a part of the table if `may_leave` allows it, and returns them by bucket. Their
+    /// ids are reused, and their counts stay, with the class `default`.
     pub(crate) fn on_tick(
         &mut self,
         now: MonoTime,

@@ -1,7 +1,8 @@
-//! The traffic of each bucket minute by minute, and the limits learned from it. Pure: counts, time and policy in, samples
-//! to be saved and limits out.
+//! The traffic of each bucket minute by minute, and the limits learned from it. Pure: counts, time and policy
+//! in, samples to be saved and limits out.
 //!
-//! A minute's samples are saved before they are learned from: minutes that a restart would lose move no limit.
+//! A minute's samples are saved before they are learned from: minutes that a restart would lose move no
+//! limit.
 
 pub mod csv;
 mod sampler;
@@ -56,8 +57,8 @@ pub type FiledDays = Vec<(Bucket, Day, Option<Filed>)>;
 // === impl History ===
 
 impl History {
-    /// Advances the time. When `minute` is another one than before, samples the minute that has ended. `totals` returns
-    /// the total counts of each bucket, and the kill generations that concern it.
+    /// Advances the time. When `minute` is another one than before, samples the minute that has ended.
+    /// `totals` returns the total counts of each bucket, and the kill generations that concern it.
     pub fn on_time<'a, T>(
         &mut self,
         now: MonoTime,
@@ -114,7 +115,8 @@ impl History {
         self.sampler.take()
     }
 
-    /// Learns from a minute that was saved. When it is the first one of a day, returns the summaries of the days before.
+    /// Learns from a minute that was saved. When it is the first one of a day, returns the summaries of the
+    /// days before.
     pub fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) -> ToSave {
         self.counters.failing = false;
         self.replay(written, policy, |_| true)
@@ -215,7 +217,8 @@ impl History {
         (filed, to_save)
     }
 
-    /// Returns the learned limit of a bucket; before there is one, `until_history`, or [`Limit::Unknown`] without it.
+    /// Returns the learned limit of a bucket; before there is one, `until_history`, or [`Limit::Unknown`]
+    /// without it.
     #[must_use]
     pub fn limit(&self, bucket: &Bucket, learned: &Learned) -> Limit {
         let step = self.step(bucket, learned).map(|step| step.limit);

@@ -1,5 +1,5 @@
-//! The policy files: reads the two as one policy, and reports changes of their content by editors, deployment tools and
-//! mounted ConfigMaps.
+//! The policy files: reads the two as one policy, and reports changes of their content by editors, deployment
+//! tools and mounted ConfigMaps.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,8 @@ const DEBOUNCE: Duration = Duration::from_millis(100);
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// The interval while a directory cannot be watched.
 const POLL_INTERVAL_UNWATCHED: Duration = Duration::from_secs(1);
-/// The number of readings in search of two equal ones. If there are none, the next change or poll reads again.
+/// The number of readings in search of two equal ones. If there are none, the next change or poll reads
+/// again.
 const READINGS_MAX: usize = 3;
 
 /// The paths of the policy files.
@@ -103,8 +104,9 @@ impl PolicyFiles {
         Ok(self.parse(&self.content()?)?)
     }
 
-    /// Sends one [`Reload`] for every change of content, beginning with the first content that is not `current`, until the
-    /// receiver is dropped. Refused content and an unreadable file are reported once, until the next change.
+    /// Sends one [`Reload`] for every change of content, beginning with the first content that is not
+    /// `current`, until the receiver is dropped. Refused content and an unreadable file are reported once,
+    /// until the next change.
     ///
     /// # Errors
     /// When the reading thread panics. Without events of the system it polls, which is no error.
@@ -166,7 +168,8 @@ impl PolicyFiles {
 
     fn content(&self) -> Result<Content, (PathBuf, io::Error)> {
         let mut content = self.content_once()?;
-        // Links may be swapped between the readings of the two files: another reading then finds two of one version.
+        // Links may be swapped between the readings of the two files: another reading then finds two of one
+        // version.
         for _ in 0..READINGS_MAX {
             let again = self.content_once()?;
             if again == content {
@@ -198,8 +201,8 @@ impl PolicyFiles {
         )
     }
 
-    /// Returns the directories to watch: that of each path as written, which holds the links of a ConfigMap, and the one
-    /// its links lead to.
+    /// Returns the directories to watch: that of each path as written, which holds the links of a ConfigMap,
+    /// and the one its links lead to.
     ///
     /// The files themselves are not watched: a rename over a file removes the watch with the old file.
     fn directories(&self) -> BTreeSet<PathBuf> {
@@ -224,7 +227,8 @@ impl Watch {
     /// Subscribes to the events of the system. Changes notify `wake` after [`DEBOUNCE`].
     fn open(wake: Arc<Notify>) -> Self {
         let on_events = move |result: DebounceEventResult| {
-            // Reading the files is an access, which must not cause the next reading. Errors mean that events were lost.
+            // Reading the files is an access, which must not cause the next reading. Errors mean that events
+            // were lost.
             if result.map_or(true, |events| events.iter().any(|e| !matches!(e.kind, EventKind::Access(_)))) {
                 wake.notify_one();
             }

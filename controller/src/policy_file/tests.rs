@@ -1,4 +1,5 @@
-//! Real files, changed by writes, renames, links and removal. The tests do not sleep: each step waits for its reload.
+//! Real files, changed by writes, renames, links and removal. The tests do not sleep: each step waits for its
+//! reload.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,5 @@
-//! The answer of a Prometheus server as one number: a limit in requests/s, or a value that an extra gate compares. Pure.
+//! The answer of a Prometheus server as one number: a limit in requests/s, or a value that an extra gate
+//! compares. Pure.
 
 use plimsoll_core::quantity::Rate;
 use serde::Deserialize;

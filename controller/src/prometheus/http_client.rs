@@ -5,8 +5,8 @@ use std::sync::Arc;
 use reqwest::{Client, ClientBuilder, redirect};
 use rustls::{ClientConfig, RootCertStore};
 
-/// Returns a builder of clients for `http://` and `https://` that trust the certificates of the system, follow no
-/// redirects and use no proxy.
+/// Returns a builder of clients for `http://` and `https://` that trust the certificates of the system,
+/// follow no redirects and use no proxy.
 ///
 /// A system without certificates is no error: `http://` works, and `https://` fails at the handshake.
 pub fn http_client_builder() -> ClientBuilder {

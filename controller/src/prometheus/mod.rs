@@ -1,4 +1,5 @@
-//! Queries to Prometheus servers: limits that a policy takes from a query, and values for the extra gates of a rollout.
+//! Queries to Prometheus servers: limits that a policy takes from a query, and values for the extra gates of
+//! a rollout.
 
 pub mod answer;
 mod http_client;

@@ -1,5 +1,5 @@
-//! The task that sends the queries of the policy: for limits, where the last good answer stays in force, and for the extra
-//! gates of rollouts, where a failed query counts as unknown.
+//! The task that sends the queries of the policy: for limits, where the last good answer stays in force, and
+//! for the extra gates of rollouts, where a failed query counts as unknown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::metrics::Events;
 use crate::brain::{Brain, LimitAnswer};
 use crate::prometheus::answer;
 use crate::prometheus::query::{self, QueryError};
 use crate::rollout::query_gates::{GateAnswer, gate_queries};
+use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 
 /// Intervals for which an answer counts at a gate.
@@ -223,7 +223,8 @@ pub(super) fn queries_of(policy: &Policy) -> BTreeMap<Query, Purpose> {
     queries
 }
 
-/// Returns the due queries: limits first, then the longest waiting, so that slow servers delay no query for ever.
+/// Returns the due queries: limits first, then the longest waiting, so that slow servers delay no query for
+/// ever.
 pub(super) fn due(
     queries: &mut BTreeMap<Query, Progress>,
     now: MonoTime,

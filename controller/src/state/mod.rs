@@ -1,5 +1,5 @@
-//! The durable state of a controller: its epoch, the kills in force, the rollout stage of each entry, and its children.
-//! Pure: the store saves it, the brain decides by it.
+//! The durable state of a controller: its epoch, the kills in force, the rollout stage of each entry, and its
+//! children. Pure: the store saves it, the brain decides by it.
 
 mod kills;
 mod saved_stats;
@@ -101,8 +101,8 @@ impl DurableState {
         self.settle_held(policy);
     }
 
-    /// Applies the urgent parts of a held policy: its kill switch, and lowered modes. `in_force` is the policy that stays
-    /// in force.
+    /// Applies the urgent parts of a held policy: its kill switch, and lowered modes. `in_force` is the
+    /// policy that stays in force.
     pub fn on_held(&mut self, held: &Policy, in_force: &Policy) {
         self.killed_by_file = held.kill_switch();
         for (name, entry) in held.entries() {

@@ -11,7 +11,7 @@ pub struct SavedStageStats {
     pub cycles: u64,
     /// The length of a tick in milliseconds.
     pub tick_ms: u64,
-    /// For each slot its ticks, and the offered, refused, would-dropped and failed requests of the canary cohort and of the
-    /// control cohort.
+    /// For each slot its ticks, and the offered, refused, would-dropped and failed requests of the canary
+    /// cohort and of the control cohort.
     pub slots: Vec<(u64, [u64; 4], [u64; 4])>,
 }

@@ -1,5 +1,5 @@
-//! Saves the history minute by minute, off the brain's lock, and lets the brain learn from what is saved. A disk that
-//! fails stops the learning and nothing else.
+//! Saves the history minute by minute, off the brain's lock, and lets the brain learn from what is saved. A
+//! disk that fails stops the learning and nothing else.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,8 +39,8 @@ struct Inner {
 }
 
 impl HistoryRecorder {
-    /// Opens the history in the state directory and restores it in the brain. Errors are logged, and the controller
-    /// starts without a history.
+    /// Opens the history in the state directory and restores it in the brain. Errors are logged, and the
+    /// controller starts without a history.
     pub(crate) fn open(state: &Path, brain: &mut Brain) -> Self {
         let mut inner = Inner { state: state.to_owned(), store: None, restored: false, failures: 0 };
         match inner.open_store() {
@@ -176,7 +176,8 @@ impl Inner {
     }
 }
 
-/// Logs every change of a limit with the bucket, the old and the new limit in requests/s; without one the field is absent.
+/// Logs every change of a limit with the bucket, the old and the new limit in requests/s; without one the
+/// field is absent.
 pub(crate) fn log_limits(changes: &[LimitChange]) {
     let rps = |limit: Limit| limit.per_second().map(Rate::per_second);
     for LimitChange { bucket, old, new } in changes {

@@ -5,10 +5,10 @@ use plimsoll_proto::shared::Shared;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::metrics::Events;
-use crate::admin::rollout_log;
 use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload};
+use crate::tasks::events::Events;
+use crate::tasks::rollout_log;
 
 /// Follows the policy files.
 pub(crate) struct PolicyTask {
@@ -66,7 +66,8 @@ impl PolicyTask {
     }
 }
 
-/// Logs the warnings that are not among `logged`: a policy that is edited often should not repeat the known ones.
+/// Logs the warnings that are not among `logged`: a policy that is edited often should not repeat the known
+/// ones.
 pub(crate) fn log_warnings(warnings: &[Warning], logged: &[Warning]) {
     let known = |warning: &&Warning| {
         logged.iter().any(|logged| logged.path == warning.path && logged.message == warning.message)

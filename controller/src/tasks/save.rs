@@ -1,4 +1,5 @@
-//! Saves the durable state, off the brain's lock. Directives that depend on a change are sent after it is saved.
+//! Saves the durable state, off the brain's lock. Directives that depend on a change are sent after it is
+//! saved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +8,9 @@ use plimsoll_proto::shared::Shared;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::kill_log::KillLog;
 use crate::brain::Brain;
 use crate::state::store::Store;
+use crate::tasks::kill_log::KillLog;
 
 /// The delay between a failed save and the next one.
 const RETRY_DELAY: Duration = Duration::from_millis(500);

@@ -1,9 +1,6 @@
 //! The metrics of the controller.
 
 mod buckets;
-mod events;
-
-pub(crate) use events::Events;
 
 use std::collections::BTreeSet;
 
@@ -13,6 +10,7 @@ use plimsoll_core::quantity::MonoTime;
 use crate::admin::status::{AggregatorStatus, Status};
 use crate::aggregators::Place;
 use crate::brain::{Brain, Counters};
+use crate::tasks::events::Events;
 
 /// Returns all metrics at this moment.
 pub(crate) fn page(brain: &Brain, status: &Status, events: &Events, now: MonoTime) -> Page {

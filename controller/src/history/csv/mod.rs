@@ -1,5 +1,5 @@
-//! The history as CSV, `time_utc,bucket,offered_rps` and optionally `clean`: what `plimsoll history export` writes, and
-//! what `import` and the traffic of a simulated scenario are read from.
+//! The history as CSV, `time_utc,bucket,offered_rps` and optionally `clean`: what `plimsoll history export`
+//! writes, and what `import` and the traffic of a simulated scenario are read from.
 
 pub mod import;
 #[cfg(test)]
@@ -33,7 +33,8 @@ pub struct HistoryRow {
     /// Requests/s offered, over all zones; written with three decimals.
     #[serde(serialize_with = "write_rate", deserialize_with = "read_rate")]
     pub offered_rps: Rate,
-    /// True if nothing was refused, and nothing would have been: only such minutes are learned from. True if left out.
+    /// True if nothing was refused, and nothing would have been: only such minutes are learned from. True if
+    /// left out.
     #[serde(default = "clean_if_absent", deserialize_with = "read_clean")]
     pub clean: bool,
 }
@@ -135,7 +136,8 @@ impl CsvError {
     }
 }
 
-/// Returns the line of a record, from 1. The reader counts blank lines and the second byte of a line's end to the next record.
+/// Returns the line of a record, from 1. The reader counts blank lines and the second byte of a line's end to
+/// the next record.
 #[must_use]
 pub fn line_of(position: Option<&::csv::Position>, text: &str) -> usize {
     let Some(position) = position else { return 1 };

@@ -1,5 +1,5 @@
-//! The errors of the history on disk: temporary ones, after which it is opened again, and damage, after which it is put
-//! aside.
+//! The errors of the history on disk: temporary ones, after which it is opened again, and damage, after which
+//! it is put aside.
 
 use std::fmt::Display;
 use std::io;

@@ -1,9 +1,9 @@
-//! The history on disk: a database of its own in the state directory, because it is written every minute and may be
-//! lost, unlike the durable state.
+//! The history on disk: a database of its own in the state directory, because it is written every minute and
+//! may be lost, unlike the durable state.
 //!
-//! `minutes` has one row per minute, the last [`MINUTES_MAX`] of them; `closed` the summary of each bucket's days before
-//! the present one; `answers` the last answers of Prometheus servers. Minutes are written first: the summaries follow from
-//! them.
+//! `minutes` has one row per minute, the last [`MINUTES_MAX`] of them; `closed` the summary of each bucket's
+//! days before the present one; `answers` the last answers of Prometheus servers. Minutes are written first:
+//! the summaries follow from them.
 
 mod error;
 mod rows;
@@ -210,7 +210,8 @@ impl HistoryStore {
         write().map_err(|error| error.to_string())
     }
 
-    /// Adds samples to minutes. The sample of a bucket in a minute that is there already stays, unless `replace` is set.
+    /// Adds samples to minutes. The sample of a bucket in a minute that is there already stays, unless
+    /// `replace` is set.
     ///
     /// # Errors
     /// When it cannot be read or written. The store must then be opened again.

@@ -17,8 +17,8 @@ pub(super) fn key(minute: Minute) -> [u8; 8] {
     (minute.0 ^ i64::MIN).to_be_bytes()
 }
 
-/// Encodes a minute: the version, and for each bucket the length of its name, the name, its rate as 8 bytes, and 1 if it
-/// was clean.
+/// Encodes a minute: the version, and for each bucket the length of its name, the name, its rate as 8 bytes,
+/// and 1 if it was clean.
 pub(super) fn encode(minute: &MinuteSamples) -> Vec<u8> {
     let mut row = vec![VERSION];
     for (bucket, sample) in &minute.samples {
@@ -70,8 +70,8 @@ pub(super) fn closed(name: &[u8], row: &[u8]) -> Result<(Bucket, Closed), Fault>
     read().ok_or_else(|| Fault::Unreadable("the summary of a bucket cannot be read".to_owned()))
 }
 
-/// Returns the key of an answer: URL and query, separated by a line feed, which no URL has. `None` if it is longer than a
-/// key may be.
+/// Returns the key of an answer: URL and query, separated by a line feed, which no URL has. `None` if it is
+/// longer than a key may be.
 pub(super) fn answer_key(url: &str, query: &str) -> Option<Vec<u8>> {
     let key = format!("{url}\n{query}").into_bytes();
     (key.len() <= usize::from(u16::MAX) && !url.contains('\n')).then_some(key)

@@ -21,7 +21,8 @@ use real::RealPrometheus;
 const GOOD: &str =
     r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"700"]}]}}"#;
 
-/// Starts a server that sends these bytes to its first client. Returns its URL and the request it will have received.
+/// Starts a server that sends these bytes to its first client. Returns its URL and the request it will have
+/// received.
 async fn serving(answer: Vec<u8>, stay: bool) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

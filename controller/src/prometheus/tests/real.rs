@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A server with its own folder and port, that scrapes itself and one more page. Dropping it ends the process.
+/// A server with its own folder and port, that scrapes itself and one more page. Dropping it ends the
+/// process.
 pub(crate) struct RealPrometheus {
     child: Child,
     port: u16,

@@ -198,8 +198,8 @@ impl DurableState {
         }
     }
 
-    /// Puts an entry into a stage, and records why. A pending mode stays pending only if the stage rises and is still
-    /// below it.
+    /// Puts an entry into a stage, and records why. A pending mode stays pending only if the stage rises and
+    /// is still below it.
     pub fn enter_stage(&mut self, entry: &str, to: Mode, cause: Cause, why: Vec<String>) {
         let Some(stage) = self.stages.get_mut(entry) else { return };
         let from = std::mem::replace(&mut stage.stage, to);

@@ -1,5 +1,5 @@
-//! Every transition of a stage by the policy file, promotions, aborts, breaches, kills and restarts, as far as the durable
-//! state alone decides it. The brain's tests add gates and commands.
+//! Every transition of a stage by the policy file, promotions, aborts, breaches, kills and restarts, as far
+//! as the durable state alone decides it. The brain's tests add gates and commands.
 
 use std::collections::BTreeMap;
 

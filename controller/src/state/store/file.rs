@@ -1,5 +1,5 @@
-//! The state file: a header line with format version and checksum, then the state as JSON. It is written beside the old
-//! one and renamed over it, so that a crash at any point leaves one of the two.
+//! The state file: a header line with format version and checksum, then the state as JSON. It is written
+//! beside the old one and renamed over it, so that a crash at any point leaves one of the two.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -79,8 +79,8 @@ pub(super) fn create_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a file readable by its owner alone, for the fleet's key is in it. Errors are ignored: some file systems have no
-/// permissions.
+/// Makes a file readable by its owner alone, for the fleet's key is in it. Errors are ignored: some file
+/// systems have no permissions.
 pub(super) fn restrict(path: &Path) {
     #[cfg(unix)]
     {

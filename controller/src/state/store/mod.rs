@@ -1,5 +1,5 @@
-//! The durable state on disk: one checksummed file that is replaced as a whole, and a marker file that tells a first
-//! start from a loss.
+//! The durable state on disk: one checksummed file that is replaced as a whole, and a marker file that tells
+//! a first start from a loss.
 
 mod file;
 #[cfg(test)]
@@ -60,8 +60,8 @@ pub enum StoreError {
 // === impl Store ===
 
 impl Store {
-    /// Opens and locks `directory`, which is created if it does not exist. A state file that cannot be read is put
-    /// aside, and every bucket begins in shadow.
+    /// Opens and locks `directory`, which is created if it does not exist. A state file that cannot be read
+    /// is put aside, and every bucket begins in shadow.
     ///
     /// # Errors
     /// When the directory cannot be used, or another controller uses it.

@@ -1,5 +1,5 @@
-//! The log of rollouts: changes of stages with their reasons, modes that differ from the policy file, stale zones, and
-//! policies that are held back.
+//! The log of rollouts: changes of stages with their reasons, modes that differ from the policy file, stale
+//! zones, and policies that are held back.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Counters of events outside the brain: reloads of the policy, queries to Prometheus servers, rejected streams.
+//! Counters of events outside the brain: reloads of the policy, queries to Prometheus servers, rejected
+//! streams.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +31,7 @@ impl Events {
     }
 
     /// Adds the metrics of all events.
-    pub(super) fn add_to(&self, page: &mut Page) {
+    pub(crate) fn add_to(&self, page: &mut Page) {
         self.rejected_streams.add_to(page);
         self.with(|counts| {
             counts.add_reloads_to(page);
