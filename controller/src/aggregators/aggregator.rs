@@ -100,7 +100,8 @@ impl Aggregator {
 
     pub(super) fn enter(&mut self, report: &Report, entered: &Entered) {
         self.reported = true;
-        // Zero is no evidence: a restarted aggregator has no clients at first, and must still learn for whom it waits.
+        // A restarted aggregator has no clients at first. It is sent the last number above zero, and waits
+        // for as many clients.
         if report.time.is_some() && report.children > 0 {
             self.clients = Some(report.children);
         }
@@ -233,8 +234,8 @@ impl Aggregator {
         &self.holds
     }
 
-    /// The parts of limits in requests/s that it brought with its first greeting to this controller. Parts that it
-    /// brings later were given to it by this controller.
+    /// The parts of limits in requests/s that it brought with its first greeting to this controller. Parts
+    /// that it brings later were given to it by this controller.
     #[must_use]
     pub const fn first_holds(&self) -> &BTreeMap<Bucket, Rate> {
         &self.first_holds

@@ -1,8 +1,8 @@
 //! The time since the last report of each aggregator, by the controller's own clock. Pure.
 //!
-//! The control law counts silence differently: an aggregator's silence grows only while other aggregators report,
-//! because a controller without any reports is cut off itself. A canary is ended in either case: without reports
-//! nothing is known of it.
+//! The control law counts silence differently: an aggregator's silence grows only while other aggregators
+//! report, because a controller without any reports is cut off itself. A canary is ended in either case:
+//! without reports nothing is known of it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The aggregators that report to this controller: how fast requests of each key came through each of them, and how
-//! much of that traffic still counts when one falls silent.
+//! The aggregators that report to this controller: how fast requests of each key came through each of them,
+//! and how much of that traffic still counts when one falls silent.
 
 mod aggregator;
 pub mod liveness;
@@ -32,8 +32,8 @@ pub struct Aggregators {
 // === impl Aggregators ===
 
 impl Aggregators {
-    /// Registers the aggregator that greets. A new process keeps the rates of the process before it. Returns the
-    /// instance that it replaces.
+    /// Registers the aggregator that greets. A new process keeps the rates of the process before it. Returns
+    /// the instance that it replaces.
     pub fn greet(
         &mut self,
         now: MonoTime,
@@ -47,12 +47,13 @@ impl Aggregators {
         (before != instance).then_some(before)
     }
 
-    /// Takes the counts that a report added. A report without a span gives no rates. In a report with a span, a key
-    /// without an entry was offered nothing.
+    /// Takes the counts that a report added. A report without a span gives no rates. In a report with a span,
+    /// a key without an entry was offered nothing.
     pub fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         self.unconfirmed += entered.unconfirmed;
         self.rejected_keys += entered.homeless as u64;
-        // Absent if its share was released while its stream stayed open: it counts again once it greets again.
+        // Absent if its share was released while its stream stayed open: it counts again once it greets
+        // again.
         if let Some(aggregator) = self.by_place.get_mut(place) {
             aggregator.enter(report, entered);
         }
@@ -72,7 +73,8 @@ impl Aggregators {
         }
     }
 
-    /// Removes aggregators without any presence left, unless their shares are `kept` for good. Returns their places.
+    /// Removes aggregators without any presence left, unless their shares are `kept` for good. Returns their
+    /// places.
     pub fn remove_absent(&mut self, kept: bool) -> Vec<Place> {
         let is_absent = |aggregator: &Aggregator| aggregator.presence() == 0.0 && !kept;
         let absent = self.by_place.iter().filter(|(_, aggregator)| is_absent(aggregator));
@@ -121,7 +123,8 @@ impl Aggregators {
         self.revision
     }
 
-    /// Requests given up because a parent failed before it confirmed them: they may have been counted already.
+    /// Requests given up because a parent failed before it confirmed them: they may have been counted
+    /// already.
     #[must_use]
     pub const fn unconfirmed(&self) -> u64 {
         self.unconfirmed

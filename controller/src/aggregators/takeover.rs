@@ -1,5 +1,5 @@
-//! The takeover by a controller that has just started: zones live on their holds until enough of their traffic is known
-//! to send them rates.
+//! The takeover by a controller that has just started: zones live on their holds until enough of their
+//! traffic is known to send them rates.
 
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::Bucket;
@@ -35,9 +35,9 @@ impl Takeover {
 
     /// Chooses the aggregators that are sent rates from now on.
     ///
-    /// The first rates are sent once every connected aggregator has shown its traffic, at the latest `start_wait` after
-    /// the start. Afterwards an aggregator that comes with a hold stays on it until it has shown its traffic, and one
-    /// that comes without any hold is sent rates at once.
+    /// The first rates are sent once every connected aggregator has shown its traffic, at the latest
+    /// `start_wait` after the start. Afterwards an aggregator that comes with a hold stays on it until it has
+    /// shown its traffic, and one that comes without any hold is sent rates at once.
     pub fn on_tick(&mut self, now: MonoTime, aggregators: &mut Aggregators, parameters: &Parameters) {
         let waited = now.since(self.started_at) >= parameters.start_wait;
         let has_shown = |aggregator: &Aggregator| {
@@ -54,16 +54,16 @@ impl Takeover {
         }
     }
 
-    /// The share, 0..=1, of what missing zones live on that is still reserved for them. It begins with all of it, and
-    /// shrinks to nothing, because some of these zones may never come back.
+    /// The share, 0..=1, of what missing zones live on that is still reserved for them. It begins with all of
+    /// it, and shrinks to nothing, because some of these zones may never come back.
     #[must_use]
     pub fn reserved_share(&self, now: MonoTime, parameters: &Parameters) -> f64 {
         let left = parameters.holds_gone.saturating_sub(now.since(self.started_at));
         (left.as_secs_f64() / (parameters.holds_gone - parameters.holds_kept).as_secs_f64()).min(1.0)
     }
 
-    /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the reserved share of what
-    /// missing zones live on.
+    /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the reserved share
+    /// of what missing zones live on.
     #[must_use]
     pub fn divisible(bucket: &Bucket, limit: f64, aggregators: &Aggregators, reserved_share: f64) -> f64 {
         if reserved_share <= 0.0 {

@@ -1,5 +1,5 @@
-//! Limits that the policy file does not state as a number: limits learned from the traffic, and limits queried from
-//! Prometheus.
+//! Limits that the policy file does not state as a number: limits learned from the traffic, and limits
+//! queried from Prometheus.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use super::Brain;
 use crate::bucket::BucketState;
 use crate::history::{FiledDays, History, MinuteSamples, ToSave};
 
-/// The longest report that counts for the minute in which it arrives. A longer one says little about that minute.
+/// The longest report that counts for the minute in which it arrives. A longer one says little about that
+/// minute.
 const REPORT_SPAN_MAX: Duration = Duration::from_secs(15);
 
 /// The last good answer to each query, by URL and query, before it is clamped to its bounds.
@@ -185,8 +186,8 @@ impl Brain {
         self.limits.history.on_time(now, Minute::of_unix(unix_s), self.policies.in_force(), totals);
     }
 
-    /// Marks counts as late if they are no evidence of the present minute: the counts of an aggregator that was cut off,
-    /// and counts from before this controller started.
+    /// Marks counts as late if they are no evidence of the present minute: the counts of an aggregator that
+    /// was cut off, and counts from before this controller started.
     pub(super) fn note_late(&mut self, entered: &Entered) {
         let all = entered.span.is_none_or(|span| span > REPORT_SPAN_MAX);
         for entry in entered.entries.iter().filter(|entry| all || entry.pedigree == Origin::TakenOver) {

@@ -1,12 +1,12 @@
-//! The brain of a controller: takes reports, the policy and the time, and gives directives. Pure: it decides, and the
-//! modules around it read files, serve ports and save.
+//! The brain of a controller: takes reports, the policy and the time, and gives directives. Pure: it decides,
+//! and the modules around it read files, serve ports and save.
 //!
 //! `Brain` itself only sequences its parts. Each part owns one concern:
 //! * `Policies`: the policy in force, and the one that guardrails hold back.
 //! * `DurableState` and `PendingSaves`: the state that outlives a restart, and how much of it is saved.
 //! * `Sessions`: the streams of aggregators, and the counts already taken from each.
-//! * `Aggregators`, `Takeover` and `Liveness`: the rates of each aggregator and what it is sent, which of them are
-//!   sent rates after a start, and which have not reported for too long.
+//! * `Aggregators`, `Takeover` and `Liveness`: the rates of each aggregator and what it is sent, which of
+//!   them are sent rates after a start, and which have not reported for too long.
 //! * `Keys` and `Buckets`: the counts of each key, and the law of each bucket.
 //! * `Limits`: limits that are learned or queried.
 //! * `KillRelay`: the kill generations and drills that aggregators are sent.
@@ -56,7 +56,8 @@ const KEYS_MAX: usize = 1_000_000;
 /// Loss and error counters, exported as metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests given up because a parent failed before it confirmed them: they may have been counted already.
+    /// Requests given up because a parent failed before it confirmed them: they may have been counted
+    /// already.
     pub unconfirmed: u64,
     /// Keys and buckets for which there was no room.
     pub rejected: u64,
@@ -94,7 +95,8 @@ struct LastTick {
 // === impl Brain ===
 
 impl Brain {
-    /// The brain of a controller process that begins the next epoch. Nothing is sent before the new epoch is saved.
+    /// The brain of a controller process that begins the next epoch. Nothing is sent before the new epoch is
+    /// saved.
     #[must_use]
     pub fn new(
         now: MonoTime,
@@ -159,8 +161,8 @@ impl Brain {
         });
     }
 
-    /// Gives a hold to every aggregator that is not sent rates, and posts it. Must follow every arrival and departure of
-    /// an aggregator and every change of a limit.
+    /// Gives a hold to every aggregator that is not sent rates, and posts it. Must follow every arrival and
+    /// departure of an aggregator and every change of a limit.
     fn assign_holds(&mut self) {
         let expected = self.expected_aggregators();
         for bucket in self.buckets.iter_mut() {
@@ -174,7 +176,8 @@ impl Brain {
         self.durable.children.len().max(self.aggregators.len())
     }
 
-    /// Takes the durable state if it must be saved now, with the number to report to [`on_saved`](Self::on_saved).
+    /// Takes the durable state if it must be saved now, with the number to report to
+    /// [`on_saved`](Self::on_saved).
     #[must_use]
     pub fn unsaved(&mut self) -> Option<(u64, DurableState)> {
         Some((self.pending_saves.take_due()?, self.durable.clone()))

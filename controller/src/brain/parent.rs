@@ -114,7 +114,8 @@ impl Brain {
         Ok(())
     }
 
-    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if one of them is new.
+    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if one of
+    /// them is new.
     fn ensure_buckets(&mut self, stream: StreamId, report: &Report) -> bool {
         let before = self.buckets.as_slice().len();
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);

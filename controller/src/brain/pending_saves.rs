@@ -1,5 +1,5 @@
-//! Changes of the durable state that are not saved yet. Directives that depend on them wait for the save, so that no
-//! restart can take back what aggregators were sent.
+//! Changes of the durable state that are not saved yet. Directives that depend on them wait for the save, so
+//! that no restart can take back what aggregators were sent.
 
 /// The progress of saving the durable state.
 #[derive(Clone, Copy, Debug, Default)]

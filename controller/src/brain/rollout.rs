@@ -1,5 +1,5 @@
-//! The brain's part in rollouts: hands evidence to [`Rollouts`](crate::rollout::Rollouts), and makes sure that every
-//! change of a stage is saved and then sent.
+//! The brain's part in rollouts: hands evidence to [`Rollouts`](crate::rollout::Rollouts), and makes sure
+//! that every change of a stage is saved and then sent.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use crate::rollout::{Promotion, RolloutError, Rollouts};
 use crate::state::{Change, Evidence};
 
 impl Brain {
-    /// Records the evidence of a report. Batches up to sequence number `before` were recorded with an earlier report.
+    /// Records the evidence of a report. Batches up to sequence number `before` were recorded with an earlier
+    /// report.
     pub(super) fn record_evidence(&mut self, report: &Report, before: u64) {
         for (cohort, outcomes) in report.evidence.after(before) {
             let entry = self.buckets.get(&cohort.bucket).and_then(BucketState::entry);
@@ -40,7 +41,8 @@ impl Brain {
         self.pending_saves.note_wanted(outcome.saves || stamped);
     }
 
-    /// Stores the evidence of stages that ended. Must follow every change of the durable state that may move a stage.
+    /// Stores the evidence of stages that ended. Must follow every change of the durable state that may move
+    /// a stage.
     pub(super) fn close_ended_stages(&mut self) {
         self.rollouts.close_ended_stages(&mut self.durable, self.policies.in_force(), self.last_tick.at);
     }
@@ -50,8 +52,8 @@ impl Brain {
         self.rollouts.on_gate_answer(self.policies.in_force(), url, query, answer);
     }
 
-    /// Moves an entry one stage up for an operator, or `to` a higher stage. With a reason to `force` it, the entry also
-    /// moves past a gate that does not pass. Skipping canary always needs a reason.
+    /// Moves an entry one stage up for an operator, or `to` a higher stage. With a reason to `force` it, the
+    /// entry also moves past a gate that does not pass. Skipping canary always needs a reason.
     ///
     /// # Errors
     /// If the entry is unknown, killed, or in that stage already, or if the gate does not pass.

@@ -12,8 +12,8 @@ use crate::bucket::{BucketState, Tick};
 
 impl Brain {
     /// Applies the law to every bucket, and judges every rollout. Must be called once per
-    /// [tick](plimsoll_core::law::Parameters::tick). `unix_s` is the time of day in seconds since 1970, by which boosts and
-    /// kills expire.
+    /// [tick](plimsoll_core::law::Parameters::tick). `unix_s` is the time of day in seconds since 1970, by
+    /// which boosts and kills expire.
     pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
         let since_last = now.since(self.last_tick.at);
         self.last_tick = LastTick { at: now, unix_s: Some(unix_s) };
@@ -43,7 +43,8 @@ impl Brain {
         }
     }
 
-    /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell becomes stale.
+    /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell
+    /// becomes stale.
     pub(super) fn remove_aggregator(&mut self, place: &Place) {
         self.buckets.iter_mut().for_each(|bucket| bucket.remove_aggregator(place));
         let changed = self.durable.children.remove(place);

@@ -1,9 +1,10 @@
-//! The candidate of a bucket: a second limit that is only evaluated. It counts what the law would refuse of the same
-//! requests, and refuses none of them.
+//! The candidate of a bucket: a second limit that is only evaluated. It counts what the law would refuse of
+//! the same requests, and refuses none of them.
 //!
-//! The law runs a second time for the bucket as a whole: the candidate has a balance of its own, which its limit credits
-//! and the requests that would have passed debit. Three effects are left out, because they follow only from real
-//! refusals: retries of callers, the choice of the refused tenant, and the guards of single zones.
+//! The law runs a second time for the bucket as a whole: the candidate has a balance of its own, which its
+//! limit credits and the requests that would have passed debit. Three effects are left out, because they
+//! follow only from real refusals: retries of callers, the choice of the refused tenant, and the guards of
+//! single zones.
 
 use std::time::Duration;
 
@@ -64,7 +65,8 @@ impl Candidate {
             .add(self.limit.per_second() * span.as_secs_f64() / presences - (offered - would_dropped));
     }
 
-    /// Sets the ratio for the next tick, once all zones were counted. `offered` is in requests/s over all zones.
+    /// Sets the ratio for the next tick, once all zones were counted. `offered` is in requests/s over all
+    /// zones.
     pub(super) fn decide(&mut self, offered: f64, burst: Duration, parameters: &Parameters) {
         let limit = self.limit.per_second();
         let target = if limit > 0.0 { self.balance.target(limit, burst, parameters) } else { 0.0 };

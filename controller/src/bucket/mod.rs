@@ -1,5 +1,5 @@
-//! One bucket that the controller knows: its limit, what is offered to it, what the law gives each tenant in each zone,
-//! and the directives that follow.
+//! One bucket that the controller knows: its limit, what is offered to it, what the law gives each tenant in
+//! each zone, and the directives that follow.
 
 mod candidate;
 mod directive;
@@ -64,7 +64,8 @@ struct ZoneShare {
     parts: Vec<Part>,
     /// Its part of the limit in requests/s while this controller is silent, once it was sent one.
     hold: Option<f64>,
-    /// The requests by which the balance was moved on assumptions while it was silent; `None` while it was not.
+    /// The requests by which the balance was moved on assumptions while it was silent; `None` while it was
+    /// not.
     assumed: Option<f64>,
 }
 
@@ -142,14 +143,15 @@ impl BucketState {
         self.tenants.keys()
     }
 
-    /// Sets the limit, and returns true if it differs from the one before. Allocations follow with the next tick.
+    /// Sets the limit, and returns true if it differs from the one before. Allocations follow with the next
+    /// tick.
     pub fn set_limit(&mut self, limit: Limit) -> bool {
         let before = std::mem::replace(&mut self.limit, limit);
         before != limit
     }
 
-    /// Applies a policy, and the limit that follows from it. The listed tenants may differ, so every key has to be added
-    /// again. The balance stays.
+    /// Applies a policy, and the limit that follows from it. The listed tenants may differ, so every key has
+    /// to be added again. The balance stays.
     pub fn configure(&mut self, policy: &Policy, limit: Limit) {
         let of_bucket = policy.bucket(&self.name);
         self.entry = policy.entry(&self.name);
@@ -178,15 +180,16 @@ impl BucketState {
         self.zones.remove(place);
     }
 
-    /// Drops what was assumed of an aggregator in silence: its new process cannot report what the old one passed.
+    /// Drops what was assumed of an aggregator in silence: its new process cannot report what the old one
+    /// passed.
     pub fn on_replaced(&mut self, place: &Place) {
         if let Some(zone) = self.zones.get_mut(place) {
             zone.assumed = None;
         }
     }
 
-    /// Gives every aggregator that is not sent rates a hold: an even part of the limit among `expected` aggregators,
-    /// unless it brought a hold. A limit of zero denies all requests instead.
+    /// Gives every aggregator that is not sent rates a hold: an even part of the limit among `expected`
+    /// aggregators, unless it brought a hold. A limit of zero denies all requests instead.
     pub fn assign_holds(&mut self, aggregators: &Aggregators, expected: usize) {
         let Some(limit) = self.limit.per_second().map(Rate::per_second) else {
             self.shares.clear();
@@ -215,7 +218,8 @@ impl BucketState {
         self.shares.resize(self.tenants.len(), share);
         for (place, _) in aggregators.iter() {
             let parts = vec![Part::default(); self.tenants.len()];
-            // No hold: a hold of zero would outlive the limit of zero, if the limit is raised while no controller runs.
+            // No hold: a hold of zero would outlive the limit of zero, if the limit is raised while no
+            // controller runs.
             self.zones.insert(place.clone(), ZoneShare { parts, ..ZoneShare::default() });
         }
     }

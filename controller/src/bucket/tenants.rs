@@ -1,5 +1,5 @@
-//! The tenants of one bucket as the law divides among them: every tenant that the policy lists, the class `default`, and
-//! the unlisted tenants with the most traffic.
+//! The tenants of one bucket as the law divides among them: every tenant that the policy lists, the class
+//! `default`, and the unlisted tenants with the most traffic.
 
 use std::collections::{HashMap, HashSet};
 
@@ -75,7 +75,8 @@ impl BucketTenants {
         }
     }
 
-    /// Removes keys of unlisted tenants. Returns true if one of them had an entry. Linear in the bucket's keys.
+    /// Removes keys of unlisted tenants. Returns true if one of them had an entry. Linear in the bucket's
+    /// keys.
     pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) -> bool {
         let before: HashSet<KeyId> = self.selected().map(|(key, _)| *key).collect();
         self.unlisted.retain(|(key, _)| !gone.contains(key));
@@ -86,8 +87,9 @@ impl BucketTenants {
         self.selected.len() < before.len()
     }
 
-    /// Selects the unlisted tenants with entries of their own by the `rate` of their keys in requests/s. Returns true if
-    /// the selection changed. Linear in the bucket's keys; names are compared only if the selection changes.
+    /// Selects the unlisted tenants with entries of their own by the `rate` of their keys in requests/s.
+    /// Returns true if the selection changed. Linear in the bucket's keys; names are compared only if the
+    /// selection changes.
     pub(crate) fn select(&mut self, rate: impl Fn(KeyId) -> f64) -> bool {
         if self.unlisted.is_empty() {
             return false;
@@ -152,7 +154,8 @@ impl BucketTenants {
         self.entries.len()
     }
 
-    /// Fills `into` with the `value` of each entry's key, in order. Keys without an entry add to the class `default`.
+    /// Fills `into` with the `value` of each entry's key, in order. Keys without an entry add to the class
+    /// `default`.
     pub(crate) fn gather(&self, value: impl Fn(KeyId) -> f64, into: &mut Vec<f64>) {
         into.clear();
         into.extend(self.entries.iter().map(|entry| entry.key.map_or(0.0, &value)));

@@ -1,5 +1,5 @@
-//! One tick of the law over one bucket: settles its balance, sets the weights of its tenants, divides the target among
-//! them, and splits each allocation among zones.
+//! One tick of the law over one bucket: settles its balance, sets the weights of its tenants, divides the
+//! target among them, and splits each allocation among zones.
 
 use std::time::Duration;
 
@@ -59,8 +59,9 @@ struct Served<'a> {
 // === impl BucketState ===
 
 impl BucketState {
-    /// Applies the law. `divisible` is the rate in requests/s that may be divided now: the limit, unless this controller
-    /// has just taken over. Costs O(Z K + K log K) for Z zones and K tenants with an entry of their own.
+    /// Applies the law. `divisible` is the rate in requests/s that may be divided now: the limit, unless this
+    /// controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants with an entry of
+    /// their own.
     pub fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
         if tick.leading && self.limit.per_second().is_some_and(|limit| limit > Rate::ZERO) {
             self.apply_law(tick, divisible, scratch);
@@ -110,8 +111,8 @@ impl BucketState {
         served.collect()
     }
 
-    /// Credits the balance with each zone's even part, and debits it with what the zone passed, or for a silent zone with
-    /// what its last hold lets pass.
+    /// Credits the balance with each zone's even part, and debits it with what the zone passed, or for a
+    /// silent zone with what its last hold lets pass.
     fn settle_balance(
         &mut self,
         tick: &Tick<'_>,
@@ -158,7 +159,8 @@ impl BucketState {
     ) {
         let Some(candidate) = &mut self.candidate else { return };
         for Served { aggregator, .. } in served {
-            // Counts after a gap tell how much was offered, not how fast. The candidate owes nothing, so it skips them.
+            // Counts after a gap tell how much was offered, not how fast. The candidate owes nothing, so it
+            // skips them.
             if let Activity::Counted { span, gap } = aggregator.activity()
                 && gap < tick.parameters.silent_after()
             {
@@ -170,7 +172,8 @@ impl BucketState {
         candidate.decide(offered, self.terms.burst, tick.parameters);
     }
 
-    /// Sets the weight of each tenant for this tick: its weight in the policy, its boost, and its burst credit.
+    /// Sets the weight of each tenant for this tick: its weight in the policy, its boost, and its burst
+    /// credit.
     fn set_weights(&mut self, tick: &Tick<'_>, served: &[Served<'_>], scratch: &mut Scratch) {
         let limit = self.limit.per_second().map_or(0.0, Rate::per_second);
         let plain = |tenant: &BucketTenant| tick.policy.tenant(&tenant.name).weight().get();
@@ -205,7 +208,8 @@ impl BucketState {
         }
     }
 
-    /// Divides `target` among tenants for zones that are sent rates, and `divisible` for zones that live on holds.
+    /// Divides `target` among tenants for zones that are sent rates, and `divisible` for zones that live on
+    /// holds.
     fn divide(&mut self, tick: &Tick<'_>, target: f64, divisible: f64, scratch: &mut Scratch) {
         let floor = match self.terms.law {
             LawName::Balanced => tick.policy.fairness().min_floor().per_second(),

@@ -1,45 +1,50 @@
-//! The rollout of enforcement: takes each entry of the policy through the stages shadow, canary and enforce. Pure.
+//! The rollout of enforcement: takes each entry of the policy through the stages shadow, canary and enforce.
+//! Pure.
 //!
-//! **Entries and stages.** An entry of the policy is the name of a bucket, or a pattern that covers many buckets. All
-//! buckets of an entry share one stage:
+//! **Entries and stages.** An entry of the policy is the name of a bucket, or a pattern that covers many
+//! buckets. All buckets of an entry share one stage:
 //! * *Shadow*: clients let every request pass, and count the requests that they would have dropped.
-//! * *Canary*: the instances of the canary cohort drop requests. All other instances, the control cohort, stay as in
-//!   shadow. `canary_percent` sets the size of the canary cohort; an instance keeps its cohort over restarts.
+//! * *Canary*: the instances of the canary cohort drop requests. All other instances, the control cohort,
+//!   stay as in shadow. `canary_percent` sets the size of the canary cohort; an instance keeps its cohort
+//!   over restarts.
 //! * *Enforce*: all instances drop requests.
 //!
-//! [`DurableState::stages`] holds the stage of each entry. This module reads and changes it, and keeps no copy.
+//! [`DurableState::stages`] holds the stage of each entry. This module reads and changes it, and keeps no
+//! copy.
 //!
-//! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort. Aggregators pass these counts on to
-//! the controller. `Rollouts::record` adds them to the `StageStats` of the entry, if they were counted in the entry's
-//! present stage and the bucket is not killed. The stats cover the window of the gate, and they measure time in ticks
-//! that had requests (in canary: requests of the canary cohort), so an idle bucket makes no progress. When a stage
-//! ends, its stats are stored with the [change] as evidence. The next stage begins with empty stats.
+//! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort. Aggregators pass these
+//! counts on to the controller. `Rollouts::record` adds them to the `StageStats` of the entry, if they were
+//! counted in the entry's present stage and the bucket is not killed. The stats cover the window of the gate,
+//! and they measure time in ticks that had requests (in canary: requests of the canary cohort), so an idle
+//! bucket makes no progress. When a stage ends, its stats are stored with the [change] as evidence. The next
+//! stage begins with empty stats.
 //!
-//! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce. [`Rollouts::judge`] collects
-//! the inputs of the gate, which is a function of `plimsoll_core::rollout::gates`:
+//! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce.
+//! [`Rollouts::judge`] collects the inputs of the gate, which is a function of
+//! `plimsoll_core::rollout::gates`:
 //! * the time with requests, which must reach a minimum;
-//! * in shadow the share of requests that would have been dropped, in canary the share of requests that the canary
-//!   cohort dropped, and how much slower its requests are than those of the control cohort;
+//! * in shadow the share of requests that would have been dropped, in canary the share of requests that the
+//!   canary cohort dropped, and how much slower its requests are than those of the control cohort;
 //! * the latest answers to the entry's query gates, which are numbers from Prometheus with a bound;
 //! * the zone without reports for the longest time, if that is too long (a stale zone).
 //!
-//! The gate *passes*, it *fails* because a value is known to be bad, or it is *inconclusive* because a value is not known
-//! yet. A stale zone makes the shadow gate inconclusive, and the canary gate fail.
+//! The gate *passes*, it *fails* because a value is known to be bad, or it is *inconclusive* because a value
+//! is not known yet. A stale zone makes the shadow gate inconclusive, and the canary gate fail.
 //!
 //! **Moves.** An entry changes its stage in one of these ways:
-//! * `Rollouts::on_tick` moves an entry one stage up if its gate passes, and either `auto_promote` is on or the policy
-//!   file asks for a higher mode (the mode is *pending*).
-//! * `Rollouts::on_tick` moves an entry from canary back to shadow if the canary gate fails. Evidence moves no entry
-//!   down from enforce.
-//! * `Rollouts::promote` moves an entry up for an operator, if its gate passes or no gate is required. With a reason it
-//!   also moves past a gate that does not pass, and from shadow to enforce.
+//! * `Rollouts::on_tick` moves an entry one stage up if its gate passes, and either `auto_promote` is on or
+//!   the policy file asks for a higher mode (the mode is *pending*).
+//! * `Rollouts::on_tick` moves an entry from canary back to shadow if the canary gate fails. Evidence moves
+//!   no entry down from enforce.
+//! * `Rollouts::promote` moves an entry up for an operator, if its gate passes or no gate is required. With a
+//!   reason it also moves past a gate that does not pass, and from shadow to enforce.
 //! * `Rollouts::abort` moves an entry to shadow for an operator.
-//! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode of the file. A lower
-//!   mode in the file takes effect at once; a higher one waits for the gates, unless `require_gates` is off. A kill
-//!   moves its entries to shadow, and no entry moves up while it is killed.
+//! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode of the
+//!   file. A lower mode in the file takes effect at once; a higher one waits for the gates, unless
+//!   `require_gates` is off. A kill moves its entries to shadow, and no entry moves up while it is killed.
 //!
-//! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode once the change
-//! is saved, or once saving fails.
+//! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode
+//! once the change is saved, or once saving fails.
 //!
 //! [change]: crate::state::Change
 
@@ -104,8 +109,9 @@ impl Rollouts {
         Self { stats: stats.collect(), last_change: durable.changes, ..Self::default() }
     }
 
-    /// Adds the outcomes of one bucket to the stats of its `entry`. Outcomes of another mode than the entry's present
-    /// stage are dropped. So are outcomes during a kill, which are no evidence for or against the stage.
+    /// Adds the outcomes of one bucket to the stats of its `entry`. Outcomes of another mode than the entry's
+    /// present stage are dropped. So are outcomes during a kill, which are no evidence for or against the
+    /// stage.
     pub(crate) fn record(
         &mut self,
         durable: &DurableState,
@@ -137,8 +143,8 @@ impl Rollouts {
         self.answers.retain_asked(policy);
     }
 
-    /// Stores the evidence of every stage that ended since the last call with its change, and drops its stats. `policy` is
-    /// the one that was in force while the stage lasted.
+    /// Stores the evidence of every stage that ended since the last call with its change, and drops its
+    /// stats. `policy` is the one that was in force while the stage lasted.
     pub(crate) fn close_ended_stages(&mut self, durable: &mut DurableState, policy: &Policy, now: MonoTime) {
         let is_new = durable.changes > self.last_change;
         let rollouts: BTreeMap<String, &RolloutPolicy> =
@@ -162,8 +168,8 @@ impl Rollouts {
             .retain(|entry, stats| stages.get(entry).is_some_and(|stage| stage.change == stats.change()));
     }
 
-    /// Ends a tick of the controller: advances the stats, judges every gate, and makes the moves that need no operator.
-    /// Linear in the entries of the policy.
+    /// Ends a tick of the controller: advances the stats, judges every gate, and makes the moves that need no
+    /// operator. Linear in the entries of the policy.
     pub(crate) fn on_tick(
         &mut self,
         durable: &mut DurableState,
@@ -202,8 +208,8 @@ impl Rollouts {
         TickOutcome { changed, saves }
     }
 
-    /// Judges the gate out of an entry's present stage. `None` for an enforced entry, which has no gate, and for an entry
-    /// without a stage.
+    /// Judges the gate out of an entry's present stage. `None` for an enforced entry, which has no gate, and
+    /// for an entry without a stage.
     #[must_use]
     pub fn judge(
         &self,

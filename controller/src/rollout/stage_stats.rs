@@ -1,5 +1,5 @@
-//! The evidence of one entry's present stage: counts by cohort, in a ring of slots that covers the window of the gate.
-//! Time is counted in ticks that had requests.
+//! The evidence of one entry's present stage: counts by cohort, in a ring of slots that covers the window of
+//! the gate. Time is counted in ticks that had requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -91,8 +91,8 @@ impl StageStats {
         self.fresh.of(cohort).add(outcomes);
     }
 
-    /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick in which only the
-    /// control cohort had requests.
+    /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick in which
+    /// only the control cohort had requests.
     pub(super) fn on_tick(&mut self, stage: Mode, window: Duration, tick: Duration) {
         self.tick = tick;
         let in_canary = self.fresh.canary.offered;
@@ -114,8 +114,8 @@ impl StageStats {
         }
     }
 
-    /// Drops the oldest slots while the others cover the window. If the window has grown there are too many short slots:
-    /// then it joins the oldest ones.
+    /// Drops the oldest slots while the others cover the window. If the window has grown there are too many
+    /// short slots: then it joins the oldest ones.
     fn evict(&mut self, window_ticks: u64) {
         let mut covered: u64 = self.full.iter().map(|slot| slot.ticks).sum();
         while let Some(first) = self.full.front()
@@ -194,9 +194,9 @@ impl Cohorts {
 
 /// The 99th percentile in seconds.
 ///
-/// Beyond the range of the histogram only a lower bound of it is known. For the canary cohort the `lower_bound` is taken,
-/// so that a very slow canary fails its gate. For the control cohort the percentile counts as unknown, so that a very slow
-/// control cohort cannot excuse a slow canary.
+/// Beyond the range of the histogram only a lower bound of it is known. For the canary cohort the
+/// `lower_bound` is taken, so that a very slow canary fails its gate. For the control cohort the percentile
+/// counts as unknown, so that a very slow control cohort cannot excuse a slow canary.
 fn p99(latency: &Histogram, lower_bound: bool) -> Reading {
     let value = match latency.quantile(0.99) {
         Some(Quantile::About(p99)) => Some(p99),

@@ -1,4 +1,5 @@
-//! Rollouts with scripted evidence: good evidence moves up, bad evidence moves down, and missing evidence waits.
+//! Rollouts with scripted evidence: good evidence moves up, bad evidence moves down, and missing evidence
+//! waits.
 
 use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Side;

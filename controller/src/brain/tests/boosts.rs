@@ -27,7 +27,8 @@ fn boost_lasts_until_its_end() {
     assert_eq!(weight(&fleet), 1.0);
 }
 
-/// The requests/s of tenant a in the third and fourth second after twenty idle seconds, and half a minute later.
+/// The requests/s of tenant a in the third and fourth second after twenty idle seconds, and half a minute
+/// later.
 fn after_idleness(a: &str) -> (f64, f64) {
     let zone = Scripted::new("a", 1).offering("a", 0.0).offering("b", 2000.0);
     let mut fleet = Fleet::new(two_tenants(a), vec![zone]);

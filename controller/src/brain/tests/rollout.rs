@@ -245,7 +245,8 @@ fn query_gate_holds_up_promotion_and_ends_a_canary() {
     let change = promote(&mut fleet).unwrap();
     assert_eq!((change.cause, change.evidence.unwrap().queries[0].value), (Cause::Promote, Some(20.0)));
 
-    // In canary an error waits, even over a restart, and a value beyond its bound ends the canary within a tick.
+    // In canary an error waits, even over a restart, and a value beyond its bound ends the canary within a
+    // tick.
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Canary);
     answers(&mut fleet, Err("it is away"));

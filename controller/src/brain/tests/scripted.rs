@@ -1,4 +1,5 @@
-//! Scripted aggregators that drop requests by the ratios they were sent, and a fleet that runs in steps of 0.5 s.
+//! Scripted aggregators that drop requests by the ratios they were sent, and a fleet that runs in steps of
+//! 0.5 s.
 
 use super::*;
 use plimsoll_core::decision::Mode;
@@ -104,7 +105,8 @@ impl Scripted {
         traffic.late.offered += late;
     }
 
-    /// Lets its clients decide over `time`: by the ratio they were sent, or else so that the zone keeps to its hold.
+    /// Lets its clients decide over `time`: by the ratio they were sent, or else so that the zone keeps to
+    /// its hold.
     pub(super) fn passes(&mut self, time: Duration) {
         let offered: f64 = self.traffic.iter().map(|traffic| traffic.rps).sum();
         let on_hold = self.hold().map_or(0.0, |hold| (1.0 - hold / offered).max(0.0));

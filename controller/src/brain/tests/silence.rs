@@ -27,8 +27,8 @@ fn share_of_a_silent_zone_is_held_and_then_released() {
     assert_eq!(fleet.brain.durable().children.len(), 1, "the silent zone is forgotten");
 }
 
-/// The requests that a silent zone is assumed to pass follow from its last hold, scaled by its presence once. Scaling a
-/// hold that shrinks with its presence would scale twice, and give the other zones too much.
+/// The requests that a silent zone is assumed to pass follow from its last hold, scaled by its presence once.
+/// Scaling a hold that shrinks with its presence would scale twice, and give the other zones too much.
 #[test]
 fn silent_zone_is_assumed_to_live_on_its_last_hold() {
     let fleet = after_silence_of(45.0, policy(&enforced_with(", burst_s: 2")));

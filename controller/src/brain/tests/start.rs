@@ -1,4 +1,5 @@
-//! The start of a controller: without any traffic known, or with zones that live on holds from an earlier controller.
+//! The start of a controller: without any traffic known, or with zones that live on holds from an earlier
+//! controller.
 
 use super::*;
 
@@ -116,8 +117,8 @@ fn restarted_controller_reserves_the_share_of_missing_zones() {
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
 }
 
-/// A zone whose stream breaks brings the hold that this controller gave it. Counting that hold would free the share of
-/// missing zones.
+/// A zone whose stream breaks brings the hold that this controller gave it. Counting that hold would free the
+/// share of missing zones.
 #[test]
 fn hold_given_by_this_controller_does_not_count_as_brought() {
     let mut fleet = restarted();

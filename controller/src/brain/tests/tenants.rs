@@ -41,8 +41,8 @@ fn limit_is_divided_by_weight_above_the_floors() {
     }
 }
 
-/// Max-min fairness with equal weights, computed naively: a tenant that offers less than an even part gets all of it, and
-/// the others divide the rest.
+/// Max-min fairness with equal weights, computed naively: a tenant that offers less than an even part gets
+/// all of it, and the others divide the rest.
 fn max_min(mut left: f64, offered: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..offered.len()).collect();
     order.sort_by(|a, b| offered[*a].total_cmp(&offered[*b]));
@@ -138,8 +138,8 @@ fn changed_tenants_file_takes_effect_at_once() {
     check_near(fleet.zones[0].ratio("plain").unwrap(), 0.6, 0.02);
 }
 
-/// An idle unlisted tenant is evicted, its counts are kept, and its id is reused. The aggregator keeps reporting it under
-/// the id of its own.
+/// An idle unlisted tenant is evicted, its counts are kept, and its id is reused. The aggregator keeps
+/// reporting it under the id of its own.
 #[test]
 fn idle_tenant_is_evicted_and_added_again_when_it_comes_back() {
     let policy = policy_of(&enforced_with(", tenant_limit: 100"), &tenants(WEIGHTS, 0));

@@ -81,8 +81,8 @@ fn unused_limit_is_saved_up_to_the_burst() {
     assert_eq!(fleet.balance(), 250.0, "the burst is a quarter of a second");
 }
 
-/// In shadow every request passes, yet the law must count would-be drops as drops. Otherwise its balance, and with it the
-/// ratio, would sink to the lowest value.
+/// In shadow every request passes, yet the law must count would-be drops as drops. Otherwise its balance, and
+/// with it the ratio, would sink to the lowest value.
 #[test]
 fn would_be_drops_count_as_drops() {
     let mut fleet = settled(policy("buckets: { api: { limit: 1000 } }\n"));
