@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
-use plimsoll_core::report::{CohortKey, Counts, Evidence, Outcomes, STANDS_MAX, Side};
+use plimsoll_core::report::{CohortKey, Counts, Evidence, Outcomes, COHORTS_MAX, Side};
 
 use crate::hot::table::{KeyPlace, Table};
 use crate::responses::{Durations, Reported};
@@ -72,10 +72,9 @@ impl EvidenceCollector {
                 would_dropped: counts.would_dropped,
                 failed,
                 latency,
-                ..Outcomes::default()
             };
             if side == own_side && !outcomes.is_empty() {
-                evidence.add(&CohortKey { bucket: bucket.clone(), mode, side }, &outcomes, STANDS_MAX);
+                evidence.add(&CohortKey { bucket: bucket.clone(), mode, side }, &outcomes, COHORTS_MAX);
             }
         }
     }

@@ -13,6 +13,7 @@ mod directive_cache;
 mod enforcement;
 mod evidence;
 mod exchange;
+mod names;
 mod publisher;
 mod routing;
 mod sessions;
@@ -28,12 +29,12 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_core::report::{Counts, Handover, Identity};
+use plimsoll_core::report::{Counts, Identity};
 
 use crate::assignment::Change;
 use crate::cache::{Snapshot, Source, Version};
 use crate::hot::table::Table;
-use crate::interner::key_registry::{self, KeyRegistry};
+use crate::interner::key_registry::KeyRegistry;
 
 use directive_cache::DirectiveCache;
 use enforcement::Enforcement;
@@ -168,77 +169,6 @@ impl Subscription {
         for change in changes {
             let (Change::Moved { bucket, .. } | Change::RatiosApply(bucket)) = change;
             self.apply_received(bucket);
-        }
-    }
-}
-
-// === Names ===
-
-impl Subscription {
-    /// Takes over the names that the request path entered since the last call.
-    fn sync_names(&mut self) {
-        let known = self.buckets.len();
-        self.table.buckets.drain_inserted(|id| {
-            let name = self.table.buckets.read(id);
-            self.buckets.extend(name.and_then(|(_, name)| Bucket::new(&name).ok()));
-            true
-        });
-        for id in known..self.buckets.len() {
-            if let Some(routing) = &mut self.routing {
-                routing.add_bucket(&self.buckets[id]);
-            }
-            self.publish(id);
-        }
-        for change in self.registry.sync(&self.table, &self.buckets) {
-            match change {
-                key_registry::Change::Inserted(id) => {
-                    self.add_key(id, Handover::NEW_NAME);
-                    self.publish_key(id);
-                }
-                key_registry::Change::Replaced(id) => {
-                    self.sessions.finish_key(id);
-                    if let Some(routing) = &mut self.routing {
-                        routing.remove_key(id);
-                    }
-                    self.add_key(id, Handover::REUSED_NAME);
-                    self.publish_key(id);
-                }
-                key_registry::Change::Revived(id) => self.publish_key(id),
-                key_registry::Change::Released(_) => {}
-            }
-        }
-    }
-
-    /// Routes the counts of a new key to the aggregator that owns its bucket.
-    fn add_key(&mut self, id: u32, handover: Handover) {
-        let Some(routing) = &mut self.routing else { return };
-        let name = &self.registry.keys()[id as usize];
-        let bucket = self.buckets.iter().position(|bucket| *bucket == name.bucket);
-        debug_assert!(bucket.is_some(), "the registry enters keys of known buckets only");
-        let owner = bucket.and_then(|bucket| routing.add_key(id, bucket));
-        if let Some(owner) = owner {
-            self.sessions.assign_key(owner, id, name.clone(), handover);
-        }
-    }
-
-    /// Evicts keys without requests, so that others can have their ids.
-    fn evict_idle_keys(&mut self, now: MonoTime) {
-        let capacity = self.table.keys.capacity();
-        let is_crowded = capacity.free < capacity.ids / 2;
-        // A key with a directive of its own stays while there is room: the next directive would enter it
-        // again.
-        let stays = |id| !is_crowded && self.table.has_own_directive(id);
-        let is_settled = |KeyId(id), counts| match &self.routing {
-            None => self.sessions.get(ONLY).is_none_or(|session| session.is_settled(id, counts)),
-            Some(routing) => {
-                let session = routing.owner_of_key(id).and_then(|owner| self.sessions.get(owner));
-                session.map_or(counts == Counts::ZERO, |session| session.is_settled(id, counts))
-            }
-        };
-        for change in self.registry.sweep(now, &self.table, stays, is_settled) {
-            if let key_registry::Change::Released(id) = change {
-                self.publisher.withdraw_key(id);
-            }
         }
     }
 }

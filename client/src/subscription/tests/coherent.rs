@@ -23,7 +23,7 @@ fn due(coherence: Coherence, share: f64) -> Vec<bool> {
     (1..=400).map(|id| plimsoll_core::decision::coin::refuses(ratio, key.draw(trace(id)))).collect()
 }
 
-impl Held {
+impl TestClient {
     fn admit_traced(&mut self, bucket: &str, tenant: &str, id: Option<u128>) -> Verdict {
         let place = self.table.place(bucket, tenant).unwrap();
         let desk = &mut DecideCtx { counters: &self.slab, draws: &mut self.draws };
@@ -40,12 +40,12 @@ impl Held {
 fn trace_is_decided_alike_on_every_instance_and_counted() {
     let expected = due(salted(1), 0.5);
     for name in ["host:1", "host:2"] {
-        let mut held = Held::named(name);
-        held.direct(coherent(Some(salted(1))), &[("default", ratio(0.5)), ("acme", ratio(0.25))]);
-        assert_eq!(held.refusals("globex"), expected, "{name}");
-        assert_eq!(held.refusals("globex"), expected, "{name}: the second time");
-        assert_eq!(held.refusals("acme"), due(salted(1), 0.25));
-        let counts = held.subscription.counts();
+        let mut client = TestClient::named(name);
+        client.direct(coherent(Some(salted(1))), &[("default", ratio(0.5)), ("acme", ratio(0.25))]);
+        assert_eq!(client.refusals("globex"), expected, "{name}");
+        assert_eq!(client.refusals("globex"), expected, "{name}: the second time");
+        assert_eq!(client.refusals("acme"), due(salted(1), 0.25));
+        let counts = client.subscription.counts();
         let of = |tenant: &str| counts.iter().find(|(key, _)| key.tenant.as_str() == tenant).unwrap().1;
         let refused = expected.iter().filter(|refused| **refused).count() as u64;
         assert_eq!((of("globex").offered, of("globex").dropped), (800, 2 * refused));
@@ -56,19 +56,20 @@ fn trace_is_decided_alike_on_every_instance_and_counted() {
 fn shadow_and_guard_apply_to_traced_requests() {
     let expected = due(salted(1), 0.5);
     let refused = expected.iter().filter(|refused| **refused).count() as u64;
-    let mut held = Held::new();
-    held.direct(Terms { mode: Mode::Shadow, ..coherent(Some(salted(1))) }, &[("default", ratio(0.5))]);
-    assert!(held.refusals("globex").iter().all(|refused| !refused));
-    let total = |held: &mut Held| held.subscription.counts().into_values().fold(Counts::ZERO, Counts::plus);
-    assert_eq!(total(&mut held).would_dropped, refused);
+    let mut client = TestClient::new();
+    client.direct(Terms { mode: Mode::Shadow, ..coherent(Some(salted(1))) }, &[("default", ratio(0.5))]);
+    assert!(client.refusals("globex").iter().all(|refused| !refused));
+    let total =
+        |client: &mut TestClient| client.subscription.counts().into_values().fold(Counts::ZERO, Counts::plus);
+    assert_eq!(total(&mut client).would_dropped, refused);
 
     // The guard admits fewer than the coin, and a request refused by the coin takes no token.
-    let mut held = Held::new();
+    let mut client = TestClient::new();
     let guarded = Values { guard: Some(rate(100.0)), ..ratio(0.5) };
-    held.direct(Terms { clients: Some(1), ..coherent(Some(salted(1))) }, &[("default", guarded)]);
-    let passed = held.refusals("globex").iter().zip(&expected).filter(|(now, due)| !**now && **due).count();
+    client.direct(Terms { clients: Some(1), ..coherent(Some(salted(1))) }, &[("default", guarded)]);
+    let passed = client.refusals("globex").iter().zip(&expected).filter(|(now, due)| !**now && **due).count();
     assert_eq!(passed, 0, "the guard refuses more, never less");
-    let total = total(&mut held);
+    let total = total(&mut client);
     assert_eq!((total.dropped, total.offered), (refused, 400));
     assert!(total.guard_dropped > 0 && total.guard_dropped < 400 - refused, "{total:?}");
 }
@@ -81,9 +82,9 @@ fn without_trace_or_key_and_with_other_coins_draws_are_independent() {
         (Terms { coherence: Some(salted(1)), coin: Coin::Independent, ..limited(Mode::Enforce) }, Some(7)),
         (Terms { coherence: Some(salted(1)), ..limited(Mode::Enforce) }, Some(7)),
     ] {
-        let mut held = Held::new();
-        held.direct(terms, &[("default", ratio(0.5))]);
-        let refused = (0..400).filter(|_| !held.admit_traced("api", "acme", id).is_admit()).count();
+        let mut client = TestClient::new();
+        client.direct(terms, &[("default", ratio(0.5))]);
+        let refused = (0..400).filter(|_| !client.admit_traced("api", "acme", id).is_admit()).count();
         // Ten standard deviations of an independent coin.
         assert!((100..=300).contains(&refused), "{refused} of 400, {terms:?}");
     }
@@ -92,12 +93,12 @@ fn without_trace_or_key_and_with_other_coins_draws_are_independent() {
 #[test]
 fn trace_is_read_only_if_the_decision_depends_on_it() {
     let asks = |terms, values| {
-        let mut held = Held::new();
-        held.direct(terms, &[("default", values)]);
+        let mut client = TestClient::new();
+        client.direct(terms, &[("default", values)]);
         let mut reads = 0;
-        let place = held.table.place("api", "acme").unwrap();
-        let desk = &mut DecideCtx { counters: &held.slab, draws: &mut held.draws };
-        let _ = held.table.decide_traced(
+        let place = client.table.place("api", "acme").unwrap();
+        let desk = &mut DecideCtx { counters: &client.slab, draws: &mut client.draws };
+        let _ = client.table.decide_traced(
             place,
             || {
                 reads += 1;
@@ -117,31 +118,31 @@ fn trace_is_read_only_if_the_decision_depends_on_it() {
 
 #[test]
 fn latest_salt_applies() {
-    let mut held = Held::new();
-    let with_salt = |held: &mut Held, salt| {
-        held.direct(coherent(Some(salted(salt))), &[("default", ratio(0.5))]);
-        held.refusals("acme")
+    let mut client = TestClient::new();
+    let with_salt = |client: &mut TestClient, salt| {
+        client.direct(coherent(Some(salted(salt))), &[("default", ratio(0.5))]);
+        client.refusals("acme")
     };
-    assert_eq!(with_salt(&mut held, 2), due(salted(2), 0.5));
-    assert_eq!(with_salt(&mut held, 3), due(salted(3), 0.5));
+    assert_eq!(with_salt(&mut client, 2), due(salted(2), 0.5));
+    assert_eq!(with_salt(&mut client, 3), due(salted(3), 0.5));
     assert_ne!(due(salted(2), 0.5), due(salted(3), 0.5));
     // An aggregator that is still in an earlier epoch does not bring its salt back.
-    assert_eq!(with_salt(&mut held, 2), due(salted(3), 0.5));
+    assert_eq!(with_salt(&mut client, 2), due(salted(3), 0.5));
     // A fleet that lost its state has another key, possibly with the same salt.
     let other = Coherence { key: CoinKey::from_bytes([9; 16]), salt: 3 };
-    held.direct(coherent(Some(other)), &[("default", ratio(0.5))]);
-    assert_eq!(held.refusals("acme"), due(other, 0.5));
+    client.direct(coherent(Some(other)), &[("default", ratio(0.5))]);
+    assert_eq!(client.refusals("acme"), due(other, 0.5));
     // A bucket that is no longer coherent ignores traces.
-    held.direct(limited(Mode::Enforce), &[("default", ratio(0.5))]);
-    assert_ne!(held.refusals("acme"), due(other, 0.5));
+    client.direct(limited(Mode::Enforce), &[("default", ratio(0.5))]);
+    assert_ne!(client.refusals("acme"), due(other, 0.5));
 }
 
 #[test]
 fn several_keys_of_a_request_share_the_draw_of_its_trace() {
-    let mut held = Held::new();
-    held.table.declare("users").unwrap();
-    held.subscription.report(now());
-    held.direct(coherent(Some(salted(1))), &[("default", ratio(0.3))]);
+    let mut client = TestClient::new();
+    client.table.declare("users").unwrap();
+    client.subscription.report(now());
+    client.direct(coherent(Some(salted(1))), &[("default", ratio(0.3))]);
     let users = Bucket::new("users").unwrap();
     let of_users = |terms, share| BucketDirective {
         bucket: users.clone(),
@@ -149,37 +150,38 @@ fn several_keys_of_a_request_share_the_draw_of_its_trace() {
         terms,
         keys: vec![KeyDirective { tenant: Tenant::default_class(), values: ratio(share) }],
     };
-    let places = |held: &Held| ["api", "users"].map(|bucket| held.table.place(bucket, "acme").unwrap());
-    let refused = |held: &mut Held, trace: &dyn Fn(u128) -> Option<TraceId>| -> Vec<bool> {
-        let places = places(held);
-        let slab = Arc::clone(&held.slab);
+    let places =
+        |client: &TestClient| ["api", "users"].map(|bucket| client.table.place(bucket, "acme").unwrap());
+    let refused = |client: &mut TestClient, trace: &dyn Fn(u128) -> Option<TraceId>| -> Vec<bool> {
+        let places = places(client);
+        let slab = Arc::clone(&client.slab);
         let mut all = Vec::new();
         for id in 1..=400 {
-            let desk = &mut DecideCtx { counters: &slab, draws: &mut held.draws };
-            all.push(!held.table.decide_all(places, trace(id), desk).is_admit());
+            let desk = &mut DecideCtx { counters: &slab, draws: &mut client.draws };
+            all.push(!client.table.decide_all(places, trace(id), desk).is_admit());
         }
         all
     };
     for terms in [coherent(Some(salted(1))), limited(Mode::Enforce)] {
-        let mut message = held.message(limited(Mode::Enforce), &[]);
+        let mut message = client.message(limited(Mode::Enforce), &[]);
         message.buckets = vec![of_users(terms, 0.5)];
-        held.subscription.on_directives(held.now, message).unwrap();
-        assert_eq!(refused(&mut held, &|id| Some(trace(id))), due(salted(1), 0.5), "the strictest decides");
-        assert_ne!(refused(&mut held, &|_| None), due(salted(1), 0.5));
+        client.subscription.on_directives(client.now, message).unwrap();
+        assert_eq!(refused(&mut client, &|id| Some(trace(id))), due(salted(1), 0.5), "the strictest decides");
+        assert_ne!(refused(&mut client, &|_| None), due(salted(1), 0.5));
     }
 }
 
 #[test]
 fn key_of_the_fleet_is_not_saved_and_restored_directives_draw_independently() {
-    let mut held = Held::new();
-    held.direct(coherent(Some(salted(1))), &[("default", ratio(0.5))]);
-    let snapshot = held.subscription.unsaved().unwrap().1;
+    let mut client = TestClient::new();
+    client.direct(coherent(Some(salted(1))), &[("default", ratio(0.5))]);
+    let snapshot = client.subscription.unsaved().unwrap().1;
     let owner = crate::cache::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
     let text = snapshot.to_text(&owner, Duration::ZERO).unwrap();
     let (restored, _) = Snapshot::of_text(&text, &owner).unwrap();
     assert_eq!((restored.buckets[0].terms.coin, restored.buckets[0].terms.coherence), (Coin::Coherent, None));
 
-    let mut later = Held::fresh("host:1");
+    let mut later = TestClient::fresh("host:1");
     later.table.declare("api").unwrap();
     later.subscription.restore(restored);
     let refused = later.refusals("acme");

@@ -2,45 +2,45 @@
 
 use super::*;
 
-fn cold(rps: f64) -> Held {
-    let mut held = Held::new();
-    held.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(rps));
-    held
+fn cold(rps: f64) -> TestClient {
+    let mut client = TestClient::new();
+    client.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(rps));
+    client
 }
 
 /// Runs `ticks` with `per_tick` requests before each. Returns how many were admitted.
-fn pass(held: &mut Held, ticks: u32, per_tick: u32) -> u32 {
+fn pass(client: &mut TestClient, ticks: u32, per_tick: u32) -> u32 {
     let mut admitted = 0;
     for _ in 0..ticks {
-        admitted += (0..per_tick).filter(|_| held.admit("acme").is_admit()).count() as u32;
-        held.now = held.now + Duration::from_millis(10);
-        held.subscription.on_tick(held.now);
+        admitted += (0..per_tick).filter(|_| client.admit("acme").is_admit()).count() as u32;
+        client.now = client.now + Duration::from_millis(10);
+        client.subscription.on_tick(client.now);
     }
     admitted
 }
 
 #[test]
 fn bucket_without_a_directive_passes_the_rate_of_the_service() {
-    let mut held = cold(100.0);
+    let mut client = cold(100.0);
     // 10 s at 1,000 requests/s, with and without reports: 100/s and the burst of 17.
-    let admitted = pass(&mut held, 500, 10);
-    held.subscription.report(held.now);
-    let admitted = admitted + pass(&mut held, 500, 10);
+    let admitted = pass(&mut client, 500, 10);
+    client.subscription.report(client.now);
+    let admitted = admitted + pass(&mut client, 500, 10);
     assert!((1_000..=1_020).contains(&admitted), "{admitted}");
-    let counts = held.counts();
+    let counts = client.counts();
     assert_eq!(
         counts,
         Counts { offered: 10_000, guard_dropped: 10_000 - u64::from(admitted), ..Counts::ZERO }
     );
-    assert_eq!(held.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Enforce));
+    assert_eq!(client.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Enforce));
 }
 
 #[test]
 fn all_tenants_share_the_rate_and_other_buckets_have_none() {
-    let mut held = cold(0.0);
-    let admitted = (0..1_000).filter(|n| held.admit(&format!("tenant-{n}")).is_admit()).count();
+    let mut client = cold(0.0);
+    let admitted = (0..1_000).filter(|n| client.admit(&format!("tenant-{n}")).is_admit()).count();
     assert_eq!(admitted, 0);
-    assert_eq!((0..1_000).filter(|_| held.admit_in("other", "acme").is_admit()).count(), 1_000);
+    assert_eq!((0..1_000).filter(|_| client.admit_in("other", "acme").is_admit()).count(), 1_000);
 }
 
 #[test]
@@ -51,43 +51,43 @@ fn first_directive_with_a_ratio_or_without_a_limit_ends_the_rate_of_the_service(
         (Terms { limit: Limit::Unlimited, ..limited(Mode::Enforce) }, ratio(None)),
         (Terms { limit: Limit::Unknown, ..limited(Mode::Enforce) }, ratio(None)),
     ] {
-        let mut held = cold(1.0);
-        assert!(pass(&mut held, 10, 10) < 10);
-        held.direct(terms, &[("default", values)]);
-        assert_eq!(pass(&mut held, 10, 10), 100, "{terms:?}");
+        let mut client = cold(1.0);
+        assert!(pass(&mut client, 10, 10) < 10);
+        client.direct(terms, &[("default", values)]);
+        assert_eq!(pass(&mut client, 10, 10), 100, "{terms:?}");
     }
 }
 
 #[test]
 fn directive_without_ratios_leaves_the_rate_of_the_service_but_its_mode_applies() {
-    let mut held = cold(0.0);
-    held.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
-    assert_eq!(pass(&mut held, 10, 10), 0);
-    held.direct(limited(Mode::Shadow), &[("default", ratio(None))]);
-    assert_eq!(pass(&mut held, 10, 10), 100);
-    assert_eq!(held.counts().would_guard_dropped, 100);
+    let mut client = cold(0.0);
+    client.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
+    assert_eq!(pass(&mut client, 10, 10), 0);
+    client.direct(limited(Mode::Shadow), &[("default", ratio(None))]);
+    assert_eq!(pass(&mut client, 10, 10), 100);
+    assert_eq!(client.counts().would_guard_dropped, 100);
 }
 
 #[test]
 fn kill_stops_the_rate_of_the_service() {
-    let mut held = cold(0.0);
+    let mut client = cold(0.0);
     let kill = Directives { kill: KillGeneration(1), seq: 1, ..Directives::default() };
-    held.subscription.on_directives(held.now, kill).unwrap();
-    assert_eq!(pass(&mut held, 10, 10), 100);
+    client.subscription.on_directives(client.now, kill).unwrap();
+    assert_eq!(pass(&mut client, 10, 10), 100);
 }
 
 #[test]
 fn later_process_starts_from_saved_directives() {
-    let mut held = Held::new();
-    assert_eq!(held.subscription.unsaved(), None);
+    let mut client = TestClient::new();
+    assert_eq!(client.subscription.unsaved(), None);
     let guard = Values { guard: Some(rate(100.0)), offered: Some(rate(1e9)), ..ratio(0.0) };
     let terms = Terms { clients: Some(1), ..limited(Mode::Enforce) };
-    held.direct(terms, &[("acme", ratio(1.0)), ("default", guard)]);
-    let (version, saved) = held.subscription.unsaved().unwrap();
-    held.subscription.on_saved(version);
-    assert_eq!(held.subscription.unsaved(), None, "the state is saved");
+    client.direct(terms, &[("acme", ratio(1.0)), ("default", guard)]);
+    let (version, saved) = client.subscription.unsaved().unwrap();
+    client.subscription.on_saved(version);
+    assert_eq!(client.subscription.unsaved(), None, "the state is saved");
 
-    let mut later = Held::new();
+    let mut later = TestClient::new();
     later.subscription.restore(saved);
     later.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(0.0));
     // They apply to names as well that are used for the first time.
@@ -117,26 +117,26 @@ fn later_process_starts_from_saved_directives() {
 
 #[test]
 fn restored_directives_apply_to_names_that_come_later() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
-    let saved = held.subscription.unsaved().unwrap().1;
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    let saved = client.subscription.unsaved().unwrap().1;
     let table = Arc::new(Table::new(100, 0, 7));
-    let mut later = Subscription::new(held.subscription.identity.clone(), Arc::clone(&table));
+    let mut later = Subscription::new(client.subscription.identity.clone(), Arc::clone(&table));
     later.restore(saved);
     table.declare("api").unwrap();
     later.on_tick(now());
-    held.table = table;
-    assert!(!held.admit("acme").is_admit());
+    client.table = table;
+    assert!(!client.admit("acme").is_admit());
 }
 
 #[test]
 fn restored_kill_holds_and_is_reported() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     let kill = Directives { kill: KillGeneration(3), ..Directives::default() };
-    let _ = held.subscription.on_directives(held.now, kill);
-    let saved = held.subscription.unsaved().unwrap().1;
-    let mut later = Held::new();
+    let _ = client.subscription.on_directives(client.now, kill);
+    let saved = client.subscription.unsaved().unwrap().1;
+    let mut later = TestClient::new();
     later.subscription.restore(saved);
     later.check(&[("acme", 0.0)]);
     assert_eq!(later.subscription.report(later.now).kill, KillGeneration(3));

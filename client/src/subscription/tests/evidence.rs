@@ -6,14 +6,14 @@ use plimsoll_core::report::{CohortKey, Outcomes, Side};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn pass(held: &mut Held, ms: u64) {
-    held.now = MonoTime::from_micros(held.now.as_micros() + 1_000 * ms);
+fn pass(client: &mut TestClient, ms: u64) {
+    client.now = MonoTime::from_micros(client.now.as_micros() + 1_000 * ms);
 }
 
 /// Returns the evidence in the next report that carries any.
-fn collected(held: &mut Held) -> Vec<(CohortKey, Outcomes)> {
-    pass(held, 500);
-    let report = held.subscription.report(held.now);
+fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
+    pass(client, 500);
+    let report = client.subscription.report(client.now);
     report.evidence.after(0).map(|(stand, outcomes)| (stand.clone(), outcomes.clone())).collect()
 }
 
@@ -22,8 +22,8 @@ fn canary(percent: f64) -> Terms {
     Terms { cohort, ..limited(Mode::Canary) }
 }
 
-fn send(held: &mut Held, requests: usize) -> usize {
-    (0..requests).filter(|_| held.admit("acme") != Verdict::Admit).count()
+fn send(client: &mut TestClient, requests: usize) -> usize {
+    (0..requests).filter(|_| client.admit("acme") != Verdict::Admit).count()
 }
 
 #[test]
@@ -34,72 +34,72 @@ fn decisions_are_reported_once_by_mode_and_side() {
         (canary(100.0), Side::Canary),
         (limited(Mode::Enforce), Side::Control),
     ] {
-        let mut held = Held::new();
-        held.direct(terms, &[("default", ratio(0.3))]);
-        assert_eq!(collected(&mut held), []);
-        let refused = send(&mut held, 1_000) as u64;
-        let all = collected(&mut held);
+        let mut client = TestClient::new();
+        client.direct(terms, &[("default", ratio(0.3))]);
+        assert_eq!(collected(&mut client), []);
+        let refused = send(&mut client, 1_000) as u64;
+        let all = collected(&mut client);
         let [(stand, outcomes)] = &all[..] else { panic!("{all:?}") };
         assert_eq!((stand.bucket.as_str(), stand.mode, stand.side), ("api", terms.mode, side));
         assert_eq!((outcomes.offered, outcomes.refused), (1_000, refused));
         let would_dropped = if refused == 0 { 300 } else { 0 };
         assert!(outcomes.would_dropped.abs_diff(would_dropped) < 20, "{outcomes:?}");
-        assert_eq!(collected(&mut held), [], "all of it was reported");
+        assert_eq!(collected(&mut client), [], "all of it was reported");
     }
 }
 
 #[test]
 fn outcomes_that_span_a_change_of_mode_or_side_are_dropped() {
-    let mut held = Held::new();
-    held.direct(canary(0.0), &[("default", ratio(0.3))]);
-    collected(&mut held);
+    let mut client = TestClient::new();
+    client.direct(canary(0.0), &[("default", ratio(0.3))]);
+    collected(&mut client);
     for terms in [canary(100.0), limited(Mode::Enforce), limited(Mode::Shadow), canary(0.0)] {
-        send(&mut held, 50);
-        held.direct(terms, &[("default", ratio(0.3))]);
-        send(&mut held, 50);
-        assert_eq!(collected(&mut held), [], "part of it was before the change");
-        send(&mut held, 50);
-        assert_eq!(collected(&mut held)[0].1.offered, 50);
+        send(&mut client, 50);
+        client.direct(terms, &[("default", ratio(0.3))]);
+        send(&mut client, 50);
+        assert_eq!(collected(&mut client), [], "part of it was before the change");
+        send(&mut client, 50);
+        assert_eq!(collected(&mut client)[0].1.offered, 50);
     }
     // A kill is a change of mode.
-    send(&mut held, 50);
-    held.seq += 1;
-    let kill = Directives { seq: held.seq, kill: KillGeneration(1), ..Directives::default() };
-    held.subscription.on_directives(held.now, Directives { epoch: Some(Epoch(5)), ..kill }).unwrap();
-    assert_eq!(collected(&mut held), []);
-    send(&mut held, 50);
-    assert_eq!(collected(&mut held)[0].0.mode, Mode::Shadow);
+    send(&mut client, 50);
+    client.seq += 1;
+    let kill = Directives { seq: client.seq, kill: KillGeneration(1), ..Directives::default() };
+    client.subscription.on_directives(client.now, Directives { epoch: Some(Epoch(5)), ..kill }).unwrap();
+    assert_eq!(collected(&mut client), []);
+    send(&mut client, 50);
+    assert_eq!(collected(&mut client)[0].0.mode, Mode::Shadow);
 }
 
 #[test]
 fn evidence_is_reported_twice_a_second_at_most_and_only_after_the_answer() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Shadow), &[("default", ratio(0.0))]);
-    collected(&mut held);
-    send(&mut held, 10);
-    pass(&mut held, 499);
-    assert!(held.subscription.report(held.now).evidence.is_empty());
-    held.subscription.on_open(held.now);
-    assert_eq!(collected(&mut held), [], "the aggregator has not answered on this stream");
-    held.answer();
-    assert_eq!(collected(&mut held)[0].1.offered, 10);
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Shadow), &[("default", ratio(0.0))]);
+    collected(&mut client);
+    send(&mut client, 10);
+    pass(&mut client, 499);
+    assert!(client.subscription.report(client.now).evidence.is_empty());
+    client.subscription.on_open(client.now);
+    assert_eq!(collected(&mut client), [], "the aggregator has not answered on this stream");
+    client.answer();
+    assert_eq!(collected(&mut client)[0].1.offered, 10);
 }
 
 #[test]
 fn decisions_without_a_directive_are_not_reported_and_responses_are() {
-    let mut held = Held::new();
-    send(&mut held, 10);
-    assert_eq!(collected(&mut held), []);
-    held.direct(canary(100.0), &[("default", ratio(0.0))]);
-    collected(&mut held);
-    assert_eq!(held.table.responses.side(0), Side::Canary);
+    let mut client = TestClient::new();
+    send(&mut client, 10);
+    assert_eq!(collected(&mut client), []);
+    client.direct(canary(100.0), &[("default", ratio(0.0))]);
+    collected(&mut client);
+    assert_eq!(client.table.responses.side(0), Side::Canary);
     for (took, ending) in [(MS * 7, Ending::Status(200)), (MS * 9, Ending::Status(500))] {
-        held.table.responses.ended(0, Side::Canary, took, ending);
+        client.table.responses.ended(0, Side::Canary, took, ending);
     }
-    let all = collected(&mut held);
+    let all = collected(&mut client);
     assert_eq!((all[0].1.failed, all[0].1.latency.samples(), all[0].1.offered), (1, 2, 0));
-    assert_eq!(collected(&mut held), []);
-    let watched = held.subscription.responses();
+    assert_eq!(collected(&mut client), []);
+    let watched = client.subscription.responses();
     let canary = watched.iter().find(|watched| watched.side == Side::Canary).unwrap();
     assert_eq!((canary.bucket.as_str(), canary.durations.count), ("api", 2), "metrics keep the totals");
 }

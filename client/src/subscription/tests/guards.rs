@@ -14,7 +14,7 @@ fn shared_by(clients: u32, mode: Mode) -> Terms {
     Terms { clients: Some(clients), ..limited(mode) }
 }
 
-impl Held {
+impl TestClient {
     /// Lets `ticks` of 10 ms pass, a report every tenth, with `per_tick` requests of a tenant before each.
     /// Returns the number of admitted requests.
     fn run(&mut self, tenant: &str, ticks: u32, per_tick: impl Fn(u32) -> u32) -> u32 {
@@ -44,119 +44,119 @@ fn depth(g: f64) -> f64 {
 
 #[test]
 fn surge_is_cut_to_the_burst_and_the_refills() {
-    let mut held = Held::new();
-    held.run("acme", 100, |_| 2);
-    held.direct(shared_by(4, Mode::Enforce), &[("default", guard(1_000.0, 800.0))]);
+    let mut client = TestClient::new();
+    client.run("acme", 100, |_| 2);
+    client.direct(shared_by(4, Mode::Enforce), &[("default", guard(1_000.0, 800.0))]);
     // A quarter of the zone's traffic: g = 1,000 * (0.9 / 4 + 0.1 / 4).
     assert_eq!(
-        held.run("acme", 400, |_| 2),
+        client.run("acme", 400, |_| 2),
         800,
         "steady traffic below the rate of the guard is not refused"
     );
-    let passed = f64::from(held.run("acme", 9, |_| 20));
+    let passed = f64::from(client.run("acme", 9, |_| 20));
     assert!(passed <= depth(250.0) + 250.0 * 0.09 + 1.0, "{passed} of a surge");
     assert!(passed >= depth(250.0), "{passed} of a surge");
-    let counts = held.counts();
+    let counts = client.counts();
     assert_eq!((counts.dropped, counts.admitted()), (0, 1_000 + passed as u64));
     assert_eq!(counts.guard_dropped, 180 - passed as u64);
 }
 
 #[test]
 fn client_gets_an_even_part_before_the_first_measurement_and_its_own_after_it() {
-    let mut held = Held::new();
-    held.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 100.0))]);
+    let mut client = TestClient::new();
+    client.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 100.0))]);
     // g = 1,000 * 0.1 / 10.
-    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor());
+    assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
     // All the zone's traffic comes here: with the next directive g grows to 1,000 * (0.9 + 0.01).
-    held.run("acme", 40, |_| 100);
-    held.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 99.0))]);
-    let passed = held.run("acme", 100, |_| 100);
+    client.run("acme", 40, |_| 100);
+    client.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 99.0))]);
+    let passed = client.run("acme", 100, |_| 100);
     assert!((800..=910 + 80).contains(&passed), "{passed} in a second at 910 requests/s");
 }
 
 #[test]
 fn fractions_of_tokens_add_up_over_refills() {
-    let mut held = Held::new();
+    let mut client = TestClient::new();
     // g = 5 requests/s * 0.1 / 1 client: a two-hundredth of a token each tick.
-    held.direct(
+    client.direct(
         shared_by(1, Mode::Enforce),
         &[("default", Values { offered: Some(rate(1e9)), ..guard(5.0, 0.0) })],
     );
-    held.drain("acme");
-    held.subscription.on_tick(held.now);
-    held.drain("acme");
-    let passed = held.run("acme", 1_010, |_| 1);
+    client.drain("acme");
+    client.subscription.on_tick(client.now);
+    client.drain("acme");
+    let passed = client.run("acme", 1_010, |_| 1);
     assert!((4..=6).contains(&passed), "{passed} in 10.1 s at half a request/s");
 }
 
 #[test]
 fn tokens_outlive_directives_up_to_the_new_depth() {
-    let mut held = Held::new();
+    let mut client = TestClient::new();
     let zone = |g: f64| [("default", guard(g * 10.0, 1e9))]; // one client, nothing offered: a tenth
-    held.direct(shared_by(1, Mode::Enforce), &zone(1_000.0));
-    held.drain("acme");
-    held.direct(shared_by(1, Mode::Enforce), &zone(2_000.0));
-    assert_eq!(held.drain("acme"), 0, "a directive adds no tokens");
-    held.run("acme", 200, |_| 0);
-    held.direct(shared_by(1, Mode::Enforce), &zone(10.0));
-    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor(), "a smaller depth cuts the tokens");
+    client.direct(shared_by(1, Mode::Enforce), &zone(1_000.0));
+    client.drain("acme");
+    client.direct(shared_by(1, Mode::Enforce), &zone(2_000.0));
+    assert_eq!(client.drain("acme"), 0, "a directive adds no tokens");
+    client.run("acme", 200, |_| 0);
+    client.direct(shared_by(1, Mode::Enforce), &zone(10.0));
+    assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor(), "a smaller depth cuts the tokens");
     // A guard that was removed and set again starts full.
-    held.direct(limited(Mode::Enforce), &[("default", ratio(0.0))]);
-    held.check(&[("acme", 0.0)]);
-    held.direct(shared_by(1, Mode::Enforce), &zone(10.0));
-    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor());
+    client.direct(limited(Mode::Enforce), &[("default", ratio(0.0))]);
+    client.check(&[("acme", 0.0)]);
+    client.direct(shared_by(1, Mode::Enforce), &zone(10.0));
+    assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
 }
 
 #[test]
 fn tenant_without_a_directive_takes_tokens_of_its_class() {
-    let mut held = Held::new();
+    let mut client = TestClient::new();
     let zone = |g: f64| guard(g * 10.0, 1e9);
-    held.direct(
+    client.direct(
         shared_by(1, Mode::Enforce),
         &[("acme", zone(10.0)), ("default", zone(10.0)), ("free", ratio(0.0))],
     );
-    assert_eq!(f64::from(held.drain("one")), depth(10.0).floor());
-    assert_eq!(held.drain("another"), 0, "shared");
-    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor(), "its own");
-    held.check(&[("free", 0.0)]);
+    assert_eq!(f64::from(client.drain("one")), depth(10.0).floor());
+    assert_eq!(client.drain("another"), 0, "shared");
+    assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor(), "its own");
+    client.check(&[("free", 0.0)]);
 }
 
 #[test]
 fn request_refused_by_the_coin_takes_no_token() {
-    let mut held = Held::new();
+    let mut client = TestClient::new();
     let both = |share: f64| Values { ratio: ratio(share).ratio, ..guard(100.0, 1e9) };
-    held.direct(shared_by(1, Mode::Enforce), &[("default", both(1.0))]);
-    held.check(&[("acme", 1.0)]);
-    held.direct(shared_by(1, Mode::Enforce), &[("default", both(0.0))]);
-    assert_eq!(f64::from(held.drain("acme")), depth(10.0).floor());
+    client.direct(shared_by(1, Mode::Enforce), &[("default", both(1.0))]);
+    client.check(&[("acme", 1.0)]);
+    client.direct(shared_by(1, Mode::Enforce), &[("default", both(0.0))]);
+    assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
 }
 
 #[test]
 fn limit_of_zero_leaves_no_burst() {
-    let mut held = Held::new();
+    let mut client = TestClient::new();
     let denied = Terms { limit: Limit::PerSecond(Rate::ZERO), ..shared_by(1, Mode::Enforce) };
-    held.direct(denied, &[("default", guard(0.0, 0.0))]);
-    assert_eq!(held.drain("acme"), 0);
+    client.direct(denied, &[("default", guard(0.0, 0.0))]);
+    assert_eq!(client.drain("acme"), 0);
 }
 
 #[test]
 fn without_the_number_of_clients_there_is_no_guard() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("default", guard(10.0, 10.0))]);
-    held.check(&[("acme", 0.0)]);
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("default", guard(10.0, 10.0))]);
+    client.check(&[("acme", 0.0)]);
 }
 
 #[test]
 fn guard_counts_would_drops_in_shadow_canary_and_while_killed() {
     for mode in [Mode::Enforce, Mode::Shadow, Mode::Canary] {
-        let mut held = Held::new();
-        held.direct(shared_by(1, mode), &[("default", guard(100.0, 1e9))]);
-        let kill = Directives { kill: KillGeneration(1), ..held.message(shared_by(1, mode), &[]) };
+        let mut client = TestClient::new();
+        client.direct(shared_by(1, mode), &[("default", guard(100.0, 1e9))]);
+        let kill = Directives { kill: KillGeneration(1), ..client.message(shared_by(1, mode), &[]) };
         let kill = Directives { buckets: Vec::new(), ..kill };
-        held.subscription.on_directives(now(), kill).unwrap();
-        held.check(&[("acme", 0.0)]);
+        client.subscription.on_directives(now(), kill).unwrap();
+        client.check(&[("acme", 0.0)]);
         let burst = depth(10.0).floor() as u64;
-        let counts = held.counts();
+        let counts = client.counts();
         assert_eq!((counts.passed(), counts.admitted()), (burst, 10_000));
         assert_eq!((counts.would_guard_dropped, counts.would_dropped), (10_000 - burst, 10_000 - burst));
     }
@@ -164,16 +164,16 @@ fn guard_counts_would_drops_in_shadow_canary_and_while_killed() {
 
 #[test]
 fn offered_rate_is_measured_without_reports() {
-    let mut held = Held::new();
-    held.direct(shared_by(1, Mode::Enforce), &[("default", guard(1_000.0, 1_000.0))]);
-    held.run("acme", 20, |_| 0);
+    let mut client = TestClient::new();
+    client.direct(shared_by(1, Mode::Enforce), &[("default", guard(1_000.0, 1_000.0))]);
+    client.run("acme", 20, |_| 0);
     // Only ticks from now on: 3 s at 1,000 requests/s, of which a tenth passes at first.
     let mut last = 0;
     for tick in 0..300 {
-        let admitted = (0..10).filter(|_| held.admit("acme").is_admit()).count();
+        let admitted = (0..10).filter(|_| client.admit("acme").is_admit()).count();
         last += if tick >= 200 { admitted } else { 0 };
-        held.now = held.now + TICK;
-        held.subscription.on_tick(held.now);
+        client.now = client.now + TICK;
+        client.subscription.on_tick(client.now);
     }
     assert!(last >= 900, "{last} of 1,000 in the last second");
 }
@@ -183,25 +183,25 @@ proptest! {
 
     #[test]
     fn steady_traffic_below_the_guard_is_not_refused(per_tick in 1..50u32, clients in 1..50u32, room in 1.05..3.0f64) {
-        let mut held = Held::new();
+        let mut client = TestClient::new();
         let own = f64::from(per_tick) * 100.0;
         let zone = guard(own * room * f64::from(clients), own * f64::from(clients));
         // The first measurement comes before the directive.
-        held.run("acme", 20, |_| per_tick);
-        held.direct(shared_by(clients, Mode::Enforce), &[("default", zone)]);
-        held.run("acme", 300, |_| per_tick);
-        prop_assert_eq!(held.counts().guard_dropped, 0);
+        client.run("acme", 20, |_| per_tick);
+        client.direct(shared_by(clients, Mode::Enforce), &[("default", zone)]);
+        client.run("acme", 300, |_| per_tick);
+        prop_assert_eq!(client.counts().guard_dropped, 0);
     }
 
     #[test]
     fn no_more_than_the_burst_and_the_refills_passes(
         g in 0.0..5_000.0f64, offered in prop::collection::vec(0..300u32, 1..100),
     ) {
-        let mut held = Held::new();
+        let mut client = TestClient::new();
         // One client with hardly any of the zone's traffic gets a tenth.
-        held.direct(shared_by(1, Mode::Enforce), &[("default", guard(g * 10.0, 1e12))]);
+        client.direct(shared_by(1, Mode::Enforce), &[("default", guard(g * 10.0, 1e12))]);
         let ticks = offered.len() as u32;
-        let passed = f64::from(held.run("acme", ticks, |tick| offered[tick as usize - 1]));
+        let passed = f64::from(client.run("acme", ticks, |tick| offered[tick as usize - 1]));
         prop_assert!(passed <= depth(g) + g * 0.01 * f64::from(ticks) + 0.01);
     }
 }

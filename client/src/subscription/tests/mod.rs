@@ -3,6 +3,7 @@
 mod coherent;
 mod cold;
 mod evidence;
+mod fleet;
 mod guards;
 mod kills;
 mod model;
@@ -24,7 +25,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
 /// A limiter without its feed.
-struct Held {
+struct TestClient {
     table: Arc<Table>,
     subscription: Subscription,
     slab: Arc<CounterBlock>,
@@ -50,19 +51,19 @@ fn ratio(share: impl Into<Option<f64>>) -> Values {
     Values { ratio: share.into().map(units), ..Values::default() }
 }
 
-impl Held {
+impl TestClient {
     /// A limiter that has declared the bucket `api`.
     fn new() -> Self {
         Self::named("host:1")
     }
 
     fn named(name: &str) -> Self {
-        let mut held = Self::fresh(name);
-        held.table.declare("api").unwrap();
-        held.subscription.on_open(now());
-        held.subscription.report(now());
-        held.answer();
-        held
+        let mut client = Self::fresh(name);
+        client.table.declare("api").unwrap();
+        client.subscription.on_open(now());
+        client.subscription.report(now());
+        client.answer();
+        client
     }
 
     /// The only aggregator answers on the present stream.
@@ -133,56 +134,56 @@ impl Held {
 
 #[test]
 fn without_directives_every_request_is_admitted_and_counted() {
-    let mut held = Held::new();
-    held.check(&[("acme", 0.0)]);
-    assert_eq!(held.counts(), Counts { offered: 10_000, ..Counts::ZERO });
+    let mut client = TestClient::new();
+    client.check(&[("acme", 0.0)]);
+    assert_eq!(client.counts(), Counts { offered: 10_000, ..Counts::ZERO });
 }
 
 #[test]
 fn tenant_without_a_directive_follows_the_default_class() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
-    held.check(&[("acme", 0.9), ("stranger", 0.3), ("default", 0.3), ("not a name", 0.3)]);
-    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.0)), ("default", ratio(1.0))]);
-    held.check(&[("acme", 0.0), ("stranger", 1.0)]);
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    client.check(&[("acme", 0.9), ("stranger", 0.3), ("default", 0.3), ("not a name", 0.3)]);
+    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.0)), ("default", ratio(1.0))]);
+    client.check(&[("acme", 0.0), ("stranger", 1.0)]);
 }
 
 #[test]
 fn absent_ratio_keeps_the_ratio_in_force() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
-    held.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
-    held.check(&[("acme", 0.9), ("stranger", 0.3)]);
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    client.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
+    client.check(&[("acme", 0.9), ("stranger", 0.3)]);
 }
 
 #[test]
 fn tenant_that_is_no_longer_listed_falls_back_to_the_default_class() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
-    held.direct(limited(Mode::Enforce), &[("default", ratio(0.3))]);
-    held.check(&[("acme", 0.3)]);
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
+    client.direct(limited(Mode::Enforce), &[("default", ratio(0.3))]);
+    client.check(&[("acme", 0.3)]);
 }
 
 #[test]
 fn limit_without_a_number_clears_every_ratio() {
     for cleared in [Limit::Unknown, Limit::Unlimited] {
-        let mut held = Held::new();
-        held.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(1.0))]);
-        held.direct(
+        let mut client = TestClient::new();
+        client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(1.0))]);
+        client.direct(
             Terms { limit: cleared, ..limited(Mode::Enforce) },
             &[("acme", ratio(None)), ("default", ratio(None))],
         );
-        held.check(&[("acme", 0.0), ("stranger", 0.0)]);
+        client.check(&[("acme", 0.0), ("stranger", 0.0)]);
     }
 }
 
 #[test]
 fn shadow_and_canary_count_would_drops_and_refuse_nothing() {
     for mode in [Mode::Shadow, Mode::Canary] {
-        let mut held = Held::new();
-        held.direct(limited(mode), &[("default", ratio(0.5))]);
-        held.check(&[("stranger", 0.0)]);
-        let counts = held.counts();
+        let mut client = TestClient::new();
+        client.direct(limited(mode), &[("default", ratio(0.5))]);
+        client.check(&[("stranger", 0.0)]);
+        let counts = client.counts();
         assert!((4_500..5_500).contains(&counts.would_dropped), "{counts:?}");
         assert_eq!(counts.refused() + counts.would_guard_dropped, 0);
     }
@@ -194,15 +195,15 @@ fn only_instances_of_the_cohort_refuse_in_canary() {
     let mut enforcing = 0;
     for instance in 0..60 {
         let name = format!("shop-{instance}:8080");
-        let mut held = Held::named(&name);
-        held.direct(Terms { cohort, ..limited(Mode::Canary) }, &[("default", ratio(1.0))]);
-        let refuses = !held.admit("acme").is_admit();
+        let mut client = TestClient::named(&name);
+        client.direct(Terms { cohort, ..limited(Mode::Canary) }, &[("default", ratio(1.0))]);
+        let refuses = !client.admit("acme").is_admit();
         assert_eq!(refuses, cohort.contains(&Name::new(&name).unwrap()), "{name}");
-        let counts = held.counts();
+        let counts = client.counts();
         assert_eq!((counts.dropped, counts.would_dropped), (u64::from(refuses), u64::from(!refuses)));
         enforcing += usize::from(refuses);
-        held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
-        assert!(!held.admit("acme").is_admit(), "{name}");
+        client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+        assert!(!client.admit("acme").is_admit(), "{name}");
     }
     assert!((8..30).contains(&enforcing), "{enforcing} of 60");
 }
@@ -212,10 +213,12 @@ fn decisions_use_the_directed_coin() {
     // Of 1,000 requests at one half, an evenly spread coin is at most 2 off; an independent one is 16 off at
     // one standard deviation.
     let strays = |coin| {
-        let mut held = Held::new();
-        held.direct(Terms { coin, ..limited(Mode::Enforce) }, &[("default", ratio(0.5))]);
+        let mut client = TestClient::new();
+        client.direct(Terms { coin, ..limited(Mode::Enforce) }, &[("default", ratio(0.5))]);
         let runs: Vec<u64> = (0..20)
-            .map(|_| (0..1_000).map(|_| u64::from(held.admit("acme").is_admit())).sum::<u64>().abs_diff(500))
+            .map(|_| {
+                (0..1_000).map(|_| u64::from(client.admit("acme").is_admit())).sum::<u64>().abs_diff(500)
+            })
             .collect();
         runs.into_iter().max().unwrap()
     };
@@ -226,79 +229,80 @@ fn decisions_use_the_directed_coin() {
 
 #[test]
 fn tenants_without_a_key_share_the_coin_of_their_class() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("default", ratio(0.99))]);
-    let admitted = (0..90).filter(|n| held.admit(&format!("once-{n}")).is_admit()).count();
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("default", ratio(0.99))]);
+    let admitted = (0..90).filter(|n| client.admit(&format!("once-{n}")).is_admit()).count();
     assert!(admitted <= 2, "{admitted} of 90 tenants, with one request each, at 1 %");
 }
 
 #[test]
 fn kill_holds_from_stale_messages_and_ends_only_with_a_later_generation() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("acme", ratio(1.0)), ("default", ratio(1.0))]);
-    let with_kill = |held: &mut Held, epoch: u64, generation: u64, known: u64| {
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("acme", ratio(1.0)), ("default", ratio(1.0))]);
+    let with_kill = |client: &mut TestClient, epoch: u64, generation: u64, known: u64| {
         let kill = Kill { fleet: KillGeneration(known), bucket: KillGeneration(0) };
         let terms = Terms { kill, ..limited(Mode::Enforce) };
-        let message = held.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
+        let message = client.message(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
         let message = Directives { epoch: Some(Epoch(epoch)), kill: KillGeneration(generation), ..message };
-        held.subscription.on_directives(now(), message)
+        client.subscription.on_directives(now(), message)
     };
     // From an older epoch: its directives are stale, its kill is not.
-    with_kill(&mut held, 1, 3, 0).unwrap_err();
-    held.check(&[("acme", 0.0), ("stranger", 0.0)]);
-    assert_eq!(held.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Shadow));
-    with_kill(&mut held, 5, 2, 2).unwrap();
-    held.check(&[("acme", 0.0)]);
+    with_kill(&mut client, 1, 3, 0).unwrap_err();
+    client.check(&[("acme", 0.0), ("stranger", 0.0)]);
+    assert_eq!(client.subscription.mode_of(&Bucket::new("api").unwrap()), Some(Mode::Shadow));
+    with_kill(&mut client, 5, 2, 2).unwrap();
+    client.check(&[("acme", 0.0)]);
     // The end of the kill does not bring back a mode that was decided before it.
-    with_kill(&mut held, 5, 4, 2).unwrap();
-    held.check(&[("acme", 0.0)]);
-    with_kill(&mut held, 5, 4, 4).unwrap();
-    held.check(&[("acme", 1.0), ("stranger", 1.0)]);
+    with_kill(&mut client, 5, 4, 2).unwrap();
+    client.check(&[("acme", 0.0)]);
+    with_kill(&mut client, 5, 4, 4).unwrap();
+    client.check(&[("acme", 1.0), ("stranger", 1.0)]);
 }
 
 #[test]
 fn stale_messages_change_nothing_and_are_counted() {
-    let mut held = Held::new();
-    held.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
-    let older = held.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
+    let mut client = TestClient::new();
+    client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    let older = client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]);
     let from_older_epoch = Directives { epoch: Some(Epoch(4)), ..older.clone() };
-    held.subscription.on_directives(now(), from_older_epoch.clone()).unwrap_err();
-    held.subscription.on_directives(now(), Directives { seq: 1, ..older }).unwrap_err();
-    let poisoned = Directives { seq: 9, ..held.message(limited(Mode::Enforce), &[("default", ratio(0.0))]) };
+    client.subscription.on_directives(now(), from_older_epoch.clone()).unwrap_err();
+    client.subscription.on_directives(now(), Directives { seq: 1, ..older }).unwrap_err();
+    let poisoned =
+        Directives { seq: 9, ..client.message(limited(Mode::Enforce), &[("default", ratio(0.0))]) };
     let too_high = Directives { epoch: Some(Epoch(u64::MAX)), ..poisoned.clone() };
-    held.subscription.on_directives(now(), too_high).unwrap_err();
+    client.subscription.on_directives(now(), too_high).unwrap_err();
     let too_killed = Directives { kill: KillGeneration(u64::MAX), ..poisoned };
-    held.subscription.on_directives(now(), too_killed).unwrap_err();
+    client.subscription.on_directives(now(), too_killed).unwrap_err();
     // A new stream does not make an old epoch valid.
-    held.subscription.on_open(now());
-    held.subscription.on_directives(now(), Directives { seq: 1, ..from_older_epoch }).unwrap_err();
-    assert_eq!(held.subscription.rejected(), 5);
-    held.check(&[("stranger", 1.0)]);
+    client.subscription.on_open(now());
+    client.subscription.on_directives(now(), Directives { seq: 1, ..from_older_epoch }).unwrap_err();
+    assert_eq!(client.subscription.rejected(), 5);
+    client.check(&[("stranger", 1.0)]);
 }
 
 #[test]
 fn directive_without_a_subscription_takes_no_room() {
-    let mut held = Held::new();
-    let mut message = held.message(limited(Mode::Enforce), &[("default", ratio(1.0))]);
+    let mut client = TestClient::new();
+    let mut message = client.message(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     message.buckets[0].bucket = Bucket::new("other").unwrap();
-    held.subscription.on_directives(now(), message).unwrap();
-    let Subscription { directives, enforcement, .. } = &held.subscription;
+    client.subscription.on_directives(now(), message).unwrap();
+    let Subscription { directives, enforcement, .. } = &client.subscription;
     assert_eq!(directives.snapshot(&[], &enforcement.kills).buckets, []);
 }
 
 #[test]
 fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() {
-    let mut held = Held::new();
-    held.check(&[("acme", 0.0)]);
-    let report = held.subscription.report(now());
+    let mut client = TestClient::new();
+    client.check(&[("acme", 0.0)]);
+    let report = client.subscription.report(now());
     assert_eq!((report.asked.len(), report.identity), (0, None));
-    held.subscription.on_open(now());
-    held.check(&[("acme", 0.0)]);
-    let greeting = held.subscription.report(now());
+    client.subscription.on_open(now());
+    client.check(&[("acme", 0.0)]);
+    let greeting = client.subscription.report(now());
     assert_eq!((greeting.seq, greeting.asked.len(), greeting.identity.is_some()), (1, 1, true));
     assert_eq!((greeting.definitions.len(), greeting.tallies.len()), (0, 0));
-    held.answer();
-    let report = held.subscription.report(now());
+    client.answer();
+    let report = client.subscription.report(now());
     let offered: u64 = report.tallies.values().map(|tally| tally.counts.offered).sum();
     let sent: u64 = report.definitions.values().map(|definition| definition.sent.offered).sum();
     assert_eq!(
@@ -312,11 +316,11 @@ fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() 
 
 #[test]
 fn age_of_the_controllers_state_grows_by_the_clock_of_this_process() {
-    let mut held = Held::new();
-    assert_eq!(held.subscription.upstream_age(now()), None);
-    let message = held.message(limited(Mode::Enforce), &[]);
+    let mut client = TestClient::new();
+    assert_eq!(client.subscription.upstream_age(now()), None);
+    let message = client.message(limited(Mode::Enforce), &[]);
     let message = Directives { upstream_age: Some(Duration::from_secs(7)), ..message };
-    held.subscription.on_directives(now(), message).unwrap();
-    let age = held.subscription.upstream_age(now() + Duration::from_secs(5));
+    client.subscription.on_directives(now(), message).unwrap();
+    let age = client.subscription.upstream_age(now() + Duration::from_secs(5));
     assert_eq!(age, Some(Duration::from_secs(12)));
 }

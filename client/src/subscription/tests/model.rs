@@ -62,44 +62,44 @@ struct Verdicts {
 proptest! {
     #[test]
     fn every_request_is_counted_once_as_it_was_decided(steps in prop::collection::vec(step(), 1..60)) {
-        let mut held = Held::new();
+        let mut client = TestClient::new();
         let mut verdicts = [Verdicts::default(); TENANTS.len()];
         let (mut may_refuse, mut may_guard) = (false, false);
         for step in steps {
-            let before = held.counts();
+            let before = client.counts();
             match step {
                 Step::Direct(directed) => {
                     let (terms, acme, default) = *directed;
                     let keys: Vec<_> =
                         acme.into_iter().map(|acme| ("acme", acme)).chain([("default", default)]).collect();
-                    held.direct(terms, &keys);
-                    let enforces = held.subscription.enforcement.enforces(&Bucket::new("api").unwrap(), &terms);
+                    client.direct(terms, &keys);
+                    let enforces = client.subscription.enforcement.enforces(&Bucket::new("api").unwrap(), &terms);
                     may_refuse = enforces && terms.limit != Limit::Unknown;
                     may_guard = terms.clients.is_some() && terms.limit != Limit::Unknown;
                 }
                 Step::Kill => {
-                    let kill = KillGeneration(held.subscription.enforcement.kills.fleet().0 / 2 * 2 + 1);
+                    let kill = KillGeneration(client.subscription.enforcement.kills.fleet().0 / 2 * 2 + 1);
                     let message = Directives { kill, ..Directives::default() };
                     // Without an epoch only the kill applies.
-                    let _ = held.subscription.on_directives(held.now, message);
+                    let _ = client.subscription.on_directives(client.now, message);
                     may_refuse = false;
                 }
                 Step::Ask { tenant, times } => {
                     for _ in 0..times {
                         verdicts[tenant].offered += 1;
-                        verdicts[tenant].refused += u64::from(!held.admit(TENANTS[tenant]).is_admit());
+                        verdicts[tenant].refused += u64::from(!client.admit(TENANTS[tenant]).is_admit());
                     }
                 }
                 Step::Tick => {
-                    held.now = held.now + Duration::from_millis(10);
-                    held.subscription.on_tick(held.now);
+                    client.now = client.now + Duration::from_millis(10);
+                    client.subscription.on_tick(client.now);
                 }
                 Step::Report => {
-                    held.now = held.now + Duration::from_millis(100);
-                    held.subscription.report(held.now);
+                    client.now = client.now + Duration::from_millis(100);
+                    client.subscription.report(client.now);
                 }
             }
-            let counts = held.counts();
+            let counts = client.counts();
             prop_assert!(counts.is_consistent() && counts.covers(before), "{:?} after {:?}", counts, before);
             let news = counts.since(before);
             prop_assert!(may_refuse || news.refused() == 0, "{:?}", news);
@@ -107,7 +107,7 @@ proptest! {
             let outcomes = counts.passed() + counts.dropped + counts.guard_dropped + counts.would_dropped;
             prop_assert_eq!(outcomes, counts.offered);
         }
-        let counts = held.subscription.counts();
+        let counts = client.subscription.counts();
         for (tenant, verdicts) in TENANTS.iter().zip(verdicts) {
             let key = Key { bucket: Bucket::new("api").unwrap(), tenant: Tenant::new(tenant).unwrap() };
             let counts = counts.get(&key).copied().unwrap_or_default();

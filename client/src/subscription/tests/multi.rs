@@ -1,201 +1,10 @@
 //! A limiter with several aggregators that crash and return: the ratios in force, and a balance of all
 //! counts.
 
-use std::collections::BTreeSet;
-
+use super::fleet::{BUCKETS, Fleet, ROLLUP, STEP};
 use super::*;
 use crate::assignment::FAILOVER_DELAY_DEFAULT;
-use plimsoll_core::report::Books;
 use proptest::prelude::*;
-
-const BUCKETS: [&str; 6] = ["api", "checkout", "search", "login", "orders", "cart"];
-const STEP: Duration = Duration::from_millis(100);
-/// Reports per roll-up.
-const ROLLUP: u64 = 5;
-
-/// An aggregator, and how many of its counts have reached the controller.
-struct Place {
-    instance: u128,
-    /// True while the process runs, even without a network.
-    runs: bool,
-    connected: bool,
-    books: Books,
-    seq: u64,
-    subscribed: BTreeSet<Bucket>,
-    /// Counts entered and not rolled up yet: lost with the process.
-    fresh: u64,
-    covered: u64,
-    confirmed: u64,
-    ratio: f64,
-    values: bool,
-}
-
-/// One client, its aggregators, and the controller's total.
-struct Fleet {
-    held: Held,
-    places: Vec<Place>,
-    sent: u64,
-    counted: u64,
-    unconfirmed: u64,
-    /// True while the controller is reachable.
-    has_controller: bool,
-    epoch: u64,
-    steps: u64,
-    next: u128,
-}
-
-fn books(instance: u128) -> Books {
-    Books::new(InstanceId(1), InstanceId(instance), 1_000)
-}
-
-impl Fleet {
-    fn new(count: usize) -> Self {
-        let mut held = Held::fresh("host:1");
-        held.subscription.use_several_aggregators(FAILOVER_DELAY_DEFAULT);
-        BUCKETS.iter().for_each(|bucket| assert!(held.table.declare(bucket).unwrap().is_some()));
-        let names: Vec<Arc<str>> =
-            (0..count).map(|at| format!("http://aggregator-{at}:7410").into()).collect();
-        held.subscription.list_endpoints(held.now, &names);
-        let place = |at: usize| Place {
-            instance: 100 + at as u128,
-            runs: true,
-            connected: false,
-            books: books(100 + at as u128),
-            seq: 0,
-            subscribed: BTreeSet::new(),
-            fresh: 0,
-            covered: 0,
-            confirmed: 0,
-            ratio: 0.0,
-            values: true,
-        };
-        let places = (0..count).map(place).collect();
-        let mut fleet = Self {
-            held,
-            places,
-            sent: 0,
-            counted: 0,
-            unconfirmed: 0,
-            has_controller: true,
-            epoch: 5,
-            steps: 0,
-            next: 1_000,
-        };
-        (0..count).for_each(|at| fleet.connect(at));
-        fleet.pass(Duration::from_secs(10));
-        fleet
-    }
-
-    fn connect(&mut self, at: usize) {
-        let place = &mut self.places[at];
-        if place.runs && !place.connected {
-            (place.connected, place.seq, place.covered, place.confirmed) = (true, 0, 0, 0);
-            place.subscribed.clear();
-            place.books.open();
-            self.held.subscription.open_stream(EndpointId(at as u32));
-        }
-    }
-
-    fn disconnect(&mut self, at: usize) {
-        if std::mem::take(&mut self.places[at].connected) {
-            self.held.subscription.on_lost(EndpointId(at as u32), self.held.now);
-        }
-    }
-
-    fn crash(&mut self, at: usize) {
-        self.disconnect(at);
-        self.next += 1;
-        let place = &mut self.places[at];
-        (place.runs, place.fresh, place.instance) = (false, 0, self.next);
-        place.books = books(self.next);
-    }
-
-    fn restart(&mut self, at: usize) {
-        self.places[at].runs = true;
-        self.connect(at);
-    }
-
-    fn send(&mut self, bucket: usize, times: u32) -> u32 {
-        self.sent += u64::from(times);
-        let held = &mut self.held;
-        let admit = |_: &u32| held.admit_in(BUCKETS[bucket], "acme").is_admit();
-        (0..times).filter(admit).count() as u32
-    }
-
-    fn pass(&mut self, span: Duration) {
-        for _ in 0..span.as_millis() / STEP.as_millis() {
-            self.step();
-        }
-    }
-
-    fn step(&mut self) {
-        self.steps += 1;
-        for _ in 0..10 {
-            self.held.now = self.held.now + STEP / 10;
-            self.held.subscription.on_tick(self.held.now);
-        }
-        for at in 0..self.places.len() {
-            self.exchange(at);
-        }
-        if self.has_controller && self.steps.is_multiple_of(ROLLUP) {
-            for place in self.places.iter_mut().filter(|place| place.runs) {
-                self.counted += std::mem::take(&mut place.fresh);
-                place.confirmed = place.covered;
-            }
-        }
-    }
-
-    fn exchange(&mut self, at: usize) {
-        let (has_controller, epoch, now) = (self.has_controller, self.epoch, self.held.now);
-        let id = EndpointId(at as u32);
-        let place = &mut self.places[at];
-        if !place.connected {
-            return;
-        }
-        let report = self.held.subscription.report_to(id, now);
-        let entered = place.books.enter(now, &report, |_| None).unwrap();
-        self.unconfirmed += entered.unconfirmed;
-        place.fresh += entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
-        place.subscribed.extend(report.asked);
-        place.covered = report.seq;
-        place.seq += 1;
-        let value = if place.values { ratio(place.ratio) } else { ratio(None) };
-        let directive = |bucket: &Bucket| BucketDirective {
-            bucket: bucket.clone(),
-            whole: true,
-            terms: limited(Mode::Enforce),
-            keys: vec![KeyDirective { tenant: Tenant::default_class(), values: value }],
-        };
-        let message = Directives {
-            epoch: Some(Epoch(epoch)),
-            seq: place.seq,
-            echo: Echo { covered: place.covered, confirmed: place.confirmed },
-            upstream_age: Some(if has_controller {
-                Duration::from_millis(500)
-            } else {
-                Duration::from_secs(60)
-            }),
-            parent: (place.seq == 1).then_some(InstanceId(place.instance)),
-            buckets: place.subscribed.iter().map(directive).collect(),
-            ..Directives::default()
-        };
-        self.held.subscription.apply(id, now, message).unwrap();
-    }
-
-    /// Returns the number of buckets that each aggregator owns.
-    fn owners(&self) -> Vec<usize> {
-        let each = self.held.subscription.endpoints().each;
-        assert_eq!(each.iter().map(|(_, _, buckets)| buckets).sum::<usize>(), BUCKETS.len());
-        each.into_iter().map(|(_, _, buckets)| buckets).collect()
-    }
-
-    /// Runs until every count is reported and rolled up.
-    fn settle(&mut self) {
-        self.has_controller = true;
-        (0..self.places.len()).for_each(|at| self.restart(at));
-        self.pass(Duration::from_secs(60));
-    }
-}
 
 /// Sends traffic to every bucket for `span`.
 fn traffic(fleet: &mut Fleet, span: Duration) {
@@ -234,14 +43,14 @@ fn crash_moves_the_buckets_and_the_return_brings_them_back_without_loss() {
 fn new_and_leaving_aggregators_lose_no_count() {
     let mut fleet = Fleet::new(3);
     let before = fleet.owners();
-    let names = |places: &[usize]| -> Vec<Arc<str>> {
-        places.iter().map(|at| format!("http://aggregator-{at}:7410").into()).collect()
+    let names = |aggregators: &[usize]| -> Vec<Arc<str>> {
+        aggregators.iter().map(|at| format!("http://aggregator-{at}:7410").into()).collect()
     };
     traffic(&mut fleet, Duration::from_secs(5));
-    fleet.held.subscription.list_endpoints(fleet.held.now, &names(&[0, 2]));
+    fleet.client.subscription.list_endpoints(fleet.client.now, &names(&[0, 2]));
     traffic(&mut fleet, Duration::from_secs(10));
     assert_eq!(fleet.owners()[1], 0);
-    fleet.held.subscription.list_endpoints(fleet.held.now, &names(&[0, 1, 2]));
+    fleet.client.subscription.list_endpoints(fleet.client.now, &names(&[0, 1, 2]));
     traffic(&mut fleet, Duration::from_secs(20));
     assert_eq!(fleet.owners(), before);
     fleet.settle();
@@ -252,7 +61,7 @@ fn new_and_leaving_aggregators_lose_no_count() {
 fn only_the_ratios_of_the_owner_apply_and_they_follow_the_counts() {
     let mut fleet = Fleet::new(2);
     let of_1: Vec<usize> = {
-        fleet.places[1].ratio = 1.0;
+        fleet.aggregators[1].ratio = 1.0;
         fleet.pass(Duration::from_secs(1));
         (0..BUCKETS.len()).filter(|bucket| fleet.send(*bucket, 100) == 0).collect()
     };
@@ -266,11 +75,11 @@ fn only_the_ratios_of_the_owner_apply_and_they_follow_the_counts() {
     fleet.pass(Duration::from_secs(3));
     assert!(!refused(&mut fleet));
     // While the returned aggregator directs no ratio, no bucket moves to it.
-    fleet.places[1].values = false;
+    fleet.aggregators[1].values = false;
     fleet.connect(1);
     fleet.pass(Duration::from_secs(30));
     assert_eq!(fleet.owners()[1], 0);
-    fleet.places[1].values = true;
+    fleet.aggregators[1].values = true;
     fleet.pass(Duration::from_secs(10));
     assert_eq!(fleet.owners()[1], of_1.len());
     assert!(refused(&mut fleet));
@@ -299,35 +108,35 @@ fn no_bucket_moves_while_the_controller_is_away() {
 #[test]
 fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bucket() {
     let mut fleet = Fleet::new(2);
-    fleet.places[0].ratio = 1.0;
-    fleet.places[1].ratio = 1.0;
+    fleet.aggregators[0].ratio = 1.0;
+    fleet.aggregators[1].ratio = 1.0;
     fleet.epoch = 6;
     fleet.pass(Duration::from_secs(1));
     // The other aggregator has not received the new epoch, and directs under the old one.
     fleet.epoch = 5;
     fleet.disconnect(1);
-    fleet.places[0].ratio = 0.0;
-    let refused = fleet.held.subscription.rejected();
-    fleet.held.subscription.sessions.add(EndpointId(0), Some(Epoch(5)));
-    fleet.places[0].connected = false;
+    fleet.aggregators[0].ratio = 0.0;
+    let refused = fleet.client.subscription.rejected();
+    fleet.client.subscription.sessions.add(EndpointId(0), Some(Epoch(5)));
+    fleet.aggregators[0].connected = false;
     fleet.connect(0);
     fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_secs(5));
-    assert!(fleet.held.subscription.rejected() > refused);
+    assert!(fleet.client.subscription.rejected() > refused);
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
-    assert_eq!(fleet.held.subscription.epoch(), Some(Epoch(6)));
+    assert_eq!(fleet.client.subscription.epoch(), Some(Epoch(6)));
 }
 
 #[test]
 fn kill_from_any_aggregator_holds_for_every_bucket() {
     let mut fleet = Fleet::new(3);
-    fleet.places.iter_mut().for_each(|place| place.ratio = 1.0);
+    fleet.aggregators.iter_mut().for_each(|place| place.ratio = 1.0);
     fleet.pass(Duration::from_secs(1));
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     let kill = Directives { kill: KillGeneration(1), seq: 1_000_000, ..Directives::default() };
-    fleet.held.subscription.apply(EndpointId(2), fleet.held.now, kill).unwrap();
+    fleet.client.subscription.apply(EndpointId(2), fleet.client.now, kill).unwrap();
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 10));
     for id in 0..3 {
-        let report = fleet.held.subscription.report_to(EndpointId(id), fleet.held.now);
+        let report = fleet.client.subscription.report_to(EndpointId(id), fleet.client.now);
         assert_eq!(report.kill, KillGeneration(1));
     }
 }
@@ -337,10 +146,10 @@ fn each_stream_subscribes_once_to_the_buckets_of_its_aggregator() {
     let mut fleet = Fleet::new(3);
     let owners = fleet.owners();
     for (at, buckets) in owners.iter().enumerate() {
-        assert_eq!(fleet.places[at].subscribed.len(), *buckets);
-        let report = fleet.held.subscription.report_to(EndpointId(at as u32), fleet.held.now);
+        assert_eq!(fleet.aggregators[at].subscribed.len(), *buckets);
+        let report = fleet.client.subscription.report_to(EndpointId(at as u32), fleet.client.now);
         assert!(report.asked.is_empty());
-        assert_eq!(report.seq, fleet.places[at].seq + 1);
+        assert_eq!(report.seq, fleet.aggregators[at].seq + 1);
     }
 }
 
