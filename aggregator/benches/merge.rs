@@ -1,5 +1,5 @@
-//! The cost of a report at an aggregator: decoded from bytes, checked and merged into the zone's tables. 1,000 clients report
-//! 1,000 keys each, with two changed counts per key.
+//! The cost of a report at an aggregator: decoded from bytes, checked and merged into the zone's tables.
+//! 1,000 clients report 1,000 keys each, with two changed counts per key.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)] // a failed step ends the benchmark
 
 use std::hint::black_box;
@@ -44,8 +44,8 @@ fn merge(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The CPU time of this thread, so that other load of the machine is not counted. Elapsed time where the system does not
-/// report CPU time.
+/// The CPU time of this thread, so that other load of the machine is not counted. Elapsed time where the
+/// system does not report CPU time.
 struct Stopwatch {
     began: Instant,
     ran: Option<u64>,

@@ -27,7 +27,8 @@ pub struct Args {
     /// Address for clients and child aggregators
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
     pub listen: SocketAddr,
-    /// Maximum of tenants that are counted separately in one bucket; those with the least traffic beyond it count as `default`
+    /// Maximum of tenants that are counted separately in one bucket; those with the least traffic beyond it
+    /// count as `default`
     #[arg(long, env = "PLIMSOLL_TENANTS_PER_BUCKET_MAX", value_name = "N", default_value_t = TENANTS_PER_BUCKET_MAX)]
     pub tenants_per_bucket_max: u32,
     /// Address for metrics, health checks, status and the kill switch

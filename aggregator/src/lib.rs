@@ -1,8 +1,8 @@
-//! Tier 2 of Plimsoll: merges the counts of a zone's clients, rolls them up to the controller every half second, and passes
-//! directives down. The parent may be another aggregator, in chains of up to five.
+//! Tier 2 of Plimsoll: merges the counts of a zone's clients, rolls them up to the controller every half
+//! second, and passes directives down. The parent may be another aggregator, in chains of up to five.
 //!
-//! The state machine is in [`zone`] and is pure. This file gives it a clock, streams to its children and a stream to its
-//! parent.
+//! The state machine is in [`zone`] and is pure. This file gives it a clock, streams to its children and a
+//! stream to its parent.
 #![forbid(unsafe_code)]
 
 mod admin;

@@ -6,8 +6,8 @@ use plimsoll_proto::driver::child::{Observer, StreamError};
 
 use crate::admin::metrics::Events;
 
-/// Logs the first failure, every change of its reason, and the reconnection. Repeated attempts with the same failure are
-/// logged at the level debug.
+/// Logs the first failure, every change of its reason, and the reconnection. Repeated attempts with the same
+/// failure are logged at the level debug.
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Events,

@@ -1,5 +1,6 @@
-//! The warm-up of a restarted aggregator: no counts go up and no values go down until its children are back. The first
-//! children to return would otherwise be given the share that the others, which act on older directives, still use.
+//! The warm-up of a restarted aggregator: no counts go up and no values go down until its children are back.
+//! The first children to return would otherwise be given the share that the others, which act on older
+//! directives, still use.
 
 use std::time::Duration;
 
@@ -9,15 +10,16 @@ use plimsoll_core::quantity::MonoTime;
 const PAUSE: Duration = Duration::from_secs(2);
 /// The longest warm-up: the span over which clients spread their return.
 const WARMUP_MAX: Duration = Duration::from_secs(30);
-/// The share of the expected children that must be back for a pause to end the warm-up. A client that died together with
-/// its aggregator is not waited for.
+/// The share of the expected children that must be back for a pause to end the warm-up. A client that died
+/// together with its aggregator is not waited for.
 const BACK_MIN: f64 = 0.9;
 
 /// The state of the warm-up of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warmup {
     state: State,
-    /// The parent's answer: the children this aggregator had before, if the parent remembers. `None` before the answer.
+    /// The parent's answer: the children this aggregator had before, if the parent remembers. `None` before
+    /// the answer.
     expected: Option<Option<u32>>,
     /// The first tick.
     began: Option<MonoTime>,
@@ -54,8 +56,8 @@ impl Warmup {
         self.expected = Some(children);
     }
 
-    /// Advances the warm-up with `connected` children. `have_shown` is true once every child aggregator has shown its
-    /// traffic. Returns true at the moment the warm-up ends.
+    /// Advances the warm-up with `connected` children. `have_shown` is true once every child aggregator has
+    /// shown its traffic. Returns true at the moment the warm-up ends.
     pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32, have_shown: bool) -> bool {
         let began = *self.began.get_or_insert(now);
         let next = match self.state {

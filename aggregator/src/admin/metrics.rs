@@ -91,7 +91,7 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         "plimsoll_report_interval_seconds",
         "Interval at which children are asked to report and are sent directives; longer while the aggregator is overloaded.",
         &[],
-        plain(zone.interval_of_clients().as_secs_f64()),
+        plain(zone.report_interval_of_children().as_secs_f64()),
     );
     page.gauge(
         "plimsoll_busy_ratio",

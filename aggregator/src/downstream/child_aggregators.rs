@@ -30,7 +30,8 @@ pub(crate) struct ChildAggregator {
     name: StableName,
     /// The longest chain of aggregators below it.
     path: Path,
-    /// The number of its children in its latest report with counts, from whichever process. `None` before the first.
+    /// The number of its children in its latest report with counts, from whichever process. `None` before the
+    /// first.
     pub(crate) children: Option<u32>,
     /// Buckets for which it already had a hold at its greeting.
     held: BTreeSet<Bucket>,
@@ -44,14 +45,15 @@ pub(crate) struct ChildAggregator {
 }
 
 impl ChildAggregator {
-    /// The weight of the child in a division, 0 to 1. A parent cannot tell a dead child from a disconnected one, so the
-    /// share of a silent child is held for it and then released, as the controller does with zones.
+    /// The weight of the child in a division, 0 to 1. A parent cannot tell a dead child from a disconnected
+    /// one, so the share of a silent child is held for it and then released, as the controller does with
+    /// zones.
     pub(crate) fn presence(&self, now: MonoTime) -> f64 {
         self.left.map_or(1.0, |left| presence(now.since(left)))
     }
 
-    /// Returns true if the child is sent rates. Before its traffic is known it lives on the hold that it brought, or on an
-    /// even share.
+    /// Returns true if the child is sent rates. Before its traffic is known it lives on the hold that it
+    /// brought, or on an even share.
     pub(crate) fn is_served(&self, now: MonoTime, parameters: &Parameters) -> bool {
         self.traffic.has_shown() || now.since(self.since) >= parameters.start_wait
     }
@@ -74,8 +76,8 @@ impl ChildAggregator {
 }
 
 impl ChildAggregators {
-    /// Adds a child aggregator. A new process with a known name takes over the traffic of the old one; returns the instance
-    /// that it replaces.
+    /// Adds a child aggregator. A new process with a known name takes over the traffic of the old one;
+    /// returns the instance that it replaces.
     pub(crate) fn greet(
         &mut self,
         now: MonoTime,

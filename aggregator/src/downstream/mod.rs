@@ -1,4 +1,5 @@
-//! Everything below this aggregator: the sessions of its children and the directives for clients and child aggregators.
+//! Everything below this aggregator: the sessions of its children and the directives for clients and child
+//! aggregators.
 
 mod child_aggregators;
 mod traffic;
@@ -29,7 +30,8 @@ pub(crate) struct Downstream {
     pub(crate) aggregators: ChildAggregators,
     /// The directives for clients.
     pub(crate) client_board: Board,
-    /// The time of the latest division of limits between clients and child aggregators, and true if there were clients.
+    /// The time of the latest division of limits between clients and child aggregators, and true if there
+    /// were clients.
     divided: Option<(MonoTime, bool)>,
 }
 
@@ -44,8 +46,8 @@ impl Downstream {
         }
     }
 
-    /// Opens the session of a child. `board` holds the directives in force: child aggregators are sent all of them, since a
-    /// zone holds policy before its clients have traffic.
+    /// Opens the session of a child. `board` holds the directives in force: child aggregators are sent all of
+    /// them, since a zone holds policy before its clients have traffic.
     ///
     /// # Errors
     /// When the stream is superseded or there is no room for another child.
@@ -87,7 +89,8 @@ impl Downstream {
         self.aggregators.prune(now);
     }
 
-    /// Checks the chain below a child aggregator, with `hops` aggregators between this one and the controller.
+    /// Checks the chain below a child aggregator, with `hops` aggregators between this one and the
+    /// controller.
     ///
     /// # Errors
     /// When the chain is a loop or too long.
@@ -120,8 +123,8 @@ impl Downstream {
         }
     }
 
-    /// Returns true if limits have to be divided anew between clients and child aggregators: once a tick, or at once when
-    /// the first client came or the last one left. Records the division.
+    /// Returns true if limits have to be divided anew between clients and child aggregators: once a tick, or
+    /// at once when the first client came or the last one left. Records the division.
     pub(crate) fn begin_division(
         &mut self,
         now: MonoTime,
@@ -154,8 +157,8 @@ impl Downstream {
         self.client_board.version() + self.aggregators.changes()
     }
 
-    /// The next message for the child of a stream, if there is news or a heartbeat is due. `values` is false while values
-    /// are withheld. `hops` is the number of aggregators between this one and the controller.
+    /// The next message for the child of a stream, if there is news or a heartbeat is due. `values` is false
+    /// while values are withheld. `hops` is the number of aggregators between this one and the controller.
     pub(crate) fn next_message(
         &mut self,
         now: MonoTime,

@@ -1,4 +1,5 @@
-//! The traffic of one child aggregator, by slots of the fast loop, and the share of each limit that follows from it.
+//! The traffic of one child aggregator, by slots of the fast loop, and the share of each limit that follows
+//! from it.
 
 use std::time::Duration;
 

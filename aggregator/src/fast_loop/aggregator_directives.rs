@@ -1,5 +1,5 @@
-//! Directives for child aggregators: each is sent the share of what may pass here that follows from its traffic, in the same
-//! form as a controller sends it.
+//! Directives for child aggregators: each is sent the share of what may pass here that follows from its
+//! traffic, in the same form as a controller sends it.
 
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::presence::Presences;
@@ -21,8 +21,9 @@ struct Undivided {
 }
 
 impl FastLoop {
-    /// Divides what may pass here between the clients, if there are any, and child aggregators. The shares of all hold until
-    /// the next division, so that together they never exceed the whole. O(K A) for K slots and A child aggregators.
+    /// Divides what may pass here between the clients, if there are any, and child aggregators. The shares of
+    /// all hold until the next division, so that together they never exceed the whole. O(K A) for K slots and
+    /// A child aggregators.
     pub(crate) fn divide_limits(&mut self, context: Context, aggregators: &mut ChildAggregators) {
         self.aggregator_rates.clear();
         if aggregators.is_empty() {
@@ -65,8 +66,8 @@ impl FastLoop {
         }
     }
 
-    /// The directive of a bucket for each child aggregator, in their order. While `withholds` is true after a restart, no
-    /// holds are sent: the traffic by which they would be divided is not known yet.
+    /// The directive of a bucket for each child aggregator, in their order. While `withholds` is true after a
+    /// restart, no holds are sent: the traffic by which they would be divided is not known yet.
     pub(crate) fn directives_for_aggregators(
         &mut self,
         bucket: &Bucket,
@@ -150,8 +151,8 @@ fn is_divisible(limit: Limit) -> bool {
     limit.per_second().is_some_and(|limit| limit > Rate::ZERO)
 }
 
-/// A child's part of the hold: its part of what may pass now. Before its traffic is known it keeps the hold that it brought,
-/// or has an even part.
+/// A child's part of the hold: its part of what may pass now. Before its traffic is known it keeps the hold
+/// that it brought, or has an even part.
 fn hold_of(
     child: &ChildAggregator,
     bucket: &Bucket,

@@ -1,4 +1,5 @@
-//! Directives for clients: the ratio and the guard of each key, from the rates of the controller and the latest traffic.
+//! Directives for clients: the ratio and the guard of each key, from the rates of the controller and the
+//! latest traffic.
 
 use plimsoll_core::directive::{BucketDirective, KeyDirective, OnSilence, Posted, Terms, Values};
 use plimsoll_core::law::presence::Presences;
@@ -13,7 +14,8 @@ pub(super) struct Allowances {
     pub(super) on_hold: bool,
     /// True if ratios follow from the rates here, false if they are those of the directive.
     pub(super) by_rates: bool,
-    /// For each key with a directive, in their order: the allowed rate and the cap of the guards, in requests/s.
+    /// For each key with a directive, in their order: the allowed rate and the cap of the guards, in
+    /// requests/s.
     pub(super) by_key: Vec<(Option<f64>, Option<f64>)>,
 }
 
@@ -133,8 +135,8 @@ impl FastLoop {
     }
 }
 
-/// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero reaches it and is not sent
-/// for ever.
+/// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero reaches it and
+/// is not sent for ever.
 pub(super) fn rounded(per_second: f64) -> Option<Rate> {
     Rate::new((per_second * 1e3).round() / 1e3).ok()
 }

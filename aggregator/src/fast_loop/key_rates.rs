@@ -15,8 +15,8 @@ pub(crate) struct ReportSpan {
 }
 
 impl ReportSpan {
-    /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first report of a client, whose
-    /// smoothed rate begins with it.
+    /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first report of
+    /// a client, whose smoothed rate begins with it.
     pub(crate) fn new(now: MonoTime, span: Duration, is_first: bool, parameters: &Parameters) -> Self {
         let time = if is_first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
         let spread =
@@ -29,7 +29,8 @@ impl ReportSpan {
 #[derive(Debug)]
 pub(crate) struct KeyRates {
     pub(crate) window: Window,
-    /// Requests/s, smoothed as clients smooth theirs: a client's share is a share of it. As of the latest tick.
+    /// Requests/s, smoothed as clients smooth theirs: a client's share is a share of it. As of the latest
+    /// tick.
     pub(crate) offered: f64,
     /// Counts since the latest update of the slack.
     pub(crate) period: Counts,
@@ -61,7 +62,8 @@ impl KeyRates {
         self.used = true;
         self.window.add_spread(&report.spread, offered, parameters);
         self.period = self.period.plus(counts);
-        // At once and not spread: if it lagged behind the rate that clients see themselves, every share would be too large.
+        // At once and not spread: if it lagged behind the rate that clients see themselves, every share would
+        // be too large.
         self.offered += offered / report.share_s;
     }
 

@@ -1,28 +1,26 @@
-//! The fast loop: follows the traffic of each key in tenths of seconds, and computes directives from it and from the rates
-//! that the parent sent. Pure.
+//! The fast loop: follows the traffic of each key in tenths of seconds, and computes directives from it and
+//! from the rates that the parent sent. Pure.
 
 mod aggregator_directives;
 mod client_directives;
+mod clock;
 mod key_rates;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, BucketDirective, Posted};
-use plimsoll_core::law::{Division, Parameters, SLACK_PERIOD};
+use plimsoll_core::law::{Division, Parameters};
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
 use crate::downstream::{Shares, Traffic};
+use clock::Clock;
 use key_rates::{KeyRates, ReportSpan};
 
-/// Bins of windows end this much before the loop reads them. A tick that comes a little late would otherwise put every later
-/// one before the end of its bin, and all rates one bin behind.
-const GRID_SLACK: Duration = Duration::from_millis(5);
-
-/// Keys without a directive of their own that are tracked from their first request on, so that a directive finds their past.
-/// Others are tracked from their directive on.
+/// Keys without a directive of their own that are tracked from their first request on, so that a directive
+/// finds their past. Others are tracked from their directive on.
 const UNDIRECTED_MAX: usize = 4_096;
 /// The slot of a key that is not tracked.
 const NO_SLOT: u32 = u32::MAX;
@@ -47,19 +45,9 @@ pub(crate) struct FastLoop {
     client_shares: Shares,
     /// Requests/s offered through child aggregators, by slot.
     aggregator_rates: Vec<f64>,
-    /// The weight of all that share a limit here: each child aggregator by its presence, and clients together as one.
+    /// The weight of all that share a limit here: each child aggregator by its presence, and clients together
+    /// as one.
     sharing: f64,
-}
-
-/// The time of the fast loop.
-#[derive(Debug, Default)]
-struct Clock {
-    /// Origin of the grid of the windows, once the loop runs; see [`GRID_SLACK`].
-    grid: Option<MonoTime>,
-    /// The latest tick.
-    ticked: MonoTime,
-    /// Number of periods of the slack that have ended.
-    period: u128,
 }
 
 /// The keys of one bucket.
@@ -70,8 +58,9 @@ struct BucketKeys {
     led: bool,
 }
 
-/// The slots in which the traffic of one key is tracked. The traffic of a key without a directive of its own also counts as
-/// traffic of the class `default`, whose directive its clients follow. Small, because every report entry reads one.
+/// The slots in which the traffic of one key is tracked. The traffic of a key without a directive of its own
+/// also counts as traffic of the class `default`, whose directive its clients follow. Small, because every
+/// report entry reads one.
 #[derive(Clone, Copy, Debug)]
 struct KeySlots {
     own: u32,
@@ -92,26 +81,6 @@ pub(crate) struct Context {
     pub(crate) led: bool,
     /// Clients that share the guards.
     pub(crate) clients: u32,
-}
-
-impl Clock {
-    /// The time on the grid of the windows; `None` before the loop runs.
-    fn on_grid(&self, now: MonoTime) -> Option<MonoTime> {
-        self.grid.map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
-    }
-
-    /// Advances to `now`. Returns the time since the latest tick, and true if a period of the slack has ended.
-    fn advance(&mut self, now: MonoTime) -> (Duration, bool) {
-        self.grid.get_or_insert(now);
-        let now = self.on_grid(now).unwrap_or_default();
-        let elapsed = now.since(self.ticked);
-        self.ticked = now;
-        // By the grid and not by the latest tick: one that comes a little early must not prolong a period by a tick.
-        let period = now.since(MonoTime::ZERO).as_nanos() / SLACK_PERIOD.as_nanos();
-        let has_ended = period > self.period;
-        self.period = self.period.max(period);
-        (elapsed, has_ended)
-    }
 }
 
 impl FastLoop {
@@ -211,9 +180,10 @@ impl FastLoop {
         }
     }
 
-    /// Adds the entries of a child aggregator's report to its traffic. `span` is the time that the report covers, `None` if
-    /// it shows nothing about the present rate. The windows of the fast loop do not include this traffic: each child has a
-    /// fast loop of its own, and a few large reports would make the ratios of all others jump between tenths of seconds.
+    /// Adds the entries of a child aggregator's report to its traffic. `span` is the time that the report
+    /// covers, `None` if it shows nothing about the present rate. The windows of the fast loop do not include
+    /// this traffic: each child has a fast loop of its own, and a few large reports would make the ratios of
+    /// all others jump between tenths of seconds.
     pub(crate) fn add_to_child(
         &self,
         entries: &[(KeyId, Counts)],
@@ -234,7 +204,8 @@ impl FastLoop {
     /// Takes a directive of the parent, which has been applied to `posted`.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
         let keys = self.buckets.entry(directive.bucket.clone()).or_default();
-        // A few keys without rates show nothing about the others: a key that is new to the controller has none yet.
+        // A few keys without rates show nothing about the others: a key that is new to the controller has
+        // none yet.
         let has_rates = directive.keys.iter().any(|key| key.values.rate.is_some());
         if has_rates || directive.whole && !directive.keys.is_empty() {
             keys.led = has_rates;
@@ -266,7 +237,7 @@ impl FastLoop {
     fn direct(&mut self, id: KeyId) {
         let Some(KeySlots { own, directed: false, .. }) = self.slots(id) else { return };
         let own = if own == NO_SLOT {
-            let young_until = self.clock.ticked + self.parameters.window + self.parameters.fast_period;
+            let young_until = self.clock.ticked() + self.parameters.window + self.parameters.fast_period;
             self.open_slot(Some(young_until))
         } else {
             self.undirected = self.undirected.saturating_sub(1);
@@ -287,7 +258,8 @@ impl FastLoop {
         self.set_slots(id, KeySlots { own, shared, directed: false });
     }
 
-    /// Fades smoothed rates and updates slacks, once every period of the fast loop. Linear in keys with traffic.
+    /// Fades smoothed rates and updates slacks, once every period of the fast loop. Linear in keys with
+    /// traffic.
     pub(crate) fn on_tick(&mut self, now: MonoTime) {
         let (elapsed, has_period_ended) = self.clock.advance(now);
         let kept = (-elapsed.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();

@@ -1,4 +1,5 @@
-//! The choice of the tenants that have a key of their own where there is no room for all: those with the most traffic.
+//! The choice of the tenants that have a key of their own where there is no room for all: those with the most
+//! traffic.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -47,7 +48,8 @@ impl Admission {
         }
     }
 
-    /// Decides if a key that brings `came` requests is admitted. `is_full` is true if the whole table is full.
+    /// Decides if a key that brings `came` requests is admitted. `is_full` is true if the whole table is
+    /// full.
     pub(super) fn admits(&mut self, key: &Key, came: u64, quota: &mut Quota, is_full: bool) -> bool {
         let scarce = f64::from(quota.keys) >= SCARCE * f64::from(self.per_bucket_max) || is_full;
         if !scarce || came == 0 {
@@ -90,8 +92,8 @@ impl Quota {
         self.contenders == 0 && self.admitted_from <= ADMITTED_FROM
     }
 
-    /// The keys that may be evicted on one tick to make room. The number is a small part of the bucket, since evicted
-    /// tenants may return.
+    /// The keys that may be evicted on one tick to make room. The number is a small part of the bucket, since
+    /// evicted tenants may return.
     pub(super) fn evicted_max(&self) -> usize {
         self.contenders.min(self.keys / 16 + 1) as usize
     }

@@ -1,5 +1,5 @@
-//! The zone's key table: the cumulative counts of each key, and the tenants that share the class `default` because there is
-//! no room for them.
+//! The zone's key table: the cumulative counts of each key, and the tenants that share the class `default`
+//! because there is no room for them.
 
 mod admission;
 
@@ -96,8 +96,8 @@ impl KeyCounts {
         self.keys.iter().map(|(_, key, account)| (key, account.counts))
     }
 
-    /// Finds the place of a key that brings `came` requests: its own, or the bucket's class `default` where there is no room
-    /// for it. `None` if there is no room for the bucket either.
+    /// Finds the place of a key that brings `came` requests: its own, or the bucket's class `default` where
+    /// there is no room for it. `None` if there is no room for the bucket either.
     pub(crate) fn find(&mut self, key: &Key, came: u64) -> Option<Found> {
         let known = self.keys.get(key);
         if let Some(id) = known
@@ -189,8 +189,9 @@ impl KeyCounts {
         }
     }
 
-    /// Evicts idle keys, and the coldest ones where frequent tenants found no room. `period` is the time since the last
-    /// call. Returns keys that are removed: the controller has confirmed all of their counts, and their ids are reused.
+    /// Evicts idle keys, and the coldest ones where frequent tenants found no room. `period` is the time
+    /// since the last call. Returns keys that are removed: the controller has confirmed all of their counts,
+    /// and their ids are reused.
     pub(crate) fn on_tick(&mut self, now: MonoTime, period: Duration, outbox: &mut Outbox) -> Vec<KeyId> {
         self.second = u32::try_from(now.since(MonoTime::ZERO).as_secs()).unwrap_or(u32::MAX);
         let parts = HALVED_EVERY.as_nanos() / period.as_nanos().max(1);

@@ -1,4 +1,5 @@
-//! The load of this process, as the async runtime measures it: the only file of the crate that reads runtime metrics.
+//! The load of this process, as the async runtime measures it: the only file of the crate that reads runtime
+//! metrics.
 
 use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The pace of one zone: how busy the process is, how often children report, and when directives are sent to them.
+//! The pace of one zone: how busy the process is, how often children report, and when directives are sent to
+//! them.
 
 pub(crate) mod load_meter;
 pub(crate) mod push_schedule;
@@ -12,7 +13,8 @@ use plimsoll_core::quantity::MonoTime;
 use push_schedule::PushSchedule;
 use report_interval::{Load, ReportInterval};
 
-/// A report that covers at least this span counts as late: it shows how many requests there were, not their present rate.
+/// A report that covers at least this span counts as late: it shows how many requests there were, not their
+/// present rate.
 const LATE: Duration = Duration::from_millis(1_500);
 /// The threshold of late reports in report intervals. The longer of the two applies.
 const LATE_INTERVALS: u32 = 3;
@@ -69,7 +71,8 @@ impl Schedule {
         self.pushes.is_due(now, self.report_interval, self.fast_period)
     }
 
-    /// Returns true if directives are due on this message of the parent. After a decision every message passes at once.
+    /// Returns true if directives are due on this message of the parent. After a decision every message
+    /// passes at once.
     pub(crate) fn is_due_on_message(&self, now: MonoTime) -> bool {
         self.pushes.is_due(now, self.report_interval, self.tick) || self.pushes.follows_decision(now)
     }

@@ -1,5 +1,5 @@
-//! The times at which directives are sent to children: at once after a decision, otherwise no more often than children
-//! report.
+//! The times at which directives are sent to children: at once after a decision, otherwise no more often than
+//! children report.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use plimsoll_core::directive::Epoch;
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::quantity::MonoTime;
 
-/// For this long after a decision every message of the parent passes at once. The controller needs a tick or two until
-/// its rates follow from the decision.
+/// For this long after a decision every message of the parent passes at once. The controller needs a tick or
+/// two until its rates follow from the decision.
 const AFTER_DECISION: Duration = Duration::from_millis(1_100);
-/// New directives are computed for a greeting only if clients have grown by more than this factor since the last time.
+/// New directives are computed for a greeting only if clients have grown by more than this factor since the
+/// last time.
 const CLIENTS_GROWTH: f64 = 1.02;
 
 /// The latest computed directives and the latest wake-up of the streams.
@@ -42,8 +43,8 @@ impl PushSchedule {
         std::mem::replace(&mut self.epoch, epoch) != epoch
     }
 
-    /// Returns true if directives are due, given an occasion every `period` and reports every `interval`. Always true while
-    /// children report at least as often as there are occasions.
+    /// Returns true if directives are due, given an occasion every `period` and reports every `interval`.
+    /// Always true while children report at least as often as there are occasions.
     pub(crate) fn is_due(&self, now: MonoTime, interval: Duration, period: Duration) -> bool {
         let Some(directed) = self.directed else { return true };
         // Occasions come a little early or late. Half a period decides which one is meant.

@@ -1,5 +1,5 @@
-//! The interval at which children report: longer while the aggregator is overloaded, shorter again once it is expected to
-//! cope.
+//! The interval at which children report: longer while the aggregator is overloaded, shorter again once it is
+//! expected to cope.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ pub const INTERVALS: [Duration; 4] = [
 ];
 /// Busy share above which the aggregator is overloaded.
 const BUSY: f64 = 0.7;
-/// Busy share from which the degree of overload cannot be measured any more. The longest interval applies at once, and
-/// shorter ones are found from there.
+/// Busy share from which the degree of overload cannot be measured any more. The longest interval applies at
+/// once, and shorter ones are found from there.
 const SATURATED: f64 = 0.93;
-/// Busy share from which ticks that are late by half the interval count as overload. Below it the machine is the cause.
+/// Busy share from which ticks that are late by half the interval count as overload. Below it the machine is
+/// the cause.
 const BUSY_AND_LATE: f64 = 0.35;
 /// A shorter interval is chosen only if the expected busy share is at most this.
 const CALM: f64 = 0.45;
@@ -33,8 +34,8 @@ pub struct Load {
     pub late: Duration,
 }
 
-/// Chooses the report interval by the load. A load of `b` at one interval is expected to be about `b` times as much at a
-/// shorter one, so a step that would have to be taken back is not taken. That is the hysteresis.
+/// Chooses the report interval by the load. A load of `b` at one interval is expected to be about `b` times
+/// as much at a shorter one, so a step that would have to be taken back is not taken. That is the hysteresis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportInterval {
     /// Index into [`INTERVALS`].

@@ -1,5 +1,6 @@
-//! The age of the controller's directives: which of the zone's own reports the controller is known to have received, and
-//! when those were sent. An aggregator in between cannot make directives look fresher than they are.
+//! The age of the controller's directives: which of the zone's own reports the controller is known to have
+//! received, and when those were sent. An aggregator in between cannot make directives look fresher than they
+//! are.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,11 +9,12 @@ use plimsoll_core::directive::Directives;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 
-/// Unconfirmed reports whose times are remembered one by one. At ten a second, as below another aggregator, this covers
-/// 6 s.
+/// Unconfirmed reports whose times are remembered one by one. At ten a second, as below another aggregator,
+/// this covers 6 s.
 const SENT_MAX: usize = 64;
 
-/// The times of reports and of their confirmations, and what the parent sends about the path to the controller.
+/// The times of reports and of their confirmations, and what the parent sends about the path to the
+/// controller.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Freshness {
     /// Unconfirmed reports of the present stream, and when they were sent.
@@ -69,8 +71,9 @@ impl Freshness {
         self.interval
     }
 
-    /// Returns true while a controller leads: it has confirmed a report that was sent recently. A confirmation takes longer
-    /// through other aggregators. A parent that sends messages without receiving reports confirms nothing.
+    /// Returns true while a controller leads: it has confirmed a report that was sent recently. A
+    /// confirmation takes longer through other aggregators. A parent that sends messages without receiving
+    /// reports confirms nothing.
     pub(crate) fn is_led(&self, now: MonoTime, parameters: &Parameters) -> bool {
         let more = parameters.controller_silent_more.saturating_mul(self.hops);
         let silent_after = parameters.controller_silent.saturating_add(more);
@@ -182,8 +185,8 @@ mod tests {
         assert!(freshness.is_led(at(3_000), &Parameters::default()));
     }
 
-    /// A parent that confirms nothing for long costs no memory, and a later confirmation is never taken for fresher than it
-    /// is.
+    /// A parent that confirms nothing for long costs no memory, and a later confirmation is never taken for
+    /// fresher than it is.
     #[test]
     fn times_of_unconfirmed_reports_are_bounded() {
         let mut freshness = Freshness::default();

@@ -1,4 +1,5 @@
-//! The stream to the parent: what has been sent on it, what the controller has confirmed, and what the next report carries.
+//! The stream to the parent: what has been sent on it, what the controller has confirmed, and what the next
+//! report carries.
 
 mod freshness;
 mod rollups;
@@ -48,7 +49,8 @@ impl Upstream {
         }
     }
 
-    /// A new stream begins. Evidence that no parent has received may be of a stage that is over, so it is dropped.
+    /// A new stream begins. Evidence that no parent has received may be of a stage that is over, so it is
+    /// dropped.
     pub(crate) fn open(&mut self) {
         self.has_greeted = false;
         self.sequence.open();
@@ -64,8 +66,8 @@ impl Upstream {
         !std::mem::replace(&mut self.has_greeted, true)
     }
 
-    /// Completes a report that is about to be sent. One without counts (`time` is absent) carries no evidence, and the
-    /// controller's confirmation of it confirms no report of a child.
+    /// Completes a report that is about to be sent. One without counts (`time` is absent) carries no
+    /// evidence, and the controller's confirmation of it confirms no report of a child.
     pub(crate) fn finish_report(&mut self, now: MonoTime, report: &mut Report, sessions: &Sessions) {
         self.freshness.on_report(now, report.seq);
         if report.time.is_some() {

@@ -1,4 +1,5 @@
-//! The reports of each child that each roll-up contains, so that a child can be sent what the controller has confirmed.
+//! The reports of each child that each roll-up contains, so that a child can be sent what the controller has
+//! confirmed.
 
 use std::collections::VecDeque;
 
@@ -6,8 +7,9 @@ use plimsoll_core::exchange::StreamId;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::report::InstanceId;
 
-/// Unconfirmed roll-ups that are remembered one by one. Beyond it later ones replace the last: that delays a confirmation
-/// and never invents one. At two a second this covers 16 s, at ten a second, as below another aggregator, 3 s.
+/// Unconfirmed roll-ups that are remembered one by one. Beyond it later ones replace the last: that delays a
+/// confirmation and never invents one. At two a second this covers 16 s, at ten a second, as below another
+/// aggregator, 3 s.
 const ROLLUPS_MAX: usize = 32;
 
 /// The roll-ups of the present stream that the controller has not confirmed yet.

@@ -1,4 +1,5 @@
-//! The zone as the child of a controller, or of an aggregator on the path to it: rolls counts up and applies directives.
+//! The zone as the child of a controller, or of an aggregator on the path to it: rolls counts up and applies
+//! directives.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +38,8 @@ impl Child for Zone {
     }
 
     fn on_directives(&mut self, now: MonoTime, mut directives: Directives) -> Result<(), StaleDirective> {
-        // Merge kill generations and acknowledgements before the epoch check: both hold even if the directives are stale.
+        // Merge kill generations and acknowledgements before the epoch check: both hold even if the
+        // directives are stale.
         if self.kills.on_directives(&directives).inspect_err(|_| self.counters.stale += 1)? {
             self.on_kill_change(now);
         }
@@ -84,15 +86,15 @@ impl Child for Zone {
     }
 
     fn report_interval(&self) -> Duration {
-        // A controller leaves the interval to the zone, which rolls up once a tick. An aggregator asks for more reports, as
-        // it does of its clients: two reports in one of its own roll-ups and none in the next would look like traffic that
-        // stops and starts.
+        // A controller leaves the interval to the zone, which rolls up once a tick. An aggregator asks for
+        // more reports, as it does of its clients: two reports in one of its own roll-ups and none in the
+        // next would look like traffic that stops and starts.
         self.upstream.report_interval().unwrap_or(self.parameters.tick)
     }
 }
 
-/// Returns true if a directive carries a decision of an operator or a rollout rule: anything but rates and holds, which
-/// change all the time, and the terms of coherent coins, which follow from a new epoch.
+/// Returns true if a directive carries a decision of an operator or a rollout rule: anything but rates and
+/// holds, which change all the time, and the terms of coherent coins, which follow from a new epoch.
 fn is_decision(directive: &BucketDirective, held: Option<&Posted>) -> bool {
     let Some(held) = held else { return true };
     let decided = |terms: &Terms| Terms { hold: None, presences: None, coherence: None, ..*terms };

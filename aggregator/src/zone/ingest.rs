@@ -11,8 +11,8 @@ use crate::downstream::Traffic;
 use crate::fast_loop::FastLoop;
 use crate::key_counts::KeyCounts;
 
-/// The entries of a report, buffered until all have been checked and placed. Each table is then updated in one short loop,
-/// so that the processor waits for the memory of many entries at a time.
+/// The entries of a report, buffered until all have been checked and placed. Each table is then updated in
+/// one short loop, so that the processor waits for the memory of many entries at a time.
 #[derive(Debug, Default)]
 pub(super) struct EntryBuffer {
     entries: Vec<(KeyId, Counts)>,

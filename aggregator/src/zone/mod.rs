@@ -1,5 +1,5 @@
-//! The state machine of one aggregator: merges the reports of its children, rolls them up to its parent, and passes
-//! directives down. Pure: it takes time and messages as arguments and returns messages.
+//! The state machine of one aggregator: merges the reports of its children, rolls them up to its parent, and
+//! passes directives down. Pure: it takes time and messages as arguments and returns messages.
 
 mod bounds;
 mod child;
@@ -72,8 +72,8 @@ impl Zone {
         }
     }
 
-    /// Advances the zone; to be called about every [period of the fast loop](Parameters::fast_period). Returns true if
-    /// streams of children have to be woken.
+    /// Advances the zone; to be called about every [period of the fast loop](Parameters::fast_period).
+    /// Returns true if streams of children have to be woken.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.downstream.prune(now);
         let have_shown = self.downstream.aggregators.have_shown(now, &self.parameters);
@@ -93,14 +93,14 @@ impl Zone {
         self.has_downstream_changes() || is_warm
     }
 
-    /// Takes the load of the process. An overloaded aggregator asks its children for fewer reports and sends them the fast
-    /// loop's directives less often; decisions pass at once all the same.
+    /// Takes the load of the process. An overloaded aggregator asks its children for fewer reports and sends
+    /// them the fast loop's directives less often; decisions pass at once all the same.
     pub fn on_load(&mut self, load: Load) {
         self.schedule.on_load(load);
     }
 
-    /// Computes the directives for clients, and for child aggregators if that is due or `from_parent` is true because the
-    /// parent sent new directives.
+    /// Computes the directives for clients, and for child aggregators if that is due or `from_parent` is true
+    /// because the parent sent new directives.
     fn direct(&mut self, now: MonoTime, from_parent: bool) {
         let clients = self.downstream.clients(now);
         self.schedule.pushes.on_direct(now, clients);
@@ -173,7 +173,7 @@ impl Zone {
 
     /// The interval at which children are asked to report. The zone itself rolls up once a tick.
     #[must_use]
-    pub const fn interval_of_clients(&self) -> Duration {
+    pub const fn report_interval_of_children(&self) -> Duration {
         self.schedule.report_interval()
     }
 
@@ -236,7 +236,8 @@ impl Zone {
         self.upstream.epoch()
     }
 
-    /// The time since the controller last covered a roll-up, including the delays of every hop; `None` if it never did.
+    /// The time since the controller last covered a roll-up, including the delays of every hop; `None` if it
+    /// never did.
     #[must_use]
     pub fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.upstream.age(now)

@@ -3,7 +3,7 @@
 use plimsoll_core::directive::Message;
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Report, Role, STANDS_MAX};
+use plimsoll_core::report::{Report, Role, COHORTS_MAX};
 
 use super::Zone;
 use super::ingest::Ingest;
@@ -48,7 +48,7 @@ impl Parent for Zone {
         for (stand, outcomes) in report.evidence.after(before) {
             // Without directives there is no rollout to judge.
             if self.board.get(&stand.bucket).is_some() {
-                self.upstream.evidence.add(stand, outcomes, STANDS_MAX);
+                self.upstream.evidence.add(stand, outcomes, COHORTS_MAX);
             }
         }
         self.counters.unconfirmed += entered.unconfirmed;
@@ -90,8 +90,9 @@ impl Zone {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
         self.downstream.greet(now, stream, identity, report, &self.board)?;
         self.warmup.on_greeting(now, report.epoch.is_some());
-        // The first directives of a child must count it: a guard divided among fewer clients starts too full. Among many
-        // clients one more changes little, and computing directives for each of a returning crowd would delay the others.
+        // The first directives of a child must count it: a guard divided among fewer clients starts too full.
+        // Among many clients one more changes little, and computing directives for each of a returning crowd
+        // would delay the others.
         let clients = self.downstream.clients(now);
         if self.downstream.is_undivided() || self.schedule.pushes.is_outgrown_by(clients) {
             self.direct(now, false);
@@ -106,7 +107,8 @@ impl Zone {
             return;
         };
         let subscriptions = &mut self.upstream.subscriptions;
-        // An aggregator receives buckets that it never asked for. Its request for one of them must still pass upwards.
+        // An aggregator receives buckets that it never asked for. Its request for one of them must still pass
+        // upwards.
         let is_client = child.identity.role == Role::Client;
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
         for bucket in report.asked.iter().chain(of_keys) {
@@ -114,7 +116,9 @@ impl Zone {
             if child.is_subscribed(bucket) && (is_client || is_known) {
                 continue;
             }
-            if !is_known && subscriptions.is_full() || child.subscription_count() >= subscriptions.buckets_max() {
+            if !is_known && subscriptions.is_full()
+                || child.subscription_count() >= subscriptions.buckets_max()
+            {
                 self.counters.rejected += 1;
                 continue;
             }

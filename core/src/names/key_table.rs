@@ -1,5 +1,5 @@
-//! Interns keys to dense ids and holds a value for each. The id of a removed key is reused with another generation, so that
-//! a stale reference is found.
+//! Interns keys to dense ids and holds a value for each. The id of a removed key is reused with another
+//! generation, so that a stale reference is found.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// A place that is never current. Counts of several keys may share it, and each key is looked up again next time.
+    /// A place that is never current. Counts of several keys may share it, and each key is looked up again
+    /// next time.
     #[must_use]
     pub const fn shared(id: KeyId) -> Self {
         Self { id, generation: 0 }
@@ -51,8 +52,8 @@ impl<T: Default> KeyTable<T> {
         }
     }
 
-    /// The place of `key`, and true if the key is new and was given a default value. `None` when the table is full.
-    /// Amortised O(1).
+    /// The place of `key`, and true if the key is new and was given a default value. `None` when the table is
+    /// full. Amortised O(1).
     pub fn intern(&mut self, key: &Key) -> Option<(Place, bool)> {
         if let Some(id) = self.get(key) {
             return Some((self.place(id), false));
@@ -80,8 +81,8 @@ impl<T: Default> KeyTable<T> {
         Some((self.place(id), true))
     }
 
-    /// Removes the key with this id and returns its value; `None` if no key has the id. A later key gets the id. Until then
-    /// the removed key stays among [`keys`](Self::keys).
+    /// Removes the key with this id and returns its value; `None` if no key has the id. A later key gets the
+    /// id. Until then the removed key stays among [`keys`](Self::keys).
     pub fn remove(&mut self, id: KeyId) -> Option<T> {
         if !self.has(id) {
             return None;

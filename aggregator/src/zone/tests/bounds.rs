@@ -1,5 +1,5 @@
-//! More tenants than there is room for: no request is lost or counted twice, whichever tenants share a key, and the most
-//! frequent tenants have keys of their own.
+//! More tenants than there is room for: no request is lost or counted twice, whichever tenants share a key,
+//! and the most frequent tenants have keys of their own.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use super::*;
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Books, InstanceId};
 
-/// A zone with room for few tenants, its clients, and a controller that merges reports and confirms them on demand.
+/// A zone with room for few tenants, its clients, and a controller that merges reports and confirms them on
+/// demand.
 struct Crowded {
     zone: Zone,
     clients: Vec<Client>,
@@ -20,8 +21,8 @@ struct Crowded {
     seq: u64,
     /// Requests counted by the controller, by key.
     counted: BTreeMap<Key, u64>,
-    /// Requests that were not counted because a stream ended before the controller acknowledged the first counts of a key
-    /// with a reused id: it might remember an earlier key of that name.
+    /// Requests that were not counted because a stream ended before the controller acknowledged the first
+    /// counts of a key with a reused id: it might remember an earlier key of that name.
     unconfirmed: u64,
     reconnects: u32,
     ids: Vec<Key>,

@@ -1,4 +1,5 @@
-//! The fast loop: the directives that clients are sent every tenth of a second, from the rates of the controller.
+//! The fast loop: the directives that clients are sent every tenth of a second, from the rates of the
+//! controller.
 
 use super::*;
 use plimsoll_core::decision::Coin;

@@ -1,4 +1,5 @@
-//! A tree of aggregators with clients at the bottom and a scripted controller at the top, advanced in tenths of seconds.
+//! A tree of aggregators with clients at the bottom and a scripted controller at the top, advanced in tenths
+//! of seconds.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// A tree with one lower aggregator for each client of `below`, with the instance ids 1001, 1002 and so on.
+    /// A tree with one lower aggregator for each client of `below`, with the instance ids 1001, 1002 and so
+    /// on.
     pub(super) fn new(script: Script, below: Vec<Client>, clients: Vec<Client>) -> Self {
         let mut tree = Self {
             upper: zone(),
