@@ -75,7 +75,7 @@ pub enum DecodeError {
     /// Counts for an id without a definition.
     #[error("count_deltas: id {0} has no definition")]
     Undefined(u32),
-    /// A column whose length differs from the number of keys.
+    /// A column with a length other than the number of keys.
     #[error("{field}: expected {expected} numbers, got {got}")]
     Columns {
         /// The field.
@@ -85,7 +85,7 @@ pub enum DecodeError {
         /// The number of keys.
         expected: usize,
     },
-    /// Deltas whose sum exceeds 64 bits.
+    /// Deltas that add up to more than 64 bits.
     #[error("count_deltas: the counts of id {0} exceed 64 bits")]
     Overflow(u32),
     /// A latency bin above the last one of the histogram.

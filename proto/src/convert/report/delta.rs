@@ -17,7 +17,7 @@ pub(super) struct SentCounts {
 }
 
 impl SentCounts {
-    /// Assigns an id to a key, whose counts start at zero. Returns false if the id is neither the next one
+    /// Assigns an id to a key. Its counts start at zero. Returns false if the id is neither the next one
     /// nor in use.
     pub(super) fn define(&mut self, id: KeyId) -> bool {
         let at = id.index();

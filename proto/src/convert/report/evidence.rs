@@ -11,7 +11,7 @@ use crate::wire;
 
 /// The most cohorts in one report. The sender leaves out more: ten thousand buckets do not all change modes
 /// at a time.
-pub(super) const COHORTS_MAX: usize = plimsoll_core::report::STANDS_MAX;
+pub(super) const COHORTS_MAX: usize = plimsoll_core::report::COHORTS_MAX;
 
 /// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, four
 /// counts and framing, and two numbers for each bin.

@@ -20,7 +20,7 @@ pub struct Traffic {
     pub down: AtomicU64,
 }
 
-/// Connector whose connections count their bytes.
+/// Connector for connections that count their bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct MeteredConnector(pub(crate) Arc<Traffic>);
 

@@ -45,7 +45,7 @@ proptest! {
     }
 }
 
-/// The example in docs/wire.md, byte by byte.
+/// The example in docs/reference/wire.md, byte by byte.
 #[test]
 fn report_encodes_to_the_documented_bytes() {
     let tally =

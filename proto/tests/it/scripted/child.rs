@@ -87,7 +87,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a child of the parent at `uri`, whose first report is `greeting`.
+    /// Starts a child of the parent at `uri`, with `greeting` as its first report.
     pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
         let (emit, events) = mpsc::unbounded_channel();
         let child = ScriptedChild { greeting, interval, seq: 0, events: emit.clone() };
@@ -97,7 +97,7 @@ impl Running {
         Self { events, shutdown, task }
     }
 
-    /// Starts a child whose greeting carries its identity alone.
+    /// Starts a child that greets with its identity alone.
     pub(crate) fn greet(uri: &str) -> Self {
         Self::start(uri, Report::default(), Duration::from_millis(20))
     }
