@@ -17,17 +17,18 @@
 //!    One is gone when its stream has been lost for the [failover delay](FAILOVER_DELAY_DEFAULT) of 20 s, or
 //!    when it has not been reached within 3 s. Without any candidate every bucket stays where it is.
 //! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or by
-//!    handback. The new owner must be live and hear the controller; otherwise it could not serve the bucket,
-//!    and the bucket stays.
-//! 4. **Failover: the owner is gone.** The bucket moves at once. Counts that the owner has not confirmed are
-//!    lost if it crashed, so a lost owner keeps its buckets for the failover delay: until then it may return.
+//!    handback. The new owner must be live and in contact with the controller; otherwise it could not serve
+//!    the bucket, and the bucket stays.
+//! 4. **Failover: the owner is gone.** The bucket moves at once. If the owner has crashed, the counts are
+//!    lost that had not reached the controller through it. A lost owner therefore keeps its buckets for the
+//!    failover delay, in which it may return.
 //! 5. **Handback: the owner is live**, but the home has returned, is new, or the owner is no longer listed.
-//!    The bucket *drains* before it moves: the client holds back new counts until the owner has confirmed all
-//!    earlier ones, so that the move loses no count. After 3 s in vain it stops draining, and tries again 10
-//!    s later.
+//!    The bucket *drains* before it moves: the client holds back new counts until all earlier ones are
+//!    confirmed, which means that the controller has them. So the move loses no count. If that takes more
+//!    than 3 s, the bucket stops draining, and tries again 10 s later.
 //! 6. **A handback is never urgent.** It begins only when the home has been live for 5 s (an aggregator that
-//!    flaps gets no bucket), the home has directed something for the bucket, and the owner hears the
-//!    controller too.
+//!    flaps gets no bucket), the home has directed something for the bucket, and the owner is in contact with
+//!    the controller too.
 //! 7. **The new owner's ratios apply 2 s after the move.** The client keeps the former owner's ratios until
 //!    then, and while a bucket drains: the new owner has shown the controller no traffic of the bucket yet,
 //!    and would refuse nearly all of it.
@@ -100,16 +101,16 @@ pub(crate) enum Change {
 
 /// The state of the sessions, as far as a move depends on it.
 pub(crate) trait SessionState {
-    /// Returns true if an aggregator has confirmed all counts of a bucket that it was sent.
+    /// Returns true if the controller has confirmed all counts of a bucket that an aggregator was sent.
     fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool;
 
     /// Returns true if an aggregator has directed what applies to a bucket, so that a move to it takes
     /// nothing away.
     fn has_directive(&self, bucket: usize, at: EndpointId) -> bool;
 
-    /// Returns true if an aggregator hears the controller. One that does not lives on the share it was given
-    /// before, and has none for a bucket that comes from elsewhere.
-    fn hears_controller(&self, at: EndpointId) -> bool;
+    /// Returns true if an aggregator is in contact with the controller. One that is not lives on the share it
+    /// was given before, and has none for a bucket that comes from elsewhere.
+    fn reaches_controller(&self, at: EndpointId) -> bool;
 }
 
 // === Events ===

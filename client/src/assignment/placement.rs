@@ -86,7 +86,7 @@ impl Placement {
         let Some(to) = target else { return self.stay(bucket) };
         let Some(from) = self.owner else { return Some(self.go(now, bucket, to)) };
         if aggregators.is_gone(now, from) {
-            return sessions.hears_controller(to).then(|| self.go(now, bucket, to));
+            return sessions.reaches_controller(to).then(|| self.go(now, bucket, to));
         }
         if !aggregators.is_live(from) {
             // The owner may return, and still know the counts that it has not confirmed.
@@ -97,8 +97,8 @@ impl Placement {
                 let may_leave = now >= self.retry_at
                     && aggregators.is_steady(now, to)
                     && sessions.has_directive(bucket, to)
-                    && sessions.hears_controller(from)
-                    && sessions.hears_controller(to);
+                    && sessions.reaches_controller(from)
+                    && sessions.reaches_controller(to);
                 self.draining_since = may_leave.then_some(now);
                 None
             }

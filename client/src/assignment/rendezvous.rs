@@ -40,7 +40,7 @@ mod tests {
             .map(ToOwned::to_owned)
     }
 
-    /// The homes are part of the protocol (`docs/operating.md`). These were computed by other means than this
+    /// The homes are part of the protocol (`docs/guides/several-aggregators.md`). These were computed by other means than this
     /// code.
     #[test]
     fn home_is_the_one_that_the_protocol_defines() {

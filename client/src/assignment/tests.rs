@@ -12,15 +12,15 @@ struct Client {
     sessions: Sessions,
 }
 
-/// The same answers for every aggregator.
+/// The answers, which hold for every aggregator.
 #[derive(Clone, Copy)]
 struct Sessions {
     is_confirmed: bool,
     has_directive: bool,
-    hears_controller: bool,
+    reaches_controller: bool,
 }
 
-const READY: Sessions = Sessions { is_confirmed: true, has_directive: true, hears_controller: true };
+const READY: Sessions = Sessions { is_confirmed: true, has_directive: true, reaches_controller: true };
 
 impl SessionState for Sessions {
     fn is_confirmed(&self, _: usize, _: EndpointId) -> bool {
@@ -31,8 +31,8 @@ impl SessionState for Sessions {
         self.has_directive
     }
 
-    fn hears_controller(&self, _: EndpointId) -> bool {
-        self.hears_controller
+    fn reaches_controller(&self, _: EndpointId) -> bool {
+        self.reaches_controller
     }
 }
 
@@ -164,7 +164,7 @@ fn bucket_with_unconfirmed_counts_stays_and_drains_again_later() {
 fn bucket_stays_while_its_home_has_no_directive_or_does_not_hear_the_controller() {
     let waits = [
         |client: &mut Client| client.sessions.has_directive = false,
-        |client: &mut Client| client.sessions.hears_controller = false,
+        |client: &mut Client| client.sessions.reaches_controller = false,
     ];
     for wait in waits {
         let mut client = Client::new(2);
@@ -174,12 +174,12 @@ fn bucket_stays_while_its_home_has_no_directive_or_does_not_hear_the_controller(
         wait(&mut client);
         assert_eq!(client.pass(seconds(60)), []);
     }
-    // Nor does a bucket leave an aggregator that is gone for one that does not hear the controller.
+    // Nor does a bucket leave an aggregator that is gone for one that has lost contact with the controller.
     let mut client = Client::new(2);
     client.lose(1);
-    client.sessions.hears_controller = false;
+    client.sessions.reaches_controller = false;
     assert_eq!(client.pass(FAILOVER_DELAY_DEFAULT * 3), []);
-    client.sessions.hears_controller = true;
+    client.sessions.reaches_controller = true;
     assert!(moves(&client.pass(seconds(1))) > 0);
 }
 
@@ -230,7 +230,7 @@ enum Step {
     Live(usize),
     Lose(usize),
     Confirm(bool),
-    HearController(bool),
+    ReachController(bool),
     Pass(u64),
 }
 
@@ -239,7 +239,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0..4usize).prop_map(Step::Live),
         (0..4usize).prop_map(Step::Lose),
         any::<bool>().prop_map(Step::Confirm),
-        any::<bool>().prop_map(Step::HearController),
+        any::<bool>().prop_map(Step::ReachController),
         (1..300u64).prop_map(Step::Pass),
     ]
 }
@@ -258,7 +258,7 @@ proptest! {
                     Step::Live(at) => client.live(at),
                     Step::Lose(at) => client.lose(at),
                     Step::Confirm(yes) => client.sessions.is_confirmed = yes,
-                    Step::HearController(yes) => client.sessions.hears_controller = yes,
+                    Step::ReachController(yes) => client.sessions.reaches_controller = yes,
                     Step::Pass(ticks) => {
                         for change in client.pass(Duration::from_millis(100) * ticks as u32) {
                             let Change::Moved { from, to, .. } = change else { continue };

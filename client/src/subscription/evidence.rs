@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
-use plimsoll_core::report::{CohortKey, Counts, Evidence, Outcomes, COHORTS_MAX, Side};
+use plimsoll_core::report::{COHORTS_MAX, CohortKey, Counts, Evidence, Outcomes, Side};
 
 use crate::hot::table::{KeyPlace, Table};
 use crate::responses::{Durations, Reported};

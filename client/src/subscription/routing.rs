@@ -14,11 +14,11 @@ use crate::assignment::{Assignment, Change, EndpointId, SessionState};
 
 /// The interval at which the assignment is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The age of the controller's state above which an aggregator does not hear the controller. One that does
-/// has a roll-up covered every half second, and reports that to its clients as often.
+/// The age of the controller's state above which an aggregator has lost contact with the controller. One in
+/// contact has a roll-up covered every half second, and reports that to its clients as often.
 const CONTROLLER_SILENT_AFTER: Duration = Duration::from_secs(3);
 
-/// Where the counts of each key go, and which directives of each bucket are stale.
+/// The assignment of buckets, with the keys of each and the epoch of its directive.
 #[derive(Debug)]
 pub(super) struct Routing {
     assignment: Assignment,
@@ -203,7 +203,7 @@ impl SessionState for View<'_> {
         })
     }
 
-    fn hears_controller(&self, at: EndpointId) -> bool {
+    fn reaches_controller(&self, at: EndpointId) -> bool {
         let age = self.sessions.get(at).and_then(|session| session.upstream_age(self.now));
         age.is_some_and(|age| age <= CONTROLLER_SILENT_AFTER)
     }

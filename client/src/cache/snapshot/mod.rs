@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::decision::Coin;
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{BucketDirective, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration, Kills};
-use plimsoll_core::names::stable_hash;
-use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
-use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::rollout::Cohort;
-use plimsoll_core::rollout::Percent;
+use plimsoll_core::names::{Bucket, Name, Tenant, Zone, stable_hash};
+use plimsoll_core::quantity::{DropRatio, Limit, Rate};
+use plimsoll_core::rollout::{Cohort, Percent};
 use serde::{Deserialize, Serialize};
 
 /// The beginning of the first line: the kind of the file, and the version of its format.
