@@ -37,6 +37,7 @@ pub(crate) struct Plimsoll {
     command: Command,
 }
 
+// Without a comment here, the help of a command comes from its arguments.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a demo in one process: controller, two zones, services and load
@@ -47,21 +48,13 @@ enum Command {
     Aggregator(plimsoll_aggregator::Args),
     /// Run the demo service: HTTP behind the middleware
     Service(service::Args),
-    /// Send HTTP load to a service, to try a limit with it
     Load(load::Args),
-    /// Stop enforcement at once, or show what is killed
     Kill(kill::KillArgs),
-    /// Validate policy files and show the place of every fault
     Check(check::CheckArgs),
-    /// Export the traffic history of a controller, or import one
     History(history::HistoryArgs),
-    /// Show the rollout stage of each bucket, promote it, or return it to shadow
     Rollout(rollout::RolloutArgs),
-    /// Show how a policy that is held back differs from the one in force
     Diff(apply::DiffArgs),
-    /// Release a policy that the controller holds back for its large changes
     Apply(apply::ApplyArgs),
-    /// Try a policy against scripted traffic and faults, under a virtual clock
     Simulate(simulate::SimulateArgs),
 }
 

@@ -57,9 +57,8 @@ Examples:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 500 --duration 30s
   A surge: 800 requests/s, and 10,000 after ten seconds:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 800,10000@10s --every 1s
-  One hot tenant beside two others, with the results as JSON lines:
-    plimsoll load --target http://127.0.0.1:8080/checkout --rps 200 --tenant acme,free_tier \\
-      --hot enterprise_acme=2000 --every 1s --output json";
+  A hot tenant in addition, with the results as JSON:
+    plimsoll load --target http://127.0.0.1:8080/checkout --rps 200 --hot acme=2000 --output json";
 
 fn parse_target(text: &str) -> Result<Uri, String> {
     let invalid = |cause: &str| format!("{cause}; write it as http://HOST:PORT/PATH");

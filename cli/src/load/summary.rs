@@ -93,8 +93,8 @@ mod tests {
             "300 requests in 2.0 s, 150 requests/s\n",
             "1 of the failed requests timed out\n",
             "p99 12.3 ms, max 50.0 ms\n",
-            "acme                            200       150 (75.0 %)        50 (25.0 %)         0 (0.0 %)\n",
-            "all                             300       247 (82.3 %)        50 (16.7 %)         3 (1.0 %)\n",
+            "acme                            200      150 (75.0 %)       50 (25.0 %)         0 (0.0 %)\n",
+            "all                             300      247 (82.3 %)       50 (16.7 %)         3 (1.0 %)\n",
         ] {
             assert!(text.contains(expected), "{expected} is missing:\n{text}");
         }

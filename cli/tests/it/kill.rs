@@ -349,7 +349,7 @@ fn invalid_kill_commands_fail_with_a_hint() {
         (vec!["on"], 2, vec!["--reason"]),
         (vec!["on", "--reason", ""], 2, vec!["empty"]),
         (vec!["on", "--reason", "a\nb"], 2, vec!["control character"]),
-        (vec!["on", "--reason", &long], 2, vec!["300 bytes are more than 256"]),
+        (vec!["on", "--reason", &long], 2, vec!["300 bytes exceed the maximum of 256"]),
         ([&["on", "--bucket", "no good"], &reason[..]].concat(), 2, vec!["--bucket"]),
         ([&["on", "--ttl", "0s"], &reason[..]].concat(), 2, vec!["1s", "kill off"]),
         ([&["on", "--ttl", "soon"], &reason[..]].concat(), 2, vec!["10m"]),

@@ -249,7 +249,7 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     scene.promote("good", "canary");
     scene.aggregators[1].signal("STOP");
     let change = scene.last_change("good", "stale");
-    assert!(change["why"][0].as_str().unwrap().starts_with("zone zone-b has not been heard"), "{change}");
+    assert!(change["why"][0].as_str().unwrap().starts_with("zone zone-b has sent no report"), "{change}");
     let (code, output) = scene.command(&["rollout", "promote", "good"]);
     assert!(code == Some(1) && output.contains("zone-b"), "{output}");
     scene.aggregators[1].signal("CONT");

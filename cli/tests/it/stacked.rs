@@ -136,7 +136,7 @@ fn only_the_lowest_aggregator_of_a_chain_that_is_too_deep_is_rejected() {
         chain.push(next);
     }
     let sixth = aggregator("aggregator-5", parent, any());
-    let why = rejection(&sixth, "are too many");
+    let why = rejection(&sixth, "exceed the maximum");
     assert!(why.contains("6 aggregators") && why.contains("nearer to the controller"), "{why}");
     let label = "reason=\"too_deep\"";
     until("a second attempt", || {

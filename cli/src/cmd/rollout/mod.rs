@@ -33,7 +33,7 @@ enum RolloutCommand {
         /// Bucket or pattern, as written in the policy
         #[arg(env = "PLIMSOLL_BUCKET")]
         bucket: String,
-        /// Stage to promote to, canary or enforce; the next one by default. Skipping canary requires --force
+        /// Stage to promote to, canary or enforce; the next one by default. Give --force to skip canary
         #[arg(long, env = "PLIMSOLL_TO", value_name = "STAGE", value_parser = parse_target)]
         to: Option<Mode>,
         /// Promote although the gate does not pass
