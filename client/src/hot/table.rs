@@ -184,6 +184,7 @@ impl Table {
 
     /// Sets the tokens of a key's guard, which take effect with the next [refill](Self::refill).
     pub(crate) fn fill(&self, key: u32, tokens: Tokens, depth: Tokens) {
+        debug_assert!((key as usize) < self.pools.len(), "key {key} is an id of the interner");
         if let Some(pool) = self.pools.get(key as usize) {
             pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used());
         }
@@ -196,6 +197,7 @@ impl Table {
 
     /// Publishes the directive of a key, and of the keys that share it.
     pub(crate) fn publish(&self, key: u32, word: DirectiveWord) {
+        debug_assert!((key as usize) < self.words.len(), "key {key} is an id of the interner");
         if let Some(held) = self.words.get(key as usize) {
             held.store(word);
         }

@@ -273,6 +273,7 @@ impl Interner {
 
     /// Pins an id that is pinned already.
     pub(crate) fn pin_again(&self, id: u32) {
+        debug_assert!(id < self.ids, "id {id} was never assigned");
         if let Some(state) = self.states.get(id as usize) {
             state.fetch_add(1, Ordering::Relaxed);
         }
@@ -280,6 +281,7 @@ impl Interner {
 
     /// Removes a pin.
     pub(crate) fn unpin(&self, id: u32) {
+        debug_assert!(id < self.ids, "id {id} was never assigned");
         if let Some(state) = self.states.get(id as usize) {
             state.fetch_sub(1, Ordering::Release);
         }

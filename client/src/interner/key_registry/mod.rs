@@ -104,6 +104,7 @@ impl KeyRegistry {
 
     fn insert(&mut self, table: &Table, id: u32, owner: u32, key: Key) -> Option<Change> {
         let at = id as usize;
+        debug_assert!(at <= self.keys.len(), "ids are assigned in order: {id} before {}", self.keys.len());
         // The default class's own key may appear a moment before it is stored as such.
         let place = KeyPlace { key: id, default_key: table.default_key(owner).unwrap_or(id) };
         let Some(known) = self.keys.get_mut(at) else {
