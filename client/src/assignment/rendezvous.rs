@@ -40,8 +40,8 @@ mod tests {
             .map(ToOwned::to_owned)
     }
 
-    /// The homes are part of the protocol (`docs/guides/several-aggregators.md`). These were computed by other means than this
-    /// code.
+    /// The homes are part of the protocol (`docs/guides/several-aggregators.md`). These were computed by
+    /// other means than this code.
     #[test]
     fn home_is_the_one_that_the_protocol_defines() {
         let endpoints = ["http://a:7410", "http://b:7410", "http://c:7410"].map(ToOwned::to_owned);
