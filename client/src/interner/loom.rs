@@ -3,7 +3,7 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::*;
+use super::{Interner, Lookup};
 
 /// Makes the smallest interner whose names can collide: every atomic access multiplies the interleavings.
 fn names() -> Arc<Interner> {
