@@ -1,5 +1,6 @@
-//! Runs every scenario at both ticks with all seeds, and writes the table of results into `docs/law.md`, with
-//! plots beside it: `cargo run --release -p plimsoll-simulator --example accuracy`.
+//! Runs every scenario at both ticks with all seeds, and writes the table of results into
+//! `docs/control-law.md`, with plots beside it: `cargo run --release -p plimsoll-simulator --example
+//! accuracy`.
 //!
 //! With arguments it runs only the scenarios with these prefixes and writes nothing: `... --example accuracy
 //! -- 02 14-controller`. `SEEDS=3` runs fewer seeds and writes nothing either. Exit code 1: an expectation is
@@ -58,7 +59,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 row(&mut table, scenario.name(), tick, bucket, broken.is_empty())?;
             }
             if writes && tick == TICKS_MS[0] && DRAWN.contains(&scenario.name()) {
-                let folder = docs.join("law");
+                let folder = docs.join("control-law");
                 std::fs::create_dir_all(&folder)?;
                 plot::svg(&scenario, &runs[0], &folder.join(format!("{}.svg", scenario.name())))?;
             }
@@ -67,7 +68,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let took = since.elapsed().as_secs_f64();
     println!("{simulated:.0} s simulated in {took:.0} s; {faults} bounds broken");
     if writes {
-        write(&docs.join("law.md"), seeds, &table)?;
+        write(&docs.join("control-law.md"), seeds, &table)?;
     }
     Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

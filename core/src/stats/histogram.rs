@@ -218,7 +218,8 @@ mod tests {
         assert_eq!((Bin::new(2_047).is_some(), Bin::new(2_048)), (true, None));
     }
 
-    // The numbers are part of the protocol (`docs/wire.md`); these were computed independently of this code.
+    // The numbers are part of the protocol (`docs/reference/wire.md`); these were computed independently of
+    // this code.
     #[test]
     fn bins_are_the_same_in_every_implementation() {
         for (micros, bin) in

@@ -30,7 +30,7 @@ pub struct Outcome {
 
 /// The figures of one bucket; rates in requests per second, ratios to the limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names are those of the definitions in docs/scenarios.md")]
+#[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
 pub struct BucketOutcome {
     pub limit_rps: Option<f64>,
     pub offered_rps: f64,
@@ -60,7 +60,7 @@ pub struct Settle {
 
 /// The figures of one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[expect(missing_docs, reason = "the names are those of the definitions in docs/scenarios.md")]
+#[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
 pub struct TenantOutcome {
     pub offered_rps: f64,
     pub admitted_rps: f64,

@@ -94,7 +94,7 @@ impl DurableState {
         Kill { fleet: self.kill, bucket: self.generation(&Scope::Bucket(bucket.clone())) }
     }
 
-    /// Returns the mode in force for a bucket whose entry is at `stage`.
+    /// Returns the mode in force for a bucket with its entry at `stage`.
     #[must_use]
     pub fn mode_of(&self, bucket: &Bucket, stage: Mode) -> Mode {
         let is_held = self.bucket_kills.get(bucket).is_some_and(|of| of.held.is_some());
@@ -115,7 +115,7 @@ impl DurableState {
         self.set(scope, Some(command), policy)
     }
 
-    /// Ends the command for a scope, whose buckets stay in shadow. Returns true if there was a command.
+    /// Ends the command for a scope; its buckets stay in shadow. Returns true if there was a command.
     pub fn on_command_ends(&mut self, scope: &Scope, policy: &Policy) -> bool {
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }

@@ -19,7 +19,7 @@ type LatencyBin = LogLinearBin<1, 16, SPREAD_STEPS_MAX>;
 /// long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
-    /// A latency is in the bin whose upper edge is the latency rounded up.
+    /// Each latency is in the bin with the rounded-up latency as its upper edge.
     latencies: Latencies,
     /// Clients without a confirmation; a silent aggregator counts as its clients.
     pub missing: u64,

@@ -84,7 +84,7 @@ impl DrillTiming {
         }
     }
 
-    /// Stops waiting for a child whose stream closed.
+    /// Stops waiting for a child after its stream closed.
     pub fn on_close(&mut self, instance: InstanceId) {
         self.version += u64::from(self.due.remove(&instance).is_some());
     }

@@ -77,7 +77,7 @@ impl KillRelay {
         self.orders.on_open();
     }
 
-    /// Fills the kill fields of a report, whose number is set.
+    /// Fills the kill fields of a report after its number was set.
     pub fn fill(&mut self, report: &mut Report) {
         self.sent.fill(&self.kills, report);
         self.orders.fill(report);
@@ -123,7 +123,7 @@ impl KillRelay {
         self.timing.on_report(now, instance, role, report);
     }
 
-    /// Stops waiting for the confirmation of a child whose stream closed.
+    /// Stops waiting for the confirmation of a child after its stream closed.
     pub fn on_close(&mut self, instance: InstanceId) {
         self.timing.on_close(instance);
     }

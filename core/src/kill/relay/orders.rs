@@ -50,7 +50,7 @@ impl Orders {
         self.0.values_mut().for_each(|order| order.sent = None);
     }
 
-    /// Fills a report, whose number is set, with the orders that were not sent on the present stream.
+    /// Fills a report, after its number was set, with the orders that were not sent on the present stream.
     pub(super) fn fill(&mut self, report: &mut Report) {
         report.ordered = self.unsent(true);
         report.ended = self.unsent(false);

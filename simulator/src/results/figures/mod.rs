@@ -1,5 +1,5 @@
-//! The figures of one bucket in one run, as defined in `docs/scenarios.md`. Sliding windows move by one bin
-//! of 10 ms and lie within the judged span. Prefix sums make each figure O(n).
+//! The figures of one bucket in one run, as defined in `docs/reference/scenarios.md`. Sliding windows move by
+//! one bin of 10 ms and lie within the judged span. Prefix sums make each figure O(n).
 
 use super::series::{BIN_S, Series, TENANT_BINS, Totals};
 
