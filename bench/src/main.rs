@@ -1,12 +1,13 @@
 //! `plimsoll-bench`: measures what Plimsoll claims, on real processes. `./measure` builds and runs it.
 
+#[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 #[path = "../tests/it/books.rs"]
 mod books;
-#[allow(dead_code)] // the tests of the cli use the rest
+#[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/fleet.rs"]
 mod fleet;
 mod measure;
-#[allow(dead_code)] // the tests of the cli use the rest
+#[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/process.rs"]
 mod process;
 mod streams;
