@@ -3,6 +3,8 @@
 mod admin_client;
 mod cmd;
 mod command;
+#[cfg(test)]
+mod docs;
 mod load;
 mod logging;
 mod output;
