@@ -8,17 +8,14 @@ use serde_yaml::Error as YamlError;
 use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 
 use crate::Policy;
-use crate::buckets::BucketKey;
-use crate::buckets::RolloutPolicy;
-use crate::buckets::{BucketPolicy, Buckets};
+use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::PolicyHash;
 use crate::spec::{PolicySpec, TenantsSpec};
 use crate::tenants::{Fairness, TenantPolicy, Tenants};
 use crate::warning::{self, Warning};
-use crate::yaml::NESTING_MAX;
-use crate::yaml::hint;
-use crate::yaml::{Checked, Fault, Place, PolicyError};
-use crate::yaml::{Document, FILE_BYTES_MAX, Field, Source};
+use crate::yaml::{
+    Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source, hint,
+};
 use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";

@@ -8,13 +8,12 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 
 use crate::yaml::Number;
-use plimsoll_core::decision::Coin;
+use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::LawName;
 
 use crate::buckets::Release;
 use crate::tenants::Algorithm;
-use plimsoll_core::decision::Mode;
 
 /// `policy.yaml`: buckets and rollout.
 #[derive(Debug, Deserialize)]

@@ -7,8 +7,7 @@ use serde::Deserialize;
 
 use crate::spec::{FairnessSpec, TenantSpec};
 use crate::timestamp::UnixSeconds;
-use crate::yaml::Checked;
-use crate::yaml::Field;
+use crate::yaml::{Checked, Field};
 use plimsoll_core::law::Weight;
 use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
 use plimsoll_core::quantity::Rate;

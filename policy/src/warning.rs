@@ -4,11 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::buckets::BucketPolicy;
-use crate::buckets::LimitSource;
+use crate::buckets::{BucketPolicy, LimitSource};
 use crate::learning::DAYS_MAX;
-use crate::yaml::Field;
-use crate::yaml::Place;
+use crate::yaml::{Field, Place};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::{Limit, Rate};
 

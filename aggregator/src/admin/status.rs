@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::names::Bucket;
-use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::quantity::Rate;
+use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Role;
 use serde::Serialize;
 
@@ -84,7 +83,7 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
         service: child.identity.service.to_string(),
         connected: child.stream.is_some(),
         since_s: now.since(child.since).as_secs_f64(),
-        heard_s: now.since(child.heard).as_secs_f64(),
+        heard_s: now.since(child.last_report).as_secs_f64(),
         seq: child.books.seq(),
     });
     each.collect()

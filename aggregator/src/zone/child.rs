@@ -27,7 +27,7 @@ impl Child for Zone {
             children: self.downstream.connected(),
             path: self.downstream.path(),
             holds: if is_greeting { self.holds() } else { BTreeMap::new() },
-            asked: self.upstream.subscriptions.take_pending(),
+            subscriptions: self.upstream.subscriptions.take_pending(),
             ..Report::default()
         };
         let keys = if counting { self.keys.keys() } else { &[] };

@@ -93,7 +93,7 @@ impl Ledger for Ingest<'_> {
             Some(place) if self.keys.is_current(place) => place,
             _ => self.find(key, new.delta.counts.offered)?,
         };
-        let late = if self.is_all_late || new.pedigree == Origin::TakenOver {
+        let late = if self.is_all_late || new.origin == Origin::TakenOver {
             new.delta.counts
         } else {
             new.delta.late

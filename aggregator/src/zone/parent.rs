@@ -3,7 +3,7 @@
 use plimsoll_core::directive::Message;
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Report, Role, COHORTS_MAX};
+use plimsoll_core::report::{COHORTS_MAX, Report, Role};
 
 use super::Zone;
 use super::ingest::Ingest;
@@ -25,7 +25,7 @@ impl Parent for Zone {
         }
         self.subscribe(stream, &report);
         let child = self.downstream.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
-        child.heard = now;
+        child.last_report = now;
         let before = child.books.seq();
         let mut aggregator = self.downstream.aggregators.get_mut(instance);
         let mut ingest = Ingest {
@@ -52,7 +52,7 @@ impl Parent for Zone {
             }
         }
         self.counters.unconfirmed += entered.unconfirmed;
-        self.counters.rejected += entered.homeless as u64;
+        self.counters.rejected += entered.rejected_keys as u64;
         if report.leaving {
             self.downstream.remove(instance);
         }
@@ -111,7 +111,7 @@ impl Zone {
         // upwards.
         let is_client = child.identity.role == Role::Client;
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
-        for bucket in report.asked.iter().chain(of_keys) {
+        for bucket in report.subscriptions.iter().chain(of_keys) {
             let is_known = subscriptions.contains(bucket);
             if child.is_subscribed(bucket) && (is_client || is_known) {
                 continue;

@@ -88,7 +88,7 @@ impl Subscription {
             identity: session.greet().then(|| self.identity.clone()),
             time: Some(now),
             epoch: self.directives.epoch(),
-            asked: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
+            subscriptions: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
         };
         session.sent_kills_mut().fill(&self.enforcement.kills, &mut report);

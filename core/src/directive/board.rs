@@ -185,12 +185,12 @@ impl Posted {
     /// Returns the changes for a reader that has `seen` this version.
     fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
         let whole = self.reshaped > seen.version;
-        let told = |key: &&PostedKey| whole || key.changed > seen.version;
-        let told = self.keys.iter().filter(told).map(|key| KeyDirective {
+        let is_sent = |key: &&PostedKey| whole || key.changed > seen.version;
+        let keys = self.keys.iter().filter(is_sent).map(|key| KeyDirective {
             tenant: key.tenant.clone(),
             values: if seen.values { key.values } else { Values::default() },
         });
-        BucketDirective { bucket: bucket.clone(), whole, terms: self.terms, keys: told.collect() }
+        BucketDirective { bucket: bucket.clone(), whole, terms: self.terms, keys: keys.collect() }
     }
 
     /// Merges keys in the order of names; returns whether any value changed, and whether any key was removed.

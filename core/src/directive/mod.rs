@@ -15,16 +15,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::Coin;
-use crate::decision::Mode;
 use crate::decision::coherent::Coherence;
+use crate::decision::{Coin, Mode};
 use crate::kill::drill::Drill;
 use crate::kill::{Kill, KillGeneration};
 use crate::law::Weight;
 use crate::law::presence::Presences;
 use crate::names::{Bucket, Tenant};
-use crate::quantity::DropRatio;
-use crate::quantity::{Limit, Rate};
+use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::{Echo, InstanceId};
 use crate::rollout::Cohort;
 

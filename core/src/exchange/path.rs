@@ -58,8 +58,8 @@ impl Path {
         if child == own || self.0.contains(&own) {
             return Err(StreamRejected::Loop);
         }
-        let told = self.0.len().saturating_add(further as usize);
-        if told > Self::IDS_MAX { Err(StreamRejected::TooDeep { aggregators: told + 1 }) } else { Ok(()) }
+        let ids = self.0.len().saturating_add(further as usize);
+        if ids > Self::IDS_MAX { Err(StreamRejected::TooDeep { aggregators: ids + 1 }) } else { Ok(()) }
     }
 }
 

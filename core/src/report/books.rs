@@ -191,12 +191,12 @@ impl Books {
             if let Some(late) = self.late.get(id.index()) {
                 from.late = *late;
             }
-            let mut pedigree = Origin::Observed;
+            let mut origin = Origin::Observed;
             if !self.taken_over.is_empty()
                 && let Some((base, sent)) = self.taken_over.remove(&id)
             {
                 entered.unconfirmed += sent.since(base).offered;
-                (from, pedigree) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
+                (from, origin) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
             }
             // A greeting overtaken by a later one carries smaller counts; the difference was counted before.
             line.counts = tally.counts.merge(from.counts);
@@ -206,7 +206,7 @@ impl Books {
             let delta = tally.since(from);
             if delta != Tally::ZERO {
                 let place = line.place();
-                let went = ledger.add(place, &defined.key, New { delta, pedigree });
+                let went = ledger.add(place, &defined.key, New { delta, origin });
                 if went != place {
                     line.move_to(went);
                 }
@@ -223,7 +223,7 @@ impl Books {
         entered: &mut Entered,
     ) {
         let place = ledger.place(&definition.key);
-        entered.homeless += usize::from(place.is_none());
+        entered.rejected_keys += usize::from(place.is_none());
         let remembered = self.remembered.remove(&definition.key).filter(|_| definition.continues);
         let (tally, taken_over) = match remembered {
             Some(tally) if tally.counts.covers(definition.base) => (tally, false),

@@ -7,7 +7,7 @@ use crate::names::Bucket;
 use crate::stats::Histogram;
 
 /// The maximum number of cohorts in one report; further ones are left out.
-pub const STANDS_MAX: usize = 4_096;
+pub const COHORTS_MAX: usize = 4_096;
 
 /// The side of an instance in a canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,7 +20,7 @@ pub struct New {
     /// The new counts.
     pub delta: Tally,
     /// Their origin.
-    pub pedigree: Origin,
+    pub origin: Origin,
 }
 
 /// The parent's own tables, to which the entries of a report are added one by one.
@@ -45,7 +45,7 @@ pub struct Entry {
     /// The new counts.
     pub delta: Tally,
     /// Their origin.
-    pub pedigree: Origin,
+    pub origin: Origin,
 }
 
 /// The additions of one report to the books.
@@ -60,7 +60,7 @@ pub struct Entered {
     /// Requests given up because they may have been counted before.
     pub unconfirmed: u64,
     /// Keys without room in the parent's table.
-    pub homeless: usize,
+    pub rejected_keys: usize,
 }
 
 /// Collects the entries for a parent that reads them afterwards.
@@ -76,7 +76,7 @@ impl<F: FnMut(&Key) -> Option<KeyId>> Ledger for Noted<F> {
 
     fn add(&mut self, place: Option<Place>, _key: &Key, new: New) -> Option<Place> {
         let own = place.map(|place| place.id);
-        self.entries.push(Entry { own, delta: new.delta, pedigree: new.pedigree });
+        self.entries.push(Entry { own, delta: new.delta, origin: new.origin });
         place
     }
 }

@@ -12,7 +12,7 @@ mod tallies;
 mod tests;
 
 pub use books::Books;
-pub use evidence::{Batches, CohortKey, Evidence, Outcomes, STANDS_MAX, Side};
+pub use evidence::{Batches, COHORTS_MAX, CohortKey, Evidence, Outcomes, Side};
 pub use identity::{Identity, InstanceId, Role};
 pub use ingest::{Entered, Entry, Ledger, New, Origin};
 pub use outbox::{Handover, Outbox};
@@ -26,8 +26,7 @@ use crate::exchange::Path;
 use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillGeneration, Scope};
 use crate::names::{Bucket, Key, KeyId, Zone};
-use crate::quantity::MonoTime;
-use crate::quantity::Rate;
+use crate::quantity::{MonoTime, Rate};
 
 /// The requests of one key since the counting process began. Only ever grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -219,7 +218,7 @@ pub struct Report {
     /// From an aggregator: the chain of aggregators below it.
     pub path: Path,
     /// New subscriptions to buckets on this stream.
-    pub asked: Vec<Bucket>,
+    pub subscriptions: Vec<Bucket>,
     /// From an aggregator, in a greeting: the holds of its buckets, from any controller.
     pub holds: BTreeMap<Bucket, Rate>,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
@@ -263,9 +262,9 @@ impl Report {
         );
         first.spreads = later.spreads;
         first.children = first.children.max(later.children);
-        first.asked.append(&mut later.asked);
-        first.asked.sort_unstable();
-        first.asked.dedup();
+        first.subscriptions.append(&mut later.subscriptions);
+        first.subscriptions.sort_unstable();
+        first.subscriptions.dedup();
         for (bucket, hold) in later.holds {
             first.holds.entry(bucket).or_insert(hold);
         }

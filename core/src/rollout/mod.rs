@@ -6,8 +6,7 @@ pub mod query_gate;
 pub use gates::{CanaryGate, ShadowGate};
 pub use query_gate::Bound;
 
-use crate::names::Name;
-use crate::names::stable_hash;
+use crate::names::{Name, stable_hash};
 
 /// A share in percent, in 0..=100.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]

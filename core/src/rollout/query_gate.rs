@@ -18,7 +18,7 @@ pub enum Bound {
 
 /// One extra gate and the last answer to its query.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Extra {
+pub struct QueryGateState {
     /// The name of the gate.
     pub name: Name,
     /// The bound of the number.
@@ -51,7 +51,7 @@ pub enum Answer {
 
 /// The reason why an extra gate does not pass.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Flaw {
+pub enum QueryFlaw {
     /// The number is beyond its bound.
     Beyond {
         /// The number.
@@ -74,20 +74,20 @@ pub enum Flaw {
     },
 }
 
-// === impl Extra ===
+// === impl QueryGateState ===
 
-impl Extra {
+impl QueryGateState {
     /// Returns the number, if the answer is finite and recent enough.
     ///
     /// # Errors
     /// If there is no such number.
-    pub fn known(&self) -> Result<f64, Flaw> {
+    pub fn known(&self) -> Result<f64, QueryFlaw> {
         match &self.answer {
-            Answer::Awaited => Err(Flaw::Awaited),
-            Answer::Missing { why } => Err(Flaw::Missing(why.clone())),
-            Answer::Number { value, .. } if !value.is_finite() => Err(Flaw::NotANumber(*value)),
+            Answer::Awaited => Err(QueryFlaw::Awaited),
+            Answer::Missing { why } => Err(QueryFlaw::Missing(why.clone())),
+            Answer::Number { value, .. } if !value.is_finite() => Err(QueryFlaw::NotANumber(*value)),
             Answer::Number { age, good_for, .. } if age > good_for => {
-                Err(Flaw::Old { age: *age, good_for: *good_for })
+                Err(QueryFlaw::Old { age: *age, good_for: *good_for })
             }
             Answer::Number { value, .. } => Ok(*value),
         }
@@ -95,18 +95,18 @@ impl Extra {
 
     /// Returns the reason why the gate does not pass; `None` if it passes.
     #[must_use]
-    pub fn flaw(&self) -> Option<Flaw> {
+    pub fn flaw(&self) -> Option<QueryFlaw> {
         match self.known() {
             Ok(value) if self.bound.is_kept_by(value) => None,
-            Ok(value) => Some(Flaw::Beyond { value, bound: self.bound }),
+            Ok(value) => Some(QueryFlaw::Beyond { value, bound: self.bound }),
             Err(flaw) => Some(flaw),
         }
     }
 }
 
-// === impl Flaw ===
+// === impl QueryFlaw ===
 
-impl Flaw {
+impl QueryFlaw {
     /// Returns true if the value is known to be bad, and not merely unknown.
     #[must_use]
     pub const fn is_known(&self) -> bool {
@@ -114,7 +114,7 @@ impl Flaw {
     }
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for QueryFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Beyond { value, bound: bound @ Bound::AtMost(_) } => {

@@ -7,9 +7,7 @@ use plimsoll_core::rollout::{CanaryGate, Percent, ShadowGate};
 
 use super::queries::QueryGate;
 use crate::spec::{CanarySpec, RolloutSpec, ShadowSpec};
-use crate::yaml::Checked;
-use crate::yaml::Field;
-use crate::yaml::Number;
+use crate::yaml::{Checked, Field, Number};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,9 +1,7 @@
 //! The source of a limit: a number in the policy, history, or a Prometheus query.
 
 use crate::spec::{LearnedSpec, LimitSpec, PrometheusSpec, SourceSpec};
-use crate::yaml::Checked;
-use crate::yaml::Field;
-use crate::yaml::Number;
+use crate::yaml::{Checked, Field, Number};
 use plimsoll_core::quantity::Rate;
 
 /// The source of a bucket's limit.

@@ -16,9 +16,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::spec::BucketSpec;
-use crate::yaml::Checked;
-use crate::yaml::Field;
-use crate::yaml::Number;
+use crate::yaml::{Checked, Field, Number};
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::LawName;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::limits::{query_text, server_url};
 use crate::spec::QuerySpec;
-use crate::yaml::Checked;
-use crate::yaml::Field;
+use crate::yaml::{Checked, Field};
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::Bound;
 

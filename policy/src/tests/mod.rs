@@ -6,8 +6,7 @@ mod refusals;
 use std::time::Duration;
 
 use super::*;
-use plimsoll_core::decision::Coin;
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::LawName;
 use plimsoll_core::quantity::{Limit, Rate};

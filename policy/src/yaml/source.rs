@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::yaml::Node;
-use crate::yaml::{Checked, Fault, Place};
+use crate::yaml::{Checked, Fault, Node, Place};
 use plimsoll_core::quantity::Rate;
 
 /// The largest file that is read, in bytes.

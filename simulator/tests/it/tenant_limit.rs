@@ -70,7 +70,7 @@ impl Client {
         let mut report = Report {
             identity: self.identity.take(),
             time: Some(now),
-            asked: vec![bucket()],
+            subscriptions: vec![bucket()],
             ..Report::default()
         };
         let counts = &self.counts;

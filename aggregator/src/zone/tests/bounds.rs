@@ -77,7 +77,7 @@ impl Crowded {
             Some(KeyId(ids.len() as u32 - 1))
         };
         let entered = self.books.enter(at(self.now), &report, own).unwrap();
-        assert_eq!(entered.homeless, 0);
+        assert_eq!(entered.rejected_keys, 0);
         self.unconfirmed += entered.unconfirmed;
         for entry in entered.entries {
             *counted.entry(ids[entry.own.unwrap().index()].clone()).or_default() +=

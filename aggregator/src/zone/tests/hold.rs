@@ -1,8 +1,7 @@
 //! Holds: the zone lives on its own part of the limit while no controller leads.
 
 use super::*;
-use plimsoll_core::directive::OnSilence;
-use plimsoll_core::directive::{KeyDirective, Values};
+use plimsoll_core::directive::{KeyDirective, OnSilence, Values};
 use plimsoll_core::law::presence::Presences;
 
 /// The rate that passes when a tenant offers `rps`.

@@ -130,11 +130,11 @@ fn subscriptions_of_clients_are_sent_to_the_controller_once_per_stream() {
     let mut zone = zone();
     let mut client = Client::new(1);
     client.send_report(&mut zone, at(0));
-    assert_eq!(zone.report(at(10)).asked, [bucket()]);
-    assert_eq!(zone.report(at(20)).asked, []);
+    assert_eq!(zone.report(at(10)).subscriptions, [bucket()]);
+    assert_eq!(zone.report(at(20)).subscriptions, []);
     zone.on_open(at(30));
     let greeting = zone.report(at(30));
-    assert_eq!((greeting.asked, greeting.identity.is_some()), (vec![bucket()], true));
+    assert_eq!((greeting.subscriptions, greeting.identity.is_some()), (vec![bucket()], true));
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn buckets_and_children_are_bounded() {
     let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
     let mut client = Client::new(1);
     let mut report = client.report(at(0));
-    report.asked = ["api", "b", "c"].map(|name| Bucket::new(name).unwrap()).to_vec();
+    report.subscriptions = ["api", "b", "c"].map(|name| Bucket::new(name).unwrap()).to_vec();
     zone.on_report(at(0), client.stream, report).unwrap();
-    assert_eq!((zone.counters().rejected, zone.report(at(1)).asked.len()), (2, 1));
+    assert_eq!((zone.counters().rejected, zone.report(at(1)).subscriptions.len()), (2, 1));
     let mut second = Client::new(2);
     let report = second.report(at(0));
     assert_eq!(zone.on_report(at(0), second.stream, report), Err(StreamRejected::Full(1)));

@@ -121,7 +121,7 @@ impl Client {
             identity: (!self.greeted).then(|| self.identity.clone()),
             time: Some(now),
             epoch: self.epoch,
-            asked: vec![bucket()],
+            subscriptions: vec![bucket()],
             ..Report::default()
         };
         self.greeted = true;

@@ -155,7 +155,7 @@ impl Fleet {
         let entered = aggregator.books.enter(now, &report, |_| None).unwrap();
         self.unconfirmed += entered.unconfirmed;
         aggregator.fresh += entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
-        aggregator.subscribed.extend(report.asked);
+        aggregator.subscribed.extend(report.subscriptions);
         aggregator.covered = report.seq;
         aggregator.seq += 1;
         let value = if aggregator.values { ratio(aggregator.ratio) } else { ratio(None) };

@@ -295,11 +295,11 @@ fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() 
     let mut client = TestClient::new();
     client.check(&[("acme", 0.0)]);
     let report = client.subscription.report(now());
-    assert_eq!((report.asked.len(), report.identity), (0, None));
+    assert_eq!((report.subscriptions.len(), report.identity), (0, None));
     client.subscription.on_open(now());
     client.check(&[("acme", 0.0)]);
     let greeting = client.subscription.report(now());
-    assert_eq!((greeting.seq, greeting.asked.len(), greeting.identity.is_some()), (1, 1, true));
+    assert_eq!((greeting.seq, greeting.subscriptions.len(), greeting.identity.is_some()), (1, 1, true));
     assert_eq!((greeting.definitions.len(), greeting.tallies.len()), (0, 0));
     client.answer();
     let report = client.subscription.report(now());

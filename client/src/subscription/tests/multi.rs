@@ -148,7 +148,7 @@ fn each_stream_subscribes_once_to_the_buckets_of_its_aggregator() {
     for (at, buckets) in owners.iter().enumerate() {
         assert_eq!(fleet.aggregators[at].subscribed.len(), *buckets);
         let report = fleet.client.subscription.report_to(EndpointId(at as u32), fleet.client.now);
-        assert!(report.asked.is_empty());
+        assert!(report.subscriptions.is_empty());
         assert_eq!(report.seq, fleet.aggregators[at].seq + 1);
     }
 }

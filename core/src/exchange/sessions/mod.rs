@@ -45,7 +45,7 @@ pub struct Child {
     /// The time of its first greeting here.
     pub since: MonoTime,
     /// The time of its last report.
-    pub heard: MonoTime,
+    pub last_report: MonoTime,
     /// Its highest report that the controller has covered.
     pub confirmed: u64,
     sent: SentState,
@@ -146,7 +146,7 @@ impl Sessions {
         if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
             let longest_away = self.children.values().filter(|child| child.stream.is_none());
             let Some(evicted) =
-                longest_away.min_by_key(|child| child.heard).map(|child| child.identity.instance)
+                longest_away.min_by_key(|child| child.last_report).map(|child| child.identity.instance)
             else {
                 return Err(StreamRejected::Full(self.children_max));
             };
@@ -162,14 +162,14 @@ impl Sessions {
             identity: identity.clone(),
             stream: None,
             since: now,
-            heard: now,
+            last_report: now,
             confirmed: 0,
             sent: SentState::default(),
         });
         child.identity = identity;
         self.connected += usize::from(child.stream.is_none());
         child.stream = Some(stream);
-        child.heard = now;
+        child.last_report = now;
         child.confirmed = 0;
         child.sent = SentState::default();
         child.books.open();
@@ -182,7 +182,7 @@ impl Sessions {
         let instance = self.streams.remove(&stream)?;
         let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
         child.stream = None;
-        child.heard = now;
+        child.last_report = now;
         self.connected -= 1;
         if self.away.len() >= 2 * self.children_max {
             // Children that reconnect leave stale entries behind.
@@ -231,7 +231,7 @@ impl Sessions {
     }
 
     fn is_away_since(&self, at: MonoTime, instance: InstanceId) -> bool {
-        self.children.get(&instance).is_some_and(|child| child.stream.is_none() && child.heard == at)
+        self.children.get(&instance).is_some_and(|child| child.stream.is_none() && child.last_report == at)
     }
 
     /// Returns the child with this present stream.

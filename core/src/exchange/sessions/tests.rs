@@ -4,8 +4,7 @@ use super::*;
 use crate::decision::Mode;
 use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
 use crate::names::{Name, Tenant, Zone};
-use crate::quantity::DropRatio;
-use crate::quantity::{Limit, Rate};
+use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::Role;
 
 const HEAD: Head = Head {
@@ -124,7 +123,7 @@ fn a_new_stream_replaces_the_old_one_and_keeps_the_books() {
     assert!(!roster.is_superseded(StreamId(1)));
 
     let child = roster.open(at(70), StreamId(2), identity(1)).unwrap();
-    assert_eq!((child.since, child.heard), (at(0), at(70)));
+    assert_eq!((child.since, child.last_report), (at(0), at(70)));
     assert_eq!(child.confirmed, 0, "numbers of another stream mean nothing");
     assert!(roster.is_superseded(StreamId(1)));
     assert!(!roster.is_superseded(StreamId(2)));
@@ -135,7 +134,7 @@ fn a_new_stream_replaces_the_old_one_and_keeps_the_books() {
     assert_eq!(roster.by_stream(StreamId(2)).unwrap().stream, Some(StreamId(2)));
     assert_eq!(roster.close(at(90), StreamId(2)), Some(InstanceId(1)));
     assert_eq!(roster.close(at(90), StreamId(2)), None);
-    assert_eq!(roster.get(InstanceId(1)).unwrap().heard, at(90));
+    assert_eq!(roster.get(InstanceId(1)).unwrap().last_report, at(90));
 }
 
 #[test]

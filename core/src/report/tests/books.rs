@@ -56,7 +56,7 @@ fn check_refused(broken: &Report, why: &InvalidReport) {
     };
     let entered = enter(&mut books, &good).unwrap();
     let observed =
-        |tenant: u8, delta| Entry { own: Some(KeyId(u32::from(tenant))), delta, pedigree: Origin::Observed };
+        |tenant: u8, delta| Entry { own: Some(KeyId(u32::from(tenant))), delta, origin: Origin::Observed };
     let new = Tally {
         counts: Counts { offered: 5, dropped: 1, would_dropped: 0, ..Counts::ZERO },
         late: Counts::ZERO,
@@ -66,7 +66,7 @@ fn check_refused(broken: &Report, why: &InvalidReport) {
         [observed(b'a', new), observed(b'b', tally(4)), observed(b'c', tally(3))],
         "after {why}"
     );
-    assert_eq!((entered.unconfirmed, entered.homeless), (0, 0));
+    assert_eq!((entered.unconfirmed, entered.rejected_keys), (0, 0));
     assert_eq!(entered.span.map(|span| span.as_micros()), Some(1_999));
 }
 
@@ -176,10 +176,10 @@ fn a_key_without_room_is_counted_once_as_rejected_and_its_counts_stay_separate()
     };
     let first = Report { definitions: [(KeyId(2), definition)].into(), ..report(3, 5) };
     let entered = books.enter(MonoTime::ZERO, &first, |_| None).unwrap();
-    let homeless = |delta| Entry { own: None, delta, pedigree: Origin::Observed };
-    assert_eq!((entered.homeless, entered.entries), (1, vec![homeless(tally(5))]));
+    let homeless = |delta| Entry { own: None, delta, origin: Origin::Observed };
+    assert_eq!((entered.rejected_keys, entered.entries), (1, vec![homeless(tally(5))]));
     let entered = books.enter(MonoTime::ZERO, &report(4, 7), |_| None).unwrap();
-    assert_eq!((entered.homeless, entered.entries), (0, vec![homeless(tally(2))]));
+    assert_eq!((entered.rejected_keys, entered.entries), (0, vec![homeless(tally(2))]));
 }
 
 /// One key of a child that reconnects: `remembered` by the parent, `base`, `sent` and `value` from the child, and the
@@ -192,13 +192,13 @@ struct Return {
     value: u64,
     counted: u64,
     unconfirmed: u64,
-    pedigree: Origin,
+    origin: Origin,
 }
 
 #[test]
 fn counting_continues_from_the_remembered_count_or_from_base() {
     use Origin::{Observed, TakenOver};
-    let row = |remembered, (base, sent, value), counted, unconfirmed, pedigree| Return {
+    let row = |remembered, (base, sent, value), counted, unconfirmed, origin| Return {
         continues: true,
         remembered,
         base,
@@ -206,7 +206,7 @@ fn counting_continues_from_the_remembered_count_or_from_base() {
         value,
         counted,
         unconfirmed,
-        pedigree,
+        origin,
     };
     for case in [
         // A new key.
@@ -253,8 +253,7 @@ fn check_return(case: &Return) {
     let entered = enter(&mut books, &greeting(case.base, case.sent, case.value)).unwrap();
     let label = format!("{:?} at {}, {}, {}", case.remembered, case.base, case.sent, case.value);
     assert_eq!(entered.unconfirmed, case.unconfirmed, "{label}");
-    let entry =
-        Entry { own: Some(KeyId(u32::from(b'a'))), delta: tally(case.counted), pedigree: case.pedigree };
+    let entry = Entry { own: Some(KeyId(u32::from(b'a'))), delta: tally(case.counted), origin: case.origin };
     assert_eq!(entered.entries, [entry], "{label}");
 
     let next = Report {
@@ -264,7 +263,7 @@ fn check_return(case: &Return) {
         ..Report::default()
     };
     let entered = enter(&mut books, &next).unwrap();
-    let two = Entry { own: entry.own, delta: tally(2), pedigree: Origin::Observed };
+    let two = Entry { own: entry.own, delta: tally(2), origin: Origin::Observed };
     assert_eq!((entered.unconfirmed, entered.entries), (0, vec![two]), "{label}: what comes next is plain");
 }
 
@@ -350,8 +349,8 @@ fn a_redefined_id_counts_its_new_key_from_zero() {
     let mut counted = |seq, defines, offered| {
         let entered = enter(&mut books, &report(seq, defines, offered)).unwrap();
         assert_eq!((entered.unconfirmed, entered.entries.len()), (0, 1));
-        let Entry { own, delta, pedigree } = entered.entries[0];
-        assert_eq!(pedigree, Origin::Observed);
+        let Entry { own, delta, origin } = entered.entries[0];
+        assert_eq!(origin, Origin::Observed);
         (own.unwrap().0 as u8, delta.counts.offered)
     };
     assert_eq!(counted(3, None, 40), (b'b', 40));
@@ -487,7 +486,7 @@ impl Totals {
 
     fn enter(&mut self, report: &Report) {
         let entered = enter(&mut self.books, report).unwrap();
-        assert_eq!((entered.unconfirmed, entered.homeless), (0, 0));
+        assert_eq!((entered.unconfirmed, entered.rejected_keys), (0, 0));
         for entry in entered.entries {
             *self.counted.entry(entry.own.unwrap().0).or_default() += entry.delta.counts.offered;
         }

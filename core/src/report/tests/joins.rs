@@ -52,7 +52,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 ordered: keys.iter().map(|id| Scope::Bucket(key(&format!("t{id}")).bucket)).collect(),
                 ended: keys.iter().map(|id| Scope::Bucket(key(&format!("e{id}")).bucket)).collect(),
                 spreads: BTreeMap::new(),
-                asked: if asks { vec![key("x").bucket] } else { Vec::new() },
+                subscriptions: if asks { vec![key("x").bucket] } else { Vec::new() },
                 holds: keys.iter().map(hold).collect(),
                 definitions: keys.iter().map(|id| (KeyId(*id), definition(*id))).collect(),
                 tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::query_gate::{Extra, Flaw};
+use super::query_gate::{QueryFlaw, QueryGateState};
 use crate::names::Name;
 
 /// The age of a zone's last report above which the zone is stale, unless it stopped in order.
@@ -68,7 +68,7 @@ pub struct Observed {
     /// The zone with the oldest report, if that is stale.
     pub stale: Option<StaleZone>,
     /// The extra gates of the policy with their answers.
-    pub extras: Vec<Extra>,
+    pub queries: Vec<QueryGateState>,
 }
 
 /// One measured number and its sample size.
@@ -155,11 +155,11 @@ pub enum Why {
     /// A number is NaN or infinite.
     NotANumber(Measure),
     /// An extra gate does not pass.
-    Extra {
+    Query {
         /// The name of the extra gate.
         name: Name,
         /// The reason.
-        flaw: Flaw,
+        flaw: QueryFlaw,
     },
 }
 
@@ -170,7 +170,7 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
     let mut reasons = Reasons::default();
     reasons.share(Measure::WouldDropRatio, observed.drop_ratio, min_samples, gate.max_drop_ratio);
     reasons.unknown.extend(observed.stale.clone().map(Why::Stale));
-    reasons.extras(&observed.extras);
+    reasons.queries(&observed.queries);
     reasons.time(observed.with_data, gate.min);
     reasons.judgement()
 }
@@ -190,7 +190,7 @@ pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) ->
             reasons.bad.push(Why::Slower { by, most: gate.max_p99_delta });
         }
     }
-    reasons.extras(&observed.extras);
+    reasons.queries(&observed.queries);
     reasons.time(observed.with_data, gate.min);
     reasons.judgement()
 }
@@ -266,11 +266,11 @@ impl Reasons {
         }
     }
 
-    fn extras(&mut self, extras: &[Extra]) {
-        for extra in extras {
-            let Some(flaw) = extra.flaw() else { continue };
+    fn queries(&mut self, queries: &[QueryGateState]) {
+        for query in queries {
+            let Some(flaw) = query.flaw() else { continue };
             let reasons = if flaw.is_known() { &mut self.bad } else { &mut self.unknown };
-            reasons.push(Why::Extra { name: extra.name.clone(), flaw });
+            reasons.push(Why::Query { name: query.name.clone(), flaw });
         }
     }
 
@@ -325,7 +325,7 @@ impl fmt::Display for Why {
             }
             Self::Absent(measure) => write!(f, "{measure} is unknown"),
             Self::NotANumber(measure) => write!(f, "{measure} is not a number"),
-            Self::Extra { name, flaw } => write!(f, "{name} {flaw}"),
+            Self::Query { name, flaw } => write!(f, "{name} {flaw}"),
         }
     }
 }

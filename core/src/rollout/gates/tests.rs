@@ -22,12 +22,12 @@ fn good() -> Observed {
         canary_p99: reading(0.204_9),
         control_p99: reading(0.2),
         stale: None,
-        extras: vec![extra("tickets", Bound::AtMost(20.0), 20.0), extra("budget", Bound::AtLeast(0.1), 0.1)],
+        queries: vec![extra("tickets", Bound::AtMost(20.0), 20.0), extra("budget", Bound::AtLeast(0.1), 0.1)],
     }
 }
 
-fn extra(name: &str, bound: Bound, value: f64) -> Extra {
-    Extra { name: Name::new(name).unwrap(), bound, answer: answer(value, 0) }
+fn extra(name: &str, bound: Bound, value: f64) -> QueryGateState {
+    QueryGateState { name: Name::new(name).unwrap(), bound, answer: answer(value, 0) }
 }
 
 fn answer(value: f64, age_s: u64) -> Answer {
@@ -83,29 +83,29 @@ fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
         ("control's p99 not a number", |o| o.control_p99 = reading(f64::NAN), [PASS, OPEN]),
         ("control's p99 on too few", |o| o.control_p99.samples = 0, [PASS, OPEN]),
         ("a zone is stale", |o| o.stale = stale(), [OPEN, FAIL]),
-        ("no extra gate", |o| o.extras.clear(), [PASS, PASS]),
-        ("tickets at the most", |o| o.extras[0].answer = answer(20.0, 0), [PASS, PASS]),
-        ("tickets below the most", |o| o.extras[0].answer = answer(-5.0, 0), [PASS, PASS]),
-        ("tickets above the most", |o| o.extras[0].answer = answer(20.000_1, 0), [FAIL, FAIL]),
-        ("budget at the least", |o| o.extras[1].answer = answer(0.1, 0), [PASS, PASS]),
-        ("budget above the least", |o| o.extras[1].answer = answer(1e300, 0), [PASS, PASS]),
-        ("budget below the least", |o| o.extras[1].answer = answer(0.099, 0), [FAIL, FAIL]),
-        ("budget below zero", |o| o.extras[1].answer = answer(-0.1, 0), [FAIL, FAIL]),
-        ("tickets not answered yet", |o| o.extras[0].answer = Answer::Awaited, [OPEN, OPEN]),
-        ("budget not answered yet", |o| o.extras[1].answer = Answer::Awaited, [OPEN, OPEN]),
-        ("tickets missing", |o| o.extras[0].answer = missing(), [OPEN, OPEN]),
-        ("budget missing", |o| o.extras[1].answer = missing(), [OPEN, OPEN]),
-        ("tickets not a number", |o| o.extras[0].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
-        ("budget not a number", |o| o.extras[1].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
-        ("tickets infinite", |o| o.extras[0].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
-        ("budget infinite", |o| o.extras[1].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
-        ("tickets good and as old as may be", |o| o.extras[0].answer = answer(0.0, 90), [PASS, PASS]),
-        ("tickets good and too old", |o| o.extras[0].answer = answer(0.0, 91), [OPEN, OPEN]),
-        ("tickets bad and as old as may be", |o| o.extras[0].answer = answer(21.0, 90), [FAIL, FAIL]),
-        ("tickets bad and too old", |o| o.extras[0].answer = answer(21.0, 91), [OPEN, OPEN]),
+        ("no extra gate", |o| o.queries.clear(), [PASS, PASS]),
+        ("tickets at the most", |o| o.queries[0].answer = answer(20.0, 0), [PASS, PASS]),
+        ("tickets below the most", |o| o.queries[0].answer = answer(-5.0, 0), [PASS, PASS]),
+        ("tickets above the most", |o| o.queries[0].answer = answer(20.000_1, 0), [FAIL, FAIL]),
+        ("budget at the least", |o| o.queries[1].answer = answer(0.1, 0), [PASS, PASS]),
+        ("budget above the least", |o| o.queries[1].answer = answer(1e300, 0), [PASS, PASS]),
+        ("budget below the least", |o| o.queries[1].answer = answer(0.099, 0), [FAIL, FAIL]),
+        ("budget below zero", |o| o.queries[1].answer = answer(-0.1, 0), [FAIL, FAIL]),
+        ("tickets not answered yet", |o| o.queries[0].answer = Answer::Awaited, [OPEN, OPEN]),
+        ("budget not answered yet", |o| o.queries[1].answer = Answer::Awaited, [OPEN, OPEN]),
+        ("tickets missing", |o| o.queries[0].answer = missing(), [OPEN, OPEN]),
+        ("budget missing", |o| o.queries[1].answer = missing(), [OPEN, OPEN]),
+        ("tickets not a number", |o| o.queries[0].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
+        ("budget not a number", |o| o.queries[1].answer = answer(f64::NAN, 0), [OPEN, OPEN]),
+        ("tickets infinite", |o| o.queries[0].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
+        ("budget infinite", |o| o.queries[1].answer = answer(f64::INFINITY, 0), [OPEN, OPEN]),
+        ("tickets good and as old as may be", |o| o.queries[0].answer = answer(0.0, 90), [PASS, PASS]),
+        ("tickets good and too old", |o| o.queries[0].answer = answer(0.0, 91), [OPEN, OPEN]),
+        ("tickets bad and as old as may be", |o| o.queries[0].answer = answer(21.0, 90), [FAIL, FAIL]),
+        ("tickets bad and too old", |o| o.queries[0].answer = answer(21.0, 91), [OPEN, OPEN]),
         (
             "one extra gate bad, one missing",
-            |o| (o.extras[0].answer, o.extras[1].answer) = (answer(21.0, 0), missing()),
+            |o| (o.queries[0].answer, o.queries[1].answer) = (answer(21.0, 0), missing()),
             [FAIL, FAIL],
         ),
         ("nothing is known", |o| *o = Observed::default(), [OPEN, OPEN]),
@@ -151,7 +151,10 @@ fn reasons_name_the_value_and_its_bound() {
         canary_p99: reading(0.212),
         control_p99: reading(0.2),
         stale: stale(),
-        extras: vec![extra("tickets", Bound::AtMost(20.0), 31.5), extra("budget", Bound::AtLeast(0.1), -2.0)],
+        queries: vec![
+            extra("tickets", Bound::AtMost(20.0), 31.5),
+            extra("budget", Bound::AtLeast(0.1), -2.0),
+        ],
     };
     let texts =
         |judgement: &Judgement| judgement.reasons().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -167,8 +170,10 @@ fn reasons_name_the_value_and_its_bound() {
         ]
     );
     let unknown = [Answer::Awaited, missing(), answer(f64::NAN, 0), answer(1e300, 95)];
-    let extras = unknown.map(|answer| Extra { answer, ..extra("tickets", Bound::AtMost(1e20), 0.0) });
-    let shadow = leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { extras: extras.into(), ..good() });
+    let queries =
+        unknown.map(|answer| QueryGateState { answer, ..extra("tickets", Bound::AtMost(1e20), 0.0) });
+    let shadow =
+        leave_shadow(&ShadowGate::default(), SAMPLES, &Observed { queries: queries.into(), ..good() });
     assert_eq!(
         texts(&shadow),
         [
@@ -214,16 +219,16 @@ proptest! {
             canary_p99: canary,
             control_p99: control,
             stale: if is_stale { stale() } else { None },
-            extras: vec![extra("tickets", Bound::AtMost(20.0), tickets)],
+            queries: vec![extra("tickets", Bound::AtMost(20.0), tickets)],
         };
         let mut less = all.clone();
         match lost {
             0 => less.drop_ratio.value = None,
             1 => less.canary_p99.samples = 0,
             2 => less.control_p99.value = Some(f64::NAN),
-            3 => less.extras[0].answer = missing(),
-            4 => less.extras[0].answer = answer(tickets, 91),
-            5 => less.extras[0].answer = answer(f64::NAN, 0),
+            3 => less.queries[0].answer = missing(),
+            4 => less.queries[0].answer = answer(tickets, 91),
+            5 => less.queries[0].answer = answer(f64::NAN, 0),
             _ => less.with_data /= 2,
         }
         for (known, unknown) in judged(&all).into_iter().zip(judged(&less)) {

@@ -80,7 +80,7 @@ impl ReportDecoder {
             spreads: decode_spreads(&part.drill_latencies)?,
             children: part.children,
             path: decode_path(&part.path)?,
-            asked: part
+            subscriptions: part
                 .subscriptions
                 .iter()
                 .map(|bucket| decode_name("subscriptions", bucket, Bucket::new))
@@ -150,7 +150,7 @@ fn join(parts: Report, part: Report) -> Result<Report, DecodeError> {
 fn check_lens(report: &Report) -> Result<(), DecodeError> {
     check_len("id_gaps", report.tallies.len(), KEYS_PER_MESSAGE_MAX)?;
     check_len("definitions", report.definitions.len(), KEYS_PER_MESSAGE_MAX)?;
-    check_len("subscriptions", report.asked.len(), KEYS_PER_MESSAGE_MAX)?;
+    check_len("subscriptions", report.subscriptions.len(), KEYS_PER_MESSAGE_MAX)?;
     check_len("holds", report.holds.len(), KEYS_PER_MESSAGE_MAX)?;
     check_len("evidence", report.evidence.len(), COHORTS_MAX)?;
     check_len("kills", report.kills.len(), KILLED_BUCKETS_MAX)?;

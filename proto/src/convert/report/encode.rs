@@ -42,7 +42,7 @@ impl ReportEncoder {
     pub fn encode(&mut self, report: &Report) -> Vec<wire::Report> {
         let mut parts =
             Parts { report, full: Vec::new(), last: encode_head(report), bytes_left: PART_BYTES_MAX };
-        for bucket in &report.asked {
+        for bucket in &report.subscriptions {
             let part = parts.with_room(SUBSCRIPTION_BYTES_MAX, |last| last.subscriptions.len());
             part.subscriptions.push(bucket.to_string());
         }

@@ -49,10 +49,10 @@ fn any_report() -> impl Strategy<Value = Report> {
     let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
     let path = vec(any::<u128>().prop_map(InstanceId), 0..=2 * Path::IDS_MAX);
     let path = path.prop_map(Path::new);
-    let asked = btree_set(any_bucket(), 0..4);
+    let subscriptions = btree_set(any_bucket(), 0..4);
     let holds = btree_map(any_bucket(), any_rate(), 0..4);
-    (head, claims, path, asked, holds).prop_map(
-        |((identity, micros), (epoch, kill, children, leaving), path, asked, holds)| Report {
+    (head, claims, path, subscriptions, holds).prop_map(
+        |((identity, micros), (epoch, kill, children, leaving), path, subscriptions, holds)| Report {
             seq: 0,
             identity,
             time: micros.map(MonoTime::from_micros),
@@ -65,7 +65,7 @@ fn any_report() -> impl Strategy<Value = Report> {
             spreads: [(Zone::new("a").unwrap(), Spread::of([(7, 1), (kill, 3)], kill))].into(),
             children,
             path,
-            asked: asked.into_iter().collect(),
+            subscriptions: subscriptions.into_iter().collect(),
             holds,
             definitions: BTreeMap::new(),
             tallies: Tallies::default(),

@@ -55,7 +55,7 @@ fn largest_report(keys: usize) -> Report {
             .collect(),
         children: u32::MAX,
         path: Path::new(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
-        asked: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
+        subscriptions: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
         holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
         tallies: (0..).map(KeyId).zip((0..keys).map(|_| Tally { counts: most, late: most })).collect(),
@@ -92,9 +92,9 @@ fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
 fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
     let largest = largest_report(5_000);
     let bare = Report { seq: u64::MAX, ..largest_report(0) };
-    let Report { asked, holds, definitions, tallies, .. } = largest;
+    let Report { subscriptions, holds, definitions, tallies, .. } = largest;
     for (list, report) in [
-        ("subscriptions", Report { asked, ..bare.clone() }),
+        ("subscriptions", Report { subscriptions, ..bare.clone() }),
         ("holds", Report { holds, ..bare.clone() }),
         ("definitions", Report { definitions, ..bare.clone() }),
         ("id_gaps", Report { tallies, ..bare.clone() }),

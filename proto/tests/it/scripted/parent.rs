@@ -61,7 +61,7 @@ impl Parent for ScriptedParent {
             self.board.iter().for_each(|(bucket, _)| child.subscribe(bucket));
         }
         let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
-        child.heard = now;
+        child.last_report = now;
         child.books.enter(now, &report, |_| None)?;
         let changed = report.kill > KillGeneration(0);
         self.emit(ParentEvent::Report(stream, Box::new(report)));
@@ -79,7 +79,7 @@ impl Parent for ScriptedParent {
         let head = Head { epoch: Some(self.epoch), report_interval, ..Head::of(&kills) };
         let child = self.sessions.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: 0 };
-        let waited = now.since(child.heard);
+        let waited = now.since(child.last_report);
         let message = child.next_message(now, head, &mut self.board, true, echo, &kills)?;
         self.emit(ParentEvent::Answered(waited));
         Some(message)
