@@ -7,9 +7,25 @@ use super::{pages, read};
 use crate::command::Plimsoll;
 
 /// Commands of the reader's machine that documents may show. Others are misspelt or belong on this list.
-const KNOWN: [&str; 16] = [
-    "cat", "cd", "cp", "curl", "echo", "export", "git", "helm", "ip", "kill", "kubectl", "mkdir", "promtool",
-    "systemctl", "touch", "ulimit",
+const KNOWN: [&str; 18] = [
+    "cat",
+    "cd",
+    "cp",
+    "curl",
+    "echo",
+    "export",
+    "git",
+    "grep",
+    "helm",
+    "ip",
+    "jq",
+    "kill",
+    "kubectl",
+    "mkdir",
+    "promtool",
+    "systemctl",
+    "touch",
+    "ulimit",
 ];
 
 /// Splits a command line into simple commands and their words. Quotes group words; nothing is expanded.
@@ -43,9 +59,11 @@ fn commands(line: &str) -> Vec<Vec<String>> {
 /// Says why a simple command cannot be right; `None` if it can.
 fn fault(command: &[String]) -> Option<String> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    let is_assignment = |word: &&str| word.split_once('=').is_some_and(|(name, _)| name == name.to_uppercase());
+    let is_assignment =
+        |word: &&str| word.split_once('=').is_some_and(|(name, _)| name == name.to_uppercase());
     let start = words.iter().position(|word| !is_assignment(word))?;
-    let end = words.iter().position(|word| word.starts_with('>') || word.starts_with("2>")).unwrap_or(words.len());
+    let end =
+        words.iter().position(|word| word.starts_with('>') || word.starts_with("2>")).unwrap_or(words.len());
     match words.get(start..end)? {
         ["plimsoll" | "./target/release/plimsoll", args @ ..] => usage(args),
         ["cargo", "run", "--release", "--", args @ ..] => usage(args),
@@ -110,7 +128,9 @@ fn faults_are_found() {
     ] {
         assert_eq!(faults(good), 0, "{good}");
     }
-    for bad in ["plimsol up", "plimsoll upp", "plimsoll kill on --raeson x", "./measure precision", "cargo runn"] {
+    for bad in
+        ["plimsol up", "plimsoll upp", "plimsoll kill on --raeson x", "./measure precision", "cargo runn"]
+    {
         assert_eq!(faults(bad), 1, "{bad}");
     }
 }
