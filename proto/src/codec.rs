@@ -2,13 +2,13 @@
 //! all children.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use plimsoll_core::exchange::Parent;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
+use tonic::codegen::BoxFuture;
 use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::{ProstCodec, ProstDecoder};
@@ -22,12 +22,8 @@ use crate::{MESSAGE_BYTES_MAX, Part, wire};
 const BUFFER_BYTES: usize = 1_024;
 
 /// The codec of the parent's end of `Exchange.Converse`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct ParentCodec;
-
-/// Encodes parts of directives.
-#[derive(Clone, Copy, Debug, Default)]
-struct PartEncoder;
 
 fn buffers() -> BufferSettings {
     // A yield threshold of 1 byte: each message is sent at once instead of waiting for the next one.
@@ -37,11 +33,11 @@ fn buffers() -> BufferSettings {
 impl Codec for ParentCodec {
     type Encode = Part;
     type Decode = wire::Report;
-    type Encoder = PartEncoder;
+    type Encoder = Self;
     type Decoder = ProstDecoder<wire::Report>;
 
-    fn encoder(&mut self) -> PartEncoder {
-        PartEncoder
+    fn encoder(&mut self) -> Self {
+        *self
     }
 
     fn decoder(&mut self) -> ProstDecoder<wire::Report> {
@@ -49,7 +45,7 @@ impl Codec for ParentCodec {
     }
 }
 
-impl Encoder for PartEncoder {
+impl Encoder for ParentCodec {
     type Item = Part;
     type Error = Status;
 
@@ -64,16 +60,14 @@ impl Encoder for PartEncoder {
     }
 }
 
-/// The only method of the service.
-struct Converse<P>(ParentService<P>);
-
-impl<P: Parent + Send + 'static> StreamingService<wire::Report> for Converse<P> {
+/// `Converse`, the only method of the service.
+impl<P: Parent + Send + 'static> StreamingService<wire::Report> for ParentService<P> {
     type Response = Part;
     type ResponseStream = ReceiverStream<Result<Part, Status>>;
     type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Streaming<wire::Report>>) -> Self::Future {
-        std::future::ready(Ok(Response::new(self.0.converse(request.into_inner()))))
+        std::future::ready(Ok(Response::new(self.converse(request.into_inner()))))
     }
 }
 
@@ -84,7 +78,7 @@ impl<P> NamedService for ParentService<P> {
 impl<P: Parent + Send + 'static> tower_service::Service<http::Request<Body>> for ParentService<P> {
     type Response = http::Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+    type Future = BoxFuture<http::Response<Body>, Infallible>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -95,7 +89,7 @@ impl<P: Parent + Send + 'static> tower_service::Service<http::Request<Body>> for
             let status = Status::unimplemented("unknown method: this service has Converse only");
             return Box::pin(std::future::ready(Ok(status.into_http())));
         }
-        let converse = Converse(self.clone());
+        let converse = self.clone();
         Box::pin(async move {
             let mut grpc = Grpc::new(ParentCodec)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)

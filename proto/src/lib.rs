@@ -17,7 +17,7 @@ pub mod shared;
 mod tests;
 pub mod transport;
 
-pub use convert::{DecodeError, DirectivesDecoder, ReportDecoder, ReportEncoder, encode_report};
+pub use convert::{DecodeError, DirectivesDecoder, ReportDecoder, ReportEncoder};
 pub use parts::{Part, Parts, encode_directives};
 
 /// The generated messages and stubs.

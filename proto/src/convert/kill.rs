@@ -7,7 +7,7 @@ use plimsoll_core::kill::{KILLED_BUCKETS_MAX, KillGeneration, Scope};
 use plimsoll_core::names::{Bucket, Zone};
 
 use super::DecodeError;
-use super::scalars::{check_len, decode_name};
+use super::scalars::{check_column, check_len, decode_name};
 use crate::wire;
 
 /// The most bytes that the drill latencies of a zone take on the wire: a name, a number, and two numbers of
@@ -54,10 +54,7 @@ pub(super) fn decode_spreads(zones: &[wire::DrillLatencies]) -> Result<BTreeMap<
     for latencies in zones {
         let zone = decode_name("drill_latencies", &latencies.zone, Zone::new)?;
         check_len("drill_latencies.latencies_us", latencies.latencies_us.len(), SPREAD_STEPS_MAX)?;
-        let (got, expected) = (latencies.counts.len(), latencies.latencies_us.len());
-        if got != expected {
-            return Err(DecodeError::Columns { field: "drill_latencies.counts", got, expected });
-        }
+        check_column("drill_latencies.counts", latencies.counts.len(), latencies.latencies_us.len())?;
         let waits = latencies.latencies_us.iter().copied().zip(latencies.counts.iter().copied());
         all.insert(zone, Spread::of(waits, latencies.missing));
     }

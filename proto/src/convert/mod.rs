@@ -11,4 +11,4 @@ mod scalars;
 pub use decode_error::DecodeError;
 pub use directives::DirectivesDecoder;
 pub(crate) use directives::{bucket_piece, encode_head};
-pub use report::{ReportDecoder, ReportEncoder, encode_report};
+pub use report::{ReportDecoder, ReportEncoder};

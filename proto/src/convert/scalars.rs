@@ -52,3 +52,8 @@ pub(super) fn decode_name<N>(
 pub(super) fn check_len(field: &'static str, got: usize, most: usize) -> Result<(), DecodeError> {
     if got > most { Err(DecodeError::TooMany { field, got, most }) } else { Ok(()) }
 }
+
+/// Rejects a column of `got` numbers if its list has `expected` entries.
+pub(super) fn check_column(field: &'static str, got: usize, expected: usize) -> Result<(), DecodeError> {
+    if got == expected { Ok(()) } else { Err(DecodeError::Columns { field, got, expected }) }
+}

@@ -7,10 +7,10 @@ use plimsoll_core::kill::drill::{Drill, SPREAD_ZONES_MAX};
 use plimsoll_core::kill::{KILLED_BUCKETS_MAX, KillGeneration};
 use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Report, Role};
+use plimsoll_core::report::{COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, Role};
 
 use super::delta::SentCounts;
-use super::evidence::{COHORTS_MAX, decode_evidence};
+use super::evidence::decode_evidence;
 use crate::convert::DecodeError;
 use crate::convert::kill::{decode_kills, decode_scopes, decode_spreads};
 use crate::convert::scalars::{check_len, decode_epoch, decode_instance, decode_name, decode_rate};

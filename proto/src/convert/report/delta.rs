@@ -3,8 +3,10 @@
 
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Counts, Tallies, Tally};
+use prost::encoding::encoded_len_varint;
 
 use crate::convert::DecodeError;
+use crate::convert::scalars::check_column;
 use crate::wire;
 
 /// The counts sent so far on one stream, equal at both of its ends. Indexed by the stream's key ids, which
@@ -81,12 +83,7 @@ impl SentCounts {
 }
 
 /// Columns of a part: each as long as the list of ids, or empty if all its numbers are zero.
-struct Columns<'a> {
-    offered: &'a [u64],
-    dropped: &'a [u64],
-    /// Guard-dropped, would-dropped and would-guard-dropped, which most reports leave out.
-    others: Option<[&'a [u64]; 3]>,
-}
+struct Columns<'a>([&'a [u64]; 5]);
 
 impl<'a> Columns<'a> {
     fn new(
@@ -94,82 +91,64 @@ impl<'a> Columns<'a> {
         columns: Option<&'a wire::Columns>,
         keys: usize,
     ) -> Result<Self, DecodeError> {
-        let Some(columns) = columns else { return Ok(Self { offered: &[], dropped: &[], others: None }) };
-        let others = [&columns.guard_dropped, &columns.would_dropped, &columns.would_guard_dropped];
-        for column in [&columns.offered, &columns.dropped].into_iter().chain(others) {
-            if !column.is_empty() && column.len() != keys {
-                return Err(DecodeError::Columns { field, got: column.len(), expected: keys });
-            }
+        let Some(columns) = columns else { return Ok(Self([&[]; 5])) };
+        let wire::Columns { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = columns;
+        let columns: [&[u64]; 5] = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
+        for column in columns.iter().filter(|column| !column.is_empty()) {
+            check_column(field, column.len(), keys)?;
         }
-        Ok(Self {
-            offered: &columns.offered,
-            dropped: &columns.dropped,
-            others: others.iter().any(|column| !column.is_empty()).then(|| others.map(Vec::as_slice)),
-        })
+        Ok(Self(columns))
     }
 
     fn is_empty(&self) -> bool {
-        self.offered.is_empty() && self.dropped.is_empty() && self.others.is_none()
+        self.0.iter().all(|column| column.is_empty())
     }
 
     /// Adds the deltas of the key at index `at`. Returns `None` on overflow.
     #[inline]
     fn add(&self, at: usize, to: &mut Counts) -> Option<()> {
-        let plus = |held: &mut u64, column: &[u64]| {
+        let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = to;
+        let counts = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
+        for (held, column) in counts.into_iter().zip(self.0) {
             if let Some(delta) = column.get(at) {
                 *held = held.checked_add(*delta)?;
             }
-            Some(())
-        };
-        plus(&mut to.offered, self.offered)?;
-        plus(&mut to.dropped, self.dropped)?;
-        if let Some([guard, would, would_guard]) = self.others {
-            plus(&mut to.guard_dropped, guard)?;
-            plus(&mut to.would_dropped, would)?;
-            plus(&mut to.would_guard_dropped, would_guard)?;
         }
         Some(())
     }
 }
 
-/// Returns the most bytes that the deltas of one key take on the wire, columns of zeros included.
-pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
-    let of = |counts: Counts| -> usize {
-        let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = counts;
-        let columns = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
-        columns.into_iter().map(varint_len).sum()
-    };
-    varint_len(u64::from(gap)) + of(delta.counts) + of(delta.late)
+/// Returns the counts in the order of the columns.
+const fn values(counts: Counts) -> [u64; 5] {
+    let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = counts;
+    [offered, dropped, guard_dropped, would_dropped, would_guard_dropped]
 }
 
-/// Returns the encoded length of a number in bytes.
-const fn varint_len(number: u64) -> usize {
-    (64 - (number | 1).leading_zeros()).div_ceil(7) as usize
+/// Returns the columns in the order of [`values`].
+const fn columns_mut(columns: &mut wire::Columns) -> [&mut Vec<u64>; 5] {
+    let wire::Columns { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = columns;
+    [offered, dropped, guard_dropped, would_dropped, would_guard_dropped]
+}
+
+/// Returns the most bytes that the deltas of one key take on the wire, columns of zeros included.
+pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
+    let deltas = values(delta.counts).into_iter().chain(values(delta.late));
+    deltas.chain([u64::from(gap)]).map(encoded_len_varint).sum()
 }
 
 /// Appends the deltas of one key to the columns.
 pub(super) fn push(columns: &mut Option<wire::Columns>, delta: Counts) {
-    let columns = columns.get_or_insert_default();
-    columns.offered.push(delta.offered);
-    columns.dropped.push(delta.dropped);
-    columns.guard_dropped.push(delta.guard_dropped);
-    columns.would_dropped.push(delta.would_dropped);
-    columns.would_guard_dropped.push(delta.would_guard_dropped);
+    let columns = columns_mut(columns.get_or_insert_default());
+    columns.into_iter().zip(values(delta)).for_each(|(column, delta)| column.push(delta));
 }
 
 /// Clears columns of zeros, and drops the columns if none is left.
 pub(super) fn trim_zeros(columns: &mut Option<wire::Columns>) {
     let Some(present) = columns else { return };
-    let wire::Columns { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = present;
-    let all = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
-    let mut any_left = false;
-    for column in all {
+    for column in columns_mut(present) {
         if column.iter().all(|delta| *delta == 0) {
             column.clear();
         }
-        any_left |= !column.is_empty();
     }
-    if !any_left {
-        *columns = None;
-    }
+    columns.take_if(|present| *present == wire::Columns::default());
 }

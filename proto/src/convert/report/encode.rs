@@ -30,12 +30,6 @@ pub struct ReportEncoder {
     sent: SentCounts,
 }
 
-/// Encodes the first report of a stream, see [`ReportEncoder::encode`].
-#[must_use]
-pub fn encode_report(report: &Report) -> Vec<wire::Report> {
-    ReportEncoder::default().encode(report)
-}
-
 impl ReportEncoder {
     /// Encodes the next report of the stream as one or more parts, each within the bounds of a message.
     #[must_use]

@@ -6,12 +6,8 @@ use plimsoll_core::stats::{BINS, Bin, Histogram};
 
 use crate::convert::DecodeError;
 use crate::convert::directives::{decode_mode, encode_mode};
-use crate::convert::scalars::{check_len, decode_name};
+use crate::convert::scalars::{check_column, check_len, decode_name};
 use crate::wire;
-
-/// The most cohorts in one report. The sender leaves out more: ten thousand buckets do not all change modes
-/// at a time.
-pub(super) const COHORTS_MAX: usize = plimsoll_core::report::COHORTS_MAX;
 
 /// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, four
 /// counts and framing, and two numbers for each bin.
@@ -58,13 +54,7 @@ pub(super) fn decode_evidence(seq: u64, all: Vec<wire::Evidence>) -> Result<Batc
 fn decode_histogram(evidence: &wire::Evidence) -> Result<Histogram, DecodeError> {
     let (gaps, counts) = (&evidence.latency_bin_gaps, &evidence.latency_counts);
     check_len("evidence.latency_bin_gaps", gaps.len(), BINS)?;
-    if gaps.len() != counts.len() {
-        return Err(DecodeError::Columns {
-            field: "evidence.latency_counts",
-            got: counts.len(),
-            expected: gaps.len(),
-        });
-    }
+    check_column("evidence.latency_counts", counts.len(), gaps.len())?;
     let mut histogram = Histogram::default();
     let mut next = 0_u32;
     for (gap, count) in gaps.iter().zip(counts) {

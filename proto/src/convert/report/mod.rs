@@ -6,4 +6,4 @@ mod encode;
 mod evidence;
 
 pub use decode::ReportDecoder;
-pub use encode::{ReportEncoder, encode_report};
+pub use encode::ReportEncoder;

@@ -18,7 +18,7 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 
 pub use self::observer::{Observer, StreamError};
-use self::traffic::{MeteredConnector, Traffic};
+use self::traffic::{Traffic, connect_metered};
 use crate::shared::Shared;
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
@@ -105,7 +105,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         let connect = async {
             match traffic {
                 None => endpoint.connect().await,
-                Some(traffic) => endpoint.connect_with_connector(MeteredConnector(traffic)).await,
+                Some(traffic) => connect_metered(endpoint, traffic).await,
             }
         };
         let channel = tokio::select! {

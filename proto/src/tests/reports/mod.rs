@@ -77,7 +77,7 @@ fn positive_hold_never_becomes_zero() {
     let rates = [0.0, f64::MIN_POSITIVE, 0.001, 1.0 / 3.0].map(|rate| Rate::new(rate).unwrap());
     let buckets = ["a", "b", "c", "d"].map(|name| Bucket::new(name).unwrap());
     let report = Report { seq: 1, holds: buckets.into_iter().zip(rates).collect(), ..Report::default() };
-    let part = encode_report(&report).remove(0);
+    let part = ReportEncoder::default().encode(&report).remove(0);
     let arrived = ReportDecoder::default().decode(part).unwrap().unwrap();
     let arrived: Vec<f64> = arrived.holds.values().map(|hold| hold.per_second()).collect();
     assert_eq!(arrived, [0.0, 0.001, 0.001, 0.333]);

@@ -211,5 +211,5 @@ impl Stream {
 /// Returns the encoded greeting of an instance.
 pub(crate) fn greeting(instance: u128) -> wire::Report {
     let report = Report { seq: 1, identity: Some(identity(instance)), ..Report::default() };
-    plimsoll_proto::encode_report(&report).remove(0)
+    plimsoll_proto::ReportEncoder::default().encode(&report).remove(0)
 }
