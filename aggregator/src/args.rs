@@ -65,7 +65,6 @@ pub enum Error {
 
 impl Error {
     /// Returns true for invalid arguments, with which another attempt fails as well.
-    #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Name { .. } | Self::Controller(_))
     }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BucketPolicy, Policy};
+use crate::{BucketPolicy, Policy, QueryGate};
 use plimsoll_core::names::{Bucket, Name};
-use plimsoll_core::quantity::Limit;
+use plimsoll_core::quantity::{Limit, Rate};
 
 /// The share of the listed tenants that may be removed at once.
 pub const TENANTS_REMOVED_MAX: f64 = 0.2;
@@ -46,113 +46,90 @@ impl fmt::Display for Difference {
 
 /// Returns the differences from `from` to `to`, drastic ones first. Linear in both, except for matching names with
 /// patterns.
-#[must_use]
 pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
     let mut found = Differences::default();
-    found.note("kill_switch", Some(from.kill_switch()), Some(to.kill_switch()));
-    found.note("guardrails", Some(from.guardrails()), Some(to.guardrails()));
+    found.note("kill_switch", Some(from.kill_switch()), Some(to.kill_switch()), None);
+    found.note("guardrails", Some(from.guardrails()), Some(to.guardrails()), None);
     found.buckets(from, to);
     found.tenants(from, to);
-    let mut all = found.all;
+    let mut all = found.0;
     all.sort_by_key(|difference| difference.drastic.is_none());
     all
 }
 
 #[derive(Default)]
-struct Differences {
-    all: Vec<Difference>,
-}
+struct Differences(Vec<Difference>);
 
 impl Differences {
-    fn note<T: ToString + PartialEq>(&mut self, path: &str, from: Option<T>, to: Option<T>) {
+    /// Adds a difference, unless both values are equal.
+    fn note<T: ToString + PartialEq>(
+        &mut self,
+        path: impl Into<String>,
+        from: Option<T>,
+        to: Option<T>,
+        drastic: Option<String>,
+    ) {
         if from != to {
-            self.all.push(Difference {
-                path: path.to_owned(),
-                from: from.map(|from| from.to_string()),
-                to: to.map(|to| to.to_string()),
-                drastic: None,
-            });
+            let text = |value: Option<T>| value.map(|value| value.to_string());
+            self.0.push(Difference { path: path.into(), from: text(from), to: text(to), drastic });
         }
     }
 
     fn buckets(&mut self, from: &Policy, to: &Policy) {
-        let names = from.exact_buckets().chain(to.exact_buckets()).map(|(name, _)| name.clone());
-        let names: BTreeSet<Bucket> = names.collect();
+        let names: BTreeSet<&Bucket> =
+            from.exact_buckets().chain(to.exact_buckets()).map(|(name, _)| name).collect();
         for name in names {
             // Compares the policy in force for the name, also by a pattern: a removed entry may leave its limit to a pattern.
-            self.bucket(name.as_str(), from.bucket(&name), to.bucket(&name));
+            self.bucket(name.as_str(), from.bucket(name), to.bucket(name));
         }
-        let patterns = |policy: &Policy| policy.patterns().map(|(name, _)| name).collect::<Vec<_>>();
-        let of = |policy: &'_ Policy, wanted: &str| {
-            policy.patterns().find(|(name, _)| name == wanted).map(|(_, entry)| entry.clone())
-        };
-        let mut all = [patterns(from), patterns(to)].concat();
-        all.sort();
-        all.dedup();
-        for pattern in all {
-            self.bucket(&pattern, of(from, &pattern).as_ref(), of(to, &pattern).as_ref());
+        let by_pattern = |policy| Policy::patterns(policy).collect::<BTreeMap<_, _>>();
+        let (from, to) = (by_pattern(from), by_pattern(to));
+        for pattern in from.keys().chain(to.keys()).collect::<BTreeSet<_>>() {
+            self.bucket(pattern, from.get(pattern).copied(), to.get(pattern).copied());
         }
     }
 
     fn bucket(&mut self, name: &str, from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) {
         let path = |field: &str| format!("buckets.{name}.{field}");
-        let limit = |entry: Option<&BucketPolicy>| entry.map(limit_text);
-        let before = self.all.len();
-        self.note(&path("limit"), limit(from), limit(to));
-        if let Some(difference) = self.all.get_mut(before) {
-            difference.drastic = moved(from, to);
-        }
-        let mode = |entry: Option<&BucketPolicy>| entry.map(|entry| entry.mode());
-        self.note(&path("mode"), mode(from), mode(to));
-        let rate = |entry: Option<&BucketPolicy>| entry.and_then(BucketPolicy::tenant_limit);
-        let rps =
-            |rate: Option<plimsoll_core::quantity::Rate>| rate.map(plimsoll_core::quantity::Rate::per_second);
-        let (one, other) = (rps(rate(from)), rps(rate(to)));
-        let before = self.all.len();
-        self.note(&path("tenant_limit"), one, other);
-        if let (Some(difference), Some((one, other))) = (self.all.get_mut(before), one.zip(other)) {
-            difference.drastic = factor(one, other);
-        }
-        let candidate = |entry: Option<&BucketPolicy>| rps(entry.and_then(BucketPolicy::candidate));
-        self.note(&path("candidate"), candidate(from), candidate(to));
-        let gates = |entry: Option<&BucketPolicy>| entry.map(|entry| entry.rollout().require_gates);
-        if from.is_some() && to.is_some() {
-            self.note(&path("rollout.require_gates"), gates(from), gates(to));
-            self.queries(&path("rollout.queries"), from, to);
+        self.note(path("limit"), from.map(limit_text), to.map(limit_text), moved(from, to));
+        self.note(path("mode"), from.map(|entry| entry.mode), to.map(|entry| entry.mode), None);
+        let tenant_limit = |entry: &BucketPolicy| entry.tenant_limit.map(Rate::per_second);
+        let (one, other) = (from.and_then(tenant_limit), to.and_then(tenant_limit));
+        let drastic = one.zip(other).and_then(|(one, other)| factor(one, other));
+        self.note(path("tenant_limit"), one, other, drastic);
+        let candidate = |entry: &BucketPolicy| entry.candidate.map(Rate::per_second);
+        self.note(path("candidate"), from.and_then(candidate), to.and_then(candidate), None);
+        if let Some((from, to)) = from.zip(to) {
+            let (from, to) = (&from.rollout, &to.rollout);
+            let gates = path("rollout.require_gates");
+            self.note(gates, Some(from.require_gates), Some(to.require_gates), None);
+            self.queries(&path("rollout.queries"), &from.queries, &to.queries);
         }
     }
 
-    fn queries(&mut self, path: &str, from: Option<&BucketPolicy>, to: Option<&BucketPolicy>) {
-        let by_name = |entry: Option<&BucketPolicy>| -> BTreeMap<Name, String> {
-            let all = entry.into_iter().flat_map(|entry| entry.rollout().queries.iter());
-            all.map(|query| (query.name.clone(), query.to_string())).collect()
+    fn queries(&mut self, path: &str, from: &[QueryGate], to: &[QueryGate]) {
+        let by_name = |queries: &[QueryGate]| -> BTreeMap<Name, String> {
+            queries.iter().map(|query| (query.name.clone(), query.to_string())).collect()
         };
         let (from, to) = (by_name(from), by_name(to));
         for name in from.keys().chain(to.keys().filter(|name| !from.contains_key(*name))) {
-            self.note(&format!("{path}.{name}"), from.get(name), to.get(name));
+            self.note(format!("{path}.{name}"), from.get(name), to.get(name), None);
         }
     }
 
     fn tenants(&mut self, from: &Policy, to: &Policy) {
-        let mut removed = 0;
-        let first = self.all.len();
-        for (tenant, entry) in from.tenants() {
-            let path = format!("tenants.{tenant}.weight");
-            let weight = to.is_listed(tenant).then(|| to.tenant(tenant).weight().get());
-            removed += usize::from(weight.is_none());
-            self.note(&path, Some(entry.weight().get()), weight);
-        }
-        for (tenant, entry) in to.tenants().filter(|(tenant, _)| !from.is_listed(tenant)) {
-            self.note(&format!("tenants.{tenant}.weight"), None, Some(entry.weight().get()));
-        }
         let listed = from.tenants().count();
-        if removed as f64 > TENANTS_REMOVED_MAX * listed as f64 {
-            let gone = self.all.iter_mut().skip(first).filter(|difference| difference.to.is_none());
-            for difference in gone {
-                let percent = TENANTS_REMOVED_MAX * 100.0;
-                difference.drastic =
-                    Some(format!("{removed} of {listed} tenants are removed, more than {percent} %"));
-            }
+        let removed = from.tenants().filter(|(tenant, _)| !to.is_listed(tenant)).count();
+        let too_many = (removed as f64 > TENANTS_REMOVED_MAX * listed as f64).then(|| {
+            let percent = TENANTS_REMOVED_MAX * 100.0;
+            format!("{removed} of {listed} tenants are removed, more than {percent} %")
+        });
+        let new = to.tenants().filter(|(tenant, _)| !from.is_listed(tenant));
+        for (tenant, _) in from.tenants().chain(new) {
+            let weight =
+                |policy: &Policy| policy.is_listed(tenant).then(|| policy.tenant(tenant).weight.get());
+            let drastic = too_many.clone().filter(|_| !to.is_listed(tenant));
+            self.note(format!("tenants.{tenant}.weight"), weight(from), weight(to), drastic);
         }
     }
 }

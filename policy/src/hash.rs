@@ -10,7 +10,6 @@ pub struct PolicyHash(u64);
 
 impl PolicyHash {
     /// Hashes two texts.
-    #[must_use]
     pub fn of(policy: &[u8], tenants: &[u8]) -> Self {
         let bytes = policy.iter().chain(&[0xFF]).chain(tenants);
         Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -19,7 +18,6 @@ impl PolicyHash {
     }
 
     /// The hash as a number, as on the wire.
-    #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
     }

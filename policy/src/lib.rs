@@ -67,26 +67,22 @@ impl Policy {
     }
 
     /// Returns true if the file sets the kill switch, so that clients refuse nothing.
-    #[must_use]
     pub const fn kill_switch(&self) -> bool {
         self.kill_switch
     }
 
     /// Returns true if reloads with drastic changes are held back.
-    #[must_use]
     pub const fn guardrails(&self) -> bool {
         self.guardrails
     }
 
     /// Returns the policy of the bucket `name`: under its exact name, else under the longest matching pattern. `None` if the
     /// policy does not name it; such a bucket is admitted and counted.
-    #[must_use]
     pub fn bucket(&self, name: &Bucket) -> Option<&BucketPolicy> {
         self.buckets.get(name)
     }
 
     /// Returns the entry of the policy that applies to the bucket `name`, as written: its own name, or a pattern.
-    #[must_use]
     pub fn entry(&self, name: &Bucket) -> Option<String> {
         self.buckets.entry(name)
     }
@@ -113,25 +109,21 @@ impl Policy {
     }
 
     /// Returns the entry of the tenant `name`: its own, else that of the class `default`.
-    #[must_use]
     pub fn tenant(&self, name: &Tenant) -> &TenantPolicy {
         self.tenants.get(name)
     }
 
     /// Returns true if the tenant `name` has an entry of its own.
-    #[must_use]
     pub fn is_listed(&self, name: &Tenant) -> bool {
         self.tenants.listed.contains_key(name)
     }
 
     /// The fairness settings.
-    #[must_use]
     pub const fn fairness(&self) -> &Fairness {
         &self.fairness
     }
 
     /// The hash of this policy.
-    #[must_use]
     pub const fn hash(&self) -> PolicyHash {
         self.hash
     }

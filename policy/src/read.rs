@@ -28,24 +28,11 @@ struct Protection {
     warnings: Vec<Warning>,
 }
 
-/// The content of `tenants.yaml`.
-struct Sharing {
-    tenants: Tenants,
-    fairness: Fairness,
-}
-
 pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, Vec<Warning>), PolicyError> {
     match (protection(policy), sharing(tenants)) {
-        (Ok(protection), Ok(sharing)) => {
-            let policy = Policy {
-                kill_switch: protection.kill_switch,
-                guardrails: protection.guardrails,
-                buckets: protection.buckets,
-                tenants: sharing.tenants,
-                fairness: sharing.fairness,
-                hash: PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes()),
-            };
-            Ok((policy, protection.warnings))
+        (Ok(Protection { kill_switch, guardrails, buckets, warnings }), Ok((listed, fairness))) => {
+            let hash = PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes());
+            Ok((Policy { kill_switch, guardrails, buckets, tenants: listed, fairness, hash }, warnings))
         }
         (protection, sharing) => Err(PolicyError::of_either(protection.err(), sharing.err())),
     }
@@ -56,13 +43,11 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     let root = document.root();
     let spec: PolicySpec = document.parse()?;
     let mut faults = Vec::new();
-    let rollout = match RolloutPolicy::default().overridden(&spec.rollout, &root.then("rollout")) {
-        Ok(rollout) => rollout,
-        Err(fault) => {
-            faults.push(*fault);
-            RolloutPolicy::default()
-        }
-    };
+    let rollout = RolloutPolicy::default().overridden(&spec.rollout, &root.then("rollout"));
+    let rollout = rollout.unwrap_or_else(|fault| {
+        faults.push(*fault);
+        RolloutPolicy::default()
+    });
     let mut buckets = Buckets::default();
     let mut warnings = Vec::new();
     let field = root.then("buckets");
@@ -90,7 +75,8 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     })
 }
 
-fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
+/// Reads `tenants.yaml`.
+fn sharing(source: Source<'_>) -> Result<(Tenants, Fairness), PolicyError> {
     let document = Document::open(source)?;
     let root = document.root();
     let spec: TenantsSpec = document.parse()?;
@@ -123,7 +109,7 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let Some(tenants) = Tenants::new(listed).filter(|_| faults.is_empty()) else {
         return Err(PolicyError::of(faults));
     };
-    Ok(Sharing { tenants, fairness })
+    Ok((tenants, fairness))
 }
 
 fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {

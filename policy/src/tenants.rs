@@ -30,26 +30,35 @@ pub struct InvalidBurstMultiplier(f64);
 /// A temporary factor on a tenant's weight. The boosted weight is a valid weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boost {
-    factor: f64,
+    /// The factor on the weight: finite and above 0.
+    pub factor: f64,
     weight: Weight,
-    until: UnixSeconds,
+    /// The end of the boost.
+    pub until: UnixSeconds,
 }
 
 /// The entry of one tenant, or of the class of all unlisted tenants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantPolicy {
-    weight: Weight,
-    burst_multiplier: BurstMultiplier,
-    notes: Option<String>,
-    boost: Option<Boost>,
+    /// The weight without a boost.
+    pub weight: Weight,
+    /// The burst multiplier.
+    pub burst_multiplier: BurstMultiplier,
+    /// The operator's notes.
+    pub notes: Option<String>,
+    /// The boost, also after its end.
+    pub boost: Option<Boost>,
 }
 
 /// The fairness settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fairness {
-    algorithm: Algorithm,
-    reweight_interval: Duration,
-    min_floor: Rate,
+    /// The algorithm as written.
+    pub algorithm: Algorithm,
+    /// The interval at which weights and floors enter the law; never zero.
+    pub reweight_interval: Duration,
+    /// The floor: the rate below which a tenant is never dropped, while all floors together can be met.
+    pub min_floor: Rate,
 }
 
 /// The algorithm of fairness. Both names mean the same: the long-run shares of deficit round robin are weighted max-min.
@@ -89,59 +98,17 @@ impl BurstMultiplier {
     }
 
     /// The factor.
-    #[must_use]
     pub const fn get(self) -> f64 {
         self.0
-    }
-}
-
-// === impl Boost ===
-
-impl Boost {
-    /// The factor on the weight: finite and above 0.
-    #[must_use]
-    pub const fn factor(&self) -> f64 {
-        self.factor
-    }
-
-    /// The end of the boost.
-    #[must_use]
-    pub const fn until(&self) -> UnixSeconds {
-        self.until
     }
 }
 
 // === impl TenantPolicy ===
 
 impl TenantPolicy {
-    /// The weight without a boost.
-    #[must_use]
-    pub const fn weight(&self) -> Weight {
-        self.weight
-    }
-
     /// Returns the weight at a time in seconds since 1970, including a boost that has not ended.
-    #[must_use]
     pub fn weight_at(&self, unix_s: i64) -> Weight {
         self.boost.filter(|boost| unix_s < boost.until.as_secs()).map_or(self.weight, |boost| boost.weight)
-    }
-
-    /// The burst multiplier.
-    #[must_use]
-    pub const fn burst_multiplier(&self) -> BurstMultiplier {
-        self.burst_multiplier
-    }
-
-    /// The operator's notes.
-    #[must_use]
-    pub fn notes(&self) -> Option<&str> {
-        self.notes.as_deref()
-    }
-
-    /// The boost, also after its end.
-    #[must_use]
-    pub const fn boost(&self) -> Option<&Boost> {
-        self.boost.as_ref()
     }
 
     pub(crate) fn read(spec: TenantSpec, field: &Field<'_>) -> Checked<Self> {
@@ -197,24 +164,6 @@ impl Default for Fairness {
 }
 
 impl Fairness {
-    /// The algorithm as written.
-    #[must_use]
-    pub const fn algorithm(&self) -> Algorithm {
-        self.algorithm
-    }
-
-    /// The interval at which weights and floors enter the law; never zero.
-    #[must_use]
-    pub const fn reweight_interval(&self) -> Duration {
-        self.reweight_interval
-    }
-
-    /// The floor: the rate below which a tenant is never dropped, while all floors together can be met.
-    #[must_use]
-    pub const fn min_floor(&self) -> Rate {
-        self.min_floor
-    }
-
     pub(crate) fn read(spec: &FairnessSpec, field: &Field<'_>) -> Checked<Self> {
         let interval = field.then("reweight_interval_s");
         let reweight_interval = match spec.reweight_interval_s {

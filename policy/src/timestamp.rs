@@ -50,7 +50,6 @@ impl UnixSeconds {
     }
 
     /// Returns the time so many seconds after 1970, or before it if negative; clamped to the years 0 to 9999.
-    #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {
         Self(if seconds < RANGE_S.0 {
             RANGE_S.0
@@ -62,7 +61,6 @@ impl UnixSeconds {
     }
 
     /// Seconds since 1970, negative before.
-    #[must_use]
     pub const fn as_secs(self) -> i64 {
         self.0
     }

@@ -15,8 +15,8 @@ use plimsoll_core::quantity::{Limit, Rate};
 pub struct Warning {
     /// The file, by the name it was read under.
     pub file: String,
-    /// The place in the file, if the warning concerns one place.
-    pub at: Option<Place>,
+    /// The place in the file.
+    pub at: Place,
     /// The field, such as `buckets.checkout.law`.
     pub path: String,
     /// The effect.
@@ -27,48 +27,37 @@ pub struct Warning {
 
 impl Warning {
     fn of(field: &Field<'_>, message: String) -> Self {
-        Self { file: field.file().to_owned(), at: Some(field.at()), path: field.path(), message }
+        Self { file: field.file().to_owned(), at: field.at(), path: field.path(), message }
     }
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.at {
-            Some(at) => write!(f, "{}:{at}: ", self.file)?,
-            None => write!(f, "{}: ", self.file)?,
-        }
-        write!(f, "{}: {}", self.path, self.message)
+        write!(f, "{}:{}: {}: {}", self.file, self.at, self.path, self.message)
     }
 }
 
-// // === checks ===
+// === checks ===
 
-/// Returns the warnings about `policy.yaml` as a whole.
-pub(crate) fn of_policy(root: &Field<'_>) -> Vec<Warning> {
+/// Returns the warning about `policy.yaml` as a whole, if any.
+pub(crate) fn of_policy(root: &Field<'_>) -> Option<Warning> {
     let buckets = root.then("buckets");
-    let mut warnings = Vec::new();
-    if buckets.entries().next().is_none() {
-        let message = "no bucket is protected: everything is admitted and counted";
-        warnings.push(Warning::of(&buckets, message.to_owned()));
-    }
-    warnings
+    let message = "no bucket is protected: everything is admitted and counted";
+    buckets.entries().next().is_none().then(|| Warning::of(&buckets, message.to_owned()))
 }
 
 /// Returns the warnings about one bucket.
 pub(crate) fn of_bucket(field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    if bucket.limit() == Limit::PerSecond(Rate::ZERO) && bucket.mode() == Mode::Enforce {
-        warnings.push(Warning::of(
-            &field.then("limit"),
-            "a limit of 0 in mode enforce denies everything".to_owned(),
-        ));
+    if bucket.limit() == Limit::PerSecond(Rate::ZERO) && bucket.mode == Mode::Enforce {
+        let message = "a limit of 0 in mode enforce denies everything".to_owned();
+        warnings.push(Warning::of(&field.then("limit"), message));
     }
-    match bucket.source() {
-        LimitSource::Learned(learned) if learned.days > DAYS_MAX as f64 => {
-            let message = format!("at most {DAYS_MAX} days are remembered, so {DAYS_MAX} days are used");
-            warnings.push(Warning::of(&field.then("limit").then("learned").then("days"), message));
-        }
-        _ => {}
+    if let LimitSource::Learned(learned) = &bucket.source
+        && learned.days > DAYS_MAX as f64
+    {
+        let message = format!("at most {DAYS_MAX} days are remembered, so {DAYS_MAX} days are used");
+        warnings.push(Warning::of(&field.then("limit").then("learned").then("days"), message));
     }
     warnings
 }

@@ -61,7 +61,6 @@ pub struct ChildStatus {
 
 impl Status {
     /// Reads the state of a zone.
-    #[must_use]
     pub fn of(zone: &Zone, now: MonoTime) -> Self {
         Self {
             zone: zone.name().to_string(),

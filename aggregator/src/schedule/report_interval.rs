@@ -48,7 +48,6 @@ pub struct ReportInterval {
 
 impl ReportInterval {
     /// The interval in force.
-    #[must_use]
     pub fn interval(&self) -> Duration {
         INTERVALS[self.step]
     }

@@ -30,7 +30,6 @@ impl Zone {
     }
 
     /// The kill generations held.
-    #[must_use]
     pub const fn kills(&self) -> &Kills {
         self.kills.kills()
     }
@@ -41,7 +40,6 @@ impl Zone {
     }
 
     /// The confirmations of the latest drill.
-    #[must_use]
     pub const fn drill_timing(&self) -> &DrillTiming {
         self.kills.timing()
     }

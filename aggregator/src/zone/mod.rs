@@ -54,7 +54,6 @@ pub struct Zone {
 
 impl Zone {
     /// A zone without children, directives or counts.
-    #[must_use]
     pub fn new(identity: Identity, bounds: Bounds, parameters: Parameters) -> Self {
         Self {
             board: Board::default(),
@@ -166,43 +165,36 @@ impl Zone {
 /// The state for `/status` and metrics.
 impl Zone {
     /// The latest load of the process.
-    #[must_use]
     pub const fn load(&self) -> Load {
         self.schedule.load()
     }
 
     /// The interval at which children are asked to report. The zone itself rolls up once a tick.
-    #[must_use]
     pub const fn report_interval_of_children(&self) -> Duration {
         self.schedule.report_interval()
     }
 
     /// Returns true if the zone lives on its own part of a bucket's limit because no controller leads.
-    #[must_use]
     pub fn is_on_hold(&self, bucket: &Bucket, now: MonoTime) -> bool {
         self.fast_loop.is_on_hold(bucket, self.is_led(now))
     }
 
     /// The name of the zone.
-    #[must_use]
     pub const fn name(&self) -> &ZoneName {
         &self.identity.zone
     }
 
     /// The sessions of all children, including those that are away but remembered.
-    #[must_use]
     pub const fn sessions(&self) -> &Sessions {
         &self.downstream.sessions
     }
 
     /// The loss and error counters.
-    #[must_use]
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
     /// The number of keys.
-    #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len()
     }
@@ -213,32 +205,27 @@ impl Zone {
     }
 
     /// Returns true while the aggregator waits for its children after a restart.
-    #[must_use]
     pub fn is_warming_up(&self) -> bool {
         self.warmup.withholds()
     }
 
     /// The directives in force.
-    #[must_use]
     pub const fn board(&self) -> &Board {
         &self.board
     }
 
     /// Returns true if a child has subscribed to a bucket or the controller has sent directives for it.
-    #[must_use]
     pub fn knows(&self, bucket: &Bucket) -> bool {
         self.upstream.subscriptions.contains(bucket) || self.board.get(bucket).is_some()
     }
 
     /// The highest epoch applied.
-    #[must_use]
     pub const fn epoch(&self) -> Option<Epoch> {
         self.upstream.epoch()
     }
 
     /// The time since the controller last covered a roll-up, including the delays of every hop; `None` if it
     /// never did.
-    #[must_use]
     pub fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.upstream.age(now)
     }

@@ -17,7 +17,6 @@ pub enum Mode {
 
 impl Mode {
     /// The word used in YAML, metrics and tables.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Shadow => "shadow",

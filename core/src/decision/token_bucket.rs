@@ -18,28 +18,24 @@ impl Tokens {
     const ONE: u64 = 1 << 32;
 
     /// Converts a number of tokens, fractions included. Negative numbers and NaN become 0; above 2^32 becomes 2^32.
-    #[must_use]
     pub fn new(requests: f64) -> Self {
         // A cast from a float saturates and turns NaN into zero.
         Self((requests * Self::ONE as f64) as u64)
     }
 
     /// The tokens as a number.
-    #[must_use]
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / Self::ONE as f64
     }
 
     /// The tokens as one word; 0 for none.
     #[inline]
-    #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
     /// Restores the tokens of [`to_bits`](Self::to_bits); every word is a valid number of tokens.
     #[inline]
-    #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -55,7 +51,6 @@ impl Tokens {
     }
 
     /// The number of whole tokens.
-    #[must_use]
     pub const fn whole(self) -> u64 {
         self.0 / Self::ONE
     }

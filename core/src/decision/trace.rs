@@ -13,7 +13,6 @@ const VERSION_INVALID: u128 = 0xff;
 
 impl TraceId {
     /// Builds the trace-id with this number, its first byte the most significant; `None` for 0, which names no trace.
-    #[must_use]
     pub const fn new(id: u128) -> Option<Self> {
         match NonZeroU128::new(id) {
             Some(id) => Some(Self(id)),
@@ -26,7 +25,6 @@ impl TraceId {
     /// version 00 is 55 bytes long, and a later version's additions follow a `-`.
     ///
     /// Reads no further than the first 56 bytes, and neither blocks nor allocates.
-    #[must_use]
     pub fn of_traceparent(value: &[u8]) -> Option<Self> {
         let (known, rest) = value.split_first_chunk::<LENGTH>()?;
         let [version @ .., b'-'] = &known[..3] else { return None };
@@ -42,7 +40,6 @@ impl TraceId {
     }
 
     /// The 16 bytes in the order in which they are written.
-    #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.get().to_be_bytes()
     }

@@ -14,7 +14,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Returns true if the request may pass.
-    #[must_use]
     pub const fn is_admit(self) -> bool {
         matches!(self, Self::Admit)
     }
@@ -38,7 +37,6 @@ pub enum Reason {
 
 impl Reason {
     /// The word in headers and bodies.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ClusterOverload => "cluster_overload",

@@ -42,13 +42,11 @@ struct PostedKey {
 
 impl Board {
     /// The version of the latest change; 0 before the first.
-    #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
     /// Returns the state of a bucket.
-    #[must_use]
     pub fn get(&self, bucket: &Bucket) -> Option<&Posted> {
         self.buckets.get(bucket)
     }
@@ -59,13 +57,11 @@ impl Board {
     }
 
     /// The number of buckets.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.buckets.len()
     }
 
     /// Returns true if no bucket is posted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
@@ -102,7 +98,6 @@ impl Board {
     }
 
     /// Returns the changes of a bucket since version `seen`; `None` if there are none.
-    #[must_use]
     pub fn since(&self, bucket: &Bucket, seen: u64) -> Option<BucketDirective> {
         let posted = self.buckets.get(bucket)?;
         (posted.changed > seen).then(|| posted.since(bucket, Seen { version: seen, values: true }))
@@ -159,7 +154,6 @@ fn in_order(keys: &[KeyDirective]) -> Vec<KeyDirective> {
 
 impl Posted {
     /// The terms of all keys.
-    #[must_use]
     pub const fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -170,14 +164,12 @@ impl Posted {
     }
 
     /// Returns the values of a tenant by its own name; `None` if it has no directive of its own.
-    #[must_use]
     pub fn own(&self, tenant: &str) -> Option<Values> {
         let at = self.keys.binary_search_by(|key| key.tenant.as_str().cmp(tenant)).ok()?;
         self.keys.get(at).map(|key| key.values)
     }
 
     /// Returns the values of a tenant: its own, or else those of the default class.
-    #[must_use]
     pub fn values(&self, tenant: &Tenant) -> Option<Values> {
         self.own(tenant.as_str()).or_else(|| self.own(DEFAULT_TENANT))
     }

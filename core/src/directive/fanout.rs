@@ -36,13 +36,11 @@ pub struct Chunk {
 
 impl BucketUpdate {
     /// Wraps a directive that is not encoded yet.
-    #[must_use]
     pub const fn new(directive: BucketDirective) -> Self {
         Self { directive, encoded: OnceLock::new() }
     }
 
     /// The directive.
-    #[must_use]
     pub const fn directive(&self) -> &BucketDirective {
         &self.directive
     }

@@ -49,7 +49,6 @@ pub enum StaleDirective {
 
 impl Sequence {
     /// The highest epoch applied.
-    #[must_use]
     pub const fn epoch(&self) -> Option<Epoch> {
         self.epoch
     }

@@ -149,7 +149,6 @@ impl StreamRejected {
     }
 
     /// The value of a metric label.
-    #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Broken(_) => "broken",

@@ -19,31 +19,26 @@ impl Path {
     pub const IDS_MAX: usize = 4;
 
     /// Builds a path from the ids in a report.
-    #[must_use]
     pub const fn new(ids: Vec<InstanceId>) -> Self {
         Self(ids)
     }
 
     /// Returns the path of an aggregator with this child on its longest chain. `below` is the child's own path.
-    #[must_use]
     pub fn through(child: InstanceId, below: &Self) -> Self {
         Self(std::iter::once(child).chain(below.0.iter().copied()).collect())
     }
 
     /// The ids, the nearest first.
-    #[must_use]
     pub fn ids(&self) -> &[InstanceId] {
         &self.0
     }
 
     /// The number of aggregators in the chain.
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns true if the chain is empty.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -34,19 +34,16 @@ pub struct Kills {
 
 impl Kills {
     /// The generation of the whole fleet.
-    #[must_use]
     pub const fn fleet(&self) -> KillGeneration {
         self.fleet
     }
 
     /// The generation of a bucket alone; 0 if it was never killed alone.
-    #[must_use]
     pub fn bucket(&self, bucket: &Bucket) -> KillGeneration {
         self.buckets.get(bucket).map_or(KillGeneration(0), |(generation, _)| *generation)
     }
 
     /// The generation of a scope.
-    #[must_use]
     pub fn generation(&self, scope: &Scope) -> KillGeneration {
         match scope {
             Scope::Fleet => self.fleet,
@@ -55,13 +52,11 @@ impl Kills {
     }
 
     /// The two generations that concern a bucket.
-    #[must_use]
     pub fn of(&self, bucket: &Bucket) -> Kill {
         Kill { fleet: self.fleet, bucket: self.bucket(bucket) }
     }
 
     /// The mode in force for a bucket with these terms; see [`Kill::mode`].
-    #[must_use]
     pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
         self.of(bucket).mode(terms.mode, terms.kill)
     }
@@ -72,25 +67,21 @@ impl Kills {
     }
 
     /// The latest drill.
-    #[must_use]
     pub const fn drill(&self) -> Drill {
         self.drill
     }
 
     /// The number of the latest change of a generation; 0 before the first. Drills are not counted.
-    #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
 
     /// The generations of buckets that were dropped for want of room.
-    #[must_use]
     pub const fn rejected(&self) -> u64 {
         self.rejected
     }
 
     /// The generations of buckets that changed since version `seen`. Linear in the buckets ever killed.
-    #[must_use]
     pub fn since(&self, seen: u64) -> BTreeMap<Bucket, KillGeneration> {
         if seen >= self.version {
             return BTreeMap::new();
@@ -159,7 +150,6 @@ impl Kills {
     }
 
     /// Returns true if a scope has a generation, or there is room for one more.
-    #[must_use]
     pub fn has_room(&self, scope: &Scope) -> bool {
         let has_room = |bucket| self.buckets.len() < KILLED_BUCKETS_MAX || self.buckets.contains_key(bucket);
         scope.bucket().is_none_or(has_room)

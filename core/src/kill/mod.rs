@@ -25,7 +25,6 @@ pub struct KillGeneration(pub u64);
 
 impl KillGeneration {
     /// Returns true if enforcement is stopped.
-    #[must_use]
     pub const fn is_killed(self) -> bool {
         self.0 % 2 == 1
     }
@@ -37,7 +36,6 @@ impl KillGeneration {
     }
 
     /// Returns true if a peer may claim this generation, seen from a process that holds `self`.
-    #[must_use]
     pub const fn accepts(self, claimed: Self) -> bool {
         claimed.0.saturating_sub(self.0) <= JUMP_MAX
     }
@@ -62,7 +60,6 @@ pub struct Kill {
 
 impl Kill {
     /// Returns true if either generation stops enforcement.
-    #[must_use]
     pub const fn is_on(self) -> bool {
         self.fleet.is_killed() || self.bucket.is_killed()
     }
@@ -71,7 +68,6 @@ impl Kill {
     /// `known`. It is shadow while killed, and while the decision did not know the latest generation. So no
     /// decision from before a kill ever takes effect again, in whatever order, from which peer and after how
     /// many restarts it arrives.
-    #[must_use]
     pub const fn mode(self, decided: Mode, known: Self) -> Mode {
         let is_known = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
         if self.is_on() || !is_known { Mode::Shadow } else { decided }

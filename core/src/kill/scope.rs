@@ -15,7 +15,6 @@ pub enum Scope {
 
 impl Scope {
     /// The bucket; `None` for the fleet.
-    #[must_use]
     pub const fn bucket(&self) -> Option<&Bucket> {
         match self {
             Self::Fleet => None,

@@ -17,7 +17,6 @@ pub struct Balance {
 
 impl Balance {
     /// The credit in requests, or the debt when negative.
-    #[must_use]
     pub const fn tokens(&self) -> f64 {
         self.tokens
     }

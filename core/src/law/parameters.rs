@@ -134,13 +134,11 @@ impl Default for Parameters {
 
 impl Parameters {
     /// Returns the time without a report after which a child is silent.
-    #[must_use]
     pub fn silent_after(&self) -> Duration {
         self.child_silent.max(self.tick * self.child_silent_ticks)
     }
 
     /// Returns the room above a share of `rate` requests/s that is not scarce: the chance fluctuation of one window.
-    #[must_use]
     pub fn margin(&self, rate: f64) -> f64 {
         self.margin_deviations * (rate / self.window.as_secs_f64()).sqrt()
     }

@@ -8,7 +8,6 @@ use super::Parameters;
 /// whose gain grows with the span, `1 - (1 - gain)^(span / step)`. Rises take effect at once and falls more slowly,
 /// because refusing too little costs more than refusing too much. A rise measured on few requests may be chance and is
 /// taken no faster than a fall. An empty span leaves the rate as it is.
-#[must_use]
 pub fn smoothed(held: f64, count: f64, span: Duration, parameters: &Parameters) -> f64 {
     let measured = count / span.as_secs_f64();
     if !measured.is_finite() {

@@ -31,7 +31,6 @@ impl Weight {
     }
 
     /// The weight as a number.
-    #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }

@@ -17,7 +17,6 @@ pub struct Place {
 impl Place {
     /// A place that is never current. Counts of several keys may share it, and each key is looked up again
     /// next time.
-    #[must_use]
     pub const fn shared(id: KeyId) -> Self {
         Self { id, generation: 0 }
     }
@@ -39,7 +38,6 @@ pub struct KeyTable<T> {
 
 impl<T: Default> KeyTable<T> {
     /// An empty table for at most `keys_max` keys, and never more than `u32::MAX`.
-    #[must_use]
     pub fn new(keys_max: usize) -> Self {
         Self {
             ids: HashMap::new(),
@@ -107,20 +105,17 @@ impl<T: Default> KeyTable<T> {
     }
 
     /// The id of `key`, if it has one.
-    #[must_use]
     pub fn get(&self, key: &Key) -> Option<KeyId> {
         self.ids.get(key).copied()
     }
 
     /// The key with this id, or the one that had it last.
-    #[must_use]
     pub fn key(&self, id: KeyId) -> Option<&Key> {
         debug_assert!(id.index() < self.keys.len(), "{id:?} is not of this table");
         self.keys.get(id.index())
     }
 
     /// The place of the key that has this id now.
-    #[must_use]
     pub fn place(&self, id: KeyId) -> Place {
         debug_assert!(self.has(id), "{id:?} has no key");
         Place { id, generation: self.generations.get(id.index()).copied().unwrap_or_default() }
@@ -128,14 +123,12 @@ impl<T: Default> KeyTable<T> {
 
     /// Returns true if a place still means the key that it was given out for.
     #[inline]
-    #[must_use]
     pub fn is_current(&self, place: Place) -> bool {
         self.generations.get(place.id.index()) == Some(&place.generation)
     }
 
     /// The value of an id that this table has given out.
     #[inline]
-    #[must_use]
     pub fn value(&self, id: KeyId) -> Option<&T> {
         debug_assert!(id.index() < self.values.len(), "{id:?} is not of this table");
         self.values.get(id.index())
@@ -173,25 +166,21 @@ impl<T: Default> KeyTable<T> {
     }
 
     /// The number of keys.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
     /// Returns true if there is no key.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
     /// Returns true if there is no room for another key.
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.free.is_empty() && self.keys.len() >= self.keys_max
     }
 
     /// All keys, each at its id's index. At the ids of removed keys are the keys that had them last.
-    #[must_use]
     pub fn keys(&self) -> &[Key] {
         &self.keys
     }

@@ -79,7 +79,6 @@ macro_rules! name {
             }
 
             /// The name as text.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -147,13 +146,11 @@ name! {
 
 impl Tenant {
     /// The class that all tenants without an entry of their own share.
-    #[must_use]
     pub fn default_class() -> Self {
         Self(DEFAULT_TENANT.into())
     }
 
     /// Returns true for the shared class itself.
-    #[must_use]
     pub fn is_default_class(&self) -> bool {
         &*self.0 == DEFAULT_TENANT
     }
@@ -174,7 +171,6 @@ pub struct KeyId(pub u32);
 
 impl KeyId {
     /// The id as an index into a dense table.
-    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }

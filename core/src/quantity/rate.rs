@@ -36,14 +36,12 @@ impl Rate {
 
     /// Returns `count` requests over `span`, normalised to one second; `None` for an empty span, because an unmeasured rate
     /// is not zero.
-    #[must_use]
     pub fn over(count: u64, span: Duration) -> Option<Self> {
         let per_second = count as f64 / span.as_secs_f64();
         (per_second.is_finite()).then_some(Self(per_second))
     }
 
     /// The rate in requests per second.
-    #[must_use]
     pub const fn per_second(self) -> f64 {
         self.0
     }
@@ -119,7 +117,6 @@ pub enum Limit {
 
 impl Limit {
     /// The limit as a rate, if it has one.
-    #[must_use]
     pub const fn per_second(self) -> Option<Rate> {
         match self {
             Self::PerSecond(rate) => Some(rate),

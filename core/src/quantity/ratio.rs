@@ -31,14 +31,12 @@ impl DropRatio {
     }
 
     /// The ratio in units of 2^-31.
-    #[must_use]
     #[inline]
     pub const fn units(self) -> u32 {
         self.0
     }
 
     /// The ratio as a number in 0..=1.
-    #[must_use]
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(Self::ONE)
     }
@@ -46,7 +44,6 @@ impl DropRatio {
     /// Returns `(offered - allowed) / offered`, or 0 where no more is offered than allowed (0 of 0 included).
     ///
     /// Rounded to the nearest unit; an excess too small for one unit refuses nothing.
-    #[must_use]
     pub fn of_excess(offered: Rate, allowed: Rate) -> Self {
         if offered <= allowed {
             return Self::NONE;

@@ -16,25 +16,21 @@ impl MonoTime {
     pub const ZERO: Self = Self(0);
 
     /// The point `elapsed` after the origin; a span of more than 584 years is cut to that.
-    #[must_use]
     pub fn from_elapsed(elapsed: Duration) -> Self {
         Self(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// The point `micros` microseconds after the origin, as it travels on the wire.
-    #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
     /// Whole microseconds since the origin.
-    #[must_use]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
     /// The span from `earlier` to here, zero when `earlier` is in fact later.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -77,7 +73,6 @@ pub struct Pace {
 
 impl Pace {
     /// Begins a stream with a report that carried the time `sender` and arrived at `arrival`.
-    #[must_use]
     pub const fn new(sender: MonoTime, arrival: MonoTime) -> Self {
         Self { from: Some((sender, arrival)), last: (sender, arrival), distrusted: false }
     }
@@ -106,7 +101,6 @@ impl Pace {
     }
 
     /// Returns true if the sender's clock failed the comparison, so that arrival times are used.
-    #[must_use]
     pub const fn distrusted(&self) -> bool {
         self.distrusted
     }

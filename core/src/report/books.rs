@@ -70,7 +70,6 @@ impl Line {
 
 impl Books {
     /// Creates empty books for an instance, kept by `parent`, for at most `keys_max` keys.
-    #[must_use]
     pub fn new(instance: InstanceId, parent: InstanceId, keys_max: usize) -> Self {
         Self {
             instance,
@@ -89,25 +88,21 @@ impl Books {
     }
 
     /// The instance whose counts these are.
-    #[must_use]
     pub const fn instance(&self) -> InstanceId {
         self.instance
     }
 
     /// The instance of the parent.
-    #[must_use]
     pub const fn parent(&self) -> InstanceId {
         self.parent
     }
 
     /// The last report entered on this stream; 0 before the first.
-    #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq
     }
 
     /// Returns true if the child's clock failed the comparison (see [`Pace`]).
-    #[must_use]
     pub fn clock_distrusted(&self) -> bool {
         self.pace.as_ref().is_some_and(Pace::distrusted)
     }

@@ -63,7 +63,6 @@ pub struct Batches {
 
 impl Side {
     /// The word used in metrics and tables.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Control => "control",
@@ -83,7 +82,6 @@ impl Outcomes {
     }
 
     /// Returns true if nothing was observed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -117,7 +115,6 @@ impl Evidence {
     }
 
     /// Returns true if there is none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
@@ -135,7 +132,6 @@ impl Evidence {
 
 impl Batches {
     /// Builds the batch of one report; empty if there is no evidence.
-    #[must_use]
     pub fn one(seq: u64, evidence: Evidence) -> Self {
         let batch = (!evidence.is_empty()).then_some((seq, evidence));
         Self { by_report: batch.into_iter().collect() }
@@ -148,13 +144,11 @@ impl Batches {
     }
 
     /// The number of cohorts in all batches.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_report.values().map(|evidence| evidence.iter().len()).sum()
     }
 
     /// Returns true if there is no batch.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_report.is_empty()
     }

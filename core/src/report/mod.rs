@@ -49,33 +49,28 @@ impl Counts {
         Self { offered: 0, dropped: 0, guard_dropped: 0, would_dropped: 0, would_guard_dropped: 0 };
 
     /// Requests that were refused, by coin or guard.
-    #[must_use]
     pub const fn refused(self) -> u64 {
         self.dropped.saturating_add(self.guard_dropped)
     }
 
     /// Requests that were let through.
-    #[must_use]
     pub const fn admitted(self) -> u64 {
         self.offered.saturating_sub(self.refused())
     }
 
     /// The requests let through, *or that would be under enforcement*: the input V of the law. If the law counted all that
     /// shadow lets pass, its balance would fall to the debt cap before anything is enforced.
-    #[must_use]
     pub const fn passed(self) -> u64 {
         self.admitted().saturating_sub(self.would_dropped)
     }
 
     /// Requests that the guard decided to refuse, carried out or not.
-    #[must_use]
     pub const fn guarded(self) -> u64 {
         self.guard_dropped.saturating_add(self.would_guard_dropped)
     }
 
     /// Returns true if no more was refused, or would have been, than was offered.
     #[inline]
-    #[must_use]
     pub fn is_consistent(self) -> bool {
         let refused = self.dropped.checked_add(self.guard_dropped);
         let decided = refused.and_then(|refused| refused.checked_add(self.would_dropped));
@@ -85,7 +80,6 @@ impl Counts {
 
     /// Returns true if every column is at or above that of `other`.
     #[inline]
-    #[must_use]
     pub const fn covers(self, other: Self) -> bool {
         self.offered >= other.offered
             && self.dropped >= other.dropped
@@ -143,7 +137,6 @@ impl Tally {
 
     /// Returns true if both parts are at or above those of `other`.
     #[inline]
-    #[must_use]
     pub const fn covers(self, other: Self) -> bool {
         self.counts.covers(other.counts) && self.late.covers(other.late)
     }

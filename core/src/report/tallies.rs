@@ -17,7 +17,6 @@ pub struct Tallies {
 
 impl Tallies {
     /// Creates an empty set with room for `keys` tallies.
-    #[must_use]
     pub fn with_capacity(keys: usize) -> Self {
         Self { ids: Vec::with_capacity(keys), counts: Vec::with_capacity(keys), late: Vec::new() }
     }
@@ -40,32 +39,27 @@ impl Tallies {
     }
 
     /// The number of keys.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
     /// Returns true if there is none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
     /// Returns true if any tally has a late part.
     #[inline]
-    #[must_use]
     pub fn has_late(&self) -> bool {
         !self.late.is_empty()
     }
 
     /// The highest id.
-    #[must_use]
     pub fn last_id(&self) -> Option<KeyId> {
         self.ids.last().copied()
     }
 
     /// Returns the tally of a key, if present. O(log n).
-    #[must_use]
     pub fn get(&self, id: KeyId) -> Option<Tally> {
         self.ids.binary_search(&id).ok().and_then(|at| self.iter().nth(at)).map(|(_, tally)| tally)
     }

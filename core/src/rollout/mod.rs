@@ -26,14 +26,12 @@ pub struct Cohort {
 
 impl Cohort {
     /// Returns the salt of a bucket until a rollout draws its own: the hash of its name.
-    #[must_use]
     pub fn salt_of(bucket: &str) -> u64 {
         stable_hash(bucket.bytes())
     }
 
     /// Returns true if the instance with this stable name belongs to the cohort: the same answer after every restart, on
     /// every machine and in every version. An instance that belongs at one percentage belongs at every larger one.
-    #[must_use]
     pub fn contains(self, instance: &Name) -> bool {
         let hash = stable_hash(self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes()));
         let position = (hash >> 11) as f64 / (1_u64 << 53) as f64;
@@ -48,13 +46,11 @@ impl Percent {
     pub const CANARY_DEFAULT: Self = Self(5.0);
 
     /// Validates a share in percent; `None` outside 0..=100.
-    #[must_use]
     pub fn new(percent: f64) -> Option<Self> {
         (0.0..=100.0).contains(&percent).then_some(Self(percent + 0.0))
     }
 
     /// The share in percent.
-    #[must_use]
     pub const fn get(self) -> f64 {
         self.0
     }

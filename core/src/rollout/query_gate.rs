@@ -94,7 +94,6 @@ impl QueryGateState {
     }
 
     /// Returns the reason why the gate does not pass; `None` if it passes.
-    #[must_use]
     pub fn flaw(&self) -> Option<QueryFlaw> {
         match self.known() {
             Ok(value) if self.bound.is_kept_by(value) => None,
@@ -108,7 +107,6 @@ impl QueryGateState {
 
 impl QueryFlaw {
     /// Returns true if the value is known to be bad, and not merely unknown.
-    #[must_use]
     pub const fn is_known(&self) -> bool {
         matches!(self, Self::Beyond { .. })
     }
@@ -138,7 +136,6 @@ impl fmt::Display for QueryFlaw {
 
 impl Bound {
     /// Returns true if the number is within the bound; NaN never is.
-    #[must_use]
     pub fn is_kept_by(self, value: f64) -> bool {
         match self {
             Self::AtMost(most) => value <= most,

@@ -33,14 +33,12 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
     const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
 
     /// Makes a table with `slots` entries of 4 bytes, rounded up as by [`slots_for`](Self::slots_for).
-    #[must_use]
     pub fn new(slots: usize) -> Self {
         let entries = (0..Self::slots_for(slots)).map(|_| AtomicU32::new(0)).collect();
         Self { entries, has_counts: AtomicBool::new(false), next: 0 }
     }
 
     /// Rounds a number of entries up to a power of two of at least 64.
-    #[must_use]
     pub const fn slots_for(slots: usize) -> usize {
         let slots = if slots < SLOTS_MIN { SLOTS_MIN } else { slots };
         slots.next_power_of_two()
@@ -78,7 +76,6 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
     }
 
     /// Returns the count of a name; 0 if it has none. O(1).
-    #[must_use]
     pub fn get(&self, hash: u64) -> u32 {
         let (set, tag) = self.place(hash);
         let mut entries = set.iter().map(|entry| entry.load(Ordering::Relaxed));

@@ -46,13 +46,11 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>
     LogLinearBin<UNIT_US, PER_DOUBLING, BINS>
 {
     /// The bin with this number; `None` from `BINS` on.
-    #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
         if (number as usize) < BINS { Some(Self(number)) } else { None }
     }
 
     /// The bin of a duration.
-    #[must_use]
     pub fn of(duration: Duration) -> Self {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let units = micros / UNIT_US;
@@ -65,19 +63,16 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>
     }
 
     /// The number, below `BINS`.
-    #[must_use]
     pub const fn number(self) -> u16 {
         self.0
     }
 
     /// The lower edge: the shortest duration in the bin.
-    #[must_use]
     pub const fn from(self) -> Duration {
         Duration::from_micros(self.units().0 * UNIT_US)
     }
 
     /// The upper edge: the shortest duration that is too long for the bin, unless it is the last one.
-    #[must_use]
     pub const fn to(self) -> Duration {
         let (from, width) = self.units();
         Duration::from_micros((from + width) * UNIT_US)
@@ -143,13 +138,11 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<U
     }
 
     /// The number of durations.
-    #[must_use]
     pub fn samples(&self) -> u64 {
         self.bins.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     /// Returns true if there are no durations.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bins.is_empty()
     }
@@ -162,7 +155,6 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<U
     }
 
     /// The bin of the `q`-quantile, 0 to 1, by nearest rank; `None` without any duration. Linear.
-    #[must_use]
     pub fn quantile_bin(&self, q: f64) -> Option<LogLinearBin<UNIT_US, PER_DOUBLING, BINS>> {
         let rank = ((q * self.samples() as f64).ceil() as u64).max(1);
         let mut below = 0_u64;
@@ -174,7 +166,6 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<U
     }
 
     /// The `q`-quantile, 0 to 1; `None` without any duration. Linear.
-    #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Quantile> {
         let bin = self.quantile_bin(q)?;
         let is_last = usize::from(bin.number()) == BINS - 1;

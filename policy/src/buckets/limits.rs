@@ -143,19 +143,16 @@ impl Bounds {
     }
 
     /// The lower bound, if there is one.
-    #[must_use]
     pub const fn min(&self) -> Option<Rate> {
         self.min
     }
 
     /// The upper bound, if there is one.
-    #[must_use]
     pub const fn max(&self) -> Option<Rate> {
         self.max
     }
 
     /// Returns the nearest rate within the bounds.
-    #[must_use]
     pub fn clamp(&self, rate: Rate) -> Rate {
         let low = self.min.map_or(rate, |min| rate.max(min));
         self.max.map_or(low, |max| low.min(max))

@@ -29,16 +29,26 @@ pub const BURST_DEFAULT: Duration = Duration::from_millis(250);
 /// The policy of one bucket, or of every bucket that a pattern matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketPolicy {
-    source: LimitSource,
-    tenant_limit: Option<Rate>,
-    burst: Duration,
-    on_silence: OnSilence,
-    release: Release,
-    coin: Coin,
-    law: LawName,
-    candidate: Option<Rate>,
-    mode: Mode,
-    rollout: RolloutPolicy,
+    /// The source of the limit.
+    pub source: LimitSource,
+    /// The limit of each single tenant, whatever the bucket has to spare.
+    pub tenant_limit: Option<Rate>,
+    /// The time's worth of the limit that may be saved up.
+    pub burst: Duration,
+    /// The rule of a zone while the controller is silent.
+    pub on_silence: OnSilence,
+    /// The rule for the share of a silent zone.
+    pub release: Release,
+    /// The coin of clients.
+    pub coin: Coin,
+    /// The control law.
+    pub law: LawName,
+    /// A second limit that is only evaluated, beside the real one.
+    pub candidate: Option<Rate>,
+    /// The mode as written in the file.
+    pub mode: Mode,
+    /// The rollout settings: the policy's rollout block with this bucket's own fields replaced.
+    pub rollout: RolloutPolicy,
 }
 
 /// The rule for the share of a silent zone.
@@ -63,73 +73,12 @@ pub(crate) struct Buckets {
 
 impl BucketPolicy {
     /// The limit as far as the policy itself has it: unknown if it comes from a source.
-    #[must_use]
     pub const fn limit(&self) -> Limit {
         match self.source {
             LimitSource::Unlimited => Limit::Unlimited,
             LimitSource::PerSecond(rate) => Limit::PerSecond(rate),
             LimitSource::Learned(_) | LimitSource::Prometheus(_) => Limit::Unknown,
         }
-    }
-
-    /// The source of the limit.
-    #[must_use]
-    pub const fn source(&self) -> &LimitSource {
-        &self.source
-    }
-
-    /// The limit of each single tenant, whatever the bucket has to spare.
-    #[must_use]
-    pub const fn tenant_limit(&self) -> Option<Rate> {
-        self.tenant_limit
-    }
-
-    /// The time's worth of the limit that may be saved up.
-    #[must_use]
-    pub const fn burst(&self) -> Duration {
-        self.burst
-    }
-
-    /// The rule of a zone while the controller is silent.
-    #[must_use]
-    pub const fn on_silence(&self) -> OnSilence {
-        self.on_silence
-    }
-
-    /// The rule for the share of a silent zone.
-    #[must_use]
-    pub const fn release(&self) -> Release {
-        self.release
-    }
-
-    /// The coin of clients.
-    #[must_use]
-    pub const fn coin(&self) -> Coin {
-        self.coin
-    }
-
-    /// The control law.
-    #[must_use]
-    pub const fn law(&self) -> LawName {
-        self.law
-    }
-
-    /// A second limit that is only evaluated, beside the real one.
-    #[must_use]
-    pub const fn candidate(&self) -> Option<Rate> {
-        self.candidate
-    }
-
-    /// The mode as written in the file.
-    #[must_use]
-    pub const fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// The rollout settings: the policy's rollout block with this bucket's own fields replaced.
-    #[must_use]
-    pub const fn rollout(&self) -> &RolloutPolicy {
-        &self.rollout
     }
 
     pub(crate) fn read(spec: BucketSpec, field: &Field<'_>, rollout: &RolloutPolicy) -> Checked<Self> {

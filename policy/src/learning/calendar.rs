@@ -17,7 +17,6 @@ pub struct Minute(pub i64);
 
 impl Day {
     /// The first minute of the day.
-    #[must_use]
     pub const fn first_minute(self) -> Minute {
         Minute(self.0.saturating_mul(MINUTES_PER_DAY as i64))
     }
@@ -25,25 +24,21 @@ impl Day {
 
 impl Minute {
     /// Returns the minute that contains a time in seconds since 1970.
-    #[must_use]
     pub const fn of_unix(unix_s: i64) -> Self {
         Self(unix_s.div_euclid(60))
     }
 
     /// Its first second, since 1970.
-    #[must_use]
     pub const fn as_unix(self) -> i64 {
         self.0.saturating_mul(60)
     }
 
     /// The day it belongs to.
-    #[must_use]
     pub const fn day(self) -> Day {
         Day(self.0.div_euclid(MINUTES_PER_DAY as i64))
     }
 
     /// Which minute of its day it is: 0..1440.
-    #[must_use]
     pub const fn of_day(self) -> usize {
         self.0.rem_euclid(MINUTES_PER_DAY as i64) as usize
     }

@@ -46,7 +46,6 @@ pub struct DayPeak {
 impl Sample {
     /// Builds a sample from the counts of `span`. `None` without requests: a bucket without traffic or reports shows nothing
     /// about its usual demand. Late counts have no time and are not part of the rate.
-    #[must_use]
     pub fn of(counted: Tally, span: Duration, killed: bool) -> Option<Self> {
         if span < SPAN.0 || span > SPAN.1 {
             return None;
@@ -79,19 +78,16 @@ impl DaySamples {
     }
 
     /// Clean minutes.
-    #[must_use]
     pub const fn clean(&self) -> usize {
         self.clean.len()
     }
 
     /// Minutes left out.
-    #[must_use]
     pub const fn left_out(&self) -> usize {
         self.left_out
     }
 
     /// The percentile `percent` of the clean minutes; `None` where they are fewer than [`CLEAN_MINUTES_MIN`]. O(minutes).
-    #[must_use]
     pub fn peak(&self, percent: f64) -> Option<DayPeak> {
         if self.clean.len() < CLEAN_MINUTES_MIN {
             return None;

@@ -99,7 +99,6 @@ pub enum Filed {
 
 impl Baseline {
     /// Restores the history. The samples of the present day have to be added again.
-    #[must_use]
     pub fn restore(mut closed: Closed) -> Self {
         let excess = closed.peaks.len().saturating_sub(DAYS_MAX);
         closed.peaks.drain(..excess);
@@ -108,7 +107,6 @@ impl Baseline {
     }
 
     /// The state to be stored.
-    #[must_use]
     pub fn closed(&self) -> Closed {
         Closed { open: self.today(), ..self.closed.clone() }
     }
@@ -200,7 +198,6 @@ impl Baseline {
     }
 
     /// Returns the limit in force, within the bounds of the policy; `None` before one was learned.
-    #[must_use]
     pub fn limit(&self, learned: &Learned) -> Option<Step> {
         let step = self.closed.limit?;
         Some(Step { limit: learned.bounds.clamp(step.limit), ..step })
@@ -208,7 +205,6 @@ impl Baseline {
 
     /// Returns the typical peak in requests/s: the percentile of the last days' peaks, in the order in which the days ended.
     /// `None` before there are enough.
-    #[must_use]
     pub fn typical(&self, learned: &Learned) -> Option<Rate> {
         if self.closed.peaks.len() < DAYS_MIN {
             return None;
@@ -224,13 +220,11 @@ impl Baseline {
     }
 
     /// The present day, once a time was given.
-    #[must_use]
     pub fn today(&self) -> Option<Day> {
         self.today.as_ref().map(|(day, _)| *day)
     }
 
     /// The clean minutes of the present day, and those left out.
-    #[must_use]
     pub fn minutes(&self) -> (usize, usize) {
         self.today.as_ref().map_or((0, 0), |(_, samples)| (samples.clean(), samples.left_out()))
     }
@@ -258,7 +252,6 @@ impl Baseline {
 }
 
 /// Returns the number of peaks for a limit: `days` of the policy, cut to whole days, 1..=[`DAYS_MAX`].
-#[must_use]
 pub fn window(learned: &Learned) -> usize {
     // Fractions of a day are cut; the cast saturates.
     (learned.days as usize).clamp(1, DAYS_MAX)

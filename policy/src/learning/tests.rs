@@ -26,7 +26,7 @@ fn learned(text: &str) -> Learned {
     let tenants = Source { name: "tenants", text: ONE_CLASS_TENANTS };
     let (policy, _) = Policy::read(Source { name: "policy", text: &text }, tenants).unwrap();
     let bucket = plimsoll_core::names::Bucket::new("b").unwrap();
-    let LimitSource::Learned(learned) = policy.bucket(&bucket).unwrap().source().clone() else {
+    let LimitSource::Learned(learned) = policy.bucket(&bucket).unwrap().source.clone() else {
         panic!("{text}")
     };
     learned

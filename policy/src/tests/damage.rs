@@ -38,9 +38,9 @@ fn finite(policy: &Policy) -> bool {
     let whole = |r: Rate| r.per_second().is_finite() && r.per_second() >= 0.0;
     policy.entries().all(|(_, b)| {
         b.limit().per_second().is_none_or(whole)
-            && b.tenant_limit().is_none_or(whole)
-            && b.candidate().is_none_or(whole)
-            && match b.source() {
+            && b.tenant_limit.is_none_or(whole)
+            && b.candidate.is_none_or(whole)
+            && match &b.source {
                 LimitSource::Learned(l) => {
                     l.percentile.is_finite()
                         && l.days.is_finite()

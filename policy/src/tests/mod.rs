@@ -88,33 +88,33 @@ fn the_full_example_parses_to_the_written_values() {
 
     let checkout = bucket(&policy, "checkout");
     assert_eq!(checkout.limit(), Limit::PerSecond(rate(1000.0)));
-    assert_eq!(checkout.tenant_limit(), Some(rate(200.0)));
-    assert_eq!(checkout.candidate(), Some(rate(900.0)));
-    assert_eq!(checkout.mode(), Mode::Enforce);
-    assert_eq!(checkout.rollout().canary_percent.get(), 10.0);
-    let [tickets, budget] = &checkout.rollout().queries[..] else { panic!("{checkout:?}") };
+    assert_eq!(checkout.tenant_limit, Some(rate(200.0)));
+    assert_eq!(checkout.candidate, Some(rate(900.0)));
+    assert_eq!(checkout.mode, Mode::Enforce);
+    assert_eq!(checkout.rollout.canary_percent.get(), 10.0);
+    let [tickets, budget] = &checkout.rollout.queries[..] else { panic!("{checkout:?}") };
     assert_eq!((tickets.name.as_str(), tickets.url.as_str()), ("support-tickets", "http://prometheus:9090"));
     assert_eq!(tickets.query, "sum(increase(tickets_total[1h]))");
     assert_eq!((tickets.bound, budget.bound), (Bound::AtMost(20.0), Bound::AtLeast(0.1)));
 
     let learned = bucket(&policy, "learned");
     assert_eq!(learned.limit(), Limit::Unknown);
-    let LimitSource::Learned(source) = learned.source() else { panic!("{learned:?}") };
+    let LimitSource::Learned(source) = &learned.source else { panic!("{learned:?}") };
     assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
     assert_eq!((source.bounds.min(), source.bounds.max()), (Some(rate(200.0)), Some(rate(5000.0))));
     assert_eq!(source.until_history, Some(rate(800.0)));
 
     let queried = bucket(&policy, "queried");
     assert_eq!(queried.limit(), Limit::Unknown);
-    let LimitSource::Prometheus(source) = queried.source() else { panic!("{queried:?}") };
+    let LimitSource::Prometheus(source) = &queried.source else { panic!("{queried:?}") };
     assert_eq!((source.url.as_str(), source.query.as_str()), ("http://prometheus:9090", "sum(rate(x[5m]))"));
-    assert_eq!((queried.on_silence(), queried.release()), (OnSilence::Ratio, Release::Never));
-    assert_eq!((queried.coin(), queried.law()), (Coin::Coherent, LawName::Proportional));
+    assert_eq!((queried.on_silence, queried.release), (OnSilence::Ratio, Release::Never));
+    assert_eq!((queried.coin, queried.law), (Coin::Coherent, LawName::Proportional));
     // A bucket's own rollout block overrides field by field, also inside the gates.
-    assert_eq!(queried.rollout().canary_percent.get(), 50.0);
-    assert_eq!(queried.rollout().shadow.window, Duration::from_secs(3600));
-    assert_eq!(queried.rollout().shadow.min, Duration::from_secs(7 * 86_400));
-    let names: Vec<&str> = queried.rollout().queries.iter().map(|query| query.name.as_str()).collect();
+    assert_eq!(queried.rollout.canary_percent.get(), 50.0);
+    assert_eq!(queried.rollout.shadow.window, Duration::from_secs(3600));
+    assert_eq!(queried.rollout.shadow.min, Duration::from_secs(7 * 86_400));
+    let names: Vec<&str> = queried.rollout.queries.iter().map(|query| query.name.as_str()).collect();
     assert_eq!(names, ["own"], "a list of its own takes the place of the one for all");
 
     assert_eq!(bucket(&policy, "free").limit(), Limit::Unlimited);
@@ -126,24 +126,24 @@ fn the_full_example_parses_to_the_written_values() {
     let names: Vec<&str> = policy.tenants().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["default", "enterprise_acme", "free_tier"]);
     let acme = tenant(&policy, "enterprise_acme");
-    assert_eq!((acme.weight().get(), acme.burst_multiplier().get()), (4.0, 3.0));
-    assert_eq!(acme.notes(), Some("Q2 contract"));
+    assert_eq!((acme.weight.get(), acme.burst_multiplier.get()), (4.0, 3.0));
+    assert_eq!(acme.notes.as_deref(), Some("Q2 contract"));
     assert!(policy.is_listed(&Tenant::new("free_tier").unwrap()));
     assert!(!policy.is_listed(&Tenant::new("stranger").unwrap()));
     assert_eq!(tenant(&policy, "stranger"), tenant(&policy, "default"));
-    assert_eq!(policy.fairness().algorithm(), Algorithm::DeficitRoundRobin);
-    assert_eq!(policy.fairness().min_floor(), rate(5.0));
+    assert_eq!(policy.fairness().algorithm, Algorithm::DeficitRoundRobin);
+    assert_eq!(policy.fairness().min_floor, rate(5.0));
 }
 
 #[test]
 fn a_boost_holds_until_its_end() {
     let (policy, _) = accepted(FULL_POLICY, FULL_TENANTS);
     let tenant = tenant(&policy, "free_tier");
-    let boost = tenant.boost().unwrap();
-    assert_eq!((boost.factor(), boost.until().as_secs()), (2.0, 1_796_083_200));
+    let boost = tenant.boost.unwrap();
+    assert_eq!((boost.factor, boost.until.as_secs()), (2.0, 1_796_083_200));
     assert_eq!(tenant.weight_at(1_796_083_199).get(), 0.5);
     assert_eq!(tenant.weight_at(1_796_083_200).get(), 0.25);
-    assert_eq!(tenant.weight().get(), 0.25);
+    assert_eq!(tenant.weight.get(), 0.25);
 }
 
 #[test]
@@ -153,12 +153,12 @@ fn absent_fields_have_their_defaults() {
     assert!(!policy.kill_switch());
     assert!(policy.guardrails());
     let bucket = bucket(&policy, "b");
-    assert_eq!(bucket.mode(), Mode::Shadow);
-    assert_eq!((bucket.tenant_limit(), bucket.candidate()), (None, None));
-    assert_eq!(bucket.burst(), Duration::from_millis(250));
-    assert_eq!((bucket.on_silence(), bucket.release()), (OnSilence::Allocation, Release::Auto));
-    assert_eq!((bucket.coin(), bucket.law()), (Coin::Dithered, LawName::Balanced));
-    let rollout = bucket.rollout();
+    assert_eq!(bucket.mode, Mode::Shadow);
+    assert_eq!((bucket.tenant_limit, bucket.candidate), (None, None));
+    assert_eq!(bucket.burst, Duration::from_millis(250));
+    assert_eq!((bucket.on_silence, bucket.release), (OnSilence::Allocation, Release::Auto));
+    assert_eq!((bucket.coin, bucket.law), (Coin::Dithered, LawName::Balanced));
+    let rollout = &bucket.rollout;
     assert_eq!((rollout.canary_percent.get(), rollout.auto_promote), (5.0, false));
     assert_eq!((rollout.min_samples, rollout.require_gates), (1000, true));
     assert_eq!(rollout.queries[..], []);
@@ -170,18 +170,18 @@ fn absent_fields_have_their_defaults() {
     assert_eq!(rollout.canary.max_drop_ratio, 0.001);
     assert_eq!(rollout.canary.max_p99_delta, Duration::from_millis(5));
     let tenant = tenant(&policy, "anyone");
-    assert_eq!((tenant.weight().get(), tenant.burst_multiplier().get()), (1.0, 1.0));
-    assert_eq!((tenant.notes(), tenant.boost()), (None, None));
-    assert_eq!(policy.fairness().reweight_interval(), Duration::from_secs(5));
-    assert_eq!(policy.fairness().min_floor(), Rate::ZERO);
+    assert_eq!((tenant.weight.get(), tenant.burst_multiplier.get()), (1.0, 1.0));
+    assert_eq!((tenant.notes.as_deref(), tenant.boost), (None, None));
+    assert_eq!(policy.fairness().reweight_interval, Duration::from_secs(5));
+    assert_eq!(policy.fairness().min_floor, Rate::ZERO);
 
     let (policy, _) = accepted("buckets: {}", "{ tenants: { default: {} }, fairness: {} }");
-    assert_eq!(policy.fairness().min_floor(), rate(5.0));
-    assert_eq!(policy.fairness().reweight_interval(), Duration::from_secs(5));
-    assert_eq!(policy.fairness().algorithm(), Algorithm::DeficitRoundRobin);
+    assert_eq!(policy.fairness().min_floor, rate(5.0));
+    assert_eq!(policy.fairness().reweight_interval, Duration::from_secs(5));
+    assert_eq!(policy.fairness().algorithm, Algorithm::DeficitRoundRobin);
 
     let (policy, _) = accepted("buckets: { b: { limit: { learned: {} } } }", "tenants: { default: {} }");
-    let LimitSource::Learned(source) = self::bucket(&policy, "b").source() else { panic!("{policy:?}") };
+    let LimitSource::Learned(source) = &self::bucket(&policy, "b").source else { panic!("{policy:?}") };
     assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
     assert_eq!((source.bounds.min(), source.bounds.max(), source.until_history), (None, None, None));
 }
@@ -250,13 +250,13 @@ fn a_bucket_may_do_without_the_extra_gates_of_all() {
         "{{ buckets: {{ b: {{ limit: 1, rollout: {{ queries: [] }} }}, c: {{ limit: 1 }} }}, rollout: {{ queries: [ {query} ] }} }}"
     );
     let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
-    assert_eq!(["b", "c"].map(|name| bucket(&policy, name).rollout().queries.len()), [0, 1]);
+    assert_eq!(["b", "c"].map(|name| bucket(&policy, name).rollout.queries.len()), [0, 1]);
     let most: Vec<String> =
         (0..QUERIES_MAX).map(|at| query.replace("name: a", &format!("name: a{at}"))).collect();
     let text =
         format!("{{ buckets: {{ b: {{ limit: 1 }} }}, rollout: {{ queries: [ {} ] }} }}", most.join(", "));
     let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
-    assert_eq!(bucket(&policy, "b").rollout().queries.len(), QUERIES_MAX);
+    assert_eq!(bucket(&policy, "b").rollout.queries.len(), QUERIES_MAX);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn the_shipped_examples_are_valid() {
         ("api/x", Limit::Unlimited, Mode::Shadow),
     ] {
         let bucket = bucket(&policy, name);
-        assert_eq!((bucket.limit(), bucket.mode()), (limit, mode), "{name}");
+        assert_eq!((bucket.limit(), bucket.mode), (limit, mode), "{name}");
     }
     assert_eq!(policy.tenants().count(), 3);
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::Source;
+
 /// The maximum number of faults reported at once.
 pub const FAULTS_MAX: usize = 20;
 
@@ -65,7 +67,6 @@ impl PolicyError {
     }
 
     /// The faults; never empty.
-    #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
@@ -82,26 +83,19 @@ impl From<Box<Fault>> for PolicyError {
 }
 
 impl Fault {
-    /// Builds a fault at `place` of the file `file` with the content `text`.
-    pub(crate) fn new(
-        (file, text): (&str, &str),
-        place: Place,
-        path: &str,
-        message: &str,
-        hint: &str,
-    ) -> Box<Self> {
+    /// Builds a fault at `place` of a file.
+    pub(crate) fn new(file: Source<'_>, place: Place, path: &str, message: &str, hint: &str) -> Box<Self> {
         Box::new(Self {
-            file: file.to_owned(),
+            file: file.name.to_owned(),
             place,
             path: legible(path, QUOTED_CHARS_MAX),
             message: legible(message, QUOTED_CHARS_MAX),
-            snippet: snippet(text, place),
+            snippet: snippet(file.text, place),
             hint: legible(hint, QUOTED_CHARS_MAX),
         })
     }
 
     /// The fault on one line, without the snippet: for logs.
-    #[must_use]
     pub fn summary(&self) -> String {
         let at = if self.path.is_empty() { String::new() } else { format!("{}: ", self.path) };
         format!("{}:{}: {at}{} ({})", self.file, self.place, self.message, self.hint)

@@ -6,7 +6,8 @@ use std::collections::btree_map::Entry;
 
 use serde_yaml::granit_parser::{self as yaml, Event, ScalarStyle};
 
-use crate::yaml::Place;
+use crate::yaml::source::joined;
+use crate::yaml::{Checked, Fault, Place, Source};
 
 /// The deepest nesting of mappings and sequences, the root included.
 pub(crate) const NESTING_MAX: usize = 64;
@@ -18,16 +19,8 @@ pub(crate) struct Node {
     pub(crate) key_at: Place,
     /// The place of the value.
     pub(crate) at: Place,
-    entries: BTreeMap<String, Node>,
-}
-
-/// A fault in the structure of a text, with its place.
-#[derive(Debug)]
-pub(crate) struct Defect {
-    pub(crate) at: Place,
-    pub(crate) path: Vec<String>,
-    pub(crate) message: String,
-    pub(crate) hint: String,
+    /// The entries of a mapping, or the items of a sequence by their index.
+    pub(crate) entries: BTreeMap<String, Node>,
 }
 
 /// A mapping or sequence that has not ended yet.
@@ -49,30 +42,20 @@ impl Node {
         Self { key_at, at, entries: BTreeMap::new() }
     }
 
-    /// Reads the outline of `text`. Linear in its length, except for sorting keys; recursion is bounded by [`NESTING_MAX`].
-    pub(crate) fn read(text: &str) -> Result<Self, Defect> {
-        Outliner::default().read(text)
-    }
-
-    /// Returns the entry `name` of a mapping.
-    pub(crate) fn entry(&self, name: &str) -> Option<&Self> {
-        self.entries.get(name)
-    }
-
-    /// The names of all entries of a mapping, in order.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.keys().map(String::as_str)
+    /// Reads the outline of a text. Linear in its length, except for sorting keys; recursion is bounded by [`NESTING_MAX`].
+    pub(crate) fn read(source: Source<'_>) -> Checked<Self> {
+        Outliner { source, open: Vec::new(), root: None }.read()
     }
 }
 
-#[derive(Default)]
-struct Outliner {
+struct Outliner<'a> {
+    source: Source<'a>,
     open: Vec<Open>,
     root: Option<Node>,
 }
 
-impl Outliner {
-    fn read(mut self, text: &str) -> Result<Node, Defect> {
+impl Outliner<'_> {
+    fn read(mut self) -> Checked<Node> {
         let options = yaml::options! {
             emit_comments: false,
             emit_anchor_events: true,
@@ -81,22 +64,18 @@ impl Outliner {
             flow_nesting_limit: NESTING_MAX,
             block_nesting_limit: NESTING_MAX,
         };
-        let mut events = yaml::Parser::new_from_str_with_options(text, options);
+        let mut events = yaml::Parser::new_from_str_with_options(self.source.text, options);
         while let Some(next) = events.next() {
             let (event, span) = next.map_err(|e| match e.kind() {
                 yaml::ErrorKind::RecursionLimitExceeded => self.too_deep(place(e.marker())),
                 _ => {
                     let what = format!("this is not YAML: {}", e.info());
-                    self.defect(
-                        place(e.marker()),
-                        &what,
-                        "check indentation, quotes and brackets around here",
-                    )
+                    self.fault(place(e.marker()), &what, "check indentation, quotes and brackets around here")
                 }
             })?;
             let at = place(&span.start);
             if let Some(tag_at) = event.tag().and(span.tag_start()) {
-                return Err(self.defect(place(&tag_at), "tags are not allowed", "remove the tag"));
+                return Err(self.fault(place(&tag_at), "tags are not allowed", "remove the tag"));
             }
             if let Event::Scalar(_, _, 1.., _)
             | Event::MappingStart(_, 1.., _)
@@ -107,19 +86,16 @@ impl Outliner {
                     Some(Ok((Event::Anchor(..), span))) => place(&span.start),
                     _ => at,
                 };
-                return Err(self.defect(
-                    at,
-                    "anchors are not allowed",
-                    "write the value out where it is used",
-                ));
+                let hint = "write the value out where it is used";
+                return Err(self.fault(at, "anchors are not allowed", hint));
             }
             match event {
                 Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                    return Err(self.defect(at, "aliases are not allowed", "write the value out"));
+                    return Err(self.fault(at, "aliases are not allowed", "write the value out"));
                 }
                 Event::DocumentStart(..) if self.root.is_some() => {
                     let hint = "a file holds one document: remove the `---` and what follows it";
-                    return Err(self.defect(at, "a second document begins here", hint));
+                    return Err(self.fault(at, "a second document begins here", hint));
                 }
                 Event::Scalar(text, style, ..) => self.scalar(&text, style, at)?,
                 Event::MappingStart(..) => self.begin(Shape::Mapping(None), at)?,
@@ -131,16 +107,16 @@ impl Outliner {
         let start = Place { line: 1, column: 1 };
         self.root
             .take()
-            .ok_or_else(|| self.defect(start, "the file is empty", "write at least the required keys"))
+            .ok_or_else(|| self.fault(start, "the file is empty", "write at least the required keys"))
     }
 
-    fn scalar(&mut self, text: &str, style: ScalarStyle, at: Place) -> Result<(), Defect> {
+    fn scalar(&mut self, text: &str, style: ScalarStyle, at: Place) -> Checked<()> {
         let null = style == ScalarStyle::Plain && matches!(text, "" | "~" | "null" | "Null" | "NULL");
         match self.open.last_mut().map(|open| &mut open.shape) {
-            None if null => Err(self.defect(at, "the file is empty", "write at least the required keys")),
-            None => Err(self.defect(at, "the root is not a mapping", "write `key: value` lines")),
+            None if null => Err(self.fault(at, "the file is empty", "write at least the required keys")),
+            None => Err(self.fault(at, "the root is not a mapping", "write `key: value` lines")),
             Some(Shape::Mapping(None)) if null => {
-                Err(self.defect(at, "a key must not be null", "write a name, quoted if need be"))
+                Err(self.fault(at, "a key must not be null", "write a name, quoted if need be"))
             }
             Some(Shape::Mapping(key @ None)) => {
                 *key = Some((text.to_owned(), at));
@@ -149,26 +125,24 @@ impl Outliner {
             Some(Shape::Mapping(Some(_)) | Shape::Sequence(_)) => {
                 let (name, key_at) = self.next_name(at);
                 if null {
-                    let mut defect =
-                        self.defect(key_at, "null where a value belongs", "write a value, or remove the key");
-                    defect.path.push(name);
-                    return Err(defect);
+                    let hint = "write a value, or remove the key";
+                    return Err(self.fault_of(Some(&name), key_at, "null where a value belongs", hint));
                 }
                 self.close(name, Node::new(key_at, at))
             }
         }
     }
 
-    fn begin(&mut self, shape: Shape, at: Place) -> Result<(), Defect> {
+    fn begin(&mut self, shape: Shape, at: Place) -> Checked<()> {
         if self.open.len() >= NESTING_MAX {
             return Err(self.too_deep(at));
         }
         match self.open.last().map(|open| &open.shape) {
             None if matches!(shape, Shape::Sequence(_)) => {
-                return Err(self.defect(at, "the root is not a mapping", "write `key: value` lines"));
+                return Err(self.fault(at, "the root is not a mapping", "write `key: value` lines"));
             }
             Some(Shape::Mapping(None)) => {
-                return Err(self.defect(at, "a key must be a name", "write a name"));
+                return Err(self.fault(at, "a key must be a name", "write a name"));
             }
             _ => {}
         }
@@ -177,7 +151,7 @@ impl Outliner {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Defect> {
+    fn end(&mut self) -> Checked<()> {
         match self.open.pop() {
             Some(Open { node, .. }) if self.open.is_empty() => self.root = Some(node),
             Some(Open { node, name, .. }) => return self.close(name, node),
@@ -199,7 +173,7 @@ impl Outliner {
     }
 
     /// Adds a finished value to the mapping or sequence around it.
-    fn close(&mut self, name: String, node: Node) -> Result<(), Defect> {
+    fn close(&mut self, name: String, node: Node) -> Checked<()> {
         let Some(open) = self.open.last_mut() else { return Ok(()) };
         match open.node.entries.entry(name) {
             Entry::Vacant(free) => {
@@ -209,23 +183,28 @@ impl Outliner {
             Entry::Occupied(first) => {
                 let (name, first_at) = (first.key().clone(), first.get().key_at);
                 let what = format!("duplicate key `{name}`, first written at {first_at}");
-                let mut defect = self.defect(node.key_at, &what, "keep one of the two");
-                defect.path.push(name);
-                Err(defect)
+                Err(self.fault_of(Some(&name), node.key_at, &what, "keep one of the two"))
             }
         }
     }
 
-    fn too_deep(&self, at: Place) -> Defect {
-        self.defect(at, &format!("nested deeper than {NESTING_MAX}"), "no field of a policy lies that deep")
+    fn too_deep(&self, at: Place) -> Box<Fault> {
+        self.fault(at, &format!("nested deeper than {NESTING_MAX}"), "no field of a policy lies that deep")
     }
 
-    fn defect(&self, at: Place, message: &str, hint: &str) -> Defect {
-        let mut path: Vec<String> = self.open.iter().skip(1).map(|open| open.name.clone()).collect();
-        if let Some(Open { shape: Shape::Mapping(Some((key, _))), .. }) = self.open.last() {
-            path.push(key.clone());
-        }
-        Defect { at, path, message: message.to_owned(), hint: hint.to_owned() }
+    /// Builds a fault of the mapping or sequence that is read, or of its key without a value yet.
+    fn fault(&self, at: Place, message: &str, hint: &str) -> Box<Fault> {
+        let key = match self.open.last() {
+            Some(Open { shape: Shape::Mapping(Some((key, _))), .. }) => Some(key.as_str()),
+            _ => None,
+        };
+        self.fault_of(key, at, message, hint)
+    }
+
+    /// Builds a fault of the entry `name` of the mapping or sequence that is read.
+    fn fault_of(&self, name: Option<&str>, at: Place, message: &str, hint: &str) -> Box<Fault> {
+        let path = self.open.iter().skip(1).map(|open| open.name.as_str()).chain(name);
+        Fault::new(self.source, at, &joined(path), message, hint)
     }
 }
 

@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
     /// If there are more than [`FILE_BYTES_MAX`] bytes, or they are not UTF-8.
     pub fn from_bytes(name: &'a str, bytes: &'a [u8]) -> Result<Self, super::PolicyError> {
         if bytes.len() > FILE_BYTES_MAX {
-            return Err(Self { name, text: "" }.too_large().into());
+            return Err(Self::too_large(name).into());
         }
         match std::str::from_utf8(bytes) {
             Ok(text) => Ok(Self { name, text }),
@@ -54,20 +54,15 @@ impl<'a> Source<'a> {
                 let column = good.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
                 let hint = "save the file as UTF-8";
                 let place = Place { line, column };
-                Err(Fault::new((name, good), place, "", "a byte here is not UTF-8", hint).into())
+                Err(Fault::new(Self { name, text: good }, place, "", "a byte here is not UTF-8", hint).into())
             }
         }
     }
 
-    /// Refuses a text that is too large, before parsing.
-    pub(crate) fn check_size(self) -> Checked<()> {
-        if self.text.len() > FILE_BYTES_MAX { Err(self.too_large()) } else { Ok(()) }
-    }
-
-    fn too_large(self) -> Box<Fault> {
+    fn too_large(name: &str) -> Box<Fault> {
         let what = format!("the file is larger than {FILE_BYTES_MAX} bytes");
         let hint = "a pattern such as \"api/*\" covers many buckets, the class `default` many tenants";
-        Fault::new((self.name, ""), Place { line: 1, column: 1 }, "", &what, hint)
+        Fault::new(Source { name, text: "" }, Place { line: 1, column: 1 }, "", &what, hint)
     }
 }
 
@@ -79,14 +74,10 @@ impl<'a> Document<'a> {
     /// # Errors
     /// The first fault of its structure.
     pub fn open(source: Source<'a>) -> Checked<Self> {
-        source.check_size()?;
-        match Node::read(source.text) {
-            Ok(root) => Ok(Self { source, root }),
-            Err(d) => {
-                let file = (source.name, source.text);
-                Err(Fault::new(file, d.at, &joined(&d.path), &d.message, &d.hint))
-            }
+        if source.text.len() > FILE_BYTES_MAX {
+            return Err(Source::too_large(source.name));
         }
+        Ok(Self { root: Node::read(source)?, source })
     }
 
     pub(crate) const fn text(&self) -> &'a str {
@@ -94,7 +85,6 @@ impl<'a> Document<'a> {
     }
 
     /// The root mapping.
-    #[must_use]
     pub fn root(&self) -> Field<'_> {
         Field { document: self, node: &self.root, written: true, path: Vec::new() }
     }
@@ -104,31 +94,28 @@ impl<'a> Document<'a> {
 
 impl<'a> Field<'a> {
     /// Returns the field `name` inside this one, present or absent. Items of a sequence are named by their index.
-    #[must_use]
     pub fn then(&self, name: &str) -> Self {
         let mut path = self.path.clone();
         path.push(name.to_owned());
-        match self.node.entry(name).filter(|_| self.written) {
+        match self.node.entries.get(name).filter(|_| self.written) {
             Some(node) => Self { node, path, ..*self },
             None => Self { written: false, path, ..*self },
         }
     }
 
     /// Returns the field `name` inside this one, if present.
-    #[must_use]
     pub fn entry(&self, name: &str) -> Option<Self> {
         Some(self.then(name)).filter(|field| field.written)
     }
 
     /// The fields present inside this one, by name.
     pub fn entries(&self) -> impl Iterator<Item = Self> {
-        self.node.names().filter_map(|name| self.entry(name))
+        self.node.entries.keys().filter_map(|name| self.entry(name))
     }
 
     /// The field's name in messages.
-    #[must_use]
     pub fn path(&self) -> String {
-        joined(&self.path)
+        joined(self.path.iter().map(String::as_str))
     }
 
     /// The file's name in messages.
@@ -137,32 +124,27 @@ impl<'a> Field<'a> {
     }
 
     /// The place of the name, or of an item of a sequence.
-    #[must_use]
     pub const fn name_at(&self) -> Place {
         self.node.key_at
     }
 
     /// The place of the value.
-    #[must_use]
     pub const fn at(&self) -> Place {
         self.node.at
     }
 
     /// Refuses the value.
-    #[must_use]
     pub fn refuse(&self, why: impl Display, hint: &str) -> Box<Fault> {
         self.refuse_at(self.node.at, why, hint)
     }
 
     /// Refuses the field's name.
-    #[must_use]
     pub fn refuse_name(&self, why: impl Display, hint: &str) -> Box<Fault> {
         self.refuse_at(self.node.key_at, why, hint)
     }
 
     pub(crate) fn refuse_at(&self, place: Place, why: impl Display, hint: &str) -> Box<Fault> {
-        let Source { name, text } = self.document.source;
-        Fault::new((name, text), place, &self.path(), &why.to_string(), hint)
+        Fault::new(self.document.source, place, &self.path(), &why.to_string(), hint)
     }
 
     /// Validates a finite number, zero or more.
@@ -189,15 +171,11 @@ impl<'a> Field<'a> {
 }
 
 /// Joins a path as `a.b.c`; a name with a dot or other special characters is quoted, so that the path stays readable.
-fn joined(path: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-/:@*".contains(c);
-    let quoted: Vec<String> = path
-        .iter()
-        .map(
-            |name| {
-                if !name.is_empty() && name.chars().all(plain) { name.clone() } else { format!("{name:?}") }
-            },
-        )
-        .collect();
-    quoted.join(".")
+pub(super) fn joined<'a>(path: impl Iterator<Item = &'a str>) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-/:@*".contains(c);
+    let quoted = path.map(|name| match name {
+        name if !name.is_empty() && name.chars().all(is_plain) => name.to_owned(),
+        name => format!("{name:?}"),
+    });
+    quoted.collect::<Vec<_>>().join(".")
 }

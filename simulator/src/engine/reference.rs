@@ -101,7 +101,7 @@ impl<'a> ReferenceFleet<'a> {
                 let tenant = &protected.tenants[traffic.tenant];
                 let ratio = match self.law {
                     Reference::TextbookWeights => {
-                        (ratio / self.scenario.policy.tenant(tenant).weight().get()).min(1.0)
+                        (ratio / self.scenario.policy.tenant(tenant).weight.get()).min(1.0)
                     }
                     _ => ratio,
                 };

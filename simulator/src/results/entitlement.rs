@@ -22,11 +22,11 @@ pub(crate) fn shares(
     tenants: &[Tenant],
     offered: &[f64],
 ) -> Vec<f64> {
-    let cap = bucket.tenant_limit().map_or(f64::INFINITY, |rate| rate.per_second());
+    let cap = bucket.tenant_limit.map_or(f64::INFINITY, |rate| rate.per_second());
     let demands: Vec<f64> = offered.iter().map(|offered| offered.min(cap)).collect();
-    let floor = policy.fairness().min_floor().per_second();
+    let floor = policy.fairness().min_floor.per_second();
     let is_own = |tenant: &Tenant| policy.is_listed(tenant) && !tenant.is_default_class();
-    let weight = |tenant: &Tenant| policy.tenant(tenant).weight().get();
+    let weight = |tenant: &Tenant| policy.tenant(tenant).weight.get();
     let mut claims = Vec::new();
     let mut others = Vec::new();
     let mut places = Vec::new();

@@ -164,7 +164,7 @@ fn place(
     };
     let at = buckets.iter().position(|known| known.name == name).unwrap_or_else(|| {
         let limit = protected.limit().per_second().map(|rate| rate.per_second());
-        let observes = protected.mode() != Mode::Enforce || policy.kill_switch();
+        let observes = protected.mode != Mode::Enforce || policy.kill_switch();
         buckets.push(TargetBucket { name, limit, tenants: Vec::new(), observes });
         buckets.len() - 1
     });

@@ -33,13 +33,11 @@ pub struct DrawKey {
 
 impl CoinKey {
     /// Builds a key from bytes, which should be random.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
 
     /// The bytes, to send the key to a child or to store it.
-    #[must_use]
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
@@ -48,7 +46,6 @@ impl CoinKey {
 impl Coherence {
     /// Mixes key and salt: the halves are SipHash-2-4 under the key of the salt's 8 bytes, least significant first, and
     /// a byte that numbers the half.
-    #[must_use]
     pub fn draw_key(self) -> DrawKey {
         let hasher = SipHasher24::new_with_key(&self.key.to_bytes());
         let half = |number: u8| {
@@ -62,13 +59,11 @@ impl Coherence {
 
 impl DrawKey {
     /// Builds a key from its halves. Halves of two keys make a third key, equally random but held by no other process.
-    #[must_use]
     pub const fn of_halves(k0: u64, k1: u64) -> Self {
         Self { k0, k1 }
     }
 
     /// The halves of the key.
-    #[must_use]
     pub const fn halves(self) -> (u64, u64) {
         (self.k0, self.k1)
     }
@@ -77,7 +72,6 @@ impl DrawKey {
     ///
     /// A coin [refuses](crate::decision::coin::refuses) a draw below its ratio. Hops with the same key therefore admit
     /// `1 - max(ratio)` together, where independent coins would admit the product.
-    #[must_use]
     pub fn draw(self, trace_id: TraceId) -> u32 {
         let hash = SipHasher24::new_with_keys(self.k0, self.k1).hash(&trace_id.to_bytes());
         (hash >> 32) as u32

@@ -24,7 +24,6 @@ pub enum Coin {
 /// A ratio of 1 refuses every draw and a ratio of 0 none, exactly: the draw is reduced to 31 bits, so it is always below
 /// a ratio of 1, which is 2^31.
 #[inline]
-#[must_use]
 pub const fn refuses(ratio: DropRatio, draw: u32) -> bool {
     draw >> 1 < ratio.units()
 }
@@ -54,21 +53,18 @@ pub struct Dither {
 impl Dither {
     /// The state as one word; 0 before it has begun.
     #[inline]
-    #[must_use]
     pub const fn to_bits(self) -> u64 {
         (self.point as u64) << 32 | self.owed as u64
     }
 
     /// Restores the state of [`to_bits`](Self::to_bits); any other word is clamped to a valid state.
     #[inline]
-    #[must_use]
     pub fn from_bits(bits: u64) -> Self {
         Self { owed: (bits as u32).min(DropRatio::ONE), point: ((bits >> 32) as u32).min(DropRatio::ONE) }
     }
 
     /// Returns the position in the present unit, spread over `u32`: differs from one request to the next.
     #[inline]
-    #[must_use]
     pub const fn phase(self) -> u32 {
         self.owed << 1
     }

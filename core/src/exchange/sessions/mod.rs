@@ -86,7 +86,6 @@ pub struct Head {
 
 impl Head {
     /// Builds a head with only the kill generations.
-    #[must_use]
     pub fn of(kills: &Kills) -> Self {
         Self {
             epoch: None,
@@ -102,7 +101,6 @@ impl Head {
 impl Sessions {
     /// Creates the sessions of the parent `own`, for at most `children_max` children, disconnected but remembered ones
     /// included, with at most `keys_per_child_max` keys each.
-    #[must_use]
     pub fn new(own: InstanceId, children_max: usize, keys_per_child_max: usize) -> Self {
         Self {
             own,
@@ -123,7 +121,6 @@ impl Sessions {
     }
 
     /// The instance of the parent.
-    #[must_use]
     pub const fn own(&self) -> InstanceId {
         self.own
     }
@@ -218,13 +215,11 @@ impl Sessions {
     }
 
     /// The number of connected children.
-    #[must_use]
     pub const fn connected_count(&self) -> usize {
         self.connected
     }
 
     /// The number of children that disconnected within the last `span` and have not returned. Linear in that number.
-    #[must_use]
     pub fn left_within(&self, now: MonoTime, span: Duration) -> usize {
         let lately = self.away.iter().rev().take_while(|(at, _)| now.since(*at) <= span);
         lately.filter(|(at, instance)| self.is_away_since(*at, *instance)).count()
@@ -241,7 +236,6 @@ impl Sessions {
     }
 
     /// Returns a child by its instance.
-    #[must_use]
     pub fn get(&self, instance: InstanceId) -> Option<&Child> {
         self.children.get(&instance)
     }
@@ -252,7 +246,6 @@ impl Sessions {
     }
 
     /// Returns true if a newer stream replaced this one, or if its child was removed.
-    #[must_use]
     pub fn is_superseded(&self, stream: StreamId) -> bool {
         let child = self.streams.get(&stream).and_then(|instance| self.children.get(instance));
         child.is_none_or(|child| child.stream != Some(stream))
@@ -283,13 +276,11 @@ impl Child {
     }
 
     /// Returns true if the child is subscribed to a bucket.
-    #[must_use]
     pub fn is_subscribed(&self, bucket: &Bucket) -> bool {
         self.sent.audience.contains(bucket) || self.sent.fresh.contains(bucket)
     }
 
     /// The number of buckets the child is subscribed to.
-    #[must_use]
     pub fn subscription_count(&self) -> usize {
         self.sent.audience.len() + self.sent.fresh.len()
     }

@@ -25,7 +25,6 @@ impl Drill {
     }
 
     /// Returns true if a peer may claim this drill, seen from a process that holds `self`.
-    #[must_use]
     pub const fn accepts(self, claimed: Self) -> bool {
         claimed.0.saturating_sub(self.0) <= JUMP_MAX
     }

@@ -27,7 +27,6 @@ pub struct Spread {
 
 impl Spread {
     /// Creates a spread from latencies in microseconds, each with its number of clients.
-    #[must_use]
     pub fn of(latencies: impl IntoIterator<Item = (u64, u64)>, missing: u64) -> Self {
         let mut spread = Self { missing, ..Self::default() };
         latencies.into_iter().for_each(|(us, clients)| spread.count(us, clients));
@@ -51,13 +50,11 @@ impl Spread {
     }
 
     /// The number of clients that confirmed.
-    #[must_use]
     pub fn confirmed(&self) -> u64 {
         self.latencies.samples()
     }
 
     /// Returns the spread seen from a parent that is `hop` further away.
-    #[must_use]
     pub fn after(&self, hop: Duration) -> Self {
         let hop = u64::try_from(hop.as_micros()).unwrap_or(u64::MAX);
         Self::of(self.latencies().map(|(us, clients)| (us.saturating_add(hop), clients)), self.missing)
@@ -72,7 +69,6 @@ impl Spread {
     }
 
     /// The latency within which a share of the confirmed clients confirmed; `None` if none did.
-    #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         self.latencies.quantile_bin(share).map(LatencyBin::to)
     }

@@ -49,13 +49,11 @@ impl DrillTiming {
     }
 
     /// The drill; number 0 before the first.
-    #[must_use]
     pub const fn drill(&self) -> Drill {
         self.drill
     }
 
     /// The number of the latest change.
-    #[must_use]
     pub const fn version(&self) -> u64 {
         self.version
     }
@@ -90,7 +88,6 @@ impl DrillTiming {
     }
 
     /// The times of all clients by zone, with the missing ones.
-    #[must_use]
     pub fn spreads(&self) -> BTreeMap<Zone, Spread> {
         let mut spreads = self.own.clone();
         let mut add = |zone: &Zone, spread: &Spread| {
@@ -109,14 +106,12 @@ impl DrillTiming {
     }
 
     /// The number of child aggregators that have not reported any spread.
-    #[must_use]
     pub fn silent_aggregators(&self) -> usize {
         let without = self.below.values().filter(|(_, spreads)| spreads.is_empty()).count();
         without + self.due.values().filter(|due| due.role == Role::Aggregator).count()
     }
 
     /// Returns true if every client has confirmed.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         let is_confirmed = |spreads: &BTreeMap<Zone, Spread>| {
             !spreads.is_empty() && spreads.values().all(|spread| spread.missing == 0)

@@ -32,20 +32,17 @@ pub struct KillRelay {
 
 impl KillRelay {
     /// The generations held.
-    #[must_use]
     pub const fn kills(&self) -> &Kills {
         &self.kills
     }
 
     /// The confirmations of the latest drill by the children.
-    #[must_use]
     pub const fn timing(&self) -> &DrillTiming {
         &self.timing
     }
 
     /// The mode in force for a bucket with these terms. It is shadow while an unconfirmed order concerns the
     /// bucket, since the terms may have been decided without knowledge of the order.
-    #[must_use]
     pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
         if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
@@ -88,7 +85,6 @@ impl KillRelay {
     }
 
     /// Returns true if the parent waits for the confirmation of a drill.
-    #[must_use]
     pub fn is_report_due(&self) -> bool {
         self.sent.is_report_due(&self.kills)
     }

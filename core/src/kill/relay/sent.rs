@@ -22,7 +22,6 @@ impl SentKills {
     }
 
     /// Returns true if a drill waits for its confirmation, which should not wait for the report interval.
-    #[must_use]
     pub fn is_report_due(&self, kills: &Kills) -> bool {
         self.drill < kills.drill()
     }

@@ -32,7 +32,6 @@ pub struct Claimant {
 
 impl Claimant {
     /// Returns the offered rate, capped by the tenant limit.
-    #[must_use]
     pub fn demand(&self) -> f64 {
         match self.class {
             // `default` represents many tenants, so the limit of one tenant does not apply.
@@ -63,20 +62,17 @@ pub struct Division {
 
 impl Division {
     /// Returns the allocation of each claimant in requests/s, in their order.
-    #[must_use]
     pub fn allocations(&self) -> &[f64] {
         &self.allocations
     }
 
     /// Returns the rate up to which each claimant may grow without taking from others, in their order: never below its
     /// allocation.
-    #[must_use]
     pub fn rooms(&self) -> &[f64] {
         &self.rooms
     }
 
     /// Returns true if the demand exceeded the capacity.
-    #[must_use]
     pub const fn is_overloaded(&self) -> bool {
         self.overloaded
     }

@@ -10,7 +10,6 @@ use crate::quantity::{DropRatio, MonoTime, Rate};
 /// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window. Where the
 /// window holds too few counts, chance would decide the ratio: a zone on hold then uses a longer window, and otherwise
 /// the `directed` ratio applies, or none.
-#[must_use]
 pub fn fast_ratio(
     window: Option<&mut Window>,
     now: MonoTime,

@@ -38,7 +38,6 @@ pub struct Spread {
 
 impl Spread {
     /// Spreads requests that were gathered over `span` and arrive `now`, see [`Window::add`].
-    #[must_use]
     pub fn new(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
         let bin = parameters.fast_period.as_nanos().max(1);
         let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
@@ -48,7 +47,6 @@ impl Spread {
     }
 
     /// Spreads the first requests of a client, see [`Window::add_first`].
-    #[must_use]
     pub fn first(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
         let mut spread = Self::new(now, span, parameters);
         let seen = span.min(parameters.window);

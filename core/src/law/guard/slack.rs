@@ -28,13 +28,11 @@ pub struct Slack {
 
 impl Slack {
     /// Returns the initial slack.
-    #[must_use]
     pub fn new(parameters: &Parameters) -> Self {
         Self { factor: parameters.slack_min, bad: 0.0, before: (Counts::ZERO, f64::INFINITY) }
     }
 
     /// Returns the current factor.
-    #[must_use]
     pub const fn factor(&self) -> f64 {
         self.factor
     }

@@ -9,7 +9,6 @@ pub const GONE: Duration = Duration::from_secs(60);
 
 /// Returns the presence of a child whose last report is `silent_for` old: 1 up to [`HELD`], then linear down to 0 at
 /// [`GONE`].
-#[must_use]
 pub fn presence(silent_for: Duration) -> f64 {
     let left = GONE.saturating_sub(silent_for).as_secs_f64();
     (left / (GONE - HELD).as_secs_f64()).min(1.0)
@@ -38,7 +37,6 @@ impl Presences {
     }
 
     /// Sums presences; the result is at least one.
-    #[must_use]
     pub fn sum(presences: impl Iterator<Item = f64>) -> Self {
         // The cast saturates, and NaN becomes 0.
         Self(((presences.sum::<f64>() * 1e3).round() as u32).max(1_000))
@@ -51,13 +49,11 @@ impl Presences {
     }
 
     /// The sum in thousandths.
-    #[must_use]
     pub const fn thousandths(self) -> u32 {
         self.0
     }
 
     /// The sum as a number of 1 or more.
-    #[must_use]
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / 1e3
     }

@@ -24,7 +24,6 @@ pub struct Sharing {
 
 impl Sharing {
     /// Sums over the participants.
-    #[must_use]
     pub fn of(sharers: impl IntoIterator<Item = Share>) -> Self {
         sharers.into_iter().fold(Self::default(), |sum, one| Self {
             presences: sum.presences + one.presence,
@@ -33,20 +32,17 @@ impl Sharing {
     }
 
     /// The sum of their presences.
-    #[must_use]
     pub const fn presences(&self) -> f64 {
         self.presences
     }
 
     /// The offered rate of all participants, in requests/s.
-    #[must_use]
     pub const fn offered(&self) -> f64 {
         self.offered
     }
 
     /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the offered rate, or
     /// `1 / n` where nothing is offered. The parts sum to 1, so that rates, caps and holds divide without excess.
-    #[must_use]
     pub fn part(&self, one: Share, parameters: &Parameters) -> f64 {
         let even = one.presence / self.presences.max(1.0);
         let share = one.presence * one.offered / self.offered;

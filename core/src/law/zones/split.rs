@@ -33,7 +33,6 @@ pub struct Part {
 
 impl Whole {
     /// Returns true if the allocation is below the offered rate.
-    #[must_use]
     pub fn is_scarce(&self) -> bool {
         self.offered > self.allocation
     }
@@ -41,7 +40,6 @@ impl Whole {
     /// Returns the part of a child that offers `offered` requests/s of the key. A scarce allocation follows the traffic, and
     /// each child keeps a fraction of the even part for traffic that appears there. An allocation that is not scarce has a
     /// margin on top, for chance.
-    #[must_use]
     pub fn part(&self, child: Child, offered: f64, parameters: &Parameters) -> Part {
         let (share, even) = self.shares(child, offered);
         let cap = self.room * mixed(share, even, parameters);
@@ -55,7 +53,6 @@ impl Whole {
 
     /// Returns the key's contribution to the child's hold, its part of the limit while the controller is silent.
     /// `overloaded` is true if the demand on the bucket exceeds its target.
-    #[must_use]
     pub fn hold(&self, child: Child, offered: f64, overloaded: bool, parameters: &Parameters) -> f64 {
         let (share, even) = self.shares(child, offered);
         match (overloaded, self.is_scarce()) {

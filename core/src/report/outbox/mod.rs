@@ -169,7 +169,6 @@ impl Outbox {
     }
 
     /// The number of the last report on this stream; 0 before the first.
-    #[must_use]
     pub const fn seq(&self) -> u64 {
         self.seq
     }
@@ -187,7 +186,6 @@ fn history_of<'a>(slots: &'a mut [Slot], sent: &SentCounts) -> Option<&'a mut Hi
 impl Outbox {
     /// Returns true if exactly `tally` was sent of a key and the controller has confirmed all of it, so that
     /// another key may take the slot. O(1).
-    #[must_use]
     pub fn is_settled(&self, id: KeyId, tally: Tally) -> bool {
         match self.history(id) {
             Some(history) => history.tally == tally && history.confirmed == tally.counts,
@@ -197,7 +195,6 @@ impl Outbox {
 
     /// Returns true if the controller has confirmed everything that was sent of a key, so that moving the key
     /// to another parent loses no count. O(1).
-    #[must_use]
     pub fn is_confirmed(&self, id: KeyId) -> bool {
         self.history(id).is_none_or(History::is_confirmed)
     }

@@ -165,7 +165,6 @@ pub enum Why {
 
 /// Judges whether a bucket may leave shadow for canary. A stale zone makes the judgement inconclusive: its evidence is
 /// missing.
-#[must_use]
 pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
     reasons.share(Measure::WouldDropRatio, observed.drop_ratio, min_samples, gate.max_drop_ratio);
@@ -177,7 +176,6 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
 
 /// Judges whether a bucket may leave canary for enforce; one that fails returns to shadow. A stale zone fails the gate:
 /// the effect of its canary is unknown.
-#[must_use]
 pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
     reasons.bad.extend(observed.stale.clone().map(Why::Stale));
@@ -197,7 +195,6 @@ pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) ->
 
 impl Reading {
     /// Returns `part / whole` as a reading; without a value if `whole` is 0.
-    #[must_use]
     pub fn share(part: u64, whole: u64) -> Self {
         Self { value: (whole > 0).then(|| part as f64 / whole as f64), samples: whole }
     }
@@ -205,19 +202,16 @@ impl Reading {
 
 impl Judgement {
     /// Returns true if the gate passes.
-    #[must_use]
     pub const fn is_pass(&self) -> bool {
         matches!(self, Self::Pass)
     }
 
     /// Returns true if a value is known to be bad.
-    #[must_use]
     pub const fn is_fail(&self) -> bool {
         matches!(self, Self::Fail(_))
     }
 
     /// The judgement as one word, for tables and scripts.
-    #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -227,7 +221,6 @@ impl Judgement {
     }
 
     /// The reasons against passing.
-    #[must_use]
     pub fn reasons(&self) -> &[Why] {
         match self {
             Self::Pass => &[],
