@@ -1,7 +1,7 @@
-{{/* Names and labels, so that every object of a release is called and found by the same rule. */}}
+{{/* Names and labels of all objects of a release, by the same rules. */}}
 
-{{/* What every name begins with: the release, and the chart unless the release is called like it. At most 40 letters,
-because up to 22 of a zone's name follow and the whole must fit into 63. */}}
+{{/* The prefix of every name: the release, and the chart unless the release contains its name. At most 40 letters,
+because up to 22 letters of a zone follow and a name has at most 63. */}}
 {{- define "plimsoll.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
@@ -14,7 +14,7 @@ because up to 22 of a zone's name follow and the whole must fit into 63. */}}
 {{- include "plimsoll.name" . }}-controller
 {{- end }}
 
-{{/* A zone's name may have letters that Kubernetes does not allow in the names of its objects. */}}
+{{/* The name of a zone as Kubernetes allows it in names of objects. */}}
 {{- define "plimsoll.zone" -}}
 {{- regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 22 | trimPrefix "-" | trimSuffix "-" -}}
 {{- end }}
@@ -30,7 +30,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* What never changes in the life of a release. */}}
+{{/* Labels that never change in the life of a release. */}}
 {{- define "plimsoll.selector" -}}
 app.kubernetes.io/name: plimsoll
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -57,7 +57,7 @@ prometheus.io/path: /metrics
 {{- end }}
 {{- end }}
 
-{{/* Neither probe depends on a tier above: a controller that is away must not get its aggregators restarted. */}}
+{{/* Neither probe depends on a tier above: the loss of the controller must not restart its aggregators. */}}
 {{- define "plimsoll.probes" -}}
 livenessProbe:
   httpGet: { path: /healthz, port: admin }
