@@ -1,5 +1,8 @@
 //! Metric families built from plain rows, in the form that a Prometheus registry collects.
 
+use std::collections::HashMap;
+
+use prometheus::core::Desc;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
 use crate::responses::Durations;
@@ -7,9 +10,12 @@ use crate::responses::Durations;
 /// Label values and the value of one series.
 pub(super) type Row = (Vec<String>, f64);
 
+/// The names of a family's labels.
+type Labels = &'static [&'static str];
+
 /// The metric families of one scrape.
 #[derive(Debug, Default)]
-pub(super) struct Families(Vec<MetricFamily>);
+pub(super) struct Families(Vec<(MetricFamily, Labels)>);
 
 impl Families {
     /// Adds a gauge, a value that rises and falls.
@@ -17,16 +23,14 @@ impl Families {
         &mut self,
         name: &str,
         help: &str,
-        labels: &[&str],
+        labels: Labels,
         rows: impl IntoIterator<Item = Row>,
     ) {
-        let metrics = rows.into_iter().map(|(values, value)| {
-            let (mut gauge, mut metric) = (Gauge::default(), labelled(labels, values));
+        self.add(name, help, MetricType::GAUGE, labels, rows, |metric, value| {
+            let mut gauge = Gauge::default();
             gauge.set_value(value);
             metric.set_gauge(gauge);
-            metric
         });
-        self.add(name, help, MetricType::GAUGE, metrics.collect());
     }
 
     /// Adds a counter, a value that only grows while the process lives.
@@ -34,16 +38,14 @@ impl Families {
         &mut self,
         name: &str,
         help: &str,
-        labels: &[&str],
+        labels: Labels,
         rows: impl IntoIterator<Item = Row>,
     ) {
-        let metrics = rows.into_iter().map(|(values, value)| {
-            let (mut counter, mut metric) = (Counter::default(), labelled(labels, values));
+        self.add(name, help, MetricType::COUNTER, labels, rows, |metric, value| {
+            let mut counter = Counter::default();
             counter.set_value(value);
             metric.set_counter(counter);
-            metric
         });
-        self.add(name, help, MetricType::COUNTER, metrics.collect());
     }
 
     /// Adds a histogram.
@@ -51,41 +53,62 @@ impl Families {
         &mut self,
         name: &str,
         help: &str,
-        labels: &[&str],
+        labels: Labels,
         rows: impl IntoIterator<Item = (Vec<String>, Durations)>,
     ) {
-        let metrics = rows.into_iter().map(|(values, durations)| {
+        self.add(name, help, MetricType::HISTOGRAM, labels, rows, |metric, durations| {
             let buckets = durations.buckets.iter().map(|(upper_bound, count)| {
                 let mut bucket = Bucket::default();
                 bucket.set_upper_bound(*upper_bound);
                 bucket.set_cumulative_count(*count);
                 bucket
             });
-            let (mut histogram, mut metric) = (Histogram::default(), labelled(labels, values));
+            let mut histogram = Histogram::default();
             histogram.set_bucket(buckets.collect());
             histogram.set_sample_sum(durations.sum);
             histogram.set_sample_count(durations.count);
             metric.set_histogram(histogram);
+        });
+    }
+
+    fn add<V>(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        labels: Labels,
+        rows: impl IntoIterator<Item = (Vec<String>, V)>,
+        set: impl Fn(&mut Metric, V),
+    ) {
+        let metrics = rows.into_iter().map(|(values, value)| {
+            let mut metric = labelled(labels, values);
+            set(&mut metric, value);
             metric
         });
-        self.add(name, help, MetricType::HISTOGRAM, metrics.collect());
+        let mut family = MetricFamily::default();
+        family.set_metric(metrics.collect());
+        family.set_name(name.to_owned());
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        self.0.push((family, labels));
+    }
+
+    /// Returns the descriptions of all families.
+    ///
+    /// # Errors
+    /// When a metric's name is invalid.
+    pub(super) fn descs(&self) -> prometheus::Result<Vec<Desc>> {
+        let desc = |(family, labels): &(MetricFamily, Labels)| {
+            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+            Desc::new(family.name().to_owned(), family.help().to_owned(), labels, HashMap::new())
+        };
+        self.0.iter().map(desc).collect()
     }
 
     /// Returns the families; those without a series are left out.
     pub(super) fn into_vec(self) -> Vec<MetricFamily> {
-        self.0
-    }
-
-    fn add(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
-        if metrics.is_empty() {
-            return;
-        }
-        let mut family = MetricFamily::default();
-        family.set_name(name.to_owned());
-        family.set_help(help.to_owned());
-        family.set_field_type(kind);
-        family.set_metric(metrics);
-        self.0.push(family);
+        let families = self.0.into_iter().map(|(family, _)| family);
+        families.filter(|family| !family.get_metric().is_empty()).collect()
     }
 }
 
@@ -100,14 +123,14 @@ fn labelled(labels: &[&str], values: Vec<String>) -> Metric {
     Metric::from_label(pairs.collect())
 }
 
-/// Returns one row without labels.
-pub(super) fn plain(value: f64) -> [Row; 1] {
-    [(Vec::new(), value)]
+/// Returns one row without labels, or none.
+pub(super) fn plain(value: impl Into<Option<f64>>) -> Option<Row> {
+    Some((Vec::new(), value.into()?))
 }
 
 /// Returns 1 for true and 0 for false.
-pub(super) const fn flag(yes: bool) -> f64 {
-    if yes { 1.0 } else { 0.0 }
+pub(super) fn flag(yes: bool) -> f64 {
+    f64::from(u8::from(yes))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 mod families;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,30 +15,10 @@ use prometheus::proto::MetricFamily;
 
 use self::families::{Families, Row, flag, plain};
 
-use crate::assignment::endpoints::Aggregators;
 use crate::cache::Restored;
 use crate::feed::Feed;
 use crate::limiter::Limiter;
 use crate::subscription::BucketResponses;
-
-const DECISIONS: &str = "plimsoll_decisions_total";
-const CONNECTED: &str = "plimsoll_feed_connected";
-const DISCONNECTS: &str = "plimsoll_feed_disconnects_total";
-const REJECTED: &str = "plimsoll_directives_rejected_total";
-const EPOCH: &str = "plimsoll_epoch";
-const LAST_UPDATE: &str = "plimsoll_directive_last_update_timestamp_seconds";
-const LOCAL_KILL: &str = "plimsoll_local_kill";
-const UNTRACKED: &str = "plimsoll_decisions_untracked_total";
-const ENDPOINT_CONNECTED: &str = "plimsoll_endpoint_connected";
-const ENDPOINT_BUCKETS: &str = "plimsoll_endpoint_buckets";
-const MOVED: &str = "plimsoll_buckets_moved_total";
-const RESOLVE_FAILURES: &str = "plimsoll_resolve_failures_total";
-const CACHE_IN_USE: &str = "plimsoll_directive_cache_in_use";
-const CACHE_AGE: &str = "plimsoll_directive_cache_age_seconds";
-const CACHE_REJECTED: &str = "plimsoll_directive_cache_rejected";
-const CACHE_WRITE_FAILURES: &str = "plimsoll_directive_cache_write_failures_total";
-const RESPONSES: &str = "plimsoll_responses_total";
-const DURATIONS: &str = "plimsoll_request_duration_seconds";
 
 /// A Prometheus collector of a limiter and its feed. It reads the counters when it is scraped, which costs
 /// the request path nothing.
@@ -65,65 +45,95 @@ impl Metrics {
     /// # Errors
     /// When a metric's name is invalid, which a test excludes.
     pub fn new(limiter: &Limiter, feed: &Feed) -> Result<Self, prometheus::Error> {
-        let desc = |name: &str, labels: &[&str]| {
-            let labels = labels.iter().map(|label| (*label).to_owned()).collect();
-            Desc::new(name.to_owned(), "A metric of a Plimsoll limiter.".to_owned(), labels, HashMap::new())
-        };
-        let mut descs = vec![desc(DECISIONS, &["bucket", "mode", "result"])?];
-        for name in [CONNECTED, DISCONNECTS, REJECTED, EPOCH, LOCAL_KILL, LAST_UPDATE, UNTRACKED] {
-            descs.push(desc(name, &[])?);
-        }
-        for name in [ENDPOINT_CONNECTED, ENDPOINT_BUCKETS] {
-            descs.push(desc(name, &["endpoint"])?);
-        }
-        for name in [MOVED, RESOLVE_FAILURES, CACHE_IN_USE, CACHE_AGE, CACHE_WRITE_FAILURES] {
-            descs.push(desc(name, &[])?);
-        }
-        descs.push(desc(CACHE_REJECTED, &["reason"])?);
-        descs.push(desc(RESPONSES, &["bucket", "cohort", "code"])?);
-        descs.push(desc(DURATIONS, &["bucket", "cohort"])?);
-        Ok(Self {
-            limiter: limiter.clone(),
-            feed: feed.clone(),
-            descs,
-            decisions: Mutex::new(HashMap::new()),
-        })
+        let (limiter, feed) = (limiter.clone(), feed.clone());
+        let mut metrics = Self { limiter, feed, descs: Vec::new(), decisions: Mutex::default() };
+        // Without decisions: the mode they are counted for is that of the first scrape.
+        metrics.descs = metrics.families(Vec::new()).descs()?;
+        Ok(metrics)
     }
 
-    fn families(&self) -> Families {
+    fn families(&self, decisions: Vec<Row>) -> Families {
         let mut families = Families::default();
         let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
-        families.counter(DECISIONS, help, &["bucket", "mode", "result"], self.decisions());
-
-        let (epoch, age, rejected, local_kill) = self.feed.subscription.with(|subscription, now| {
-            let age = subscription.upstream_age(now);
-            (subscription.epoch(), age, subscription.rejected(), subscription.observes())
-        });
-        let health = &self.feed.health;
-        let connected = flag(health.connected.load(Ordering::Relaxed) > 0);
-        families.gauge(CONNECTED, "1 while the feed is connected to an aggregator.", &[], plain(connected));
-        let disconnects = health.disconnects.load(Ordering::Relaxed) as f64;
-        let help = "Streams to aggregators that were lost.";
-        families.counter(DISCONNECTS, help, &[], plain(disconnects));
-        let rejected = rejected + health.invalid.load(Ordering::Relaxed);
-        let help = "Directives rejected because they were invalid or stale.";
-        families.counter(REJECTED, help, &[], plain(rejected as f64));
-        let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
-        families.gauge(EPOCH, "The highest controller epoch applied, 0 before the first.", &[], plain(epoch));
-        let help =
-            "1 while the kill file or PLIMSOLL_KILL puts every bucket of this process into shadow mode.";
-        families.gauge(LOCAL_KILL, help, &[], plain(flag(local_kill)));
-        let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
-        let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
-        let help = "Unix time of the newest controller update that reached this client, 0 before the first.";
-        families.gauge(LAST_UPDATE, help, &[], plain(updated.as_secs_f64()));
-        let help =
-            "Requests admitted without a key to count them for: their bucket has no room or an invalid name.";
-        families.counter(UNTRACKED, help, &[], plain(self.limiter.table.untracked() as f64));
+        families.counter("plimsoll_decisions_total", help, &["bucket", "mode", "result"], decisions);
+        self.add_feed(&mut families);
         self.add_endpoints(&mut families);
         self.add_cache(&mut families);
         self.add_responses(&mut families);
         families
+    }
+
+    /// Adds the metrics of the streams and their directives.
+    fn add_feed(&self, families: &mut Families) {
+        let (epoch, age, stale, local_kill) = self.feed.subscription.with(|subscription, now| {
+            let age = subscription.upstream_age(now);
+            (subscription.epoch(), age, subscription.rejected, subscription.observes())
+        });
+        let health = &self.feed.health;
+        let connected = flag(health.connected.load(Ordering::Relaxed) > 0);
+        let help = "1 while the feed is connected to an aggregator.";
+        families.gauge("plimsoll_feed_connected", help, &[], plain(connected));
+        let help = "Streams to aggregators that were lost.";
+        families.counter("plimsoll_feed_disconnects_total", help, &[], plain(count(&health.disconnects)));
+        let rejected = stale as f64 + count(&health.invalid);
+        let help = "Directives rejected because they were invalid or stale.";
+        families.counter("plimsoll_directives_rejected_total", help, &[], plain(rejected));
+        let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
+        let help = "The highest controller epoch applied, 0 before the first.";
+        families.gauge("plimsoll_epoch", help, &[], plain(epoch));
+        let help =
+            "1 while the kill file or PLIMSOLL_KILL puts every bucket of this process into shadow mode.";
+        families.gauge("plimsoll_local_kill", help, &[], plain(flag(local_kill)));
+        let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
+        let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
+        let name = "plimsoll_directive_last_update_timestamp_seconds";
+        let help = "Unix time of the newest controller update that reached this client, 0 before the first.";
+        families.gauge(name, help, &[], plain(updated.as_secs_f64()));
+        let untracked = self.limiter.table.untracked() as f64;
+        let help =
+            "Requests admitted without a key to count them for: their bucket has no room or an invalid name.";
+        families.counter("plimsoll_decisions_untracked_total", help, &[], plain(untracked));
+    }
+
+    /// Adds the metrics of several aggregators, if there are several.
+    fn add_endpoints(&self, families: &mut Families) {
+        let (endpoints, moved) = self.feed.subscription.with(|subscription, _| {
+            let assignment = subscription.assignment();
+            let each = assignment.into_iter().flat_map(|assignment| assignment.endpoints());
+            let each = each.map(|(name, live, buckets)| (vec![name.to_owned()], flag(live), buckets as f64));
+            (each.collect::<Vec<_>>(), assignment.map(|assignment| assignment.moves as f64))
+        });
+        let live = endpoints.iter().map(|(labels, live, _)| (labels.clone(), *live));
+        let help = "1 while this aggregator is connected and has answered.";
+        families.gauge("plimsoll_endpoint_connected", help, &["endpoint"], live);
+        let buckets = endpoints.iter().map(|(labels, _, buckets)| (labels.clone(), *buckets));
+        let help = "Buckets assigned to this aggregator.";
+        families.gauge("plimsoll_endpoint_buckets", help, &["endpoint"], buckets);
+        let help = "Buckets moved from one aggregator to another.";
+        families.counter("plimsoll_buckets_moved_total", help, &[], plain(moved));
+        let failures = moved.map(|_| count(&self.feed.health.resolve_failures));
+        let help = "Failed DNS resolutions of the aggregators; the known addresses stay in use.";
+        families.counter("plimsoll_resolve_failures_total", help, &[], plain(failures));
+    }
+
+    /// Adds the metrics of the directive cache, if there is one.
+    fn add_cache(&self, families: &mut Families) {
+        let (cache, health) = (self.feed.cache.as_ref(), &self.feed.health);
+        let (age, rejected) = match health.restored {
+            Restored::Nothing => (None, None),
+            Restored::Directives(age) => (Some(age.as_secs_f64()), None),
+            Restored::Rejected(reason) => (None, Some((vec![reason.to_owned()], 1.0))),
+        };
+        let in_use = cache.map(|_| self.feed.subscription.with(|subscription, _| subscription.is_restored()));
+        let help = "1 while decisions use cached directives, before the first ones from an aggregator.";
+        families.gauge("plimsoll_directive_cache_in_use", help, &[], plain(in_use.map(flag)));
+        let help = "Age of the cached directives when this process started.";
+        families.gauge("plimsoll_directive_cache_age_seconds", help, &[], plain(age));
+        let help = "1 if the directive cache was rejected at the start, by reason.";
+        families.gauge("plimsoll_directive_cache_rejected", help, &["reason"], rejected);
+        let failures = cache.map(|_| count(&health.save_failures));
+        let help = "Failed writes of the directive cache.";
+        families.counter("plimsoll_directive_cache_write_failures_total", help, &[], plain(failures));
     }
 
     /// Adds the responses that the middleware has recorded.
@@ -139,53 +149,10 @@ impl Metrics {
         });
         let help = "Responses, refusals included, by bucket, cohort (canary, control) and HTTP status; error: the \
                     service failed without a response, aborted: the caller cancelled the request.";
-        families.counter(RESPONSES, help, &["bucket", "cohort", "code"], codes);
+        families.counter("plimsoll_responses_total", help, &["bucket", "cohort", "code"], codes);
         let durations = watched.iter().map(|watched| (labels(watched), watched.durations.clone()));
         let help = "Duration of admitted requests, until the service responds or the caller cancels.";
-        families.histogram(DURATIONS, help, &["bucket", "cohort"], durations);
-    }
-
-    /// Adds the metrics of several aggregators.
-    fn add_endpoints(&self, families: &mut Families) {
-        if matches!(self.feed.aggregators, Aggregators::None | Aggregators::One(_)) {
-            return;
-        }
-        let endpoints = self.feed.subscription.with(|subscription, _| subscription.endpoints());
-        let each = |value: fn(bool, usize) -> f64| {
-            let row =
-                |(name, live, buckets): &(String, bool, usize)| (vec![name.clone()], value(*live, *buckets));
-            endpoints.each.iter().map(row).collect::<Vec<Row>>()
-        };
-        let help = "1 while this aggregator is connected and has answered.";
-        families.gauge(ENDPOINT_CONNECTED, help, &["endpoint"], each(|live, _| flag(live)));
-        let help = "Buckets assigned to this aggregator.";
-        families.gauge(ENDPOINT_BUCKETS, help, &["endpoint"], each(|_, buckets| buckets as f64));
-        let help = "Buckets moved from one aggregator to another.";
-        families.counter(MOVED, help, &[], plain(endpoints.moved as f64));
-        let failures = self.feed.health.resolve_failures.load(Ordering::Relaxed) as f64;
-        let help = "Failed DNS resolutions of the aggregators; the known addresses stay in use.";
-        families.counter(RESOLVE_FAILURES, help, &[], plain(failures));
-    }
-
-    /// Adds the metrics of the directive cache.
-    fn add_cache(&self, families: &mut Families) {
-        if self.feed.cache.is_none() {
-            return;
-        }
-        let health = &self.feed.health;
-        let in_force = self.feed.subscription.with(|subscription, _| subscription.is_restored());
-        let help = "1 while decisions use cached directives, before the first ones from an aggregator.";
-        families.gauge(CACHE_IN_USE, help, &[], plain(flag(in_force)));
-        if let Restored::Directives(age) = health.restored {
-            let help = "Age of the cached directives when this process started.";
-            families.gauge(CACHE_AGE, help, &[], plain(age.as_secs_f64()));
-        }
-        if let Restored::Rejected(reason) = health.restored {
-            let help = "1 if the directive cache was rejected at the start, by reason.";
-            families.gauge(CACHE_REJECTED, help, &["reason"], vec![(vec![reason.to_owned()], 1.0)]);
-        }
-        let failures = health.save_failures.load(Ordering::Relaxed) as f64;
-        families.counter(CACHE_WRITE_FAILURES, "Failed writes of the directive cache.", &[], plain(failures));
+        families.histogram("plimsoll_request_duration_seconds", help, &["bucket", "cohort"], durations);
     }
 
     fn decisions(&self) -> Vec<Row> {
@@ -204,11 +171,8 @@ impl Metrics {
         let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rows = Vec::new();
         for (bucket, counts, mode) in counted {
-            let seen = decisions.entry(bucket.clone()).or_insert_with(|| ByMode {
-                mode,
-                counts: Counts::ZERO,
-                by_mode: BTreeMap::new(),
-            });
+            let unseen = || ByMode { mode, counts: Counts::ZERO, by_mode: BTreeMap::new() };
+            let seen = decisions.entry(bucket.clone()).or_insert_with(unseen);
             // Decisions since the last scrape count for the mode of the last scrape.
             let sum = seen.by_mode.entry(seen.mode).or_default();
             *sum = sum.plus(counts.since(seen.counts));
@@ -229,12 +193,16 @@ impl Metrics {
     }
 }
 
+fn count(counter: &AtomicU64) -> f64 {
+    counter.load(Ordering::Relaxed) as f64
+}
+
 impl Collector for Metrics {
     fn desc(&self) -> Vec<&Desc> {
         self.descs.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.families().into_vec()
+        self.families(self.decisions()).into_vec()
     }
 }
