@@ -4,7 +4,8 @@ use super::*;
 use crate::hot::directive_word::DirectiveWord;
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{Name, Zone};
-use plimsoll_core::report::{InstanceId, Role};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::report::{Counts, InstanceId, Role};
 
 /// Makes a limiter without directives; the tests publish them.
 fn limiter() -> Limiter {

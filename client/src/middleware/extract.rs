@@ -3,8 +3,7 @@
 use http::request::Parts;
 
 use super::trace::trace_of;
-use crate::limiter::Recorder;
-use crate::{KeyHandle, Verdict};
+use crate::{BucketHandle, KeyHandle, Verdict};
 
 /// Maps a request to the bucket and tenant that it counts for.
 ///
@@ -44,16 +43,16 @@ pub trait Extract: Send + Sync + 'static {
     fn decide(&self, request: &Parts) -> Decision {
         self.extract(request).map_or(Decision::PASS, |key| {
             let verdict = key.admit_by_trace(|| trace_of(request));
-            Decision { verdict, recorder: Some(key.recorder()) }
+            Decision { verdict, recorder: Some(key.bucket()) }
         })
     }
 }
 
-/// The decision about a request, and the recorder of its response.
+/// The decision about a request, and the bucket that records its response.
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub(super) verdict: Verdict,
-    pub(super) recorder: Option<Recorder>,
+    pub(super) recorder: Option<BucketHandle>,
 }
 
 impl Decision {

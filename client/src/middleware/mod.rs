@@ -62,17 +62,14 @@
 //! that strips a prefix, without that prefix.
 
 mod extract;
-mod layer;
 mod refusal;
 mod rules;
 mod service;
 mod tenant;
-mod timing;
 mod trace;
 
 pub use extract::{Decision, Extract};
-pub use layer::LoadShedLayer;
 pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
 pub use rules::{Rule, Rules, RulesError};
-pub use service::{LoadShed, ResponseFuture};
+pub use service::{LoadShed, LoadShedLayer, ResponseFuture};
 pub use tenant::Tenant;

@@ -81,15 +81,12 @@ impl Rules {
         let resolve = |rule: Rule| {
             let path = rule.path.map(Pattern::new).transpose()?;
             let bucket = limiter.bucket(&rule.bucket)?;
-            let recorder = bucket.recorder();
-            recorder.table.responses.prepare(recorder.bucket as usize);
+            bucket.table.responses.prepare(bucket.place.bucket as usize);
             Ok(Resolved { path, methods: rule.methods, bucket })
         };
         Ok(Self { tenant, rules: rules.into_iter().map(resolve).collect::<Result<_, RulesError>>()? })
     }
-}
 
-impl Rules {
     /// Returns the bucket of the first rule that matches.
     fn bucket_of(&self, request: &Parts) -> Option<&BucketHandle> {
         self.rules.iter().find(|rule| rule.matches(request)).map(|rule| &rule.bucket)
@@ -104,7 +101,7 @@ impl Extract for Rules {
     fn decide(&self, request: &Parts) -> Decision {
         self.bucket_of(request).map_or(Decision::PASS, |bucket| {
             let verdict = bucket.admit_by_trace(self.tenant.of(request), || trace_of(request));
-            Decision { verdict, recorder: Some(bucket.recorder()) }
+            Decision { verdict, recorder: Some(bucket.clone()) }
         })
     }
 }

@@ -1,33 +1,59 @@
-//! The wrapped service: asks the limiter, then calls the inner service or responds with a refusal.
+//! The tower layer and the service it wraps: asks the limiter, then calls the inner service or responds with
+//! a refusal.
 
 use std::future::{self, Future, Ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
+use plimsoll_core::report::Side;
+use tower_layer::Layer;
 use tower_service::Service;
 
-use super::timing::{self, Timing};
-use super::{Decision, Extract, refusal};
-use crate::Verdict;
+use super::{Decision, Extract, PROBLEM_TYPE, refusal};
 use crate::responses::Ending;
+use crate::{BucketHandle, Verdict};
 
-/// A service behind a limiter. Made by [`LoadShedLayer`](super::LoadShedLayer).
+/// Puts a limiter before a service.
 #[derive(Clone)]
-pub struct LoadShed<S> {
-    inner: S,
+pub struct LoadShedLayer {
     extract: Arc<dyn Extract>,
     problem_type: Arc<str>,
 }
 
-impl<S> LoadShed<S> {
-    pub(super) fn new(inner: S, extract: Arc<dyn Extract>, problem_type: Arc<str>) -> Self {
-        Self { inner, extract, problem_type }
+impl LoadShedLayer {
+    /// Makes a layer that asks the limiter for the key that `extract` returns for a request.
+    pub fn new(extract: impl Extract) -> Self {
+        Self { extract: Arc::new(extract), problem_type: PROBLEM_TYPE.into() }
     }
+
+    /// Sets the `type` of problem documents, by default [`PROBLEM_TYPE`]: a URI, which should lead to
+    /// documentation for callers.
+    #[must_use]
+    pub fn problem_type(mut self, uri: &str) -> Self {
+        self.problem_type = uri.into();
+        self
+    }
+}
+
+impl<S> Layer<S> for LoadShedLayer {
+    type Service = LoadShed<S>;
+
+    fn layer(&self, inner: S) -> LoadShed<S> {
+        LoadShed { inner, layer: self.clone() }
+    }
+}
+
+/// A service behind a limiter. Made by [`LoadShedLayer`].
+#[derive(Clone)]
+pub struct LoadShed<S> {
+    inner: S,
+    layer: LoadShedLayer,
 }
 
 impl<S, B, R> Service<Request<B>> for LoadShed<S>
@@ -44,7 +70,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let Decision { verdict, recorder } = self.extract.decide(&parts);
+        let Decision { verdict, recorder } = self.layer.extract.decide(&parts);
         let state = match verdict {
             // Called at once, so that the instance that was polled ready gets the request.
             Verdict::Admit => {
@@ -52,8 +78,8 @@ where
                 State::Admitted { response: self.inner.call(Request::from_parts(parts, body)), timing }
             }
             Verdict::Refuse(refusal) => {
-                let response = refusal::response(refusal, &parts, &self.problem_type);
-                recorder.iter().for_each(|recorder| timing::refused(recorder, response.status().as_u16()));
+                let response = refusal::response(refusal, &parts, &self.layer.problem_type);
+                recorder.iter().for_each(|recorder| refused(recorder, response.status().as_u16()));
                 State::Refused { response: future::ready(response) }
             }
         };
@@ -87,10 +113,10 @@ where
         match self.project().state.project() {
             StateProjected::Admitted { response, timing } => {
                 let response = ready!(response.poll(cx));
-                let ending = response
-                    .as_ref()
-                    .map_or(Ending::Error, |response| Ending::Status(response.status().as_u16()));
-                timing.iter_mut().for_each(|timing| timing.end(ending));
+                if let Some(mut timing) = timing.take() {
+                    let status = response.as_ref().map(|response| response.status().as_u16());
+                    timing.ending = status.map_or(Ending::Error, Ending::Status);
+                }
                 Poll::Ready(response.map(|response| response.map(Either::Left)))
             }
             StateProjected::Refused { response } => {
@@ -98,4 +124,34 @@ where
             }
         }
     }
+}
+
+/// The timer of an admitted request: dropping it records how the request ended.
+#[derive(Debug)]
+struct Timing {
+    recorder: BucketHandle,
+    side: Side,
+    started: Instant,
+    /// Until the response, a drop means that the caller cancelled the request.
+    ending: Ending,
+}
+
+impl Timing {
+    fn start(recorder: BucketHandle) -> Self {
+        let side = recorder.table.responses.side(recorder.place.bucket as usize);
+        Self { recorder, side, started: Instant::now(), ending: Ending::Aborted }
+    }
+}
+
+impl Drop for Timing {
+    fn drop(&mut self) {
+        let responses = &self.recorder.table.responses;
+        responses.ended(self.recorder.place.bucket as usize, self.side, self.started.elapsed(), self.ending);
+    }
+}
+
+/// Records a refusal.
+fn refused(recorder: &BucketHandle, status: u16) {
+    let (responses, bucket) = (&recorder.table.responses, recorder.place.bucket as usize);
+    responses.refused(bucket, responses.side(bucket), status);
 }

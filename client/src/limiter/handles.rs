@@ -1,0 +1,196 @@
+//! The handles that resolve names beforehand: a bucket's and a key's.
+
+use std::sync::Arc;
+
+use plimsoll_core::decision::Verdict;
+use plimsoll_core::decision::trace::TraceId;
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::report::Counts;
+
+use crate::hot::decision::DecideCtx;
+use crate::hot::rng::ThreadRng;
+use crate::hot::table::{BucketPlace, KeyPlace, Table};
+use crate::interner::pin::Pin;
+
+/// A bucket, resolved once: the fastest way to decide by a tenant's name.
+#[derive(Clone, Debug)]
+pub struct BucketHandle {
+    pub(crate) table: Arc<Table>,
+    pub(crate) place: BucketPlace,
+}
+
+/// A key, resolved once: the fastest way to decide.
+#[derive(Clone, Debug)]
+pub struct KeyHandle {
+    pub(crate) table: Arc<Table>,
+    pub(crate) place: KeyPlace,
+    bucket: u32,
+    /// Protects the key from eviction while the handle lives. `None` for the default class, which is never
+    /// evicted.
+    _pin: Option<Pin>,
+}
+
+/// A preview of the decision about a request: to peek counts nothing and takes no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// The probability that the draw refuses a request. For a request of a trace, a coherent coin's decision
+    /// is already determined, and only an `admit_traced` call returns it.
+    pub ratio: DropRatio,
+    /// True if refusals are enforced here: not in shadow mode, while killed, or outside the canary cohort.
+    pub enforced: bool,
+    /// True if a guard is set and has no token left until its next refill.
+    pub exhausted: bool,
+}
+
+impl BucketHandle {
+    /// Decides for a tenant by name; see [`Limiter::admit`].
+    #[inline]
+    pub fn admit(&self, tenant: &str) -> Verdict {
+        let place = self.table.key(self.place, tenant);
+        decide(&self.table, place)
+    }
+
+    /// Decides for a request that counts as `cost` requests; see [`KeyHandle::admit_n`].
+    #[inline]
+    pub fn admit_n(&self, tenant: &str, cost: u32) -> Verdict {
+        decide_n(&self.table, self.table.key(self.place, tenant), cost)
+    }
+
+    /// Decides by the caller's own draw; see [`KeyHandle::admit_with`].
+    #[inline]
+    pub fn admit_with(&self, tenant: &str, draw: u32) -> Verdict {
+        decide_with(&self.table, self.table.key(self.place, tenant), draw)
+    }
+
+    /// Decides for a request that may belong to a trace; see [`KeyHandle::admit_traced`].
+    #[inline]
+    pub fn admit_traced(&self, tenant: &str, trace: Option<TraceId>) -> Verdict {
+        self.admit_by_trace(tenant, || trace)
+    }
+
+    /// Decides like `admit_traced`, and evaluates `trace` only where a coherent coin needs it.
+    #[inline]
+    pub(crate) fn admit_by_trace(&self, tenant: &str, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
+        decide_traced(&self.table, self.table.key(self.place, tenant), trace)
+    }
+
+    /// Previews the decision about a tenant's request; see [`KeyHandle::peek`]. A new name takes no room.
+    #[must_use]
+    pub fn peek(&self, tenant: &str) -> Peek {
+        self.table.peek(self.table.known(self.place, tenant))
+    }
+
+    /// Resolves a tenant's key once; the key is not evicted while the handle lives. A tenant with an invalid
+    /// name, or without room in the table, shares the default class.
+    #[must_use]
+    pub fn key(&self, tenant: &str) -> KeyHandle {
+        let pin = Pin::new(&self.table, self.place.bucket, tenant);
+        let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
+        let place = KeyPlace { key, default_key: self.place.default_key };
+        KeyHandle { table: Arc::clone(&self.table), place, bucket: self.place.bucket, _pin: pin }
+    }
+}
+
+impl KeyHandle {
+    /// Decides for this key.
+    #[inline]
+    pub fn admit(&self) -> Verdict {
+        decide(&self.table, self.place)
+    }
+
+    /// Decides for a request that counts as `cost` requests: by one independent draw, admitted or refused as
+    /// a whole, and taking `cost` tokens of a guard. A cost above the guard's depth passes when the guard is
+    /// full, and leaves a debt. A cost of 0 is admitted and not counted.
+    #[inline]
+    pub fn admit_n(&self, cost: u32) -> Verdict {
+        decide_n(&self.table, self.place, cost)
+    }
+
+    /// Decides by the caller's own draw, uniform over all of `u32`. A draw is refused by every ratio above a
+    /// threshold, so limiters that are passed one draw agree. The guard is applied as usual.
+    #[inline]
+    pub fn admit_with(&self, draw: u32) -> Verdict {
+        decide_with(&self.table, self.place, draw)
+    }
+
+    /// Decides for a request that may belong to a trace. Where the bucket's coin is coherent, the draw is
+    /// derived from the trace and is equal everywhere in the fleet: of all services that the request passes,
+    /// the strictest decides. Without a trace, before the fleet's key has arrived, and for any other coin
+    /// this is [`admit`](Self::admit). The guard is applied as usual.
+    ///
+    /// ```
+    /// use plimsoll_client::TraceId;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")?.build()?;
+    /// let key = limiter.bucket("checkout")?.key("acme");
+    /// let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// assert!(key.admit_traced(TraceId::of_traceparent(traceparent.as_bytes())).is_admit());
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    pub fn admit_traced(&self, trace: Option<TraceId>) -> Verdict {
+        decide_traced(&self.table, self.place, || trace)
+    }
+
+    /// Decides like `admit_traced`, and evaluates `trace` only where a coherent coin needs it.
+    pub(crate) fn admit_by_trace(&self, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
+        decide_traced(&self.table, self.place, trace)
+    }
+
+    /// Returns the bucket of this key.
+    pub(crate) fn bucket(&self) -> BucketHandle {
+        let place = BucketPlace { bucket: self.bucket, default_key: self.place.default_key };
+        BucketHandle { table: Arc::clone(&self.table), place }
+    }
+
+    /// Previews the decision about a request.
+    #[must_use]
+    pub fn peek(&self) -> Peek {
+        self.table.peek(self.place)
+    }
+
+    /// Returns the decisions counted for this key so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.table.counters.counts(self.place.key)
+    }
+}
+
+/// Returns the counters and the random generator of the current thread.
+#[inline]
+pub(super) fn thread_ctx(table: &Table) -> DecideCtx<'_, ThreadRng> {
+    DecideCtx { counters: table.counters.current_thread(), draws: ThreadRng }
+}
+
+/// Decides with the current thread's context.
+#[inline]
+fn decide(table: &Table, place: KeyPlace) -> Verdict {
+    table.decide(place, &mut thread_ctx(table))
+}
+
+/// Decides for a request that may belong to a trace.
+#[inline]
+pub(super) fn decide_traced(
+    table: &Table,
+    place: KeyPlace,
+    trace: impl FnOnce() -> Option<TraceId>,
+) -> Verdict {
+    table.decide_traced(place, trace, &mut thread_ctx(table))
+}
+
+/// Decides for a request that counts as `cost` requests.
+#[inline]
+fn decide_n(table: &Table, place: KeyPlace, cost: u32) -> Verdict {
+    match cost {
+        0 => Verdict::Admit,
+        1 => decide(table, place),
+        _ => table.decide_by(place, cost, None, &mut thread_ctx(table)),
+    }
+}
+
+/// Decides by the caller's draw.
+#[inline]
+fn decide_with(table: &Table, place: KeyPlace, draw: u32) -> Verdict {
+    table.decide_by(place, 1, Some(draw), &mut thread_ctx(table))
+}
