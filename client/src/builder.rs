@@ -223,7 +223,7 @@ impl LimiterBuilder {
             cache,
             has_cold_rates,
             local_kill,
-            health: Arc::new(Health::new(restored)),
+            health: Arc::new(Health { restored, ..Health::default() }),
         };
         Ok((Limiter { table }, feed))
     }

@@ -91,12 +91,8 @@ impl Liveness {
 
     /// Removes the aggregators that are neither listed nor in use. Returns them.
     pub(super) fn remove_unlisted(&mut self, is_used: impl Fn(EndpointId) -> bool) -> Vec<EndpointId> {
-        let idle = self.aggregators.iter().filter(|(id, aggregator)| !aggregator.is_listed && !is_used(**id));
-        let idle: Vec<EndpointId> = idle.map(|(id, _)| *id).collect();
-        for id in &idle {
-            self.aggregators.remove(id);
-        }
-        idle
+        let idle = self.aggregators.extract_if(.., |id, aggregator| !aggregator.is_listed && !is_used(*id));
+        idle.map(|(id, _)| id).collect()
     }
 
     /// Works out the candidates. Returns true if they have changed. Linear in the aggregators.
@@ -104,9 +100,7 @@ impl Liveness {
         let present = self.aggregators.iter().filter(|(_, aggregator)| aggregator.is_listed);
         let present = present.map(|(id, _)| *id).filter(|id| !self.is_gone(now, *id));
         let candidates: Vec<EndpointId> = present.collect();
-        let has_changed = candidates != self.candidates;
-        self.candidates = candidates;
-        has_changed
+        std::mem::replace(&mut self.candidates, candidates) != self.candidates
     }
 
     /// Returns the candidate that should own a bucket; `None` if there is no candidate.

@@ -80,7 +80,7 @@ pub(crate) struct Assignment {
     /// By bucket id.
     placements: Vec<Placement>,
     /// The number of buckets that went from one aggregator to another.
-    moves: u64,
+    pub(crate) moves: u64,
 }
 
 /// A change that the subscription has to carry out.
@@ -140,7 +140,7 @@ impl Assignment {
     /// Removes the aggregators that are no longer listed and own no bucket any more. Returns them.
     pub(crate) fn remove_unused(&mut self) -> Vec<EndpointId> {
         let Self { liveness, placements, .. } = self;
-        liveness.remove_unlisted(|id| placements.iter().any(|placement| placement.owner() == Some(id)))
+        liveness.remove_unlisted(|id| placements.iter().any(|placement| placement.owner == Some(id)))
     }
 
     /// Adds a bucket; ids are dense from 0. It starts at its home.
@@ -164,7 +164,7 @@ impl Assignment {
     fn update_homes(&mut self, now: MonoTime) {
         if self.liveness.update_candidates(now) {
             for placement in &mut self.placements {
-                placement.set_home(self.liveness.home(placement.bucket()));
+                placement.set_home(self.liveness.home(&placement.bucket));
             }
         }
     }
@@ -175,7 +175,7 @@ impl Assignment {
 impl Assignment {
     /// Returns the aggregator that a bucket's counts go to.
     pub(crate) fn owner(&self, bucket: usize) -> Option<EndpointId> {
-        self.placement(bucket)?.owner()
+        self.placement(bucket)?.owner
     }
 
     /// Returns true if the client subscribes to a bucket at an aggregator: its owner or its home. The home
@@ -194,14 +194,14 @@ impl Assignment {
         self.placement(bucket).is_some_and(Placement::ratios_apply)
     }
 
-    /// The number of buckets that went from one aggregator to another.
-    pub(crate) const fn moves(&self) -> u64 {
-        self.moves
+    /// Returns true if an aggregator owns a bucket.
+    pub(crate) fn owns_any(&self, id: EndpointId) -> bool {
+        self.placements.iter().any(|placement| placement.owner == Some(id))
     }
 
     /// Iterates over the aggregators: name, whether it is live, and the number of buckets it owns.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&str, bool, usize)> {
-        let owned = |id| self.placements.iter().filter(|placement| placement.owner() == Some(id)).count();
+        let owned = |id| self.placements.iter().filter(|placement| placement.owner == Some(id)).count();
         self.liveness.iter().map(move |(id, name, is_live)| (name, is_live, owned(id)))
     }
 

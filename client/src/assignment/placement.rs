@@ -19,9 +19,9 @@ pub(super) const RATIOS_AFTER: Duration = Duration::from_secs(2);
 /// One bucket.
 #[derive(Debug)]
 pub(super) struct Placement {
-    bucket: Arc<str>,
+    pub(super) bucket: Arc<str>,
     /// The aggregator that the bucket's counts go to.
-    owner: Option<EndpointId>,
+    pub(super) owner: Option<EndpointId>,
     /// The aggregator that should own the bucket.
     home: Option<EndpointId>,
     /// The time since when the bucket drains.
@@ -43,14 +43,6 @@ impl Placement {
             retry_at: MonoTime::ZERO,
             ratios_kept_until: None,
         }
-    }
-
-    pub(super) fn bucket(&self) -> &str {
-        &self.bucket
-    }
-
-    pub(super) const fn owner(&self) -> Option<EndpointId> {
-        self.owner
     }
 
     /// Sets the home. Without one, because no candidate is left, the bucket stays where it is.

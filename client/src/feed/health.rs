@@ -9,7 +9,7 @@ use plimsoll_proto::driver::child::{Observer, StreamError};
 use crate::cache::Restored;
 
 /// Counters of the feed, exported as metrics.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Health {
     /// The number of streams connected now.
     pub(crate) connected: AtomicU64,
@@ -28,19 +28,6 @@ pub(super) struct StreamLog {
     health: Arc<Health>,
     is_connected: bool,
     has_warned: bool,
-}
-
-impl Health {
-    pub(crate) fn new(restored: Restored) -> Self {
-        Self {
-            connected: AtomicU64::new(0),
-            disconnects: AtomicU64::new(0),
-            invalid: AtomicU64::new(0),
-            restored,
-            save_failures: AtomicU64::new(0),
-            resolve_failures: AtomicU64::new(0),
-        }
-    }
 }
 
 impl StreamLog {

@@ -26,10 +26,11 @@ pub(crate) struct LocalKill {
 impl LocalKill {
     /// Reads the variable, and remembers a file that may come and go.
     pub(crate) fn new(variable: Option<&OsStr>, file: Option<PathBuf>) -> Self {
-        if let Some(value) = variable.filter(|value| !is_yes(value) && !is_no(value)) {
+        let by_environment = variable.and_then(parse);
+        if let (Some(value), None) = (variable, by_environment) {
             tracing::warn!(?value, "{KILL_VARIABLE} ignored: set it to 1, true or on, or to 0, false or off");
         }
-        Self { by_environment: variable.is_some_and(is_yes), file }
+        Self { by_environment: by_environment.unwrap_or(false), file }
     }
 
     /// Returns true if the switch can change while the process lives.
@@ -80,16 +81,13 @@ impl LocalKill {
     }
 }
 
-/// Returns true for the usual spellings of yes.
-fn is_yes(value: &OsStr) -> bool {
-    let yes = ["1", "true", "on"];
-    value.to_str().is_some_and(|value| yes.iter().any(|yes| value.trim().eq_ignore_ascii_case(yes)))
-}
-
-/// Returns true for the usual spellings of no, and for an empty value.
-fn is_no(value: &OsStr) -> bool {
-    let no = ["", "0", "false", "off"];
-    value.to_str().is_some_and(|value| no.iter().any(|no| value.trim().eq_ignore_ascii_case(no)))
+/// Reads the usual spellings of yes and no; an empty value is a no.
+fn parse(value: &OsStr) -> Option<bool> {
+    match value.to_str()?.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "on" => Some(true),
+        "" | "0" | "false" | "off" => Some(false),
+        _ => None,
+    }
 }
 
 /// Returns true if anything has this name, even a link to a missing target.
@@ -141,7 +139,7 @@ mod tests {
             assert_eq!(kill.by_environment, due, "{value:?}");
             assert!(!kill.can_change());
             // A value that is neither yes nor no is logged.
-            let neither = value.is_some_and(|value| !due && !is_no(OsStr::new(value)));
+            let neither = value.is_some_and(|value| parse(OsStr::new(value)).is_none());
             assert_eq!(neither, value == Some("no"), "{value:?}");
         }
     }

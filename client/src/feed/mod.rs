@@ -1,10 +1,12 @@
 //! The feed: keeps a limiter's directives up to date over a stream to each of its aggregators, off the
 //! request path.
 
+mod cache_writer;
 mod health;
 mod kill_file;
 mod streams;
 
+use cache_writer::CacheWriter;
 pub(crate) use health::Health;
 use health::StreamLog;
 pub(crate) use kill_file::{KILL_VARIABLE, LocalKill};
@@ -19,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::assignment::endpoints::Aggregators;
-use crate::cache::{CacheFile, CacheWriter};
+use crate::cache::CacheFile;
 use crate::subscription::Subscription;
 
 /// Carries reports up and directives down for one limiter. Made by
@@ -61,7 +63,7 @@ impl Feed {
         };
         let writer = self.cache.as_ref().map(|file| CacheWriter {
             file,
-            source: &self.subscription,
+            subscription: &self.subscription,
             failures: &self.health.save_failures,
         });
         let save = async {

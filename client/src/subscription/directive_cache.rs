@@ -7,7 +7,17 @@ use plimsoll_core::directive::{Board, BucketDirective, Epoch, Posted};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::names::Bucket;
 
-use crate::cache::{Snapshot, Version};
+use crate::cache::Snapshot;
+
+/// The version of the state that can be saved: another one after any change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// The version of the directives in force.
+    directives: u64,
+    pub(super) epoch: Option<Epoch>,
+    /// The version of the kill generations.
+    kills: u64,
+}
 
 /// The directives that apply, from whichever aggregator they came.
 #[derive(Debug, Default)]
@@ -86,11 +96,6 @@ impl DirectiveCache {
         Some(kills.version()).filter(|version| *version != self.saved.kills)
     }
 
-    /// Records that the state of this version is saved.
-    pub(super) const fn on_saved(&mut self, version: Version) {
-        self.saved = version;
-    }
-
     const fn version(&self, kills: &Kills) -> Version {
         Version { directives: self.board.version(), epoch: self.epoch, kills: kills.version() }
     }
@@ -117,7 +122,7 @@ mod tests {
         let snapshot = cache.snapshot(&[Bucket::new("c").unwrap()], &kills);
         let names: Vec<&str> = snapshot.buckets.iter().map(|directive| directive.bucket.as_str()).collect();
         assert_eq!(names, ["c", "a", "b"]);
-        cache.on_saved(version);
+        cache.saved = version;
         assert_eq!(cache.unsaved(&kills), None);
         cache.raise_epoch(Some(Epoch(1)));
         assert!(cache.unsaved(&kills).is_some());

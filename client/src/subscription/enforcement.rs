@@ -13,21 +13,12 @@ pub(super) struct Enforcement {
     name: Name,
     pub(super) kills: Kills,
     /// The kill switch of this process alone: it only observes.
-    observes: bool,
+    pub(super) observes: bool,
 }
 
 impl Enforcement {
     pub(super) fn new(name: Name) -> Self {
         Self { name, kills: Kills::default(), observes: false }
-    }
-
-    /// Sets the kill switch of this process alone. Returns true if it was set differently before.
-    pub(super) const fn observe(&mut self, only: bool) -> bool {
-        std::mem::replace(&mut self.observes, only) != only
-    }
-
-    pub(super) const fn observes(&self) -> bool {
-        self.observes
     }
 
     /// Returns the mode that is left of a bucket's terms: shadow while killed.

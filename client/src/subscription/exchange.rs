@@ -23,7 +23,7 @@ impl Subscription {
         names: &[Arc<str>],
     ) -> Vec<(EndpointId, Arc<str>)> {
         let Some(routing) = &mut self.routing else { return Vec::new() };
-        let new = routing.list(now, names);
+        let new = routing.assignment.list(now, names);
         for (id, _) in &new {
             self.sessions.add(*id, self.directives.restored_epoch());
         }
@@ -33,7 +33,7 @@ impl Subscription {
     /// Removes the aggregators that are no longer listed and own nothing. Returns them, for their streams to
     /// be ended.
     pub(crate) fn remove_unused_endpoints(&mut self) -> Vec<EndpointId> {
-        self.routing.as_mut().map(super::Routing::remove_unused).unwrap_or_default()
+        self.routing.as_mut().map(|routing| routing.assignment.remove_unused()).unwrap_or_default()
     }
 
     /// Ends the session with an aggregator that was [removed](Self::remove_unused_endpoints), after its
@@ -44,9 +44,7 @@ impl Subscription {
 
     /// Begins a new stream to an aggregator.
     pub(crate) fn open_stream(&mut self, id: EndpointId) {
-        let session = self.sessions.get_mut(id);
-        debug_assert!(session.is_some(), "a stream belongs to a session");
-        if let Some(session) = session {
+        if let Some(session) = self.sessions.get_mut(id) {
             session.open();
         }
     }
@@ -54,13 +52,13 @@ impl Subscription {
     /// Records that the stream to an aggregator has ended.
     pub(crate) fn on_lost(&mut self, id: EndpointId, now: MonoTime) {
         if let Some(routing) = &mut self.routing {
-            routing.on_lost(now, id);
+            routing.assignment.on_lost(now, id);
         }
     }
 
     /// Returns the interval at which an aggregator wants reports.
     pub(crate) fn report_interval_to(&self, id: EndpointId) -> Duration {
-        self.sessions.get(id).map_or(REPORT_INTERVAL_DEFAULT, |session| session.report_interval())
+        self.sessions.get(id).map_or(REPORT_INTERVAL_DEFAULT, |session| session.report_interval)
     }
 }
 
@@ -71,18 +69,16 @@ impl Subscription {
     pub(crate) fn is_report_due_to(&self, id: EndpointId) -> bool {
         self.sessions
             .get(id)
-            .is_some_and(|session| session.sent_kills().is_report_due(&self.enforcement.kills))
+            .is_some_and(|session| session.stream.sent_kills.is_report_due(&self.enforcement.kills))
     }
 
     /// Returns the next report to an aggregator.
     pub(crate) fn report_to(&mut self, id: EndpointId, now: MonoTime) -> Report {
         self.sync_names();
         self.evict_idle_keys(now);
-        let session = self.sessions.get_mut(id);
-        debug_assert!(session.is_some(), "a stream belongs to a session");
-        let Some(session) = session else { return Report::default() };
+        let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
         let routing = self.routing.as_ref();
-        let is_wanted = |bucket| routing.is_none_or(|routing| routing.is_subscribed(bucket, id));
+        let is_wanted = |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
         let subscribed = session.subscribe(self.buckets.len(), is_wanted);
         let mut report = Report {
             identity: session.greet().then(|| self.identity.clone()),
@@ -91,7 +87,7 @@ impl Subscription {
             subscriptions: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
         };
-        session.sent_kills_mut().fill(&self.enforcement.kills, &mut report);
+        session.stream.sent_kills.fill(&self.enforcement.kills, &mut report);
         let (registry, table, evidence) = (&self.registry, &self.table, &mut self.evidence);
         let counts_of = |key| {
             let is_draining = routing.is_some_and(|routing| routing.is_draining(key));
@@ -101,7 +97,7 @@ impl Subscription {
         session.report_counts(&mut report, registry.keys(), counts_of, on_increase);
         if report.time.is_some() {
             let has_evidence = session.take_evidence_turn(now);
-            let interval = session.report_interval();
+            let interval = session.report_interval;
             if has_evidence {
                 self.report_evidence(id, &mut report);
             }
@@ -126,7 +122,7 @@ impl Subscription {
     fn report_evidence(&mut self, id: EndpointId, report: &mut Report) {
         let mut collected = Evidence::default();
         for (at, bucket) in self.buckets.iter().enumerate() {
-            if self.routing.as_ref().is_some_and(|routing| routing.owner(at) != Some(id)) {
+            if self.routing.as_ref().is_some_and(|routing| routing.assignment.owner(at) != Some(id)) {
                 continue;
             }
             let posted = self.directives.get(bucket);
@@ -148,9 +144,7 @@ impl Subscription {
         now: MonoTime,
         message: Directives,
     ) -> Result<(), StaleDirective> {
-        let session = self.sessions.get_mut(id);
-        debug_assert!(session.is_some(), "a stream belongs to a session");
-        let Some(session) = session else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
         let kills = &mut self.enforcement.kills;
         // Kill generations and the acknowledgement come before the check of the epoch: both hold even if the
         // directives are stale.
@@ -164,7 +158,7 @@ impl Subscription {
             self.rejected += 1;
         }
         if let (Some(routing), Some(_)) = (&mut self.routing, message.parent) {
-            routing.on_live(now, id);
+            routing.assignment.on_live(now, id);
         }
         let mut changed = BTreeSet::new();
         if accepted.is_ok() {
@@ -194,17 +188,17 @@ impl Subscription {
             return self.directives.apply(&directive).then_some(bucket);
         };
         if let Some(session) = self.sessions.get_mut(id) {
-            session.received_mut().apply(&directive);
+            session.stream.received.apply(&directive);
         }
-        let is_owner = routing.owner(bucket) == Some(id);
+        let is_owner = routing.assignment.owner(bucket) == Some(id);
         (is_owner && self.apply_of_owner(bucket, epoch, directive)).then_some(bucket)
     }
 
     /// Applies all that the owner of a bucket has directed for it before it became the owner.
     pub(super) fn apply_received(&mut self, bucket: usize) {
-        let owner = self.routing.as_ref().and_then(|routing| routing.owner(bucket));
+        let owner = self.routing.as_ref().and_then(|routing| routing.assignment.owner(bucket));
         let Some(session) = owner.and_then(|owner| self.sessions.get(owner)) else { return };
-        let Some(whole) = session.received().since(&self.buckets[bucket], 0) else { return };
+        let Some(whole) = session.stream.received.since(&self.buckets[bucket], 0) else { return };
         if self.apply_of_owner(bucket, session.epoch(), whole) {
             self.publish(bucket);
         }
@@ -226,7 +220,7 @@ impl Subscription {
             self.rejected += 1;
             return false;
         }
-        if !routing.ratios_apply(bucket) && self.directives.get(&directive.bucket).is_some() {
+        if !routing.assignment.ratios_apply(bucket) && self.directives.get(&directive.bucket).is_some() {
             directive.keys.iter_mut().for_each(|key| key.values = Values::default());
         }
         self.directives.apply(&directive)

@@ -31,17 +31,16 @@ use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
-use crate::assignment::Change;
-use crate::cache::{Snapshot, Source, Version};
+use crate::assignment::{Assignment, Change};
+use crate::cache::Snapshot;
 use crate::hot::table::Table;
 use crate::interner::key_registry::KeyRegistry;
 
-use directive_cache::DirectiveCache;
+use directive_cache::{DirectiveCache, Version};
 use enforcement::Enforcement;
 pub(crate) use evidence::BucketResponses;
 use evidence::EvidenceCollector;
 use publisher::{Published, Publisher};
-pub(crate) use routing::Endpoints;
 use routing::Routing;
 use sessions::{ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
 
@@ -65,7 +64,7 @@ pub struct Subscription {
     publisher: Publisher,
     evidence: EvidenceCollector,
     /// The number of messages and directives rejected because they were stale.
-    rejected: u64,
+    pub(crate) rejected: u64,
 }
 
 // === Set-up ===
@@ -93,7 +92,7 @@ impl Subscription {
         let mut routing = Routing::new(failover_delay);
         self.buckets.iter().for_each(|bucket| routing.add_bucket(bucket));
         self.routing = Some(routing);
-        self.sessions = Sessions::none();
+        self.sessions = Sessions::default();
     }
 
     /// Lets at most `rate` requests/s of a bucket pass here until something is directed for it.
@@ -115,7 +114,7 @@ impl Subscription {
     /// Sets the kill switch of this process alone, which holds against any directive. Returns true if it was
     /// set differently before.
     pub(crate) fn observe(&mut self, only: bool) -> bool {
-        let has_changed = self.enforcement.observe(only);
+        let has_changed = std::mem::replace(&mut self.enforcement.observes, only) != only;
         if has_changed {
             self.publish_all();
         }
@@ -215,17 +214,14 @@ impl Subscription {
     /// Returns how long ago the controller last counted a report of this zone, the waits of all hops
     /// included; `None` if it never did. Of several aggregators, the oldest among those that own a bucket.
     pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
-        self.sessions.upstream_age(now, |id| self.routing.as_ref().is_none_or(|routing| routing.owns_any(id)))
-    }
-
-    /// The number of messages and directives rejected because they were stale.
-    pub(crate) const fn rejected(&self) -> u64 {
-        self.rejected
+        self.sessions.upstream_age(now, |id| {
+            self.routing.as_ref().is_none_or(|routing| routing.assignment.owns_any(id))
+        })
     }
 
     /// Returns true if the kill switch of this process alone is set.
     pub(crate) const fn observes(&self) -> bool {
-        self.enforcement.observes()
+        self.enforcement.observes
     }
 
     /// Returns true while only directives that an earlier process saved are in force.
@@ -250,23 +246,28 @@ impl Subscription {
         evidence::responses(&self.table, &self.buckets)
     }
 
-    /// Returns the aggregators; none where the limiter has only one.
-    pub(crate) fn endpoints(&self) -> Endpoints {
-        self.routing.as_ref().map(Routing::endpoints).unwrap_or_default()
+    /// Returns the owners of all buckets; `None` where the limiter has only one aggregator.
+    pub(crate) fn assignment(&self) -> Option<&Assignment> {
+        Some(&self.routing.as_ref()?.assignment)
     }
 }
 
-impl Source for Subscription {
-    fn unsaved(&self) -> Option<(Version, Snapshot)> {
+// === Persistence ===
+
+impl Subscription {
+    /// Returns the state that is saved for the next process, and its version; `None` if it is saved already.
+    pub(crate) fn unsaved(&self) -> Option<(Version, Snapshot)> {
         let version = self.directives.unsaved(&self.enforcement.kills)?;
         Some((version, self.directives.snapshot(&self.buckets, &self.enforcement.kills)))
     }
 
-    fn unsaved_kills(&self) -> Option<u64> {
+    /// Returns the version of the kill generations; `None` if it is saved already.
+    pub(crate) fn unsaved_kills(&self) -> Option<u64> {
         self.directives.unsaved_kills(&self.enforcement.kills)
     }
 
-    fn on_saved(&mut self, version: Version) {
-        self.directives.on_saved(version);
+    /// Records that the state of this version is saved.
+    pub(crate) const fn on_saved(&mut self, version: Version) {
+        self.directives.saved = version;
     }
 }

@@ -1,7 +1,6 @@
 //! Routing over several aggregators: the keys and the epoch of each bucket, on top of the bucket's
 //! assignment.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::directive::{Epoch, Values};
@@ -21,7 +20,7 @@ const CONTROLLER_SILENT_AFTER: Duration = Duration::from_secs(3);
 /// The assignment of buckets, with the keys of each and the epoch of its directive.
 #[derive(Debug)]
 pub(super) struct Routing {
-    assignment: Assignment,
+    pub(super) assignment: Assignment,
     /// By bucket id.
     buckets: Vec<RoutedBucket>,
     /// By key id: the id of its bucket.
@@ -36,15 +35,6 @@ struct RoutedBucket {
     epoch: Option<Epoch>,
 }
 
-/// The aggregators of a limiter, for metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Endpoints {
-    /// Name, whether it is live, and the number of buckets it owns.
-    pub(crate) each: Vec<(String, bool, usize)>,
-    /// The number of buckets that went from one aggregator to another.
-    pub(crate) moved: u64,
-}
-
 // === Events ===
 
 impl Routing {
@@ -55,24 +45,6 @@ impl Routing {
             bucket_of: Vec::new(),
             checked_at: MonoTime::ZERO,
         }
-    }
-
-    /// Replaces the list of aggregators, by name. Returns the ones that are new.
-    pub(super) fn list(&mut self, now: MonoTime, names: &[Arc<str>]) -> Vec<(EndpointId, Arc<str>)> {
-        self.assignment.list(now, names)
-    }
-
-    pub(super) fn on_live(&mut self, now: MonoTime, id: EndpointId) {
-        self.assignment.on_live(now, id);
-    }
-
-    pub(super) fn on_lost(&mut self, now: MonoTime, id: EndpointId) {
-        self.assignment.on_lost(now, id);
-    }
-
-    /// Removes the aggregators that are no longer listed and own nothing. Returns them.
-    pub(super) fn remove_unused(&mut self) -> Vec<EndpointId> {
-        self.assignment.remove_unused()
     }
 
     pub(super) fn add_bucket(&mut self, bucket: &Bucket) {
@@ -129,24 +101,9 @@ impl Routing {
 // === Queries ===
 
 impl Routing {
-    /// Returns true if the client subscribes to a bucket at an aggregator.
-    pub(super) fn is_subscribed(&self, bucket: usize, at: EndpointId) -> bool {
-        self.assignment.is_subscribed(bucket, at)
-    }
-
-    /// Returns the aggregator that a bucket's counts go to.
-    pub(super) fn owner(&self, bucket: usize) -> Option<EndpointId> {
-        self.assignment.owner(bucket)
-    }
-
     /// Returns the aggregator that a key's counts go to.
     pub(super) fn owner_of_key(&self, key: u32) -> Option<EndpointId> {
         self.assignment.owner(self.bucket(key)?)
-    }
-
-    /// Returns true if an aggregator owns a bucket.
-    pub(super) fn owns_any(&self, id: EndpointId) -> bool {
-        (0..self.buckets.len()).any(|bucket| self.assignment.owner(bucket) == Some(id))
     }
 
     /// Returns true if new counts of a key are held back until the earlier ones are confirmed.
@@ -154,20 +111,9 @@ impl Routing {
         self.bucket(key).is_some_and(|bucket| self.assignment.is_draining(bucket))
     }
 
-    /// Returns true if the ratios of a bucket's owner apply.
-    pub(super) fn ratios_apply(&self, bucket: usize) -> bool {
-        self.assignment.ratios_apply(bucket)
-    }
-
     /// The keys of a bucket.
     pub(super) fn keys(&self, bucket: usize) -> &[u32] {
         &self.buckets[bucket].keys
-    }
-
-    pub(super) fn endpoints(&self) -> Endpoints {
-        let each = self.assignment.endpoints();
-        let each = each.map(|(name, is_live, buckets)| (name.to_owned(), is_live, buckets)).collect();
-        Endpoints { each, moved: self.assignment.moves() }
     }
 
     /// The id of a key's bucket; `None` before the key was added.
@@ -196,7 +142,7 @@ impl SessionState for View<'_> {
         if self.directives.get(name).is_none() {
             return true;
         }
-        let posted = self.sessions.get(at).and_then(|session| session.received().get(name));
+        let posted = self.sessions.get(at).and_then(|session| session.stream.received.get(name));
         posted.is_some_and(|posted| {
             let has_value = |values: Values| values.ratio.is_some() || values.guard.is_some();
             posted.terms().limit.per_second().is_none() || posted.keys().any(|(_, values)| has_value(values))

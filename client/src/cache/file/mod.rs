@@ -21,9 +21,10 @@ pub(crate) struct CacheFile {
 }
 
 /// The result of the read at the start.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Restored {
     /// No file: a first start, or no cache.
+    #[default]
     Nothing,
     /// Directives of this age by the clock of this machine.
     Directives(Duration),

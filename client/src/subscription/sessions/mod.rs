@@ -13,13 +13,15 @@ use plimsoll_core::report::Handover;
 
 use crate::assignment::EndpointId;
 
+use assigned_keys::AssignedKeys;
+use session::Keys;
 pub(super) use session::{REPORT_INTERVAL_DEFAULT, Session};
 
 /// The aggregator of a limiter that has only one.
 pub(super) const ONLY: EndpointId = EndpointId(0);
 
 /// All sessions, by aggregator.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sessions {
     sessions: BTreeMap<EndpointId, Session>,
 }
@@ -27,17 +29,12 @@ pub(super) struct Sessions {
 impl Sessions {
     /// A single session, which reports every key.
     pub(super) fn single() -> Self {
-        Self { sessions: BTreeMap::from([(ONLY, Session::of_all_keys())]) }
+        Self { sessions: BTreeMap::from([(ONLY, Session::new(Keys::All))]) }
     }
 
-    /// No session yet; each one added reports the keys that are assigned to it.
-    pub(super) const fn none() -> Self {
-        Self { sessions: BTreeMap::new() }
-    }
-
-    /// Adds a session in which directives older than `epoch` are stale.
+    /// Adds a session that reports the keys assigned to it, and in which directives older than `epoch` are stale.
     pub(super) fn add(&mut self, id: EndpointId, epoch: Option<Epoch>) {
-        let mut session = Session::of_assigned_keys();
+        let mut session = Session::new(Keys::Assigned(AssignedKeys::default()));
         session.raise_epoch(epoch);
         self.sessions.insert(id, session);
     }
@@ -55,13 +52,16 @@ impl Sessions {
         self.sessions.get(&id)
     }
 
+    /// Returns the session of an aggregator that has a stream or owns buckets.
     pub(super) fn get_mut(&mut self, id: EndpointId) -> Option<&mut Session> {
-        self.sessions.get_mut(&id)
+        let session = self.sessions.get_mut(&id);
+        debug_assert!(session.is_some(), "a stream and an owner of buckets have a session");
+        session
     }
 
     /// The shortest of the intervals at which aggregators want reports.
     pub(super) fn report_interval(&self) -> Duration {
-        let intervals = self.sessions.values().map(Session::report_interval);
+        let intervals = self.sessions.values().map(|session| session.report_interval);
         intervals.min().unwrap_or(REPORT_INTERVAL_DEFAULT)
     }
 
@@ -82,9 +82,7 @@ impl Sessions {
 
     /// Assigns a key that entered to the session with an aggregator.
     pub(super) fn assign_key(&mut self, to: EndpointId, key: u32, name: Key, handover: Handover) {
-        let session = self.sessions.get_mut(&to);
-        debug_assert!(session.is_some(), "an aggregator that owns buckets has a session");
-        if let Some(session) = session {
+        if let Some(session) = self.get_mut(to) {
             session.assign_key(key, name, handover);
         }
     }

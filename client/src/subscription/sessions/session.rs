@@ -22,16 +22,16 @@ pub(in crate::subscription) struct Session {
     outbox: Outbox,
     keys: Keys,
     sequence: Sequence,
-    report_interval: Duration,
+    pub(in crate::subscription) report_interval: Duration,
     /// The time of the last message, and the age of the controller's state at that time.
     upstream: Option<(MonoTime, Duration)>,
     evidence_sent: Option<MonoTime>,
-    stream: StreamState,
+    pub(in crate::subscription) stream: StreamState,
 }
 
 /// The keys that a session reports.
 #[derive(Debug)]
-enum Keys {
+pub(super) enum Keys {
     /// Every key of the limiter, by its id in the table.
     All,
     /// The keys of the buckets that the aggregator owns.
@@ -40,27 +40,18 @@ enum Keys {
 
 /// The state of the present stream.
 #[derive(Debug, Default)]
-struct StreamState {
+pub(in crate::subscription) struct StreamState {
     /// By bucket: whether the client has subscribed to it.
     is_subscribed: Vec<bool>,
     has_greeted: bool,
-    sent_kills: SentKills,
+    /// The kill generations and the drill in the reports sent.
+    pub(in crate::subscription) sent_kills: SentKills,
     /// The directives received, for every bucket subscribed to, whether they apply or not.
-    received: Board,
+    pub(in crate::subscription) received: Board,
 }
 
 impl Session {
-    /// A session that reports every key of the limiter.
-    pub(super) fn of_all_keys() -> Self {
-        Self::new(Keys::All)
-    }
-
-    /// A session that reports the keys assigned to it.
-    pub(super) fn of_assigned_keys() -> Self {
-        Self::new(Keys::Assigned(AssignedKeys::default()))
-    }
-
-    fn new(keys: Keys) -> Self {
+    pub(super) fn new(keys: Keys) -> Self {
         Self {
             outbox: Outbox::default(),
             keys,
@@ -120,22 +111,9 @@ impl Session {
         Ok(())
     }
 
-    /// The directives received on the present stream.
-    pub(in crate::subscription) const fn received(&self) -> &Board {
-        &self.stream.received
-    }
-
-    pub(in crate::subscription) const fn received_mut(&mut self) -> &mut Board {
-        &mut self.stream.received
-    }
-
     /// Returns the present age of the controller's state; `None` if no message has carried it.
     pub(in crate::subscription) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.upstream.map(|(at, age)| age + now.since(at))
-    }
-
-    pub(in crate::subscription) const fn report_interval(&self) -> Duration {
-        self.report_interval
     }
 }
 
@@ -159,16 +137,6 @@ impl Session {
         let new: Vec<usize> = (0..buckets).filter(|id| !subscribed[*id] && is_wanted(*id)).collect();
         new.iter().for_each(|id| subscribed[*id] = true);
         new
-    }
-
-    /// The kill generations and the drill in the reports of the present stream.
-    pub(in crate::subscription) const fn sent_kills(&self) -> &SentKills {
-        &self.stream.sent_kills
-    }
-
-    /// The kill generations and the drill in the reports of the present stream, to be sent on.
-    pub(in crate::subscription) const fn sent_kills_mut(&mut self) -> &mut SentKills {
-        &mut self.stream.sent_kills
     }
 
     /// Adds the counts of this session's keys to a report. `all_keys` are those of the limiter by id,

@@ -183,9 +183,10 @@ impl Fleet {
 
     /// Returns the number of buckets that each aggregator owns.
     pub(super) fn owners(&self) -> Vec<usize> {
-        let each = self.client.subscription.endpoints().each;
-        assert_eq!(each.iter().map(|(_, _, buckets)| buckets).sum::<usize>(), BUCKETS.len());
-        each.into_iter().map(|(_, _, buckets)| buckets).collect()
+        let assignment = self.client.subscription.assignment().unwrap();
+        let owners: Vec<usize> = assignment.endpoints().map(|(_, _, buckets)| buckets).collect();
+        assert_eq!(owners.iter().sum::<usize>(), BUCKETS.len());
+        owners
     }
 
     /// Runs until every count is reported and rolled up.

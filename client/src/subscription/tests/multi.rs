@@ -116,12 +116,12 @@ fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bu
     fleet.epoch = 5;
     fleet.disconnect(1);
     fleet.aggregators[0].ratio = 0.0;
-    let refused = fleet.client.subscription.rejected();
+    let refused = fleet.client.subscription.rejected;
     fleet.client.subscription.sessions.add(EndpointId(0), Some(Epoch(5)));
     fleet.aggregators[0].connected = false;
     fleet.connect(0);
     fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_secs(5));
-    assert!(fleet.client.subscription.rejected() > refused);
+    assert!(fleet.client.subscription.rejected > refused);
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     assert_eq!(fleet.client.subscription.epoch(), Some(Epoch(6)));
 }
