@@ -28,7 +28,7 @@ use crate::rollout::Cohort;
 
 /// The epoch (term) of a controller: one higher with every start, so that messages of an older controller are refused.
 /// Never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
