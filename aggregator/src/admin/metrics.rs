@@ -8,25 +8,25 @@ use plimsoll_admin::rejected_streams::RejectedStreams;
 use plimsoll_core::quantity::MonoTime;
 
 use crate::admin::status::{self, BucketStatus};
-use crate::zone::Zone;
+use crate::zone::{Counters, Zone};
 
 /// Counters of the streams, which are outside of the zone's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<Streams>>,
     /// Streams of children that were closed because the child broke a rule.
     pub(crate) rejected_streams: RejectedStreams,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct Streams {
     uplink_connected: bool,
     uplink_lost: u64,
     directives_invalid: u64,
 }
 
 impl Events {
-    fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut Streams) -> R) -> R {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -49,24 +49,11 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
     events.rejected_streams.add_to(&mut page);
     state(&mut page, zone, now);
     holds(&mut page, zone, now);
-    losses(&mut page, zone);
-    let stale = zone.counters().stale;
     events.with(|counts| {
-        let rejected = (stale + counts.directives_invalid) as f64;
-        let help = "Messages of the parent that were invalid, or older than the directives in force.";
-        page.counter("plimsoll_directives_rejected_total", help, &[], plain(rejected));
-        page.gauge(
-            "plimsoll_uplink_connected",
-            "1 while there is a stream to the parent.",
-            &[],
-            plain(flag(counts.uplink_connected)),
-        );
-        page.counter(
-            "plimsoll_uplink_lost_total",
-            "Streams to the parent that ended.",
-            &[],
-            plain(counts.uplink_lost as f64),
-        );
+        let (lost, invalid) = (counts.uplink_lost, counts.directives_invalid);
+        let connected = plain(flag(counts.uplink_connected));
+        page.gauge("plimsoll_uplink_connected", "1 while there is a stream to the parent.", &[], connected);
+        losses(&mut page, zone.counters(), lost, invalid);
     });
     page
 }
@@ -81,56 +68,48 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         &["zone"],
         [(label, updated.as_secs_f64())],
     );
-    page.gauge(
-        "plimsoll_children",
-        "Children with a stream.",
-        &[],
-        plain(zone.sessions().connected_count() as f64),
-    );
-    page.gauge(
-        "plimsoll_report_interval_seconds",
-        "Interval at which children are asked to report and are sent directives; longer while the aggregator is overloaded.",
-        &[],
-        plain(zone.report_interval_of_children().as_secs_f64()),
-    );
-    page.gauge(
-        "plimsoll_busy_ratio",
-        "Share of the last second in which the aggregator's threads were busy, 0 to 1.",
-        &[],
-        plain(zone.load().busy),
-    );
-    page.gauge(
-        "plimsoll_tick_late_seconds",
-        "Longest delay of a tick in the last second.",
-        &[],
-        plain(zone.load().late.as_secs_f64()),
-    );
-    page.gauge("plimsoll_keys", "Keys that are counted separately.", &[], plain(zone.keys() as f64));
-    page.gauge(
-        "plimsoll_warming_up",
-        "1 while the aggregator waits for its children after a restart.",
-        &[],
-        plain(flag(zone.is_warming_up())),
-    );
-    page.gauge(
-        "plimsoll_epoch",
-        "Highest controller epoch applied; 0 before the first.",
-        &[],
-        plain(zone.epoch().map_or(0, |epoch| epoch.0) as f64),
-    );
-    page.gauge(
-        "plimsoll_kill_generation",
-        "Kill generation of the fleet; odd means killed.",
-        &[],
-        plain(zone.kills().fleet().0 as f64),
-    );
     let distrusted = zone.sessions().iter().filter(|child| child.books.clock_distrusted()).count();
-    page.gauge(
-        "plimsoll_clocks_distrusted",
-        "Children with an unreliable clock, for which arrival times are used.",
-        &[],
-        plain(distrusted as f64),
-    );
+    for (name, help, value) in [
+        ("plimsoll_children", "Children with a stream.", zone.sessions().connected_count() as f64),
+        (
+            "plimsoll_report_interval_seconds",
+            "Interval at which children are asked to report and are sent directives; longer while the aggregator is overloaded.",
+            zone.report_interval_of_children().as_secs_f64(),
+        ),
+        (
+            "plimsoll_busy_ratio",
+            "Share of the last second in which the aggregator's threads were busy, 0 to 1.",
+            zone.load().busy,
+        ),
+        (
+            "plimsoll_tick_late_seconds",
+            "Longest delay of a tick in the last second.",
+            zone.load().late.as_secs_f64(),
+        ),
+        ("plimsoll_keys", "Keys that are counted separately.", zone.keys() as f64),
+        (
+            "plimsoll_warming_up",
+            "1 while the aggregator waits for its children after a restart.",
+            flag(zone.is_warming_up()),
+        ),
+        (
+            "plimsoll_epoch",
+            "Highest controller epoch applied; 0 before the first.",
+            zone.epoch().map_or(0, |epoch| epoch.0) as f64,
+        ),
+        (
+            "plimsoll_kill_generation",
+            "Kill generation of the fleet; odd means killed.",
+            zone.kills().fleet().0 as f64,
+        ),
+        (
+            "plimsoll_clocks_distrusted",
+            "Children with an unreliable clock, for which arrival times are used.",
+            distrusted as f64,
+        ),
+    ] {
+        page.gauge(name, help, &[], plain(value));
+    }
 }
 
 fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
@@ -153,9 +132,14 @@ fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
     );
 }
 
-fn losses(page: &mut Page, zone: &Zone) {
-    let counters = zone.counters();
+fn losses(page: &mut Page, counters: Counters, uplink_lost: u64, directives_invalid: u64) {
     for (name, help, value) in [
+        (
+            "plimsoll_directives_rejected_total",
+            "Messages of the parent that were invalid, or older than the directives in force.",
+            counters.stale + directives_invalid,
+        ),
+        ("plimsoll_uplink_lost_total", "Streams to the parent that ended.", uplink_lost),
         (
             "plimsoll_counts_late_total",
             "Requests that were reported too late to show anything about the present rate.",

@@ -19,9 +19,9 @@ type StableName = (Zone, Name);
 /// All child aggregators that are connected or still hold a share.
 #[derive(Debug, Default)]
 pub(crate) struct ChildAggregators {
-    by_instance: BTreeMap<InstanceId, ChildAggregator>,
+    pub(crate) by_instance: BTreeMap<InstanceId, ChildAggregator>,
     /// Number of changes to any of their boards.
-    changes: u64,
+    pub(crate) changes: u64,
 }
 
 /// One child aggregator.
@@ -116,35 +116,9 @@ impl ChildAggregators {
         }
     }
 
-    /// A child stopped in good order. Its share is free at once.
-    pub(crate) fn remove(&mut self, instance: InstanceId) {
-        self.by_instance.remove(&instance);
-    }
-
     /// Forgets children whose share has been released.
     pub(crate) fn prune(&mut self, now: MonoTime) {
         self.by_instance.retain(|_, child| child.presence(now) > 0.0);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_instance.is_empty()
-    }
-
-    /// A child aggregator by its instance.
-    pub(crate) fn get(&self, instance: InstanceId) -> Option<&ChildAggregator> {
-        self.by_instance.get(&instance)
-    }
-
-    pub(crate) fn get_mut(&mut self, instance: InstanceId) -> Option<&mut ChildAggregator> {
-        self.by_instance.get_mut(&instance)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (InstanceId, &ChildAggregator)> + Clone {
-        self.by_instance.iter().map(|(instance, child)| (*instance, child))
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ChildAggregator> {
-        self.by_instance.values_mut()
     }
 
     /// The number of children that are connected or left no longer than `span` ago.
@@ -162,17 +136,7 @@ impl ChildAggregators {
     /// The longest chain of connected aggregators below this one.
     pub(crate) fn path(&self) -> Path {
         let connected = self.by_instance.iter().filter(|(_, child)| child.left.is_none());
-        let longest = connected.max_by_key(|(_, child)| child.path.len());
+        let longest = connected.max_by_key(|(_, child)| child.path.0.len());
         longest.map(|(instance, child)| Path::through(*instance, &child.path)).unwrap_or_default()
-    }
-
-    /// Counts a change to a board.
-    pub(crate) fn on_change(&mut self) {
-        self.changes += 1;
-    }
-
-    /// The number of changes to any board.
-    pub(crate) const fn changes(&self) -> u64 {
-        self.changes
     }
 }

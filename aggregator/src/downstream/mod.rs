@@ -80,7 +80,7 @@ impl Downstream {
     /// Forgets a child that stopped in good order.
     pub(crate) fn remove(&mut self, instance: InstanceId) {
         self.sessions.remove(instance);
-        self.aggregators.remove(instance);
+        self.aggregators.by_instance.remove(&instance);
     }
 
     /// Forgets children that have been away for long.
@@ -98,11 +98,6 @@ impl Downstream {
         path.check(self.sessions.own(), child, hops.saturating_add(1))
     }
 
-    /// The longest chain of connected aggregators below this one.
-    pub(crate) fn path(&self) -> Path {
-        self.aggregators.path()
-    }
-
     /// The number of children with a stream.
     pub(crate) fn connected(&self) -> u32 {
         u32::try_from(self.sessions.connected_count()).unwrap_or(u32::MAX)
@@ -116,8 +111,8 @@ impl Downstream {
 
     /// Subscribes every child aggregator to a bucket that is new here.
     pub(crate) fn subscribe_aggregators(&mut self, bucket: &Bucket) {
-        for (instance, _) in self.aggregators.iter() {
-            if let Some(child) = self.sessions.get_mut(instance) {
+        for instance in self.aggregators.by_instance.keys() {
+            if let Some(child) = self.sessions.get_mut(*instance) {
                 child.subscribe(bucket);
             }
         }
@@ -154,7 +149,7 @@ impl Downstream {
 
     /// The version of all directives for children. It grows with every change.
     pub(crate) fn version(&self) -> u64 {
-        self.client_board.version() + self.aggregators.changes()
+        self.client_board.version() + self.aggregators.changes
     }
 
     /// The next message for the child of a stream, if there is news or a heartbeat is due. `values` is false
@@ -170,7 +165,7 @@ impl Downstream {
     ) -> Option<Message> {
         let child = self.sessions.by_stream(stream)?;
         let echo = Echo { covered: child.books.seq(), confirmed: child.confirmed };
-        let Some(aggregator) = self.aggregators.get_mut(child.identity.instance) else {
+        let Some(aggregator) = self.aggregators.by_instance.get_mut(&child.identity.instance) else {
             return child.next_message(now, head, &mut self.client_board, values, echo, kills);
         };
         let mut message = child.next_message(now, head, &mut aggregator.board, values, echo, kills)?;
@@ -225,7 +220,7 @@ mod tests {
         greet(&mut downstream, 1, identity(Role::Aggregator, 1));
         greet(&mut downstream, 2, identity(Role::Aggregator, 2));
         assert!(downstream.sessions.is_superseded(StreamId(1)));
-        assert_eq!((downstream.connected(), downstream.path().ids()), (1, &[InstanceId(2)][..]));
+        assert_eq!((downstream.connected(), &downstream.aggregators.path().0[..]), (1, &[InstanceId(2)][..]));
     }
 
     #[test]

@@ -63,9 +63,7 @@ impl Traffic {
         if self.fresh.len() <= slot {
             self.fresh.resize(slot + 1, 0.0);
         }
-        if let Some(fresh) = self.fresh.get_mut(slot) {
-            *fresh += offered;
-        }
+        self.fresh[slot] += offered;
     }
 
     /// Ends a report. `span` is the time that it covers, `None` if it shows nothing about the present rate.

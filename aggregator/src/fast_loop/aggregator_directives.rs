@@ -26,17 +26,17 @@ impl FastLoop {
     /// A child aggregators.
     pub(crate) fn divide_limits(&mut self, context: Context, aggregators: &mut ChildAggregators) {
         self.aggregator_rates.clear();
-        if aggregators.is_empty() {
+        if aggregators.by_instance.is_empty() {
             self.sharing = 1.0;
             self.client_shares = Shares::all(1.0);
             return;
         }
         let (now, parameters) = (context.now, self.parameters);
         let clients = f64::from(u8::from(context.clients > 0));
-        let presences: Vec<f64> = aggregators.iter().map(|(_, child)| child.presence(now)).collect();
+        let presences: Vec<f64> = aggregators.by_instance.values().map(|child| child.presence(now)).collect();
         let at_slot = |slot: usize| {
-            let children = aggregators.iter().zip(&presences);
-            let children = children.map(move |((_, child), presence)| Share {
+            let children = aggregators.by_instance.values().zip(&presences);
+            let children = children.map(move |(child, presence)| Share {
                 presence: *presence,
                 offered: child.traffic.rate(slot),
             });
@@ -56,7 +56,7 @@ impl FastLoop {
         self.sharing = even.presences().max(1.0);
         let own = by_slot.iter().map(|(own, all)| all.part(*own, &parameters));
         self.client_shares.fill(own, even.part(unknown(clients), &parameters));
-        for (child, presence) in aggregators.iter_mut().zip(presences) {
+        for (child, presence) in aggregators.by_instance.values_mut().zip(presences) {
             let rates: Vec<f64> = (0..by_slot.len()).map(|slot| child.traffic.rate(slot)).collect();
             let shares = rates
                 .iter()
@@ -80,7 +80,7 @@ impl FastLoop {
         let denied = limit == Limit::PerSecond(Rate::ZERO);
         let undivided = self.undivided(bucket, posted, context);
         let presences = posted.terms().presences.unwrap_or(Presences::ONE).times(self.sharing);
-        let each = aggregators.iter().map(|(_, child)| {
+        let each = aggregators.by_instance.values().map(|child| {
             let is_served = child.is_served(context.now, &self.parameters);
             let hold = match posted.terms().hold {
                 Some(hold) if !withholds && is_divisible(limit) => {

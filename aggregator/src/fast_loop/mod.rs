@@ -114,7 +114,7 @@ impl FastLoop {
         if self.slots.len() <= id.index() {
             self.slots.resize(id.index() + 1, KeySlots::NONE);
         }
-        self.set_slots(id, KeySlots { own, shared, directed });
+        self.slots[id.index()] = KeySlots { own, shared, directed };
     }
 
     /// Removes a key, whose id will be reused.
@@ -124,23 +124,10 @@ impl FastLoop {
         {
             keys.by_tenant.remove(&key.tenant);
         }
-        let Some(KeySlots { own, directed, .. }) = self.slots(id) else { return };
+        let KeySlots { own, directed, .. } = std::mem::replace(&mut self.slots[id.index()], KeySlots::NONE);
         if own != NO_SLOT {
             self.free.push(own);
             self.undirected -= usize::from(!directed && self.undirected > 0);
-        }
-        self.set_slots(id, KeySlots::NONE);
-    }
-
-    fn slots(&self, id: KeyId) -> Option<KeySlots> {
-        debug_assert!(id.index() < self.slots.len(), "{id:?} was never added");
-        self.slots.get(id.index()).copied()
-    }
-
-    fn set_slots(&mut self, id: KeyId, slots: KeySlots) {
-        debug_assert!(id.index() < self.slots.len(), "{id:?} was never added");
-        if let Some(held) = self.slots.get_mut(id.index()) {
-            *held = slots;
         }
     }
 
@@ -150,15 +137,12 @@ impl FastLoop {
             self.rates.push(rates);
             return self.rates.len() as u32 - 1;
         };
-        debug_assert!((slot as usize) < self.rates.len(), "a slot that was never opened is free");
-        if let Some(held) = self.rates.get_mut(slot as usize) {
-            *held = rates;
-        }
+        self.rates[slot as usize] = rates;
         slot
     }
 
     fn slot_of(&self, id: Option<KeyId>) -> u32 {
-        id.and_then(|id| self.slots(id)).map_or(NO_SLOT, |slots| slots.own)
+        id.map_or(NO_SLOT, |id| self.slots[id.index()].own)
     }
 
     /// Begins a report of a client, which covers `span`. `is_first` is true for the first one of the client.
@@ -171,7 +155,7 @@ impl FastLoop {
     pub(crate) fn add(&mut self, entries: &[(KeyId, Counts)]) {
         let Some(report) = self.report.take() else { return };
         for (id, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
-            let Some(KeySlots { own, shared, .. }) = self.slots(*id) else { continue };
+            let KeySlots { own, shared, .. } = self.slots[id.index()];
             for slot in [own, shared] {
                 if let Some(rates) = self.rates.get_mut(slot as usize) {
                     rates.add(&report, *counts, &self.parameters);
@@ -191,7 +175,7 @@ impl FastLoop {
         traffic: &mut Traffic,
     ) {
         for (id, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
-            let Some(KeySlots { own, shared, .. }) = self.slots(*id) else { continue };
+            let KeySlots { own, shared, .. } = self.slots[id.index()];
             for slot in [own, shared] {
                 if slot != NO_SLOT {
                     traffic.add(slot as usize, counts.offered as f64);
@@ -219,11 +203,9 @@ impl FastLoop {
         };
         let mut undirected = Vec::new();
         if directive.whole {
-            let known = keys.by_tenant.values().copied();
-            let slots = &self.slots;
-            undirected.extend(known.filter(|id| slots.get(id.index()).is_some_and(|slots| slots.directed)));
             let still: HashSet<KeyId> = directed.iter().copied().collect();
-            undirected.retain(|id| !still.contains(id));
+            let known = keys.by_tenant.values().copied();
+            undirected.extend(known.filter(|id| self.slots[id.index()].directed && !still.contains(id)));
         }
         for id in undirected {
             self.undirect(id, default);
@@ -235,7 +217,7 @@ impl FastLoop {
 
     /// The key has a directive of its own from now on.
     fn direct(&mut self, id: KeyId) {
-        let Some(KeySlots { own, directed: false, .. }) = self.slots(id) else { return };
+        let KeySlots { own, directed: false, .. } = self.slots[id.index()] else { return };
         let own = if own == NO_SLOT {
             let young_until = self.clock.ticked() + self.parameters.window + self.parameters.fast_period;
             self.open_slot(Some(young_until))
@@ -243,19 +225,19 @@ impl FastLoop {
             self.undirected = self.undirected.saturating_sub(1);
             own
         };
-        self.set_slots(id, KeySlots { own, shared: NO_SLOT, directed: true });
+        self.slots[id.index()] = KeySlots { own, shared: NO_SLOT, directed: true };
     }
 
     /// The key follows the class `default` from now on.
     fn undirect(&mut self, id: KeyId, default: Option<KeyId>) {
         let shared = self.slot_of(default.filter(|default| *default != id));
-        let Some(KeySlots { mut own, .. }) = self.slots(id) else { return };
+        let KeySlots { mut own, .. } = self.slots[id.index()];
         if self.undirected < UNDIRECTED_MAX || shared == NO_SLOT {
             self.undirected += 1;
         } else {
             self.free.push(std::mem::replace(&mut own, NO_SLOT));
         }
-        self.set_slots(id, KeySlots { own, shared, directed: false });
+        self.slots[id.index()] = KeySlots { own, shared, directed: false };
     }
 
     /// Fades smoothed rates and updates slacks, once every period of the fast loop. Linear in keys with

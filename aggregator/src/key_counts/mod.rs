@@ -76,7 +76,7 @@ impl KeyCounts {
     }
 
     /// The key with this id.
-    pub(crate) fn key(&self, id: KeyId) -> Option<&Key> {
+    pub(crate) fn key(&self, id: KeyId) -> &Key {
         self.keys.key(id)
     }
 
@@ -87,8 +87,8 @@ impl KeyCounts {
 
     /// The cumulative counts of a key.
     pub(crate) fn tally(&self, id: KeyId) -> Tally {
-        let counts = self.keys.value(id).map_or(Counts::ZERO, |account| account.counts);
-        Tally { counts, late: self.late.get(id.index()).copied().unwrap_or_default() }
+        let late = self.late.get(id.index()).copied().unwrap_or_default();
+        Tally { counts: self.keys.value(id).counts, late }
     }
 
     /// Every key with its cumulative counts.
@@ -101,33 +101,28 @@ impl KeyCounts {
     pub(crate) fn find(&mut self, key: &Key, came: u64) -> Option<Found> {
         let known = self.keys.get(key);
         if let Some(id) = known
-            && !self.keys.value(id)?.is_leaving
+            && !self.keys.value(id).is_leaving
         {
             return Some(Found { place: self.keys.place(id), is_new: false });
         }
         let Some(index) = self.by_bucket.get(&key.bucket).copied() else {
-            return self.find_in_new_bucket(key);
+            // The class `default` must find room before tenants share it.
+            let id = self.declare(&key.bucket)?;
+            let place = if key.tenant.is_default_class() { self.keys.place(id) } else { Place::shared(id) };
+            return Some(Found { place, is_new: true });
         };
-        debug_assert!((index as usize) < self.quotas.len(), "{} has no quota", key.bucket);
         let is_full = self.keys.is_full();
-        let quota = self.quotas.get_mut(index as usize)?;
-        let default = quota.default;
+        let quota = &mut self.quotas[index as usize];
+        let shared = Found { place: Place::shared(quota.default), is_new: false };
         let is_admitted = self.admission.admits(key, came, quota, is_full);
         let own = if is_admitted { self.admit(key, known, index) } else { None };
-        own.or(Some(Found { place: Place::shared(default), is_new: false }))
-    }
-
-    /// The place of the first key of a bucket. The class `default` must find room before tenants share it.
-    fn find_in_new_bucket(&mut self, key: &Key) -> Option<Found> {
-        let id = self.declare(&key.bucket)?;
-        let place = if key.tenant.is_default_class() { self.keys.place(id) } else { Place::shared(id) };
-        Some(Found { place, is_new: true })
+        own.or(Some(shared))
     }
 
     /// Adds a bucket. Returns the id of its class `default`, if there is room.
     pub(crate) fn declare(&mut self, bucket: &Bucket) -> Option<KeyId> {
         if let Some(index) = self.by_bucket.get(bucket) {
-            return self.quotas.get(*index as usize).map(|quota| quota.default);
+            return Some(self.quotas[*index as usize].default);
         }
         let index = u32::try_from(self.quotas.len()).ok()?;
         let default = self.open(&Key { bucket: bucket.clone(), tenant: Tenant::default_class() }, index)?;
@@ -141,13 +136,13 @@ impl KeyCounts {
         let id = match leaving {
             Some(id) => {
                 self.leaving.retain(|other| *other != id);
-                let account = self.keys.value_mut(id)?;
+                let account = self.keys.value_mut(id);
                 (account.is_leaving, account.second) = (false, self.second);
                 id
             }
             None => self.open(key, quota)?,
         };
-        self.quotas.get_mut(quota as usize)?.keys += 1;
+        self.quotas[quota as usize].keys += 1;
         Some(Found { place: self.keys.place(id), is_new: leaving.is_none() })
     }
 
@@ -155,7 +150,7 @@ impl KeyCounts {
         let (Place { id, .. }, is_new) = self.keys.intern(key)?;
         debug_assert!(is_new, "{key:?} has a key already");
         let (second, may_leave) = (self.second, !key.tenant.is_default_class());
-        *self.keys.value_mut(id)? = Account { second, quota, may_leave, ..Account::default() };
+        *self.keys.value_mut(id) = Account { second, quota, may_leave, ..Account::default() };
         Some(id)
     }
 
@@ -169,7 +164,7 @@ impl KeyCounts {
     #[inline]
     pub(crate) fn add(&mut self, id: KeyId, counts: Counts) {
         let second = self.second;
-        let Some(account) = self.keys.value_mut(id) else { return };
+        let account = self.keys.value_mut(id);
         account.counts = account.counts.plus(counts);
         if account.second != second {
             account.recent = faded(account.recent, account.second, second);
@@ -184,9 +179,8 @@ impl KeyCounts {
         if self.late.len() < self.keys().len() {
             self.late.resize(self.keys().len(), Counts::ZERO);
         }
-        if let Some(late) = self.late.get_mut(id.index()) {
-            *late = late.plus(counts);
-        }
+        let late = &mut self.late[id.index()];
+        *late = late.plus(counts);
     }
 
     /// Evicts idle keys, and the coldest ones where frequent tenants found no room. `period` is the time
@@ -222,7 +216,7 @@ impl KeyCounts {
         let is_table_full = self.keys.is_full() && self.leaving.is_empty();
         let mut coldest: HashMap<u32, Vec<(u32, KeyId)>> = HashMap::new();
         for (id, _, account) in self.keys.iter() {
-            let Some(quota) = self.quotas.get(account.quota as usize) else { continue };
+            let quota = &self.quotas[account.quota as usize];
             let is_full = self.admission.is_full(quota) || is_table_full;
             if quota.contenders == 0 || !is_full || account.is_leaving || !account.may_leave {
                 continue;
@@ -233,7 +227,7 @@ impl KeyCounts {
             }
         }
         for (quota, mut keys) in coldest {
-            let evicted_max = self.quotas.get(quota as usize).map_or(0, Quota::evicted_max);
+            let evicted_max = self.quotas[quota as usize].evicted_max();
             keys.sort_unstable();
             keys.into_iter().take(evicted_max).for_each(|(_, id)| self.evict(id));
         }
@@ -242,12 +236,11 @@ impl KeyCounts {
 
     /// Stops counting a key. Its tenant shares the class `default` until it is admitted again.
     fn evict(&mut self, id: KeyId) {
-        let Some(account) = self.keys.value_mut(id) else { return };
+        let account = self.keys.value_mut(id);
         debug_assert!(!account.is_leaving && account.may_leave, "{id:?} cannot be evicted");
         account.is_leaving = true;
-        if let Some(quota) = self.quotas.get_mut(account.quota as usize) {
-            quota.keys = quota.keys.saturating_sub(1);
-        }
+        let quota = &mut self.quotas[account.quota as usize];
+        quota.keys = quota.keys.saturating_sub(1);
         self.keys.renew(id);
         self.leaving.push(id);
     }

@@ -27,9 +27,10 @@ pub(crate) struct Schedule {
     /// Period of the controller.
     tick: Duration,
     /// Interval at which children are asked to report.
-    report_interval: Duration,
+    pub(crate) report_interval: Duration,
     chooser: ReportInterval,
-    load: Load,
+    /// The latest load of the process.
+    pub(crate) load: Load,
     pub(crate) pushes: PushSchedule,
 }
 
@@ -49,16 +50,6 @@ impl Schedule {
     pub(crate) fn on_load(&mut self, load: Load) {
         self.load = load;
         self.report_interval = self.chooser.on_load(load);
-    }
-
-    /// The latest load of the process.
-    pub(crate) const fn load(&self) -> Load {
-        self.load
-    }
-
-    /// The interval at which children are asked to report.
-    pub(crate) const fn report_interval(&self) -> Duration {
-        self.report_interval
     }
 
     /// The span from which a report counts as late.
@@ -88,7 +79,7 @@ mod tests {
         assert_eq!(schedule.late_from(), LATE);
         let overloaded = Load { busy: 1.0, late: Duration::ZERO };
         schedule.on_load(overloaded);
-        assert_eq!((schedule.load(), schedule.report_interval()), (overloaded, Duration::from_secs(1)));
+        assert_eq!((schedule.load, schedule.report_interval), (overloaded, Duration::from_secs(1)));
         assert_eq!(schedule.late_from(), Duration::from_secs(3));
     }
 }

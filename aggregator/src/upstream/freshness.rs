@@ -24,9 +24,9 @@ pub(crate) struct Freshness {
     /// The latest message with the age of the parent's own directives, and that age.
     parent_age: Option<(MonoTime, Duration)>,
     /// Number of aggregators between this one and the controller, as far as the parent knows.
-    hops: u32,
+    pub(crate) hops: u32,
     /// Report interval requested by the parent; `None` while it leaves that to its child.
-    interval: Option<Duration>,
+    pub(crate) interval: Option<Duration>,
 }
 
 impl Freshness {
@@ -49,26 +49,12 @@ impl Freshness {
         let echo = message.echo;
         self.hops = message.above;
         self.interval = message.report_interval.or(self.interval);
-        while let Some((seq, sent)) = self.sent.front().copied() {
-            if seq > echo.confirmed {
-                break;
-            }
-            self.sent.pop_front();
+        while let Some((_, sent)) = self.sent.pop_front_if(|(seq, _)| *seq <= echo.confirmed) {
             self.confirmed = Some((sent, now));
         }
         if let Some(age) = message.upstream_age {
             self.parent_age = Some((now, age));
         }
-    }
-
-    /// The number of aggregators between this one and the controller.
-    pub(crate) const fn hops(&self) -> u32 {
-        self.hops
-    }
-
-    /// The report interval requested by the parent.
-    pub(crate) const fn interval(&self) -> Option<Duration> {
-        self.interval
     }
 
     /// Returns true while a controller leads: it has confirmed a report that was sent recently. A
@@ -154,12 +140,12 @@ mod tests {
             [(Directives::default(), None), (requests(100), Some(100)), (requests(250), Some(250))]
         {
             freshness.on_message(at(0), &message);
-            assert_eq!(freshness.interval(), interval.map(Duration::from_millis));
+            assert_eq!(freshness.interval, interval.map(Duration::from_millis));
         }
         freshness.on_message(at(0), &Directives::default());
-        assert_eq!(freshness.interval(), Some(Duration::from_millis(250)));
+        assert_eq!(freshness.interval, Some(Duration::from_millis(250)));
         freshness.open();
-        assert_eq!(freshness.interval(), None);
+        assert_eq!(freshness.interval, None);
     }
 
     #[test]

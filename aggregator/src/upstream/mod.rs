@@ -5,11 +5,8 @@ mod freshness;
 mod rollups;
 mod subscriptions;
 
-use std::time::Duration;
-
 use plimsoll_core::directive::{Directives, Epoch, Sequence, StaleDirective};
 use plimsoll_core::exchange::sessions::Sessions;
-use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Batches, Evidence, Outbox, Report};
 
@@ -26,7 +23,7 @@ pub(crate) struct Upstream {
     policy_hash: Option<u64>,
     /// The highest epoch that a child claims. A controller that lost its state must learn of it.
     claimed_epoch: Option<Epoch>,
-    freshness: Freshness,
+    pub(crate) freshness: Freshness,
     rollups: Rollups,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) outbox: Outbox,
@@ -117,26 +114,6 @@ impl Upstream {
     /// The hash of the policy in force.
     pub(crate) const fn policy_hash(&self) -> Option<u64> {
         self.policy_hash
-    }
-
-    /// The number of aggregators between this one and the controller.
-    pub(crate) const fn hops(&self) -> u32 {
-        self.freshness.hops()
-    }
-
-    /// The report interval requested by the parent; `None` while it leaves that to its child.
-    pub(crate) const fn report_interval(&self) -> Option<Duration> {
-        self.freshness.interval()
-    }
-
-    /// Returns true while a controller leads; see [`Freshness::is_led`].
-    pub(crate) fn is_led(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        self.freshness.is_led(now, parameters)
-    }
-
-    /// The time since the controller last covered a roll-up of this zone; `None` if it never did.
-    pub(crate) fn age(&self, now: MonoTime) -> Option<Duration> {
-        self.freshness.age(now)
     }
 }
 

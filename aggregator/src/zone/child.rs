@@ -25,7 +25,7 @@ impl Child for Zone {
             time: counting.then_some(now),
             epoch: self.upstream.highest_epoch(),
             children: self.downstream.connected(),
-            path: self.downstream.path(),
+            path: self.downstream.aggregators.path(),
             holds: if is_greeting { self.holds() } else { BTreeMap::new() },
             subscriptions: self.upstream.subscriptions.take_pending(),
             ..Report::default()
@@ -89,7 +89,7 @@ impl Child for Zone {
         // A controller leaves the interval to the zone, which rolls up once a tick. An aggregator asks for
         // more reports, as it does of its clients: two reports in one of its own roll-ups and none in the
         // next would look like traffic that stops and starts.
-        self.upstream.report_interval().unwrap_or(self.parameters.tick)
+        self.upstream.freshness.interval.unwrap_or(self.parameters.tick)
     }
 }
 

@@ -40,12 +40,11 @@ pub(super) struct Ingest<'a> {
 impl Ingest<'_> {
     fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
         let found = self.keys.find(key, came)?;
-        if found.is_new
-            && let Some(key) = self.keys.key(found.place.id)
-        {
-            self.fast_loop.add_key(found.place.id, key, self.board);
+        if found.is_new {
+            let id = found.place.id;
+            self.fast_loop.add_key(id, self.keys.key(id), self.board);
             // The counts of the key that had this id before are settled, or the id would not be free.
-            self.outbox.replace(found.place.id);
+            self.outbox.replace(id);
         }
         Some(found.place)
     }

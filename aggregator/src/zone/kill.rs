@@ -60,7 +60,7 @@ impl Zone {
 fn due_children(downstream: &Downstream) -> impl Iterator<Item = (InstanceId, DueChild)> {
     downstream.sessions.connected().map(|child| {
         let Identity { instance, zone, role, .. } = &child.identity;
-        let aggregator = downstream.aggregators.get(*instance);
+        let aggregator = downstream.aggregators.by_instance.get(instance);
         let clients = aggregator.and_then(|aggregator| aggregator.children).map_or(1, u64::from);
         (*instance, DueChild { zone: zone.clone(), role: *role, clients })
     })

@@ -81,9 +81,7 @@ impl Zone {
             self.downstream.resend_all();
         }
         for id in self.keys.on_tick(now, self.parameters.fast_period, &mut self.upstream.outbox) {
-            if let Some(key) = self.keys.key(id) {
-                self.fast_loop.remove_key(id, key);
-            }
+            self.fast_loop.remove_key(id, self.keys.key(id));
         }
         self.fast_loop.on_tick(now);
         if self.schedule.is_due_on_tick(now) {
@@ -121,7 +119,7 @@ impl Zone {
 
     /// Computes the directives for child aggregators.
     fn direct_aggregators(&mut self, context: Context) {
-        if self.downstream.aggregators.is_empty() {
+        if self.downstream.aggregators.by_instance.is_empty() {
             return;
         }
         let withholds = self.warmup.withholds();
@@ -131,13 +129,12 @@ impl Zone {
             let directives =
                 self.fast_loop.directives_for_aggregators(bucket, posted, context, withholds, aggregators);
             let mut changed = false;
-            for (child, mut directive) in self.downstream.aggregators.iter_mut().zip(directives) {
+            for (child, mut directive) in self.downstream.aggregators.by_instance.values_mut().zip(directives)
+            {
                 directive.terms.mode = mode;
                 changed |= child.board.apply(&directive);
             }
-            if changed {
-                self.downstream.aggregators.on_change();
-            }
+            self.downstream.aggregators.changes += u64::from(changed);
         }
     }
 
@@ -145,13 +142,13 @@ impl Zone {
         Head {
             epoch: self.upstream.epoch(),
             policy_hash: self.upstream.policy_hash(),
-            report_interval: Some(self.schedule.report_interval()),
+            report_interval: Some(self.schedule.report_interval),
             ..Head::of(self.kills())
         }
     }
 
     fn is_led(&self, now: MonoTime) -> bool {
-        self.upstream.is_led(now, &self.parameters)
+        self.upstream.freshness.is_led(now, &self.parameters)
     }
 
     /// The parts of limits that this zone holds, from whichever controller.
@@ -166,12 +163,12 @@ impl Zone {
 impl Zone {
     /// The latest load of the process.
     pub const fn load(&self) -> Load {
-        self.schedule.load()
+        self.schedule.load
     }
 
     /// The interval at which children are asked to report. The zone itself rolls up once a tick.
     pub const fn report_interval_of_children(&self) -> Duration {
-        self.schedule.report_interval()
+        self.schedule.report_interval
     }
 
     /// Returns true if the zone lives on its own part of a bucket's limit because no controller leads.
@@ -227,6 +224,6 @@ impl Zone {
     /// The time since the controller last covered a roll-up, including the delays of every hop; `None` if it
     /// never did.
     pub fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
-        self.upstream.age(now)
+        self.upstream.freshness.age(now)
     }
 }

@@ -16,7 +16,7 @@ impl Parent for Zone {
         let named = report.identity.as_ref().map(|identity| (identity.instance, identity.role));
         let Some((instance, role)) = known.or(named) else { return Err(StreamRejected::Greeting) };
         if role == Role::Aggregator {
-            self.downstream.check_path(instance, &report.path, self.upstream.hops())?;
+            self.downstream.check_path(instance, &report.path, self.upstream.freshness.hops)?;
         }
         if known.is_none() {
             self.greet(now, stream, &report)?;
@@ -27,7 +27,7 @@ impl Parent for Zone {
         let child = self.downstream.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         child.last_report = now;
         let before = child.books.seq();
-        let mut aggregator = self.downstream.aggregators.get_mut(instance);
+        let mut aggregator = self.downstream.aggregators.by_instance.get_mut(&instance);
         let mut ingest = Ingest {
             buffer: &mut self.buffer,
             now,
@@ -73,10 +73,10 @@ impl Parent for Zone {
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
         let (head, values) = (self.head(), !self.warmup.withholds());
-        let hops = self.upstream.hops();
+        let hops = self.upstream.freshness.hops;
         let mut message =
             self.downstream.next_message(now, stream, head, values, self.kills.kills(), hops)?;
-        message.head.upstream_age = self.upstream.age(now);
+        message.head.upstream_age = self.upstream.freshness.age(now);
         Some(message)
     }
 
@@ -126,9 +126,8 @@ impl Zone {
             // The class that tenants fold into must find room before they do.
             if subscriptions.add(bucket)
                 && let Some(id) = self.keys.declare(bucket)
-                && let Some(key) = self.keys.key(id)
             {
-                self.fast_loop.add_key(id, key, &self.board);
+                self.fast_loop.add_key(id, self.keys.key(id), &self.board);
                 self.upstream.outbox.replace(id);
             }
         }

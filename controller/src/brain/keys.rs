@@ -52,20 +52,19 @@ impl Keys {
 
     /// The total counts of a key.
     pub(crate) fn total(&self, id: KeyId) -> Tally {
-        self.table.value(id).map_or(Tally::ZERO, |account| account.total)
+        self.table.value(id).total
     }
 
     /// Marks counts that were added to a key as late: they show nothing about the present rate.
     pub(crate) fn note_late(&mut self, id: KeyId, delta: Tally) {
-        if let Some(account) = self.table.value_mut(id) {
-            account.total.late = account.total.late.plus(delta.counts.since(delta.late));
-        }
+        let total = &mut self.table.value_mut(id).total;
+        total.late = total.late.plus(delta.counts.since(delta.late));
     }
 
     /// Takes the keys that were added since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<(KeyId, Key)> {
         let new = std::mem::take(&mut self.new);
-        new.into_iter().filter_map(|id| Some((id, self.table.key(id)?.clone()))).collect()
+        new.into_iter().map(|id| (id, self.table.key(id).clone())).collect()
     }
 
     /// The ledger into which the entries of one report go.
@@ -92,7 +91,7 @@ impl Keys {
             let totals = ids.iter().filter_map(|id| self.table.remove(*id)).map(|account| account.total);
             let total = totals.fold(Tally::ZERO, Tally::plus);
             let default = self.table.get(&default_of(bucket));
-            if let Some(default) = default.and_then(|default| self.table.value_mut(default)) {
+            if let Some(default) = default.map(|default| self.table.value_mut(default)) {
                 default.total = default.total.plus(total);
             }
         }
@@ -106,7 +105,7 @@ impl Keys {
     fn open(&mut self, key: &Key) -> Option<Place> {
         let (place, is_new) = self.table.intern(key)?;
         if is_new {
-            self.table.value_mut(place.id)?.counted = self.now;
+            self.table.value_mut(place.id).counted = self.now;
             self.new.push(place.id);
         }
         Some(place)
@@ -129,11 +128,11 @@ impl Ledger for Entering<'_> {
     fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
         let place = place.filter(|place| self.keys.table.is_current(*place)).or_else(|| self.keys.place(key));
         let own = place.map(|place| place.id);
-        if let Some(account) = own.and_then(|own| self.keys.table.value_mut(own)) {
+        if let Some(account) = own.map(|own| self.keys.table.value_mut(own)) {
             account.total = account.total.plus(new.delta);
             account.counted = self.keys.now;
         }
-        self.entries.push(Entry { own, delta: new.delta, pedigree: new.pedigree });
+        self.entries.push(Entry { own, delta: new.delta, origin: new.origin });
         place
     }
 }

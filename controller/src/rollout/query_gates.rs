@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::rollout::Bound;
-use plimsoll_core::rollout::query_gate::{Answer, Extra};
+use plimsoll_core::rollout::query_gate::{Answer, QueryGateState};
 use plimsoll_policy::{Policy, QueryGate, RolloutPolicy};
 
 use crate::state::QueryEvidence;
@@ -15,18 +15,18 @@ const ERROR_CHARS_MAX: usize = 200;
 
 /// The answer to one query, or the error that came in its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct GateAnswer {
+pub(crate) struct GateAnswer {
     /// The time at which the answer came, or the query failed.
-    pub at: MonoTime,
+    pub(crate) at: MonoTime,
     /// The time for which the answer is valid.
-    pub valid_for: Duration,
+    pub(crate) valid_for: Duration,
     /// The number, which need not be finite, or the reason why there is none.
-    pub value: Result<f64, String>,
+    pub(crate) value: Result<f64, String>,
 }
 
 /// The latest answer to each query of the policy's query gates.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GateAnswers {
+pub(crate) struct GateAnswers {
     /// By the URL of the server, and by the query.
     answers: BTreeMap<String, BTreeMap<String, GateAnswer>>,
 }
@@ -35,14 +35,14 @@ pub(super) struct GateAnswers {
 
 impl GateAnswers {
     /// Stores an answer if the policy still has its query. Linear in the policy's queries.
-    pub(super) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
+    pub(crate) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
         if gate_queries(policy).any(|gate| gate.url == url && gate.query == query) {
             self.answers.entry(url.to_owned()).or_default().insert(query.to_owned(), answer);
         }
     }
 
     /// Forgets answers to queries that the policy does not have.
-    pub(super) fn retain_asked(&mut self, policy: &Policy) {
+    pub(crate) fn retain_asked(&mut self, policy: &Policy) {
         let asked: BTreeSet<(&str, &str)> =
             gate_queries(policy).map(|gate| (gate.url.as_str(), gate.query.as_str())).collect();
         for (url, answers) in &mut self.answers {
@@ -52,36 +52,30 @@ impl GateAnswers {
     }
 
     /// The query gates of an entry with their latest answers.
-    pub(super) fn of(&self, now: MonoTime, rollout: &RolloutPolicy) -> Vec<Extra> {
-        rollout.queries.iter().map(|gate| self.answered(now, gate)).collect()
-    }
-
-    fn answered(&self, now: MonoTime, gate: &QueryGate) -> Extra {
-        let latest = self.answers.get(&gate.url).and_then(|answers| answers.get(&gate.query));
-        let answer = match latest {
-            None => Answer::Awaited,
-            Some(GateAnswer { value: Err(why), .. }) => {
-                Answer::Missing { why: why.chars().take(ERROR_CHARS_MAX).collect() }
-            }
-            Some(GateAnswer { value: Ok(value), at, valid_for }) => {
-                Answer::Number { value: *value, age: now.since(*at), good_for: *valid_for }
-            }
+    pub(super) fn of(&self, now: MonoTime, rollout: &RolloutPolicy) -> Vec<QueryGateState> {
+        let answered = |gate: &QueryGate| {
+            let latest = self.answers.get(&gate.url).and_then(|answers| answers.get(&gate.query));
+            let answer = latest.map_or(Answer::Awaited, |GateAnswer { at, valid_for, value }| match value {
+                Err(why) => Answer::Missing(why.chars().take(ERROR_CHARS_MAX).collect()),
+                Ok(value) => Answer::Number { value: *value, age: now.since(*at), good_for: *valid_for },
+            });
+            QueryGateState { name: gate.name.clone(), bound: gate.bound, answer }
         };
-        Extra { name: gate.name.clone(), bound: gate.bound, answer }
+        rollout.queries.iter().map(answered).collect()
     }
 }
 
 /// The query gates of all entries. A query that several entries share comes once for each.
 pub(crate) fn gate_queries(policy: &Policy) -> impl Iterator<Item = &QueryGate> {
-    policy.entries().flat_map(|(_, entry)| entry.rollout().queries.iter())
+    policy.entries().flat_map(|(_, entry)| entry.rollout.queries.iter())
 }
 
 /// Answered query gates as evidence.
-pub(super) fn evidence(gates: &[Extra]) -> Vec<QueryEvidence> {
+pub(super) fn evidence(gates: &[QueryGateState]) -> Vec<QueryEvidence> {
     gates.iter().map(exhibit).collect()
 }
 
-fn exhibit(gate: &Extra) -> QueryEvidence {
+fn exhibit(gate: &QueryGateState) -> QueryEvidence {
     let (max, min) = match gate.bound {
         Bound::AtMost(most) => (Some(most), None),
         Bound::AtLeast(least) => (None, Some(least)),
@@ -89,7 +83,7 @@ fn exhibit(gate: &Extra) -> QueryEvidence {
     let known = gate.known();
     let age_ms = match gate.answer {
         Answer::Number { age, .. } => Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-        Answer::Awaited | Answer::Missing { .. } => None,
+        Answer::Awaited | Answer::Missing(_) => None,
     };
     QueryEvidence {
         name: gate.name.to_string(),

@@ -113,12 +113,7 @@ impl UpdateCache {
         seen: Seen,
         compose: impl FnOnce(Seen) -> BucketDirective,
     ) -> Arc<BucketUpdate> {
-        if !self.by_bucket.contains_key(bucket) {
-            self.by_bucket.insert(bucket.clone(), Vec::new());
-        }
-        let Some(cache) = self.by_bucket.get_mut(bucket) else {
-            return Arc::new(BucketUpdate::new(compose(seen)));
-        };
+        let cache = self.by_bucket.entry(bucket.clone()).or_default();
         let whole = Seen { version: 0, ..seen };
         let known =
             |seen: Seen| cache.iter().find(|(of, _)| *of == seen).map(|(_, update)| Arc::clone(update));

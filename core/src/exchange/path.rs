@@ -11,36 +11,16 @@ use crate::report::InstanceId;
 /// In a loop, the path of each member grows with every report, until a member finds its own id in it or the chain is
 /// too long. So a loop is detected even if its members connected at the same time.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Path(Vec<InstanceId>);
+pub struct Path(pub Vec<InstanceId>);
 
 impl Path {
     /// The maximum number of ids in a path. A parent refuses a child with a longer one, so at most one aggregator more than
     /// this lies between a client and its controller.
     pub const IDS_MAX: usize = 4;
 
-    /// Builds a path from the ids in a report.
-    pub const fn new(ids: Vec<InstanceId>) -> Self {
-        Self(ids)
-    }
-
     /// Returns the path of an aggregator with this child on its longest chain. `below` is the child's own path.
     pub fn through(child: InstanceId, below: &Self) -> Self {
         Self(std::iter::once(child).chain(below.0.iter().copied()).collect())
-    }
-
-    /// The ids, the nearest first.
-    pub fn ids(&self) -> &[InstanceId] {
-        &self.0
-    }
-
-    /// The number of aggregators in the chain.
-    pub const fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns true if the chain is empty.
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Checks the path of `child` at the parent `own`. Between the parent and the controller there are `further`
@@ -69,7 +49,7 @@ mod tests {
     use super::*;
 
     fn path(ids: &[u128]) -> Path {
-        Path::new(ids.iter().copied().map(InstanceId).collect())
+        Path(ids.iter().copied().map(InstanceId).collect())
     }
 
     #[test]
@@ -121,6 +101,6 @@ mod tests {
     #[test]
     fn the_child_comes_before_those_below_it() {
         assert_eq!(Path::through(InstanceId(2), &path(&[3, 4])), path(&[2, 3, 4]));
-        assert!(Path::default().is_empty());
+        assert!(Path::default().0.is_empty());
     }
 }

@@ -58,12 +58,8 @@ impl<T: Default> KeyTable<T> {
         }
         let id = match self.free.pop() {
             Some(id) => {
-                if let (Some(held), Some(generation)) =
-                    (self.keys.get_mut(id.index()), self.generations.get_mut(id.index()))
-                {
-                    *held = key.clone();
-                    *generation += 1;
-                }
+                self.keys[id.index()] = key.clone();
+                self.generations[id.index()] += 1;
                 id
             }
             None if self.keys.len() >= self.keys_max => return None,
@@ -85,10 +81,10 @@ impl<T: Default> KeyTable<T> {
         if !self.has(id) {
             return None;
         }
-        self.ids.remove(self.keys.get(id.index())?);
+        self.ids.remove(&self.keys[id.index()]);
         self.free.push(id);
         self.advance(id, 1);
-        self.value_mut(id).map(std::mem::take)
+        Some(std::mem::take(self.value_mut(id)))
     }
 
     /// Makes every place of this id stale; the key keeps id and value.
@@ -98,10 +94,9 @@ impl<T: Default> KeyTable<T> {
     }
 
     fn advance(&mut self, id: KeyId, by: u32) {
-        if let Some(generation) = self.generations.get_mut(id.index()) {
-            // From the largest, which is odd, on to the least of the same parity that is not 0.
-            *generation = generation.checked_add(by).unwrap_or(3 - by);
-        }
+        // From the largest, which is odd, on to the least of the same parity that is not 0.
+        let generation = &mut self.generations[id.index()];
+        *generation = generation.checked_add(by).unwrap_or(3 - by);
     }
 
     /// The id of `key`, if it has one.
@@ -109,16 +104,15 @@ impl<T: Default> KeyTable<T> {
         self.ids.get(key).copied()
     }
 
-    /// The key with this id, or the one that had it last.
-    pub fn key(&self, id: KeyId) -> Option<&Key> {
-        debug_assert!(id.index() < self.keys.len(), "{id:?} is not of this table");
-        self.keys.get(id.index())
+    /// The key with this id, or the one that had it last. Panics for an id that this table has not given out.
+    pub fn key(&self, id: KeyId) -> &Key {
+        &self.keys[id.index()]
     }
 
     /// The place of the key that has this id now.
     pub fn place(&self, id: KeyId) -> Place {
         debug_assert!(self.has(id), "{id:?} has no key");
-        Place { id, generation: self.generations.get(id.index()).copied().unwrap_or_default() }
+        Place { id, generation: self.generations[id.index()] }
     }
 
     /// Returns true if a place still means the key that it was given out for.
@@ -127,18 +121,16 @@ impl<T: Default> KeyTable<T> {
         self.generations.get(place.id.index()) == Some(&place.generation)
     }
 
-    /// The value of an id that this table has given out.
+    /// The value of an id. Panics for one that this table has not given out.
     #[inline]
-    pub fn value(&self, id: KeyId) -> Option<&T> {
-        debug_assert!(id.index() < self.values.len(), "{id:?} is not of this table");
-        self.values.get(id.index())
+    pub fn value(&self, id: KeyId) -> &T {
+        &self.values[id.index()]
     }
 
-    /// The value of an id that this table has given out, to be changed.
+    /// The value of an id, to be changed. Panics for one that this table has not given out.
     #[inline]
-    pub fn value_mut(&mut self, id: KeyId) -> Option<&mut T> {
-        debug_assert!(id.index() < self.values.len(), "{id:?} is not of this table");
-        self.values.get_mut(id.index())
+    pub fn value_mut(&mut self, id: KeyId) -> &mut T {
+        &mut self.values[id.index()]
     }
 
     /// Every key with its id and value, in the order of ids.
@@ -154,11 +146,8 @@ impl<T: Default> KeyTable<T> {
     }
 
     fn range(&self, from: usize, to: usize) -> impl Iterator<Item = (KeyId, &Key, &T)> {
-        (from..to).filter_map(|at| {
-            let (key, value) = (self.keys.get(at)?, self.values.get(at)?);
-            let id = KeyId(at as u32);
-            self.has(id).then_some((id, key, value))
-        })
+        let all = (from..to).map(|at| (KeyId(at as u32), &self.keys[at], &self.values[at]));
+        all.filter(|(id, ..)| self.has(*id))
     }
 
     fn has(&self, id: KeyId) -> bool {
@@ -216,7 +205,7 @@ mod tests {
     fn place_is_stale_once_its_key_was_removed_or_renewed() {
         let mut table = KeyTable::<u8>::new(2);
         let (first, _) = table.intern(&key("x")).unwrap();
-        *table.value_mut(first.id).unwrap() = 7;
+        *table.value_mut(first.id) = 7;
         assert!(table.is_current(first) && !table.is_current(Place::shared(first.id)));
         table.renew(first.id);
         let renewed = table.place(first.id);
@@ -225,7 +214,7 @@ mod tests {
         assert!(!table.is_current(renewed));
         let (second, is_new) = table.intern(&key("y")).unwrap();
         assert!(is_new && second.id == first.id && !table.is_current(first) && !table.is_current(renewed));
-        assert_eq!(table.value(second.id), Some(&0), "a new key starts with a default value");
+        assert_eq!(table.value(second.id), &0, "a new key starts with a default value");
         table.generations[0] = u32::MAX;
         table.renew(second.id);
         assert_eq!(table.place(second.id).generation, 1);

@@ -2,6 +2,7 @@
 
 use super::{Counts, Tally};
 use crate::names::KeyId;
+use crate::stats::merge_ascending;
 
 /// Cumulative tallies by the child's ids, ascending, each id once.
 ///
@@ -27,10 +28,8 @@ impl Tallies {
         if self.ids.last().is_some_and(|last| *last >= id) {
             return false;
         }
-        if tally.late != Counts::ZERO && self.late.is_empty() {
+        if tally.late != Counts::ZERO || self.has_late() {
             self.late.resize(self.ids.len(), Counts::ZERO);
-            self.late.push(tally.late);
-        } else if !self.late.is_empty() {
             self.late.push(tally.late);
         }
         self.ids.push(id);
@@ -91,20 +90,8 @@ impl Tallies {
             return self;
         }
         let mut joined = Self::with_capacity(self.len() + other.len());
-        let (mut ours, mut theirs) = (self.iter().peekable(), other.iter().peekable());
-        loop {
-            let next = match (ours.peek(), theirs.peek()) {
-                (None, None) => break,
-                (Some((our, _)), Some((their, _))) if our == their => {
-                    ours.next().zip(theirs.next()).map(|((id, a), (_, b))| (id, a.merge(b)))
-                }
-                (Some((our, _)), Some((their, _))) if our > their => theirs.next(),
-                (Some(_), _) => ours.next(),
-                (None, Some(_)) => theirs.next(),
-            };
-            if let Some((id, tally)) = next {
-                joined.push(id, tally);
-            }
+        for (id, tally) in merge_ascending(self.iter(), other.iter(), Tally::merge) {
+            joined.push(id, tally);
         }
         joined
     }

@@ -42,11 +42,8 @@ pub enum Answer {
         /// The age up to which an answer is valid.
         good_for: Duration,
     },
-    /// The query has no result, or the server did not answer.
-    Missing {
-        /// The cause.
-        why: String,
-    },
+    /// The query has no result, or the server did not answer, for this cause.
+    Missing(String),
 }
 
 /// The reason why an extra gate does not pass.
@@ -84,7 +81,7 @@ impl QueryGateState {
     pub fn known(&self) -> Result<f64, QueryFlaw> {
         match &self.answer {
             Answer::Awaited => Err(QueryFlaw::Awaited),
-            Answer::Missing { why } => Err(QueryFlaw::Missing(why.clone())),
+            Answer::Missing(why) => Err(QueryFlaw::Missing(why.clone())),
             Answer::Number { value, .. } if !value.is_finite() => Err(QueryFlaw::NotANumber(*value)),
             Answer::Number { age, good_for, .. } if age > good_for => {
                 Err(QueryFlaw::Old { age: *age, good_for: *good_for })
@@ -115,11 +112,9 @@ impl QueryFlaw {
 impl fmt::Display for QueryFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Beyond { value, bound: bound @ Bound::AtMost(_) } => {
-                write!(f, "is {}, above the {bound}", Figure(*value))
-            }
-            Self::Beyond { value, bound: bound @ Bound::AtLeast(_) } => {
-                write!(f, "is {}, below the {bound}", Figure(*value))
+            Self::Beyond { value, bound } => {
+                let side = if matches!(bound, Bound::AtMost(_)) { "above" } else { "below" };
+                write!(f, "is {}, {side} the {bound}", Figure(*value))
             }
             Self::Awaited => f.write_str("has no answer yet"),
             Self::Missing(why) => write!(f, "is unknown: {why}"),

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use super::merge_ascending;
+
 /// The number of bins of a [`Histogram`].
 pub const BINS: usize = 2_048;
 /// The width of the narrowest bins of a [`Histogram`], and of all below 2 ms, in microseconds.
@@ -120,21 +122,7 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<U
             self.bins.clone_from(&other.bins);
             return;
         }
-        let mut joined = Vec::with_capacity(self.bins.len().max(other.bins.len()));
-        let (mut ours, mut theirs) = (self.bins.iter().peekable(), other.bins.iter().peekable());
-        loop {
-            let next = match (ours.peek(), theirs.peek()) {
-                (None, None) => break,
-                (Some((our, _)), Some((their, _))) if our == their => {
-                    ours.next().zip(theirs.next()).map(|((bin, a), (_, b))| (*bin, a.saturating_add(*b)))
-                }
-                (Some((our, _)), Some((their, _))) if our > their => theirs.next().copied(),
-                (Some(_), _) => ours.next().copied(),
-                (None, Some(_)) => theirs.next().copied(),
-            };
-            joined.extend(next);
-        }
-        self.bins = joined;
+        self.bins = merge_ascending(self.iter(), other.iter(), u64::saturating_add).collect();
     }
 
     /// The number of durations.

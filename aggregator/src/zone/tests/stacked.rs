@@ -8,7 +8,7 @@ use plimsoll_core::exchange::Path;
 use plimsoll_core::law::presence::Presences;
 
 fn path(ids: &[u128]) -> Path {
-    Path::new(ids.iter().copied().map(InstanceId).collect())
+    Path(ids.iter().copied().map(InstanceId).collect())
 }
 
 fn greeting(instance: u128, ids: &[u128]) -> Report {

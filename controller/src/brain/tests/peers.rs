@@ -66,14 +66,14 @@ fn path_of_at_most_five_aggregators_without_a_loop_is_accepted() {
     ] {
         let mut brain = brain();
         let mut zone = Scripted::new("a", 1);
-        let longer = Report { path: Path::new(path.clone()), ..zone.report(at(0)) };
+        let longer = Report { path: Path(path.clone()), ..zone.report(at(0)) };
         let greeted = brain.on_report(at(0), zone.stream, longer).map(|_| ());
         assert_eq!(greeted, judged, "{path:?}");
         // A path that grows later is checked, too.
         let mut zone = Scripted::new("b", 2);
         let report = zone.report(at(0));
         brain.on_report(at(0), zone.stream, report).unwrap();
-        let longer = Report { path: Path::new(path), ..zone.report(at(500)) };
+        let longer = Report { path: Path(path), ..zone.report(at(500)) };
         assert_eq!(brain.on_report(at(500), zone.stream, longer).map(|_| ()), judged);
     }
 }
@@ -91,6 +91,10 @@ fn names_beyond_the_bound_fold_into_the_default_class() {
     zone.outbox.on_answer(InstanceId(9_999));
     zone.outbox.fill(&mut report, &names, |_| Tally { counts, late: Counts::ZERO });
     brain.on_report(at(0), zone.stream, report).unwrap();
-    assert_eq!(brain.totals().count(), 3);
-    assert_eq!(brain.totals().map(|(_, tally)| tally.counts.offered).sum::<u64>(), 70, "no count is lost");
+    assert_eq!(brain.keys.totals().count(), 3);
+    assert_eq!(
+        brain.keys.totals().map(|(_, tally)| tally.counts.offered).sum::<u64>(),
+        70,
+        "no count is lost"
+    );
 }

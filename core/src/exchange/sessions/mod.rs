@@ -323,7 +323,6 @@ impl Child {
         sent.seq += 1;
         sent.at = Some(now);
         sent.head = Some(head);
-        let parent = (sent.seq == 1).then(|| self.books.parent());
         let head = Directives {
             epoch: head.epoch,
             seq: sent.seq,
@@ -332,12 +331,9 @@ impl Child {
             drill: head.drill,
             policy_hash: head.policy_hash,
             echo,
-            upstream_age: None,
             report_interval: head.report_interval,
-            parent,
-            children: None,
-            above: 0,
-            buckets: Vec::new(),
+            parent: (sent.seq == 1).then(|| self.books.parent()),
+            ..Directives::default()
         };
         Some(Message { head, shared, first })
     }

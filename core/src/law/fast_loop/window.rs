@@ -37,16 +37,16 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Spreads requests that were gathered over `span` and arrive `now`, see [`Window::add`].
+    /// Spreads requests that were gathered over `span` and arrive `now`. Fills at most 1.5 s into the future.
     pub fn new(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
-        let bin = parameters.fast_period.as_nanos().max(1);
-        let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
+        let current = bins_in(now.since(MonoTime::ZERO), parameters);
         let mut spread = Self { now, current, parts: Vec::with_capacity(BINS) };
         spread.put(now.since(MonoTime::ZERO).as_secs_f64(), 1.0, span, parameters);
         spread
     }
 
-    /// Spreads the first requests of a client, see [`Window::add_first`].
+    /// Spreads the first requests of a client, gathered over `span` and arriving `now`: from now on as usual, and also
+    /// before `now`, when they happened. Otherwise a new client would count one report interval late.
     pub fn first(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
         let mut spread = Self::new(now, span, parameters);
         let seen = span.min(parameters.window);
@@ -73,17 +73,6 @@ impl Spread {
 }
 
 impl Window {
-    /// Adds `count` requests that were gathered over `span` and arrive `now`. Fills at most 1.5 s into the future.
-    pub fn add(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
-        self.add_spread(&Spread::new(now, span, parameters), count, parameters);
-    }
-
-    /// Adds the first `count` requests of a client, gathered over `span` and arriving `now`: from now on as usual, and also
-    /// before `now`, when they happened. Otherwise a new client would count one report interval late.
-    pub fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
-        self.add_spread(&Spread::first(now, span, parameters), count, parameters);
-    }
-
     /// Adds `count` requests of a report whose spread is known.
     #[inline]
     pub fn add_spread(&mut self, spread: &Spread, count: f64, parameters: &Parameters) {
@@ -119,9 +108,8 @@ impl Window {
 
     /// Advances the window to `now`: bins that have left the longest window are cleared and become the future.
     pub fn turn(&mut self, now: MonoTime, parameters: &Parameters) {
-        let bin = parameters.fast_period.as_nanos().max(1);
-        let current = (now.since(MonoTime::ZERO).as_nanos() / bin) as u64;
-        let behind = (parameters.window_few.as_nanos() / bin) as u64;
+        let current = bins_in(now.since(MonoTime::ZERO), parameters);
+        let behind = bins_in(parameters.window_few, parameters);
         let turned = current.saturating_sub(self.current).min(BINS as u64);
         // Each step clears the bin that was `behind` bins old and makes it the furthest future bin.
         for step in 1..=turned {
@@ -137,9 +125,30 @@ impl Window {
     }
 }
 
+/// Returns the number of whole bins in a span.
+fn bins_in(span: Duration, parameters: &Parameters) -> u64 {
+    (span.as_nanos() / parameters.fast_period.as_nanos().max(1)) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Window {
+        pub(in crate::law::fast_loop) fn add(
+            &mut self,
+            now: MonoTime,
+            count: f64,
+            span: Duration,
+            parameters: &Parameters,
+        ) {
+            self.add_spread(&Spread::new(now, span, parameters), count, parameters);
+        }
+
+        fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
+            self.add_spread(&Spread::first(now, span, parameters), count, parameters);
+        }
+    }
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)

@@ -59,7 +59,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 evidence: observed(reached + 1, asks.then_some(reached), keys.len() as u64),
                 leaving: reach > 25,
                 children: reach as u32 / 2,
-                path: Path::new(vec![InstanceId(reached.into()); reach % 3]),
+                path: Path(vec![InstanceId(reached.into()); reach % 3]),
             }
         })
     })

@@ -206,11 +206,6 @@ impl Judgement {
         matches!(self, Self::Pass)
     }
 
-    /// Returns true if a value is known to be bad.
-    pub const fn is_fail(&self) -> bool {
-        matches!(self, Self::Fail(_))
-    }
-
     /// The judgement as one word, for tables and scripts.
     pub const fn as_str(&self) -> &'static str {
         match self {

@@ -36,7 +36,7 @@ fn answer(value: f64, age_s: u64) -> Answer {
 }
 
 fn missing() -> Answer {
-    Answer::Missing { why: "the query yields no series".to_owned() }
+    Answer::Missing("the query yields no series".to_owned())
 }
 
 fn stale() -> Option<StaleZone> {

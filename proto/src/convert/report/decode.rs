@@ -129,7 +129,7 @@ fn join(parts: Report, part: Report) -> Result<Report, DecodeError> {
         (parts.seq == part.seq, "seq"),
         (parts.time == part.time, "time"),
         (part.identity.is_none(), "identity"),
-        (part.path.is_empty(), "path"),
+        (part.path.0.is_empty(), "path"),
         // An id must not be reassigned between the counts of one report.
         (part.definitions.is_empty() || parts.tallies.is_empty(), "definitions"),
     ] {
@@ -164,7 +164,7 @@ fn check_lens(report: &Report) -> Result<(), DecodeError> {
 fn decode_path(path: &[Vec<u8>]) -> Result<Path, DecodeError> {
     check_len("path", path.len(), PATH_IDS_MAX)?;
     let ids: Result<Vec<InstanceId>, DecodeError> = path.iter().map(|id| decode_instance(id)).collect();
-    ids.map(Path::new)
+    ids.map(Path)
 }
 
 fn decode_counts(counts: Option<wire::Counts>) -> Counts {

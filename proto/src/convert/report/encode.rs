@@ -150,7 +150,7 @@ fn encode_head(report: &Report) -> wire::Report {
         pending_end_fleet: report.ended.contains(&Scope::Fleet),
         leaving: report.leaving,
         children: report.children,
-        path: report.path.ids().iter().copied().map(encode_instance).collect(),
+        path: report.path.0.iter().copied().map(encode_instance).collect(),
         ..wire::Report::default()
     }
 }

@@ -48,7 +48,7 @@ fn any_report() -> impl Strategy<Value = Report> {
     let head = (option::of(any_identity()), option::of(0..=MICROS_MAX));
     let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());
     let path = vec(any::<u128>().prop_map(InstanceId), 0..=2 * Path::IDS_MAX);
-    let path = path.prop_map(Path::new);
+    let path = path.prop_map(Path);
     let subscriptions = btree_set(any_bucket(), 0..4);
     let holds = btree_map(any_bucket(), any_rate(), 0..4);
     (head, claims, path, subscriptions, holds).prop_map(

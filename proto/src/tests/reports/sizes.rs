@@ -54,7 +54,7 @@ fn largest_report(keys: usize) -> Report {
             .map(|number| (Zone::new(&text(number)).unwrap(), largest_spread()))
             .collect(),
         children: u32::MAX,
-        path: Path::new(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
+        path: Path(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
         subscriptions: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
         holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
