@@ -5,13 +5,13 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
-pub mod aggregators;
+mod aggregators;
 pub mod brain;
-pub mod bucket;
+mod bucket;
 pub mod history;
 pub mod policy_file;
-pub mod prometheus;
-pub mod rollout;
+mod prometheus;
+mod rollout;
 pub mod state;
 mod tasks;
 #[cfg(test)]
@@ -27,7 +27,6 @@ use plimsoll_core::decision::coherent::CoinKey;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::InstanceId;
-use plimsoll_policy::{PolicyHash, Warning};
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
@@ -41,6 +40,7 @@ use crate::state::store::{Store, StoreError};
 use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
+use crate::tasks::policy::{self, PolicyTask};
 use crate::tasks::rollout_log;
 
 pub use crate::prometheus::http_client_builder;
@@ -113,10 +113,7 @@ pub struct Controller {
     brain: Shared<Brain>,
     store: Arc<Store>,
     recorder: HistoryRecorder,
-    files: PolicyFiles,
-    policy: PolicyHash,
-    /// The warnings logged at the start, which are not logged again.
-    warnings: Vec<Warning>,
+    policy: PolicyTask,
     events: Events,
     kill_log: KillLog,
     query_every: Duration,
@@ -145,7 +142,7 @@ impl Controller {
     pub fn open(args: &Args) -> Result<Self, Error> {
         let files = PolicyFiles { policy: args.policy.clone(), tenants: args.tenants.clone() };
         let (policy, warnings) = files.read()?;
-        tasks::policy::log_warnings(&warnings, &[]);
+        policy::log_warnings(&warnings, &[]);
         let (store, opened) = Store::open(&args.state_dir)?;
         if let Some(loss) = &opened.loss {
             tracing::error!(%loss, "saved state lost: every bucket begins in shadow");
@@ -172,14 +169,20 @@ impl Controller {
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable());
         rollout_log::stages(None, &brain);
+        let (brain, events) = (Shared::new(brain), Events::default());
+        let policy = PolicyTask {
+            brain: brain.clone(),
+            files,
+            current: hash,
+            logged: warnings,
+            events: events.clone(),
+        };
         Ok(Self {
-            brain: Shared::new(brain),
+            brain,
             store: Arc::new(store),
             recorder,
-            files,
-            policy: hash,
-            warnings,
-            events: Events::default(),
+            policy,
+            events,
             kill_log,
             query_every: args.query_every,
         })
@@ -199,8 +202,9 @@ impl Controller {
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
-        tokio::spawn(tasks::tick::run(self.brain.clone(), stop.clone()));
-        tokio::spawn(rollout_log::follow(self.brain.clone(), stop.clone()));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(tasks::tick(self.brain.clone())));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(rollout_log::follow(self.brain.clone())));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(self.policy.run()));
         tokio::spawn(tasks::save::run(self.brain.clone(), self.store, self.kill_log, stop.clone()));
         tokio::spawn(self.recorder.clone().run(self.brain.clone(), stop.clone()));
         let queries = QueryTask {
@@ -210,14 +214,6 @@ impl Controller {
             every: self.query_every,
         };
         tokio::spawn(queries.run(stop.clone()));
-        let policy = tasks::policy::PolicyTask {
-            brain: self.brain.clone(),
-            files: self.files,
-            current: self.policy,
-            logged: self.warnings,
-            events: self.events.clone(),
-        };
-        tokio::spawn(policy.run(stop.clone()));
         let parent =
             ParentService::new(self.brain.clone(), stop.clone(), self.events.rejected_streams.clone());
         let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());

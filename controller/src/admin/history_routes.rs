@@ -1,7 +1,6 @@
 //! `/history` on the admin port: export and import of the history as CSV.
 
 use std::io;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Query, State};
@@ -23,6 +22,7 @@ use crate::history::MinuteSamples;
 use crate::history::csv::HistoryWriter;
 use crate::history::csv::import::Import;
 use crate::tasks::history::{HistoryRecorder, log_limits};
+use crate::tasks::unix_s;
 
 /// The largest import.
 const IMPORT_BYTES_MAX: usize = 32 << 20;
@@ -164,7 +164,7 @@ fn add_days(shared: &RouteState, replace: bool, body: &[u8]) -> Result<Imported,
     let text = std::str::from_utf8(body)
         .map_err(|error| reject(StatusCode::BAD_REQUEST, error.to_string(), None))?;
     let policy = shared.brain.with(|brain, _| brain.policy().clone());
-    let today = present_day();
+    let today = Minute::of_unix(unix_s()).day();
     let import = Import::parse(text, &policy, today)
         .map_err(|error| reject(StatusCode::BAD_REQUEST, error.reason, Some(error.line)))?;
     let days = import.days();
@@ -196,16 +196,10 @@ fn add_days(shared: &RouteState, replace: bool, body: &[u8]) -> Result<Imported,
             None => "no_room",
         },
     });
-    let days = days.collect();
     Ok(Imported {
         minutes: import.minutes.len(),
         rows_of_today: import.rows_of_today,
         rows_of_nothing: import.rows_of_nothing,
-        days,
+        days: days.collect(),
     })
-}
-
-fn present_day() -> Day {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    Minute::of_unix(i64::try_from(unix_s).unwrap_or(i64::MAX)).day()
 }

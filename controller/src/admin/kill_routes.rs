@@ -1,7 +1,6 @@
 //! The kill switch at the admin port of a controller.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -12,29 +11,26 @@ use plimsoll_admin::kill_api::{
 };
 use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::Scope;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::shared::Shared;
 
-use crate::admin::in_effect::in_effect;
+use crate::admin::{BrainState, in_effect};
 use crate::brain::Brain;
 use crate::state::Command;
+use crate::tasks::unix_s;
 
 /// Creates the routes of the kill switch, which answer to loopback only.
-pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
-    let (on, off, drill, status) = (brain.clone(), brain.clone(), brain.clone(), brain.clone());
+pub(crate) fn routes(brain: Shared<Brain>) -> Router {
     let routes = Router::new()
-        .route(STATUS, get(async move || Json(status.with(|brain, _| kill_status(brain)))))
-        .route(ON, post(async move |JsonBody(order): JsonBody<KillOn>| kill(&on, order).await))
-        .route(OFF, post(async move |JsonBody(order): JsonBody<KillOff>| end_kill(&off, order).await))
-        .route(
-            DRILL,
-            post(async move |JsonBody(order): JsonBody<DrillOrder>| {
-                drill::run(&drill, order, Brain::begin_drill, Brain::drill_timing).await
-            }),
-        );
+        .route(STATUS, get(async |State(brain): BrainState| Json(brain.with(kill_status))))
+        .route(ON, post(kill))
+        .route(OFF, post(end_kill))
+        .route(DRILL, post(run_drill))
+        .with_state(brain);
     loopback_only(routes)
 }
 
-async fn kill(brain: &Shared<Brain>, order: KillOn) -> Response {
+async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Response {
     if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
         let reason = format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds");
         return error_response(StatusCode::BAD_REQUEST, reason);
@@ -46,25 +42,28 @@ async fn kill(brain: &Shared<Brain>, order: KillOn) -> Response {
     if let Err(full) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
         return error_response(StatusCode::CONFLICT, full);
     }
-    answer(brain).await
+    answer(&brain).await
 }
 
-async fn end_kill(brain: &Shared<Brain>, order: KillOff) -> Response {
-    let (reason, by) = (order.reason, order.by);
+async fn end_kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOff>) -> Response {
     let scope = Scope::from(order.bucket);
     let ended = brain.with(|brain, _| brain.on_kill_ends(&scope));
-    let (reason, by) = (reason.as_ref().map(ToString::to_string), by.as_ref().map(ToString::to_string));
+    let (reason, by) = (order.reason.map(|text| text.to_string()), order.by.map(|text| text.to_string()));
     tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
-    answer(brain).await
+    answer(&brain).await
+}
+
+async fn run_drill(State(brain): BrainState, JsonBody(order): JsonBody<DrillOrder>) -> Response {
+    drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing).await
 }
 
 async fn answer(brain: &Shared<Brain>) -> Response {
     in_effect(brain).await;
-    Json(brain.with(|brain, _| kill_status(brain))).into_response()
+    Json(brain.with(kill_status)).into_response()
 }
 
 /// The state of the kill switch of the fleet and of every bucket that was ever killed alone.
-fn kill_status(brain: &Brain) -> KillStatus {
+fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     let durable = brain.durable();
     let buckets = durable.bucket_kills.keys();
     KillStatus {
@@ -95,9 +94,4 @@ fn kill_state(brain: &Brain, scope: &Scope) -> KillState {
         held_in_shadow: of_bucket.is_some_and(|of| of.held.is_some()),
         known: scope.bucket().is_none_or(|bucket| brain.knows(bucket)),
     }
-}
-
-fn unix_s() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -1,21 +1,30 @@
 //! The admin port of the controller: status, metrics, and the routes that operators' commands call.
 
-pub(crate) mod history_routes;
-pub(crate) mod in_effect;
-pub(crate) mod kill_routes;
-pub(crate) mod metrics;
+mod history_routes;
+mod kill_routes;
+mod metrics;
 pub mod rollout_routes;
 pub mod status;
 
+use std::time::Duration;
+
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use plimsoll_admin::server as admin_server;
 use plimsoll_proto::shared::Shared;
+use tokio::time::timeout;
 
 use crate::admin::status::Status;
 use crate::brain::Brain;
 use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
+
+/// The longest wait for the disk. An order takes effect even if the caller stops waiting.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The state of most routes.
+type BrainState = State<Shared<Brain>>;
 
 /// Returns every route of the admin port.
 pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder, events: Events) -> Router {
@@ -26,7 +35,23 @@ pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder, events: Ev
     let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
     admin_server::routes(metrics, || true)
         .route("/status", get(status))
-        .merge(rollout_routes::routes(&brain))
-        .merge(kill_routes::routes(&brain))
+        .merge(rollout_routes::routes(brain.clone()))
+        .merge(kill_routes::routes(brain.clone()))
         .merge(history_routes::routes(brain, recorder))
+}
+
+/// Wakes the save task, and waits until the orders given so far take effect: they are saved, or saving
+/// fails. Returns true if they are saved.
+async fn in_effect(brain: &Shared<Brain>) -> bool {
+    let mut changes = brain.changes();
+    brain.notify();
+    let in_effect = async {
+        while !brain.with(|brain, _| brain.is_in_effect()) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    let _ = timeout(TIMEOUT, in_effect).await;
+    brain.with(|brain, _| brain.is_saved())
 }

@@ -1,6 +1,7 @@
 //! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a
 //! held policy. For clients on this machine only, because there is no authentication.
 
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -9,11 +10,11 @@ use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_policy::Difference;
+use plimsoll_policy::{BucketPolicy, Difference};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::in_effect::in_effect;
+use crate::admin::{BrainState, in_effect};
 use crate::brain::Brain;
 use crate::rollout::{RolloutError, reasons};
 use crate::state::{Change, Evidence};
@@ -106,34 +107,24 @@ pub struct HeldStatus {
 }
 
 /// Returns the routes, for clients on this machine only.
-pub(crate) fn routes(brain: &Shared<Brain>) -> Router {
-    let of = || brain.clone();
-    let (status, history, promoting, aborting, policies, acking) = (of(), of(), of(), of(), of(), of());
+pub(crate) fn routes(brain: Shared<Brain>) -> Router {
     let routes = Router::new()
-        .route("/rollout", get(async move || Json(status.with(statuses))))
-        .route("/rollout/history", get(async move || Json(history.with(|brain, _| changes(brain)))))
-        .route(
-            "/rollout/promote",
-            post(async move |JsonBody(asked): JsonBody<Promote>| promote(&promoting, asked).await),
-        )
-        .route(
-            "/rollout/abort",
-            post(async move |JsonBody(asked): JsonBody<Abort>| abort(&aborting, asked).await),
-        )
-        .route("/policy", get(async move || Json(policies.with(|brain, _| self::policies(brain)))))
-        .route(
-            "/policy/ack",
-            post(async move |JsonBody(asked): JsonBody<Ack>| acknowledge(&acking, asked).await),
-        );
+        .route("/rollout", get(async |State(brain): BrainState| Json(brain.with(statuses))))
+        .route("/rollout/history", get(async |State(brain): BrainState| Json(brain.with(changes))))
+        .route("/rollout/promote", post(promote))
+        .route("/rollout/abort", post(abort))
+        .route("/policy", get(async |State(brain): BrainState| Json(brain.with(policies))))
+        .route("/policy/ack", post(acknowledge))
+        .with_state(brain);
     loopback_only(routes)
 }
 
 /// Returns the rollout of every entry.
 fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
     let durable = brain.durable();
-    let status = |(entry, policy): (String, &plimsoll_policy::BucketPolicy)| {
+    let status = |(entry, policy): (String, &BucketPolicy)| {
         let stage = *durable.stages.get(&entry)?;
-        let judgement = brain.judgement(now, &entry, policy.rollout());
+        let judgement = brain.judgement(now, &entry, &policy.rollout);
         Some(EntryStatus {
             stage: stage.stage,
             killed: durable.is_entry_killed(&entry),
@@ -142,50 +133,47 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
             next: crate::rollout::next_stage(stage.stage),
             gate: judgement.as_ref().map(|judgement| judgement.as_str().to_owned()),
             why: judgement.as_ref().map(reasons).unwrap_or_default(),
-            auto_promote: policy.rollout().auto_promote,
-            evidence: brain.evidence(now, &entry, policy.rollout()),
-            since: durable.history.iter().rev().find(|change| change.number == stage.change).cloned(),
+            auto_promote: policy.rollout.auto_promote,
+            evidence: brain.evidence(now, &entry, &policy.rollout),
+            since: durable.change(stage.change).cloned(),
             entry,
         })
     };
     brain.policy().entries().filter_map(status).collect()
 }
 
-fn changes(brain: &Brain) -> Vec<Change> {
+fn changes(brain: &mut Brain, _now: MonoTime) -> Vec<Change> {
     brain.durable().history.iter().cloned().collect()
 }
 
-fn policies(brain: &Brain) -> Policies {
-    let held = brain.held_policy().map(|held| HeldStatus {
+fn policies(brain: &mut Brain, _now: MonoTime) -> Policies {
+    let held = brain.policies.held.as_ref().map(|held| HeldStatus {
         hash: held.policy.hash().to_string(),
         differences: held.differences.clone(),
     });
     Policies { in_force: brain.policy().hash().to_string(), held }
 }
 
-async fn promote(brain: &Shared<Brain>, asked: Promote) -> Response {
-    let Promote { entry, to, force } = asked;
-    match brain.with(|brain, now| brain.promote(now, &entry, to, force.as_ref())) {
-        Ok(change) => done(brain, Some(change)).await,
+async fn promote(State(brain): BrainState, JsonBody(asked): JsonBody<Promote>) -> Response {
+    match brain.with(|brain, now| brain.promote(now, &asked.entry, asked.to, asked.force.as_ref())) {
+        Ok(change) => done(&brain, Some(change)).await,
         Err(error) => refused(&error),
     }
 }
 
-async fn abort(brain: &Shared<Brain>, asked: Abort) -> Response {
-    let Abort { entry, reason } = asked;
-    match brain.with(|brain, _| brain.abort(&entry, reason.as_ref())) {
-        Ok(change) => done(brain, change).await,
+async fn abort(State(brain): BrainState, JsonBody(asked): JsonBody<Abort>) -> Response {
+    match brain.with(|brain, _| brain.abort(&asked.entry, asked.reason.as_ref())) {
+        Ok(change) => done(&brain, change).await,
         Err(error) => refused(&error),
     }
 }
 
-async fn acknowledge(brain: &Shared<Brain>, asked: Ack) -> Response {
-    let Ack { hash } = asked;
-    match brain.with(|brain, _| brain.acknowledge(&hash)) {
+async fn acknowledge(State(brain): BrainState, JsonBody(asked): JsonBody<Ack>) -> Response {
+    match brain.with(|brain, _| brain.acknowledge(&asked.hash)) {
         Ok(hash) => {
             tracing::info!(policy = %hash, "held policy acknowledged and in force");
-            in_effect(brain).await;
-            Json(brain.with(|brain, _| policies(brain))).into_response()
+            in_effect(&brain).await;
+            Json(brain.with(policies)).into_response()
         }
         Err(error) => error_response(StatusCode::CONFLICT, error),
     }
@@ -195,20 +183,13 @@ async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
     let saved = in_effect(brain).await;
     // The statistics and the time of the change may have been filled in since.
     let change = change.map(|change| {
-        let kept = brain.with(|brain, _| {
-            brain.durable().history.iter().rev().find(|kept| kept.number == change.number).cloned()
-        });
-        kept.unwrap_or(change)
+        brain.with(|brain, _| brain.durable().change(change.number).cloned()).unwrap_or(change)
     });
     Json(Done { change, saved }).into_response()
 }
 
 fn refused(error: &RolloutError) -> Response {
-    let status = match error {
-        RolloutError::Unknown { .. } => StatusCode::BAD_REQUEST,
-        RolloutError::Killed | RolloutError::Reached { .. } | RolloutError::Gate { .. } => {
-            StatusCode::CONFLICT
-        }
-    };
+    let is_unknown = matches!(error, RolloutError::Unknown { .. });
+    let status = if is_unknown { StatusCode::BAD_REQUEST } else { StatusCode::CONFLICT };
     error_response(status, error)
 }

@@ -1,18 +1,16 @@
 //! The answer of `/status`: the controller's view of the fleet.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Tenant};
-use plimsoll_core::quantity::Limit;
-use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Counts;
 use plimsoll_policy::LimitSource;
 use serde::Serialize;
 
 use crate::brain::Brain;
-use crate::bucket::{Candidate, Share};
+use crate::bucket::Share;
 use crate::history::{self, LearningStatus};
 
 /// The state of the fleet at one moment.
@@ -128,10 +126,9 @@ impl Status {
     #[must_use]
     pub fn of(brain: &Brain, now: MonoTime) -> Self {
         let durable = brain.durable();
-        let killed = durable.kill.is_killed();
         let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
-        for protected in brain.buckets() {
-            let stage = protected.entry().and_then(|entry| durable.stages.get(entry));
+        for protected in brain.buckets.as_slice() {
+            let stage = protected.entry.as_ref().and_then(|entry| durable.stages.get(entry));
             let mut tenants: BTreeMap<Tenant, Traffic> =
                 brain.policy().tenants().map(|(tenant, _)| (tenant.clone(), Traffic::default())).collect();
             let mut traffic = Traffic::default();
@@ -140,26 +137,28 @@ impl Status {
                 tenants.entry(class(brain, tenant)).or_default().add_share(share);
             }
             let status = BucketStatus {
-                entry: protected.entry().map(ToOwned::to_owned),
-                limit_rps: match protected.limit() {
-                    Limit::PerSecond(rate) => Some(rate.per_second()),
-                    Limit::Unlimited | Limit::Unknown => None,
-                },
-                learned: history::learned_policy(brain.policy(), protected.name())
-                    .map(|learned| brain.history().status(protected.name(), learned)),
-                queried: Queried::of(brain, protected.name(), now),
+                entry: protected.entry.clone(),
+                limit_rps: protected.limit.per_second().map(Rate::per_second),
+                learned: history::learned_policy(brain.policy(), &protected.name)
+                    .map(|learned| brain.limits.history.status(&protected.name, learned)),
+                queried: Queried::of(brain, &protected.name, now),
                 mode: protected.mode(durable),
-                killed: durable.kill_of(protected.name()).is_on(),
+                killed: durable.kill_of(&protected.name).is_on(),
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
-                balance: protected.balance().tokens(),
-                candidate: protected.candidate().map(CandidateStatus::of),
+                balance: protected.balance.tokens(),
+                candidate: protected.candidate.map(|candidate| CandidateStatus {
+                    limit_rps: candidate.limit.per_second(),
+                    drop_ratio: candidate.ratio,
+                    offered: candidate.offered as u64,
+                    would_dropped: candidate.would_dropped as u64,
+                }),
                 traffic,
                 tenants,
             };
-            buckets.insert(protected.name().clone(), status);
+            buckets.insert(protected.name.clone(), status);
         }
-        for (key, tally) in brain.totals() {
+        for (key, tally) in brain.keys.totals() {
             if let Some(bucket) = buckets.get_mut(&key.bucket) {
                 bucket.traffic.add_counts(tally.counts);
                 bucket.tenants.entry(class(brain, &key.tenant)).or_default().add_counts(tally.counts);
@@ -169,8 +168,8 @@ impl Status {
             epoch: durable.epoch.0,
             policy_hash: brain.policy().hash().to_string(),
             kill_generation: durable.kill.0,
-            killed,
-            leading: brain.is_leading(),
+            killed: durable.kill.is_killed(),
+            leading: brain.takeover.leading,
             buckets,
             aggregators: aggregators(brain, now),
         }
@@ -179,20 +178,9 @@ impl Status {
 
 impl Queried {
     fn of(brain: &Brain, bucket: &Bucket, now: MonoTime) -> Option<Self> {
-        let LimitSource::Prometheus(source) = brain.policy().bucket(bucket)?.source() else { return None };
-        let answer = brain.answers().get(&(source.url.clone(), source.query.clone()))?;
+        let LimitSource::Prometheus(source) = &brain.policy().bucket(bucket)?.source else { return None };
+        let answer = brain.limits.answers.get(&(source.url.clone(), source.query.clone()))?;
         Some(Self { answer_rps: answer.rate.per_second(), age_s: now.since(answer.at).as_secs_f64() })
-    }
-}
-
-impl CandidateStatus {
-    fn of(candidate: &Candidate) -> Self {
-        Self {
-            limit_rps: candidate.limit().per_second(),
-            drop_ratio: candidate.ratio(),
-            offered: candidate.offered(),
-            would_dropped: candidate.would_dropped(),
-        }
     }
 }
 
@@ -223,18 +211,15 @@ fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
 
 fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
     let status = |((zone, name), aggregator): (&(_, _), &crate::aggregators::Aggregator)| {
-        let child = brain
-            .sessions()
-            .iter()
-            .find(|child| child.identity.zone == *zone && child.identity.name == *name);
-        let silent: Duration = aggregator.silent_for();
+        let mut sessions = brain.sessions.iter();
+        let child = sessions.find(|child| child.identity.zone == *zone && child.identity.name == *name);
         AggregatorStatus {
             zone: ToString::to_string(zone),
             name: ToString::to_string(name),
             connected: child.is_some_and(|child| child.stream.is_some()),
             since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
-            silent_s: silent.as_secs_f64(),
+            silent_s: aggregator.silent_for.as_secs_f64(),
         }
     };
-    brain.aggregators().iter().map(status).collect()
+    brain.aggregators.iter().map(status).collect()
 }

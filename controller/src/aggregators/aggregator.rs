@@ -12,29 +12,32 @@ use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
 
 /// One aggregator.
 #[derive(Debug)]
-pub struct Aggregator {
+pub(crate) struct Aggregator {
     instance: InstanceId,
     /// Offered requests/s by key. They keep their values while the aggregator is silent.
     rates: Vec<f64>,
     fresh: Fresh,
     /// The clients it had when it last reported counts.
-    clients: Option<u32>,
-    /// The parts of limits that it brought with its last greeting.
-    holds: BTreeMap<Bucket, Rate>,
-    /// The parts of limits that it brought with its first greeting to this controller.
-    first_holds: BTreeMap<Bucket, Rate>,
+    pub(crate) clients: Option<u32>,
+    /// The parts of limits in requests/s that it brought with its last greeting.
+    pub(crate) holds: BTreeMap<Bucket, Rate>,
+    /// The parts of limits in requests/s that it brought with its first greeting to this controller. Parts
+    /// that it brings later were given to it by this controller.
+    pub(crate) first_holds: BTreeMap<Bucket, Rate>,
     /// The time of its last greeting.
-    greeted_at: MonoTime,
+    pub(crate) greeted_at: MonoTime,
     /// Reports that gave a rate, since this controller started.
-    rated_reports: u32,
+    pub(crate) rated_reports: u32,
     /// True once it is sent rates. Until then it lives on a hold.
-    served: bool,
+    pub(crate) served: bool,
     /// True if it has reported since the last tick.
-    reported: bool,
-    silent_for: Duration,
-    activity: Activity,
+    pub(crate) reported: bool,
+    /// The time since its last report, as far as other aggregators reported meanwhile.
+    pub(crate) silent_for: Duration,
+    /// The evidence of the last tick.
+    pub(crate) activity: Activity,
     /// The directives it is sent.
-    board: Board,
+    pub(crate) board: Board,
 }
 
 /// Counts by key that the law has not used yet.
@@ -49,7 +52,7 @@ struct Fresh {
 
 /// The evidence of one aggregator in one tick, as the balance of a bucket uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Activity {
+pub(crate) enum Activity {
     /// It reported no counts, or is not silent for long enough: the balance does not move.
     #[default]
     Idle,
@@ -109,7 +112,7 @@ impl Aggregator {
         self.rated_reports = self.rated_reports.saturating_add(1);
         self.fresh.span += span;
         self.fresh.gap = self.fresh.gap.max(span);
-        for entry in entered.entries.iter().filter(|entry| entry.pedigree == Origin::Observed) {
+        for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
             // Without an id the key found no room, and was counted as rejected.
             let Some(own) = entry.own.map(KeyId::index) else { continue };
             if self.fresh.offered.len() <= own {
@@ -176,92 +179,28 @@ impl Aggregator {
         self.fresh.passed.fill(0.0);
     }
 
-    pub(super) const fn serve(&mut self) {
-        self.served = true;
-    }
-
-    pub(super) const fn board_mut(&mut self) -> &mut Board {
-        &mut self.board
-    }
-
-    pub(super) const fn has_reported(&self) -> bool {
-        self.reported
-    }
-
-    pub(super) const fn clients(&self) -> Option<u32> {
-        self.clients
-    }
-
-    /// The evidence of the last tick.
-    #[must_use]
-    pub const fn activity(&self) -> Activity {
-        self.activity
-    }
-
     /// The share of its last known traffic with which it counts: 0..=1.
-    #[must_use]
-    pub fn presence(&self) -> f64 {
+    pub(crate) fn presence(&self) -> f64 {
         presence(self.silent_for)
     }
 
-    /// The time since its last report, as far as other aggregators reported meanwhile.
-    #[must_use]
-    pub const fn silent_for(&self) -> Duration {
-        self.silent_for
-    }
-
     /// Returns true if it counts as silent.
-    #[must_use]
-    pub fn is_silent(&self, parameters: &Parameters) -> bool {
+    pub(crate) fn is_silent(&self, parameters: &Parameters) -> bool {
         self.silent_for >= parameters.silent_after()
     }
 
-    /// Returns true if it is sent rates.
-    #[must_use]
-    pub const fn is_served(&self) -> bool {
-        self.served
-    }
-
-    /// The time of its last greeting.
-    #[must_use]
-    pub const fn greeted_at(&self) -> MonoTime {
-        self.greeted_at
-    }
-
-    /// The parts of limits in requests/s that it brought with its last greeting.
-    #[must_use]
-    pub const fn holds(&self) -> &BTreeMap<Bucket, Rate> {
-        &self.holds
-    }
-
-    /// The parts of limits in requests/s that it brought with its first greeting to this controller. Parts
-    /// that it brings later were given to it by this controller.
-    #[must_use]
-    pub const fn first_holds(&self) -> &BTreeMap<Bucket, Rate> {
-        &self.first_holds
-    }
-
-    /// Reports that gave a rate, since this controller started.
-    #[must_use]
-    pub const fn rated_reports(&self) -> u32 {
-        self.rated_reports
-    }
-
     /// Requests/s of a key that are offered through it.
-    #[must_use]
-    pub fn rate(&self, key: KeyId) -> f64 {
+    pub(crate) fn rate(&self, key: KeyId) -> f64 {
         self.rates.get(key.index()).copied().unwrap_or_default()
     }
 
     /// Requests of a key that were offered since the last tick.
-    #[must_use]
-    pub fn offered(&self, key: KeyId) -> f64 {
+    pub(crate) fn offered(&self, key: KeyId) -> f64 {
         self.fresh.offered.get(key.index()).copied().unwrap_or_default()
     }
 
     /// Requests of a key that passed since the last tick.
-    #[must_use]
-    pub fn passed(&self, key: KeyId) -> f64 {
+    pub(crate) fn passed(&self, key: KeyId) -> f64 {
         self.fresh.passed.get(key.index()).copied().unwrap_or_default()
     }
 }

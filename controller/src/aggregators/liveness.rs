@@ -14,7 +14,7 @@ use crate::aggregators::Place;
 
 /// The time of the last report of each aggregator.
 #[derive(Debug)]
-pub struct Liveness {
+pub(crate) struct Liveness {
     stale_after: Duration,
     reported_at: BTreeMap<Place, MonoTime>,
 }
@@ -39,7 +39,7 @@ impl Liveness {
     }
 
     /// The aggregators without a report for too long, and for how long.
-    pub fn stale(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
+    pub(crate) fn stale(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
         let ages = self.reported_at.iter().map(move |(place, at)| (place, now.since(*at)));
         ages.filter(|(_, age)| *age > self.stale_after)
     }

@@ -2,8 +2,8 @@
 //! and how much of that traffic still counts when one falls silent.
 
 mod aggregator;
-pub mod liveness;
-pub mod takeover;
+pub(crate) mod liveness;
+pub(crate) mod takeover;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -14,19 +14,22 @@ use plimsoll_core::names::{Bucket, KeyId, Name, Zone};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, InstanceId, Report};
 
-pub use self::aggregator::{Activity, Aggregator};
+pub(crate) use self::aggregator::{Activity, Aggregator};
 
 /// The zone and the stable name of an aggregator. A restarted aggregator keeps both.
-pub type Place = (Zone, Name);
+pub(crate) type Place = (Zone, Name);
 
 /// All aggregators that are connected or whose traffic still counts.
 #[derive(Debug, Default)]
-pub struct Aggregators {
+pub(crate) struct Aggregators {
     by_place: BTreeMap<Place, Aggregator>,
-    /// Numbers the changes of what aggregators are sent.
-    revision: u64,
-    unconfirmed: u64,
-    rejected_keys: u64,
+    /// The number of times that the boards were brought up to date.
+    pub(crate) revision: u64,
+    /// Requests given up because a parent failed before it confirmed them: they may have been counted
+    /// already.
+    pub(crate) unconfirmed: u64,
+    /// Keys in reports for which the key table had no room.
+    pub(crate) rejected_keys: u64,
 }
 
 // === impl Aggregators ===
@@ -34,7 +37,7 @@ pub struct Aggregators {
 impl Aggregators {
     /// Registers the aggregator that greets. A new process keeps the rates of the process before it. Returns
     /// the instance that it replaces.
-    pub fn greet(
+    pub(crate) fn greet(
         &mut self,
         now: MonoTime,
         place: Place,
@@ -49,9 +52,9 @@ impl Aggregators {
 
     /// Takes the counts that a report added. A report without a span gives no rates. In a report with a span,
     /// a key without an entry was offered nothing.
-    pub fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
+    pub(crate) fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
         self.unconfirmed += entered.unconfirmed;
-        self.rejected_keys += entered.homeless as u64;
+        self.rejected_keys += entered.rejected_keys as u64;
         // Absent if its share was released while its stream stayed open: it counts again once it greets
         // again.
         if let Some(aggregator) = self.by_place.get_mut(place) {
@@ -60,14 +63,14 @@ impl Aggregators {
     }
 
     /// Removes an aggregator that stops in good order, so that its share is free at once.
-    pub fn leave(&mut self, place: &Place) {
+    pub(crate) fn leave(&mut self, place: &Place) {
         self.by_place.remove(place);
     }
 
     /// Ages the rates and the silence of every aggregator. If no aggregator reported since the last tick, the
     /// controller itself is cut off, and none of them ages.
-    pub fn on_tick(&mut self, since_last: Duration, parameters: &Parameters) {
-        let any_reported = self.by_place.values().any(Aggregator::has_reported);
+    pub(crate) fn on_tick(&mut self, since_last: Duration, parameters: &Parameters) {
+        let any_reported = self.by_place.values().any(|aggregator| aggregator.reported);
         for aggregator in self.by_place.values_mut() {
             aggregator.on_tick(since_last, any_reported, parameters);
         }
@@ -75,7 +78,7 @@ impl Aggregators {
 
     /// Removes aggregators without any presence left, unless their shares are `kept` for good. Returns their
     /// places.
-    pub fn remove_absent(&mut self, kept: bool) -> Vec<Place> {
+    pub(crate) fn remove_absent(&mut self, kept: bool) -> Vec<Place> {
         let is_absent = |aggregator: &Aggregator| aggregator.presence() == 0.0 && !kept;
         let absent = self.by_place.iter().filter(|(_, aggregator)| is_absent(aggregator));
         let absent: Vec<Place> = absent.map(|(place, _)| place.clone()).collect();
@@ -86,96 +89,64 @@ impl Aggregators {
     }
 
     /// Zeroes the rates of keys whose ids will be reused for other keys.
-    pub fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
+    pub(crate) fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
         self.by_place.values_mut().for_each(|aggregator| aggregator.forget_keys(keys));
     }
 
     /// Clears the counts that the law has used in this tick.
-    pub fn clear_fresh(&mut self) {
+    pub(crate) fn clear_fresh(&mut self) {
         self.by_place.values_mut().for_each(Aggregator::clear_fresh);
     }
 
     /// Begins to send rates to the aggregators that are `ready`.
-    pub fn serve(&mut self, ready: impl Fn(&Aggregator) -> bool) {
+    pub(crate) fn serve(&mut self, ready: impl Fn(&Aggregator) -> bool) {
         for aggregator in self.by_place.values_mut() {
-            if ready(aggregator) {
-                aggregator.serve();
-            }
+            aggregator.served |= ready(aggregator);
         }
     }
 
     /// Brings the board of every aggregator up to date with `post`.
-    pub fn post(&mut self, mut post: impl FnMut(&Place, &mut Board)) {
+    pub(crate) fn post(&mut self, mut post: impl FnMut(&Place, &mut Board)) {
         self.revision += 1;
         for (place, aggregator) in &mut self.by_place {
-            post(place, aggregator.board_mut());
+            post(place, &mut aggregator.board);
         }
     }
 
     /// The board of one aggregator.
-    pub fn board_mut(&mut self, place: &Place) -> Option<&mut Board> {
-        self.by_place.get_mut(place).map(Aggregator::board_mut)
-    }
-
-    /// The number of times that the boards were brought up to date.
-    #[must_use]
-    pub const fn revision(&self) -> u64 {
-        self.revision
-    }
-
-    /// Requests given up because a parent failed before it confirmed them: they may have been counted
-    /// already.
-    #[must_use]
-    pub const fn unconfirmed(&self) -> u64 {
-        self.unconfirmed
-    }
-
-    /// Keys in reports for which the key table had no room.
-    #[must_use]
-    pub const fn rejected_keys(&self) -> u64 {
-        self.rejected_keys
+    pub(crate) fn board_mut(&mut self, place: &Place) -> Option<&mut Board> {
+        Some(&mut self.by_place.get_mut(place)?.board)
     }
 
     /// The number of aggregators.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_place.len()
     }
 
-    /// Returns true if there is no aggregator.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_place.is_empty()
-    }
-
     /// The aggregator at a place.
-    #[must_use]
-    pub fn get(&self, place: &Place) -> Option<&Aggregator> {
+    pub(crate) fn get(&self, place: &Place) -> Option<&Aggregator> {
         self.by_place.get(place)
     }
 
     /// Returns true if an aggregator is registered at the place.
-    #[must_use]
-    pub fn contains(&self, place: &Place) -> bool {
+    pub(crate) fn contains(&self, place: &Place) -> bool {
         self.by_place.contains_key(place)
     }
 
     /// The number of clients that the aggregator had when it last reported counts.
-    #[must_use]
-    pub fn clients(&self, place: &Place) -> Option<u32> {
-        self.get(place)?.clients()
+    pub(crate) fn clients(&self, place: &Place) -> Option<u32> {
+        self.get(place)?.clients
     }
 
     /// Returns true if a silent aggregator still counts with traffic of this key.
-    #[must_use]
-    pub fn is_held(&self, key: KeyId, parameters: &Parameters) -> bool {
+    pub(crate) fn is_held(&self, key: KeyId, parameters: &Parameters) -> bool {
         self.by_place
             .values()
             .any(|aggregator| aggregator.is_silent(parameters) && aggregator.rate(key) > 0.0)
     }
 
     /// Every aggregator with its place.
-    pub fn iter(&self) -> impl Iterator<Item = (&Place, &Aggregator)> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Place, &Aggregator)> + Clone {
         self.by_place.iter()
     }
 }

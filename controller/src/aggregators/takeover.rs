@@ -9,27 +9,20 @@ use crate::aggregators::{Aggregator, Aggregators};
 
 /// The progress of one controller's takeover.
 #[derive(Clone, Copy, Debug)]
-pub struct Takeover {
+pub(crate) struct Takeover {
     started_at: MonoTime,
-    leading: bool,
+    /// True once rates are being sent.
+    pub(crate) leading: bool,
 }
 
 impl Takeover {
     /// A controller that has just started and knows of no traffic.
-    #[must_use]
-    pub const fn new(started_at: MonoTime) -> Self {
+    pub(crate) const fn new(started_at: MonoTime) -> Self {
         Self { started_at, leading: false }
     }
 
-    /// Returns true once rates are being sent.
-    #[must_use]
-    pub const fn is_leading(&self) -> bool {
-        self.leading
-    }
-
     /// Returns true once every aggregator that reported before the start has had time to come back.
-    #[must_use]
-    pub fn has_waited(&self, now: MonoTime, parameters: &Parameters) -> bool {
+    pub(crate) fn has_waited(&self, now: MonoTime, parameters: &Parameters) -> bool {
         now.since(self.started_at) >= parameters.holds_kept
     }
 
@@ -38,10 +31,10 @@ impl Takeover {
     /// The first rates are sent once every connected aggregator has shown its traffic, at the latest
     /// `start_wait` after the start. Afterwards an aggregator that comes with a hold stays on it until it has
     /// shown its traffic, and one that comes without any hold is sent rates at once.
-    pub fn on_tick(&mut self, now: MonoTime, aggregators: &mut Aggregators, parameters: &Parameters) {
+    pub(crate) fn on_tick(&mut self, now: MonoTime, aggregators: &mut Aggregators, parameters: &Parameters) {
         let waited = now.since(self.started_at) >= parameters.start_wait;
         let has_shown = |aggregator: &Aggregator| {
-            aggregator.rated_reports() > 0 || now.since(aggregator.greeted_at()) >= parameters.start_wait
+            aggregator.rated_reports > 0 || now.since(aggregator.greeted_at) >= parameters.start_wait
         };
         if !self.leading {
             let connected = aggregators.iter().filter(|(_, aggregator)| !aggregator.is_silent(parameters));
@@ -50,29 +43,32 @@ impl Takeover {
             self.leading = any && (waited || connected.all(|(_, aggregator)| has_shown(aggregator)));
         }
         if self.leading {
-            aggregators.serve(|aggregator| has_shown(aggregator) || aggregator.holds().is_empty());
+            aggregators.serve(|aggregator| has_shown(aggregator) || aggregator.holds.is_empty());
         }
     }
 
     /// The share, 0..=1, of what missing zones live on that is still reserved for them. It begins with all of
     /// it, and shrinks to nothing, because some of these zones may never come back.
-    #[must_use]
-    pub fn reserved_share(&self, now: MonoTime, parameters: &Parameters) -> f64 {
+    pub(crate) fn reserved_share(&self, now: MonoTime, parameters: &Parameters) -> f64 {
         let left = parameters.holds_gone.saturating_sub(now.since(self.started_at));
         (left.as_secs_f64() / (parameters.holds_gone - parameters.holds_kept).as_secs_f64()).min(1.0)
     }
 
     /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the reserved share
     /// of what missing zones live on.
-    #[must_use]
-    pub fn divisible(bucket: &Bucket, limit: f64, aggregators: &Aggregators, reserved_share: f64) -> f64 {
+    pub(crate) fn divisible(
+        bucket: &Bucket,
+        limit: f64,
+        aggregators: &Aggregators,
+        reserved_share: f64,
+    ) -> f64 {
         if reserved_share <= 0.0 {
             return limit;
         }
-        let served = aggregators.iter().filter(|(_, aggregator)| aggregator.is_served());
+        let served = aggregators.iter().filter(|(_, aggregator)| aggregator.served);
         let count = served.clone().count() as f64;
         let brought = |aggregator: &Aggregator| {
-            aggregator.first_holds().get(bucket).map_or(limit / count, |hold| hold.per_second())
+            aggregator.first_holds.get(bucket).map_or(limit / count, |hold| hold.per_second())
         };
         let held: f64 = served.map(|(_, aggregator)| brought(aggregator)).sum();
         limit - reserved_share * (limit - held).max(0.0)
@@ -122,7 +118,8 @@ mod tests {
             let parameters = Parameters::default();
             self.aggregators.on_tick(Duration::from_millis(500), &parameters);
             self.takeover.on_tick(at(s), &mut self.aggregators, &parameters);
-            let served = |n: &u128| self.aggregators.get(&Self::place(*n)).is_some_and(Aggregator::is_served);
+            let served =
+                |n: &u128| self.aggregators.get(&Self::place(*n)).is_some_and(|aggregator| aggregator.served);
             (0..4).filter(served).collect()
         }
 
@@ -177,6 +174,9 @@ mod tests {
         children.tick(10.5);
         assert!((children.divisible(20.0) - 800.0).abs() < 1e-9);
         let none: BTreeMap<Bucket, Rate> = BTreeMap::new();
-        assert_eq!(children.aggregators.get(&Children::place(2)).map_or(&none, Aggregator::holds).len(), 0);
+        assert_eq!(
+            children.aggregators.get(&Children::place(2)).map_or(&none, |aggregator| &aggregator.holds).len(),
+            0
+        );
     }
 }

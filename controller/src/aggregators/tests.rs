@@ -26,7 +26,7 @@ fn aggregators(names: &[&str]) -> Aggregators {
 fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) {
     let counts = Counts { offered, dropped: offered / 4, ..Counts::ZERO };
     let delta = Tally { counts, late: Counts::ZERO };
-    let entry = Entry { own: Some(KeyId(0)), delta, pedigree: Origin::Observed };
+    let entry = Entry { own: Some(KeyId(0)), delta, origin: Origin::Observed };
     let span = Some(Duration::from_millis(span_ms));
     let entries = if offered > 0 { vec![entry] } else { Vec::new() };
     let report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
@@ -36,7 +36,7 @@ fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) 
 fn tick(aggregators: &mut Aggregators) -> Vec<Activity> {
     aggregators.on_tick(TICK, &Parameters::default());
     aggregators.clear_fresh();
-    aggregators.iter().map(|(_, aggregator)| aggregator.activity()).collect()
+    aggregators.iter().map(|(_, aggregator)| aggregator.activity).collect()
 }
 
 fn rate(aggregators: &Aggregators, name: &str) -> f64 {
@@ -51,7 +51,7 @@ fn rate_uses_the_span_of_the_report_and_falls_for_absent_keys() {
         aggregators.on_tick(TICK, &Parameters::default());
         let aggregator = aggregators.get(&place("a")).unwrap();
         let span = Duration::from_millis(span);
-        assert_eq!(aggregator.activity(), Activity::Counted { span, gap: span });
+        assert_eq!(aggregator.activity, Activity::Counted { span, gap: span });
         assert_eq!(aggregator.passed(KeyId(0)), (offered - offered / 4) as f64);
         assert!((rate(&aggregators, "a") - expected).abs() < 1e-9, "{}", rate(&aggregators, "a"));
         aggregators.clear_fresh();
@@ -68,7 +68,7 @@ fn silence_is_accounted_for_once_from_its_beginning() {
             enter(&mut aggregators, "b", 500, 100);
         }
         aggregators.on_tick(TICK, &Parameters::default());
-        let activity = aggregators.get(&place("b")).unwrap().activity();
+        let activity = aggregators.get(&place("b")).unwrap().activity;
         match step {
             1 => assert_eq!(activity, Activity::Counted { span: TICK, gap: TICK }),
             2 | 3 => assert_eq!(activity, Activity::Idle, "its report may only be late"),
@@ -115,7 +115,7 @@ fn delayed_reports_are_no_silence() {
     (0..3).for_each(|_| enter(&mut aggregators, "a", 500, 500));
     aggregators.on_tick(TICK, &Parameters::default());
     assert_eq!(
-        aggregators.get(&place("a")).unwrap().activity(),
+        aggregators.get(&place("a")).unwrap().activity,
         Activity::Counted { span: 3 * TICK, gap: TICK }
     );
     let left = 0.4_f64.powi(3) * 9_000.0;
@@ -130,8 +130,8 @@ fn first_holds_are_those_of_the_first_greeting() {
         let holds = hold.map(|hold| (bucket.clone(), Rate::new(hold).unwrap())).into_iter().collect();
         aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(instance), holds);
         let aggregator = aggregators.get(&place("a")).unwrap();
-        assert_eq!(aggregator.first_holds()[&bucket], Rate::new(600.0).unwrap());
-        assert_eq!(aggregator.holds().get(&bucket).map(|hold| hold.per_second()), hold);
+        assert_eq!(aggregator.first_holds[&bucket], Rate::new(600.0).unwrap());
+        assert_eq!(aggregator.holds.get(&bucket).map(|hold| hold.per_second()), hold);
     }
 }
 
@@ -144,7 +144,7 @@ fn new_process_keeps_the_rates_and_returns_the_replaced_instance() {
     let replaced = aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new());
     assert_eq!(replaced, Some(InstanceId(1)));
     assert_eq!(rate(&aggregators, "a"), 1_000.0);
-    assert!(aggregators.get(&place("a")).unwrap().is_served());
+    assert!(aggregators.get(&place("a")).unwrap().served);
     assert_eq!(aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new()), None);
 }
 

@@ -11,16 +11,16 @@ const HASH_CHARS_MAX: usize = 64;
 
 /// A policy that is held back.
 #[derive(Clone, Debug)]
-pub struct HeldPolicy {
+pub(crate) struct HeldPolicy {
     /// The policy.
-    pub policy: Arc<Policy>,
+    pub(crate) policy: Arc<Policy>,
     /// Its differences from the policy in force, the drastic ones first.
-    pub differences: Vec<Difference>,
+    pub(crate) differences: Vec<Difference>,
 }
 
 /// The result of offering a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub(crate) enum Offer {
     /// The policy is in force.
     Taken,
     /// The policy waits to be acknowledged. Its kill switch and its lower modes are in force already.
@@ -29,7 +29,7 @@ pub enum Offer {
 
 /// Why no policy was released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AckError {
+pub(crate) enum AckError {
     /// No policy is held back.
     #[error("no policy is held back: {in_force} is in force")]
     Nothing {
@@ -48,14 +48,14 @@ pub enum AckError {
 
 /// The policy in force and the one held back.
 #[derive(Debug)]
-pub(super) struct Policies {
-    in_force: Arc<Policy>,
-    held: Option<HeldPolicy>,
+pub(crate) struct Policies {
+    pub(crate) in_force: Arc<Policy>,
+    pub(crate) held: Option<HeldPolicy>,
 }
 
 /// The comparison of an offered policy with the one in force.
 #[derive(Debug)]
-pub(super) enum Review {
+pub(crate) enum Review {
     /// The files are back at the policy in force, after another one was held back.
     Recalled,
     /// No difference is drastic, or guardrails are off.
@@ -71,14 +71,6 @@ impl Policies {
         Self { in_force, held: None }
     }
 
-    pub(super) const fn in_force(&self) -> &Arc<Policy> {
-        &self.in_force
-    }
-
-    pub(super) const fn held(&self) -> Option<&HeldPolicy> {
-        self.held.as_ref()
-    }
-
     /// Compares an offered policy with the one in force.
     pub(super) fn review(&self, offered: &Arc<Policy>) -> Review {
         if self.held.is_some() && offered.hash() == self.in_force.hash() {
@@ -92,16 +84,6 @@ impl Policies {
             return Review::Accepted;
         }
         Review::Drastic(HeldPolicy { policy: Arc::clone(offered), differences })
-    }
-
-    /// Holds a policy back, in place of an earlier one.
-    pub(super) fn hold(&mut self, held: HeldPolicy) {
-        self.held = Some(held);
-    }
-
-    /// Drops the policy that is held back.
-    pub(super) fn drop_held(&mut self) {
-        self.held = None;
     }
 
     /// Puts a policy in force and drops the one held back.
@@ -129,7 +111,7 @@ impl Policies {
 
 impl Brain {
     /// Puts a policy in force, or holds it back if guardrails are on and a difference is drastic.
-    pub fn offer(&mut self, policy: Arc<Policy>) -> Offer {
+    pub(crate) fn offer(&mut self, policy: Arc<Policy>) -> Offer {
         let before = self.durable.clone();
         let offer = match self.policies.review(&policy) {
             Review::Accepted => {
@@ -137,13 +119,13 @@ impl Brain {
                 return Offer::Taken;
             }
             Review::Recalled => {
-                self.policies.drop_held();
+                self.policies.held = None;
                 self.durable.on_recall(&policy);
                 Offer::Taken
             }
             Review::Drastic(held) => {
-                self.durable.on_held(&policy, self.policies.in_force());
-                self.policies.hold(held);
+                self.durable.on_held(&policy, &self.policies.in_force);
+                self.policies.held = Some(held);
                 Offer::Held
             }
         };
@@ -157,7 +139,7 @@ impl Brain {
     ///
     /// # Errors
     /// If no policy is held back, or another one.
-    pub fn acknowledge(&mut self, hash: &str) -> Result<PolicyHash, AckError> {
+    pub(crate) fn acknowledge(&mut self, hash: &str) -> Result<PolicyHash, AckError> {
         let policy = self.policies.acknowledged(hash)?;
         let hash = policy.hash();
         self.on_policy(policy);
@@ -169,14 +151,14 @@ impl Brain {
         let before = self.durable.clone();
         self.durable.on_policy(&policy);
         self.close_ended_stages();
-        self.rollouts.on_policy(&policy);
+        self.rollouts.answers.retain_asked(&policy);
         self.policies.replace(Arc::clone(&policy));
         for (bucket, _) in policy.exact_buckets() {
             self.ensure_bucket(bucket);
         }
         self.limits.on_policy(&policy);
         for bucket in self.buckets.iter_mut() {
-            let limit = self.limits.of(&policy, bucket.name());
+            let limit = self.limits.of(&policy, &bucket.name);
             bucket.configure(&policy, limit);
         }
         // Every key is added again below, new ones included.
@@ -218,12 +200,12 @@ mod tests {
         let Review::Drastic(held) = policies.review(&drastic) else {
             panic!("a tenth of the limit is drastic")
         };
-        policies.hold(held);
+        policies.held = Some(held);
         assert!(matches!(policies.review(&good), Review::Recalled));
         assert!(matches!(policies.acknowledged("0123456789abcdef"), Err(AckError::Other { .. })));
         let released = policies.acknowledged(&drastic.hash().to_string()).unwrap();
         policies.replace(released);
-        assert_eq!(policies.in_force().hash(), drastic.hash());
+        assert_eq!(policies.in_force.hash(), drastic.hash());
         assert!(matches!(policies.acknowledged("0123456789abcdef"), Err(AckError::Nothing { .. })));
     }
 
@@ -232,9 +214,9 @@ mod tests {
         let good = policy(1_000, "on");
         let mut policies = Policies::new(Arc::clone(&good));
         let Review::Drastic(held) = policies.review(&policy(100, "on")) else { panic!() };
-        policies.hold(held);
-        policies.drop_held();
-        assert!(policies.held().is_none());
-        assert_eq!(policies.in_force().hash(), good.hash());
+        policies.held = Some(held);
+        policies.held = None;
+        assert!(policies.held.is_none());
+        assert_eq!(policies.in_force.hash(), good.hash());
     }
 }

@@ -18,14 +18,14 @@ impl Brain {
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
     pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), KilledBucketsFull> {
-        let changed = self.durable.on_command(scope, command, self.policies.in_force())?;
+        let changed = self.durable.on_command(scope, command, &self.policies.in_force)?;
         self.on_kill_change(changed);
         Ok(())
     }
 
     /// Ends the command for a scope. Its buckets stay in shadow. Returns true if there was a command.
     pub fn on_kill_ends(&mut self, scope: &Scope) -> bool {
-        let changed = self.durable.on_command_ends(scope, self.policies.in_force());
+        let changed = self.durable.on_command_ends(scope, &self.policies.in_force);
         self.on_kill_change(changed);
         changed
     }
@@ -37,9 +37,8 @@ impl Brain {
     }
 
     /// Returns true if the policy has an entry for a bucket, or a client uses it.
-    #[must_use]
-    pub fn knows(&self, bucket: &Bucket) -> bool {
-        self.buckets.contains(bucket) || self.policies.in_force().entry(bucket).is_some()
+    pub(crate) fn knows(&self, bucket: &Bucket) -> bool {
+        self.buckets.contains(bucket) || self.policies.in_force.entry(bucket).is_some()
     }
 
     /// Begins a drill among the aggregators.
@@ -60,7 +59,7 @@ impl Brain {
 
     /// Takes the time of day, by which commands with a time to live end.
     pub(super) fn on_time(&mut self, unix_s: i64) {
-        let changed = self.durable.on_time(unix_s, self.policies.in_force());
+        let changed = self.durable.on_time(unix_s, &self.policies.in_force);
         self.on_kill_change(changed);
     }
 
@@ -71,15 +70,15 @@ impl Brain {
             report.kill,
             &report.kills,
             self.last_tick.unix_s,
-            self.policies.in_force(),
+            &self.policies.in_force,
         );
         for scope in &report.ordered {
-            changed |= self.durable.on_ordered_below(scope, self.last_tick.unix_s, self.policies.in_force());
+            changed |= self.durable.on_ordered_below(scope, self.last_tick.unix_s, &self.policies.in_force);
         }
         for (scope, before) in report.ended.iter().zip(before) {
             // The generations have brought the end of an order with them if they were later.
             if self.durable.generation(scope) == before {
-                changed |= self.durable.on_ended_below(scope, self.policies.in_force());
+                changed |= self.durable.on_ended_below(scope, &self.policies.in_force);
             }
         }
         self.on_kill_change(changed);
@@ -88,7 +87,7 @@ impl Brain {
     /// Updates the generations that aggregators are sent from the durable state, before directives are
     /// computed.
     pub(super) fn settle_kills(&mut self) {
-        let changed = self.durable.settle_held(self.policies.in_force());
+        let changed = self.durable.settle_held(&self.policies.in_force);
         self.pending_saves.note_change(changed);
         self.kills.raise(&Scope::Fleet, self.durable.kill);
         for (bucket, switch) in &self.durable.bucket_kills {

@@ -19,36 +19,36 @@ use crate::history::{FiledDays, History, MinuteSamples, ToSave};
 const REPORT_SPAN_MAX: Duration = Duration::from_secs(15);
 
 /// The last good answer to each query, by URL and query, before it is clamped to its bounds.
-pub type LimitAnswers = BTreeMap<(String, String), LimitAnswer>;
+pub(crate) type LimitAnswers = BTreeMap<(String, String), LimitAnswer>;
 
 /// Changes of limits that were learned or queried.
-pub type LimitChanges = Vec<LimitChange>;
+pub(crate) type LimitChanges = Vec<LimitChange>;
 
 /// The change of one bucket's limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LimitChange {
+pub(crate) struct LimitChange {
     /// The bucket.
-    pub bucket: Bucket,
+    pub(crate) bucket: Bucket,
     /// The limit before.
-    pub old: Limit,
+    pub(crate) old: Limit,
     /// The limit from now on.
-    pub new: Limit,
+    pub(crate) new: Limit,
 }
 
 /// The answer to the query of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LimitAnswer {
+pub(crate) struct LimitAnswer {
     /// Requests/s.
-    pub rate: Rate,
+    pub(crate) rate: Rate,
     /// The time of the answer.
-    pub at: MonoTime,
+    pub(crate) at: MonoTime,
 }
 
 /// The evidence from which limits follow: the history of the traffic, and the answers to queries.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
-    pub(super) history: History,
-    answers: LimitAnswers,
+pub(crate) struct Limits {
+    pub(crate) history: History,
+    pub(crate) answers: LimitAnswers,
 }
 
 // === impl Limits ===
@@ -57,7 +57,7 @@ impl Limits {
     /// The limit of a bucket, from whichever source its policy names.
     pub(super) fn of(&self, policy: &Policy, bucket: &Bucket) -> Limit {
         let Some(of_bucket) = policy.bucket(bucket) else { return Limit::Unknown };
-        match of_bucket.source() {
+        match &of_bucket.source {
             LimitSource::Learned(learned) => self.history.limit(bucket, learned),
             LimitSource::Prometheus(source) => {
                 let answer = self.answers.get(&(source.url.clone(), source.query.clone()));
@@ -94,7 +94,7 @@ impl Limits {
     fn retain_asked(&mut self, policy: &Policy) {
         let asked: Vec<&Prometheus> = policy
             .entries()
-            .filter_map(|(_, entry)| match entry.source() {
+            .filter_map(|(_, entry)| match &entry.source {
                 LimitSource::Prometheus(source) => Some(source),
                 _ => None,
             })
@@ -108,68 +108,56 @@ impl Limits {
 // === impl Brain ===
 
 impl Brain {
-    /// The traffic minute by minute, and the limits learned from it.
-    #[must_use]
-    pub const fn history(&self) -> &History {
-        &self.limits.history
-    }
-
-    /// The last good answer to each query of a limit, by URL and query.
-    #[must_use]
-    pub const fn answers(&self) -> &LimitAnswers {
-        &self.limits.answers
-    }
-
     /// Takes the minutes that are over and must be saved, and the buckets whose history is forgotten.
-    pub fn take_unwritten(&mut self) -> (Vec<MinuteSamples>, Vec<Bucket>) {
+    pub(crate) fn take_unwritten(&mut self) -> (Vec<MinuteSamples>, Vec<Bucket>) {
         (self.limits.history.take_unwritten(), self.limits.history.take_forgotten())
     }
 
     /// Learns from a minute that was saved. Returns the days to save now, and the limits that changed.
-    pub fn on_minute_written(&mut self, minute: &MinuteSamples) -> (ToSave, LimitChanges) {
-        let closed = self.limits.history.on_written(minute, self.policies.in_force());
+    pub(crate) fn on_minute_written(&mut self, minute: &MinuteSamples) -> (ToSave, LimitChanges) {
+        let closed = self.limits.history.on_written(minute, &self.policies.in_force);
         (closed, self.apply_limits())
     }
 
     /// Counts a minute that could not be saved.
-    pub fn on_minute_lost(&mut self) {
+    pub(crate) fn on_minute_lost(&mut self) {
         self.limits.history.on_lost();
     }
 
     /// Restores the history from the saved days, and from the minutes saved since.
-    pub fn restore_history(
+    pub(crate) fn restore_history(
         &mut self,
         closed: BTreeMap<Bucket, Closed>,
         minutes: impl IntoIterator<Item = MinuteSamples>,
     ) {
-        self.limits.history.restore(closed, minutes, self.policies.in_force());
+        self.limits.history.restore(closed, minutes, &self.policies.in_force);
         self.apply_limits();
     }
 
     /// Imports past days. Returns the result for each day, the days to save now, and the limits that changed.
-    pub fn import_history(
+    pub(crate) fn import_history(
         &mut self,
         days: &BTreeMap<(Bucket, Day), DaySamples>,
         today: Day,
         replace: bool,
     ) -> (FiledDays, ToSave, LimitChanges) {
-        let (filed, closed) = self.limits.history.import(days, today, replace, self.policies.in_force());
+        let (filed, closed) = self.limits.history.import(days, today, replace, &self.policies.in_force);
         (filed, closed, self.apply_limits())
     }
 
     /// Restores the saved answers to queries that the policy still has.
-    pub fn restore_answers(
+    pub(crate) fn restore_answers(
         &mut self,
         now: MonoTime,
         saved: impl IntoIterator<Item = ((String, String), Rate)>,
     ) {
-        self.limits.restore_answers(now, saved, self.policies.in_force());
+        self.limits.restore_answers(now, saved, &self.policies.in_force);
         self.apply_limits();
     }
 
     /// Takes the answer to the query of a limit. Returns the limits that changed.
-    pub fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer) -> LimitChanges {
-        self.limits.on_answer(source, answer, self.policies.in_force());
+    pub(crate) fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer) -> LimitChanges {
+        self.limits.on_answer(source, answer, &self.policies.in_force);
         self.apply_limits()
     }
 
@@ -180,17 +168,17 @@ impl Brain {
             |bucket: &BucketState| bucket.keys().fold(Tally::ZERO, |sum, key| sum.plus(keys.total(key)));
         // Buckets outside of the policy are left out: any client may invent names.
         let totals = || {
-            let covered = buckets.as_slice().iter().filter(|bucket| bucket.entry().is_some());
-            covered.map(move |bucket| (bucket.name(), total(bucket), durable.kill_of(bucket.name())))
+            let covered = buckets.as_slice().iter().filter(|bucket| bucket.entry.is_some());
+            covered.map(move |bucket| (&bucket.name, total(bucket), durable.kill_of(&bucket.name)))
         };
-        self.limits.history.on_time(now, Minute::of_unix(unix_s), self.policies.in_force(), totals);
+        self.limits.history.on_time(now, Minute::of_unix(unix_s), &self.policies.in_force, totals);
     }
 
     /// Marks counts as late if they are no evidence of the present minute: the counts of an aggregator that
     /// was cut off, and counts from before this controller started.
     pub(super) fn note_late(&mut self, entered: &Entered) {
         let all = entered.span.is_none_or(|span| span > REPORT_SPAN_MAX);
-        for entry in entered.entries.iter().filter(|entry| all || entry.pedigree == Origin::TakenOver) {
+        for entry in entered.entries.iter().filter(|entry| all || entry.origin == Origin::TakenOver) {
             if let Some(own) = entry.own {
                 self.keys.note_late(own, entry.delta);
             }
@@ -201,9 +189,9 @@ impl Brain {
     fn apply_limits(&mut self) -> LimitChanges {
         let mut changes = Vec::new();
         for bucket in self.buckets.iter_mut() {
-            let (old, new) = (bucket.limit(), self.limits.of(self.policies.in_force(), bucket.name()));
+            let (old, new) = (bucket.limit, self.limits.of(&self.policies.in_force, &bucket.name));
             if bucket.set_limit(new) {
-                changes.push(LimitChange { bucket: bucket.name().clone(), old, new });
+                changes.push(LimitChange { bucket: bucket.name.clone(), old, new });
             }
         }
         if !changes.is_empty() {

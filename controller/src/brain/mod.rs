@@ -29,9 +29,9 @@ use plimsoll_core::directive::Epoch;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, Key};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{InstanceId, Tally};
+use plimsoll_core::report::InstanceId;
 use plimsoll_policy::Policy;
 
 use self::held_policy::Policies;
@@ -41,46 +41,34 @@ use self::pending_saves::PendingSaves;
 use crate::aggregators::Aggregators;
 use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::{BucketState, Buckets};
+use crate::bucket::Buckets;
 use crate::rollout::Rollouts;
 use crate::state::DurableState;
 
-pub use self::held_policy::{AckError, HeldPolicy, Offer};
-pub use self::limits::{LimitAnswer, LimitAnswers, LimitChange, LimitChanges};
+pub(crate) use self::held_policy::Offer;
+pub(crate) use self::limits::{LimitAnswer, LimitChange};
 
 /// Aggregators at most, including remembered ones that are away.
 const CHILDREN_MAX: usize = 1_000;
 /// Keys at most. Tenants beyond it count as the class `default` of their bucket.
 const KEYS_MAX: usize = 1_000_000;
 
-/// Loss and error counters, exported as metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Requests given up because a parent failed before it confirmed them: they may have been counted
-    /// already.
-    pub unconfirmed: u64,
-    /// Keys and buckets for which there was no room.
-    pub rejected: u64,
-    /// Failed saves of the durable state.
-    pub saves_failed: u64,
-}
-
 /// One controller's state.
 #[derive(Debug)]
 pub struct Brain {
-    policies: Policies,
+    pub(crate) policies: Policies,
     durable: DurableState,
-    pending_saves: PendingSaves,
+    pub(crate) pending_saves: PendingSaves,
     kills: KillRelay,
     last_tick: LastTick,
     parameters: Parameters,
-    sessions: Sessions,
-    aggregators: Aggregators,
-    takeover: Takeover,
+    pub(crate) sessions: Sessions,
+    pub(crate) aggregators: Aggregators,
+    pub(crate) takeover: Takeover,
     liveness: Liveness,
-    keys: Keys,
-    buckets: Buckets,
-    limits: Limits,
+    pub(crate) keys: Keys,
+    pub(crate) buckets: Buckets,
+    pub(crate) limits: Limits,
     rollouts: Rollouts,
 }
 
@@ -133,7 +121,7 @@ impl Brain {
         if self.buckets.contains(name) {
             return true;
         }
-        let policy = self.policies.in_force();
+        let policy = &self.policies.in_force;
         let limit = self.limits.of(policy, name);
         let Some(bucket) = self.buckets.add(name) else { return false };
         bucket.configure(policy, limit);
@@ -153,7 +141,7 @@ impl Brain {
     /// Brings what each aggregator is sent up to date.
     fn post(&mut self) {
         self.settle_kills();
-        let (policy, durable, buckets) = (self.policies.in_force(), &self.durable, &self.buckets);
+        let (policy, durable, buckets) = (&self.policies.in_force, &self.durable, &self.buckets);
         self.aggregators.post(|place, board| {
             for bucket in buckets.as_slice() {
                 board.apply(&bucket.directive(place, policy, durable));
@@ -208,57 +196,12 @@ impl Brain {
     /// The policy in force.
     #[must_use]
     pub const fn policy(&self) -> &Arc<Policy> {
-        self.policies.in_force()
-    }
-
-    /// The policy that is held back.
-    #[must_use]
-    pub const fn held_policy(&self) -> Option<&HeldPolicy> {
-        self.policies.held()
+        &self.policies.in_force
     }
 
     /// The state that outlives a restart.
     #[must_use]
     pub const fn durable(&self) -> &DurableState {
         &self.durable
-    }
-
-    /// The aggregators and their traffic.
-    #[must_use]
-    pub const fn aggregators(&self) -> &Aggregators {
-        &self.aggregators
-    }
-
-    /// The sessions of aggregators, connected or remembered.
-    #[must_use]
-    pub const fn sessions(&self) -> &Sessions {
-        &self.sessions
-    }
-
-    /// Every known bucket.
-    #[must_use]
-    pub fn buckets(&self) -> &[BucketState] {
-        self.buckets.as_slice()
-    }
-
-    /// Every key with its total counts.
-    pub fn totals(&self) -> impl Iterator<Item = (&Key, Tally)> {
-        self.keys.totals()
-    }
-
-    /// Returns true once rates are being sent.
-    #[must_use]
-    pub const fn is_leading(&self) -> bool {
-        self.takeover.is_leading()
-    }
-
-    /// Loss and error counters.
-    #[must_use]
-    pub const fn counters(&self) -> Counters {
-        Counters {
-            unconfirmed: self.aggregators.unconfirmed(),
-            rejected: self.aggregators.rejected_keys() + self.buckets.rejected(),
-            saves_failed: self.pending_saves.failures(),
-        }
     }
 }

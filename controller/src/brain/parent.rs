@@ -13,7 +13,7 @@ use super::{Brain, CHILDREN_MAX};
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
         StreamRejected::check_claims(&report, Some(self.durable.epoch), self.kills.kills())?;
-        let revision = self.aggregators.revision();
+        let revision = self.aggregators.revision;
         let known = self.sessions.by_stream(stream).map(|child| child.identity.instance);
         let greets = known.is_none();
         let named = report.identity.as_ref().map(|identity| identity.instance);
@@ -33,11 +33,11 @@ impl Parent for Brain {
         self.learn_kills(&report);
         let is_new_drill = self.join_drill(now, report.drill);
         let has_new_buckets = self.ensure_buckets(stream, &report);
-        if greets || has_new_buckets || self.aggregators.revision() != revision {
+        if greets || has_new_buckets || self.aggregators.revision != revision {
             self.assign_holds();
         }
         let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
-        child.heard = now;
+        child.last_report = now;
         let instance = child.identity.instance;
         self.kills.on_confirmation(now, instance, Role::Aggregator, &report);
         let place = (child.identity.zone.clone(), child.identity.name.clone());
@@ -57,7 +57,7 @@ impl Parent for Brain {
             self.remove_aggregator(&place);
             self.assign_holds();
         }
-        Ok(!self.is_saved() || self.aggregators.revision() != revision || is_new_drill)
+        Ok(!self.is_saved() || self.aggregators.revision != revision || is_new_drill)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
@@ -71,7 +71,7 @@ impl Parent for Brain {
         }
         let head = Head {
             epoch: Some(self.durable.epoch),
-            policy_hash: Some(self.policies.in_force().hash().as_u64()),
+            policy_hash: Some(self.policies.in_force.hash().as_u64()),
             ..Head::of(self.kills.kills())
         };
         let child = self.sessions.by_stream(stream)?;
@@ -104,7 +104,7 @@ impl Brain {
             return Err(StreamRejected::Full(CHILDREN_MAX));
         }
         let child = self.sessions.open(now, stream, identity)?;
-        self.policies.in_force().exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
+        self.policies.in_force.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
         if let Some(replaced) = self.aggregators.greet(now, place.clone(), instance, report.holds.clone()) {
             self.sessions.remove(replaced);
             self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
@@ -119,7 +119,7 @@ impl Brain {
     fn ensure_buckets(&mut self, stream: StreamId, report: &Report) -> bool {
         let before = self.buckets.as_slice().len();
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
-        for bucket in report.asked.iter().chain(of_keys) {
+        for bucket in report.subscriptions.iter().chain(of_keys) {
             if self.ensure_bucket(bucket)
                 && let Some(child) = self.sessions.by_stream(stream)
             {

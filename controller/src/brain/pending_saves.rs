@@ -3,7 +3,7 @@
 
 /// The progress of saving the durable state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PendingSaves {
+pub(crate) struct PendingSaves {
     /// Numbers the changes.
     changes: u64,
     /// The last change that was saved.
@@ -12,7 +12,8 @@ pub(super) struct PendingSaves {
     failing: bool,
     /// A save is wanted that no directive waits for.
     wanted: bool,
-    failures: u64,
+    /// The number of failed saves.
+    pub(crate) failures: u64,
 }
 
 // === impl PendingSaves ===
@@ -65,11 +66,6 @@ impl PendingSaves {
     pub(super) const fn is_in_effect(&self) -> bool {
         self.is_saved() || self.failing
     }
-
-    /// The number of failed saves.
-    pub(super) const fn failures(&self) -> u64 {
-        self.failures
-    }
 }
 
 #[cfg(test)]
@@ -91,7 +87,7 @@ mod tests {
         assert!(!saves.is_saved(), "a change that came during the save is not part of it");
         saves.on_failed();
         assert!(saves.is_in_effect() && !saves.is_saved());
-        assert_eq!((saves.take_due(), saves.failures()), (Some(2), 1));
+        assert_eq!((saves.take_due(), saves.failures), (Some(2), 1));
         saves.on_saved(2);
         assert!(saves.is_saved() && saves.is_in_effect());
         assert_eq!(saves.take_due(), None);

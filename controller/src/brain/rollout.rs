@@ -7,12 +7,11 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
-use plimsoll_core::rollout::gates::{Judgement, StaleZone};
+use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
 use super::Brain;
 use crate::aggregators::Place;
-use crate::bucket::BucketState;
 use crate::rollout::query_gates::GateAnswer;
 use crate::rollout::{Promotion, RolloutError, Rollouts};
 use crate::state::{Change, Evidence};
@@ -22,7 +21,7 @@ impl Brain {
     /// report.
     pub(super) fn record_evidence(&mut self, report: &Report, before: u64) {
         for (cohort, outcomes) in report.evidence.after(before) {
-            let entry = self.buckets.get(&cohort.bucket).and_then(BucketState::entry);
+            let entry = self.buckets.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
             if let Some(entry) = entry {
                 self.rollouts.record(&self.durable, entry, cohort, outcomes);
             }
@@ -32,7 +31,7 @@ impl Brain {
     /// Judges every gate, and makes the moves that need no operator.
     pub(super) fn tick_rollouts(&mut self, now: MonoTime, unix_s: i64) {
         let stale = self.liveness.stalest(now);
-        let (policy, tick) = (self.policies.in_force(), self.parameters.tick);
+        let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
         let outcome = self.rollouts.on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
         let (aggregators, known) = (&self.aggregators, &self.durable.children);
         self.liveness.forget_stale(now, |place| aggregators.contains(place) || known.contains(place));
@@ -44,12 +43,12 @@ impl Brain {
     /// Stores the evidence of stages that ended. Must follow every change of the durable state that may move
     /// a stage.
     pub(super) fn close_ended_stages(&mut self) {
-        self.rollouts.close_ended_stages(&mut self.durable, self.policies.in_force(), self.last_tick.at);
+        self.rollouts.close_ended_stages(&mut self.durable, &self.policies.in_force, self.last_tick.at);
     }
 
     /// Takes the answer to a query gate, or the error that came in its place. The next tick judges by it.
-    pub fn on_gate_answer(&mut self, url: &str, query: &str, answer: GateAnswer) {
-        self.rollouts.on_gate_answer(self.policies.in_force(), url, query, answer);
+    pub(crate) fn on_gate_answer(&mut self, url: &str, query: &str, answer: GateAnswer) {
+        self.rollouts.answers.insert(&self.policies.in_force, url, query, answer);
     }
 
     /// Moves an entry one stage up for an operator, or `to` a higher stage. With a reason to `force` it, the
@@ -57,7 +56,7 @@ impl Brain {
     ///
     /// # Errors
     /// If the entry is unknown, killed, or in that stage already, or if the gate does not pass.
-    pub fn promote(
+    pub(crate) fn promote(
         &mut self,
         now: MonoTime,
         entry: &str,
@@ -66,7 +65,7 @@ impl Brain {
     ) -> Result<Change, RolloutError> {
         let stale = self.liveness.stalest(now);
         let promotion = Promotion { entry, to, force };
-        let policy = self.policies.in_force();
+        let policy = &self.policies.in_force;
         self.rollouts.promote(&mut self.durable, policy, now, stale.as_ref(), promotion)?;
         self.on_operator_move(entry)
     }
@@ -75,8 +74,12 @@ impl Brain {
     ///
     /// # Errors
     /// If the policy has no such entry.
-    pub fn abort(&mut self, entry: &str, reason: Option<&Text>) -> Result<Option<Change>, RolloutError> {
-        let moved = Rollouts::abort(&mut self.durable, self.policies.in_force(), entry, reason)?;
+    pub(crate) fn abort(
+        &mut self,
+        entry: &str,
+        reason: Option<&Text>,
+    ) -> Result<Option<Change>, RolloutError> {
+        let moved = Rollouts::abort(&mut self.durable, &self.policies.in_force, entry, reason)?;
         moved.then(|| self.on_operator_move(entry)).transpose()
     }
 
@@ -90,29 +93,21 @@ impl Brain {
             change.as_ref().is_some_and(|change| change.entry == entry),
             "a move records its change"
         );
-        change.ok_or_else(|| RolloutError::unknown(self.policies.in_force(), entry))
+        change.ok_or_else(|| RolloutError::unknown(&self.policies.in_force, entry))
     }
 
     /// The judgement of the gate out of an entry's present stage. `None` for an enforced entry.
-    #[must_use]
-    pub fn judgement(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Option<Judgement> {
+    pub(crate) fn judgement(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Option<Judgement> {
         self.rollouts.judge(now, &self.durable, entry, rollout, self.liveness.stalest(now).as_ref())
     }
 
     /// The evidence of an entry's present stage so far.
-    #[must_use]
-    pub fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
+    pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
         self.rollouts.evidence(now, entry, rollout)
     }
 
     /// The aggregators without a report for too long, and for how long.
-    pub fn stale_aggregators(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
+    pub(crate) fn stale_aggregators(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
         self.liveness.stale(now)
-    }
-
-    /// The zone without reports for the longest time, if that is too long.
-    #[must_use]
-    pub fn stalest_zone(&self, now: MonoTime) -> Option<StaleZone> {
-        self.liveness.stalest(now)
     }
 }

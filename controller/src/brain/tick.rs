@@ -56,26 +56,26 @@ impl Brain {
             since_last,
             unix_s,
             aggregators: &self.aggregators,
-            policy: self.policies.in_force(),
+            policy: &self.policies.in_force,
             parameters: &self.parameters,
-            leading: self.takeover.is_leading(),
+            leading: self.takeover.leading,
         };
         let expected = self.expected_aggregators();
         let reserved_share = self.takeover.reserved_share(now, &self.parameters);
         let any_missing = self.durable.children.iter().any(|place| !self.aggregators.contains(place));
         self.buckets.each_with_scratch(|bucket, scratch| {
             bucket.assign_holds(tick.aggregators, expected);
-            let limit = bucket.limit().per_second().map_or(0.0, Rate::per_second);
+            let limit = bucket.limit.per_second().map_or(0.0, Rate::per_second);
             // A share that is never released is not released by a restart of the controller either.
             let reserved_share = if any_missing && bucket.is_never_released() { 1.0 } else { reserved_share };
-            let divisible = Takeover::divisible(bucket.name(), limit, tick.aggregators, reserved_share);
+            let divisible = Takeover::divisible(&bucket.name, limit, tick.aggregators, reserved_share);
             bucket.on_tick(&tick, divisible, scratch);
         });
     }
 
     /// Evicts idle keys of tenants that the policy does not list.
     fn evict_keys(&mut self, now: MonoTime) {
-        let (policy, aggregators) = (self.policies.in_force(), &self.aggregators);
+        let (policy, aggregators) = (&self.policies.in_force, &self.aggregators);
         let may_leave =
             |id, key: &Key| !policy.is_listed(&key.tenant) && !aggregators.is_held(id, &self.parameters);
         for (bucket, keys) in self.keys.on_tick(now, may_leave) {

@@ -14,12 +14,16 @@ use plimsoll_policy::BucketPolicy;
 
 /// A candidate limit and its counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
-    limit: Rate,
+pub(crate) struct Candidate {
+    /// The limit in requests/s.
+    pub(crate) limit: Rate,
     balance: Balance,
-    ratio: f64,
-    offered: f64,
-    would_dropped: f64,
+    /// The share of requests that it would refuse now: 0..=1.
+    pub(crate) ratio: f64,
+    /// The requests with which it was evaluated.
+    pub(crate) offered: f64,
+    /// The number of these requests that it would have refused.
+    pub(crate) would_dropped: f64,
 }
 
 // === impl Candidate ===
@@ -27,33 +31,9 @@ pub struct Candidate {
 impl Candidate {
     /// The candidate of a policy. The present one is kept with its counts if its limit is unchanged.
     pub(super) fn configured(present: Option<Self>, policy: Option<&BucketPolicy>) -> Option<Self> {
-        let limit = policy?.candidate()?;
+        let limit = policy?.candidate?;
         let fresh = Self { limit, balance: Balance::default(), ratio: 0.0, offered: 0.0, would_dropped: 0.0 };
         Some(present.filter(|present| present.limit == limit).unwrap_or(fresh))
-    }
-
-    /// The limit in requests/s.
-    #[must_use]
-    pub const fn limit(&self) -> Rate {
-        self.limit
-    }
-
-    /// The share of requests that it would refuse now: 0..=1.
-    #[must_use]
-    pub const fn ratio(&self) -> f64 {
-        self.ratio
-    }
-
-    /// The requests with which it was evaluated.
-    #[must_use]
-    pub const fn offered(&self) -> u64 {
-        self.offered as u64
-    }
-
-    /// The number of these requests that it would have refused.
-    #[must_use]
-    pub const fn would_dropped(&self) -> u64 {
-        self.would_dropped as u64
     }
 
     /// Counts the requests `offered` to one of the `presences` zones over `span`.

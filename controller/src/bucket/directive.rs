@@ -13,8 +13,12 @@ use crate::state::DurableState;
 
 impl BucketState {
     /// Returns the whole state of the bucket for the aggregator at a place.
-    #[must_use]
-    pub fn directive(&self, place: &Place, policy: &Policy, durable: &DurableState) -> BucketDirective {
+    pub(crate) fn directive(
+        &self,
+        place: &Place,
+        policy: &Policy,
+        durable: &DurableState,
+    ) -> BucketDirective {
         let zone = self.zones.get(place);
         // Parts that were made for other tenants are void until the next tick.
         let sent = zone.filter(|zone| zone.parts.len() == self.tenants.len());
@@ -54,9 +58,9 @@ impl BucketState {
         let (weight, floor) = match self.terms.law {
             LawName::Proportional => (Weight::ONE, Rate::ZERO),
             LawName::Balanced => {
-                let plain = policy.tenant(&tenant.name).weight();
+                let plain = policy.tenant(&tenant.name).weight;
                 let raised = share.map_or(1.0, |share| share.weight / plain.get());
-                (if raised > 0.0 { plain.times(raised) } else { plain }, policy.fairness().min_floor())
+                (if raised > 0.0 { plain.times(raised) } else { plain }, policy.fairness().min_floor)
             }
         };
         Entitlement {

@@ -5,38 +5,42 @@ mod candidate;
 mod directive;
 mod registry;
 mod tenants;
-mod terms;
 mod tick;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::{Coin, Mode};
+use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Balance, Burst, Part};
+use plimsoll_core::law::{Balance, Burst, LawName, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
-use plimsoll_policy::{Policy, Release};
+use plimsoll_core::rollout::Cohort;
+use plimsoll_policy::{BucketPolicy, Policy, Release};
 
 use self::tenants::BucketTenants;
-use self::terms::PolicyTerms;
 use crate::aggregators::{Aggregators, Place};
 use crate::state::DurableState;
 
-pub use self::candidate::Candidate;
-pub use self::registry::Buckets;
-pub use self::tick::{Scratch, Tick};
+pub(crate) use self::candidate::Candidate;
+pub(crate) use self::registry::Buckets;
+pub(crate) use self::tick::{Scratch, Tick};
 
 /// A bucket that the controller knows.
 #[derive(Debug)]
-pub struct BucketState {
-    name: Bucket,
+pub(crate) struct BucketState {
+    pub(crate) name: Bucket,
     /// The entry of the policy that covers it, if any.
-    entry: Option<String>,
-    limit: Limit,
+    pub(crate) entry: Option<String>,
+    /// The requests/s that may pass over all zones.
+    pub(crate) limit: Limit,
     terms: PolicyTerms,
     tenants: BucketTenants,
-    balance: Balance,
-    candidate: Option<Candidate>,
+    /// The requests saved up, or owed if negative.
+    pub(crate) balance: Balance,
+    /// The second limit, which is only evaluated.
+    pub(crate) candidate: Option<Candidate>,
     /// The burst credits of tenants with a burst multiplier.
     bursts: HashMap<Tenant, Burst>,
     /// One per entry of `tenants`; empty until the law is first applied.
@@ -45,15 +49,27 @@ pub struct BucketState {
     presences: Presences,
 }
 
+/// The settings of the bucket in the policy, as far as the law needs them.
+#[derive(Clone, Copy, Debug, Default)]
+struct PolicyTerms {
+    law: LawName,
+    burst: Duration,
+    tenant_limit: Option<Rate>,
+    release: Release,
+    coin: Coin,
+    on_silence: OnSilence,
+    cohort: Cohort,
+}
+
 /// The demand of one tenant and what the law gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Share {
+pub(crate) struct Share {
     /// Requests/s offered over all zones.
-    pub offered: f64,
+    pub(crate) offered: f64,
     /// Requests/s that may pass.
-    pub allocation: f64,
+    pub(crate) allocation: f64,
     /// The drop probability that follows.
-    pub ratio: DropRatio,
+    pub(crate) ratio: DropRatio,
     weight: f64,
 }
 
@@ -73,13 +89,12 @@ struct ZoneShare {
 
 impl BucketState {
     /// A bucket without a policy and without traffic.
-    #[must_use]
-    pub fn new(name: Bucket) -> Self {
+    pub(crate) fn new(name: Bucket) -> Self {
         Self {
             name,
             entry: None,
             limit: Limit::Unknown,
-            terms: PolicyTerms::of(None, ""),
+            terms: PolicyTerms::default(),
             tenants: BucketTenants::default(),
             balance: Balance::default(),
             candidate: None,
@@ -90,69 +105,37 @@ impl BucketState {
         }
     }
 
-    /// The name of the bucket.
-    #[must_use]
-    pub const fn name(&self) -> &Bucket {
-        &self.name
-    }
-
-    /// The entry of the policy that covers it.
-    #[must_use]
-    pub fn entry(&self) -> Option<&str> {
-        self.entry.as_deref()
-    }
-
-    /// The requests/s that may pass over all zones.
-    #[must_use]
-    pub const fn limit(&self) -> Limit {
-        self.limit
-    }
-
     /// The share of each tenant with an entry of its own. Empty without a limit, and before rates are sent.
-    pub fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
         self.tenants.iter().map(|tenant| &tenant.name).zip(&self.shares)
     }
 
-    /// The requests saved up, or owed if negative.
-    #[must_use]
-    pub const fn balance(&self) -> Balance {
-        self.balance
-    }
-
-    /// The second limit, which is only evaluated.
-    #[must_use]
-    pub const fn candidate(&self) -> Option<&Candidate> {
-        self.candidate.as_ref()
-    }
-
     /// Returns true if the share of a silent aggregator is never released.
-    #[must_use]
-    pub fn is_never_released(&self) -> bool {
+    pub(crate) fn is_never_released(&self) -> bool {
         self.terms.release == Release::Never
     }
 
     /// The mode in force: the stage of its entry, lowered by kills.
-    #[must_use]
-    pub fn mode(&self, durable: &DurableState) -> Mode {
+    pub(crate) fn mode(&self, durable: &DurableState) -> Mode {
         let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
         durable.mode_of(&self.name, stage.map_or(Mode::Shadow, |stage| stage.stage))
     }
 
     /// Every key of the bucket that has had traffic.
-    pub fn keys(&self) -> impl Iterator<Item = KeyId> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
         self.tenants.keys()
     }
 
     /// Sets the limit, and returns true if it differs from the one before. Allocations follow with the next
     /// tick.
-    pub fn set_limit(&mut self, limit: Limit) -> bool {
+    pub(crate) fn set_limit(&mut self, limit: Limit) -> bool {
         let before = std::mem::replace(&mut self.limit, limit);
         before != limit
     }
 
     /// Applies a policy, and the limit that follows from it. The listed tenants may differ, so every key has
     /// to be added again. The balance stays.
-    pub fn configure(&mut self, policy: &Policy, limit: Limit) {
+    pub(crate) fn configure(&mut self, policy: &Policy, limit: Limit) {
         let of_bucket = policy.bucket(&self.name);
         self.entry = policy.entry(&self.name);
         self.limit = limit;
@@ -164,25 +147,25 @@ impl BucketState {
     }
 
     /// Adds a new key of the bucket.
-    pub fn add_key(&mut self, key: KeyId, tenant: &Tenant) {
+    pub(crate) fn add_key(&mut self, key: KeyId, tenant: &Tenant) {
         self.tenants.add(key, tenant);
     }
 
     /// Removes keys of tenants that the policy does not list.
-    pub fn remove_keys(&mut self, keys: &HashSet<KeyId>) {
+    pub(crate) fn remove_keys(&mut self, keys: &HashSet<KeyId>) {
         if self.tenants.remove(keys) {
             self.clear_allocations();
         }
     }
 
     /// Removes the part of an aggregator.
-    pub fn remove_aggregator(&mut self, place: &Place) {
+    pub(crate) fn remove_aggregator(&mut self, place: &Place) {
         self.zones.remove(place);
     }
 
     /// Drops what was assumed of an aggregator in silence: its new process cannot report what the old one
     /// passed.
-    pub fn on_replaced(&mut self, place: &Place) {
+    pub(crate) fn on_replaced(&mut self, place: &Place) {
         if let Some(zone) = self.zones.get_mut(place) {
             zone.assumed = None;
         }
@@ -190,7 +173,7 @@ impl BucketState {
 
     /// Gives every aggregator that is not sent rates a hold: an even part of the limit among `expected`
     /// aggregators, unless it brought a hold. A limit of zero denies all requests instead.
-    pub fn assign_holds(&mut self, aggregators: &Aggregators, expected: usize) {
+    pub(crate) fn assign_holds(&mut self, aggregators: &Aggregators, expected: usize) {
         let Some(limit) = self.limit.per_second().map(Rate::per_second) else {
             self.shares.clear();
             self.zones.clear();
@@ -200,14 +183,14 @@ impl BucketState {
             self.deny_all(aggregators);
             return;
         }
-        if !aggregators.iter().any(|(_, aggregator)| aggregator.is_served()) {
+        if !aggregators.iter().any(|(_, aggregator)| aggregator.served) {
             self.presences = Presences::sum([expected as f64].into_iter());
         }
-        for (place, aggregator) in aggregators.iter().filter(|(_, aggregator)| !aggregator.is_served()) {
+        for (place, aggregator) in aggregators.iter().filter(|(_, aggregator)| !aggregator.served) {
             let zone = self.zones.entry(place.clone()).or_default();
-            let has_hold = aggregator.holds().contains_key(&self.name);
+            let has_hold = aggregator.holds.contains_key(&self.name);
             // A new process lives on what the process before it brought.
-            let first_hold = aggregator.first_holds().get(&self.name).map(|hold| hold.per_second());
+            let first_hold = aggregator.first_holds.get(&self.name).map(|hold| hold.per_second());
             zone.hold = (!has_hold).then(|| first_hold.unwrap_or(limit / expected.max(1) as f64));
         }
     }
@@ -227,5 +210,22 @@ impl BucketState {
     fn clear_allocations(&mut self) {
         self.shares.clear();
         self.zones.values_mut().for_each(|zone| zone.parts.clear());
+    }
+}
+
+// === impl PolicyTerms ===
+
+impl PolicyTerms {
+    /// The settings of a bucket of this name; the defaults for a bucket outside of the policy.
+    fn of(bucket: Option<&BucketPolicy>, name: &str) -> Self {
+        bucket.map_or_else(Self::default, |bucket| Self {
+            law: bucket.law,
+            burst: bucket.burst,
+            tenant_limit: bucket.tenant_limit,
+            release: bucket.release,
+            coin: bucket.coin,
+            on_silence: bucket.on_silence,
+            cohort: Cohort { percent: bucket.rollout.canary_percent, salt: Cohort::salt_of(name) },
+        })
     }
 }

@@ -11,11 +11,11 @@ const BUCKETS_MAX: usize = 10_000;
 
 /// The known buckets, in the order in which they became known.
 #[derive(Debug, Default)]
-pub struct Buckets {
+pub(crate) struct Buckets {
     states: Vec<BucketState>,
     by_name: HashMap<Bucket, usize>,
     /// Buckets that found no room.
-    rejected: u64,
+    pub(crate) rejected: u64,
     scratch: Scratch,
 }
 
@@ -23,7 +23,7 @@ pub struct Buckets {
 
 impl Buckets {
     /// Adds a bucket that is not known yet. Returns `None` and counts it as rejected if there is no room.
-    pub fn add(&mut self, name: &Bucket) -> Option<&mut BucketState> {
+    pub(crate) fn add(&mut self, name: &Bucket) -> Option<&mut BucketState> {
         debug_assert!(!self.contains(name), "bucket {name} is known already");
         if self.states.len() >= BUCKETS_MAX {
             self.rejected += 1;
@@ -35,44 +35,35 @@ impl Buckets {
     }
 
     /// Returns true if the bucket is known.
-    #[must_use]
-    pub fn contains(&self, name: &Bucket) -> bool {
+    pub(crate) fn contains(&self, name: &Bucket) -> bool {
         self.by_name.contains_key(name)
     }
 
     /// A bucket by its name.
-    #[must_use]
-    pub fn get(&self, name: &Bucket) -> Option<&BucketState> {
+    pub(crate) fn get(&self, name: &Bucket) -> Option<&BucketState> {
         self.states.get(*self.by_name.get(name)?)
     }
 
     /// A bucket by its name, to change it.
-    pub fn get_mut(&mut self, name: &Bucket) -> Option<&mut BucketState> {
+    pub(crate) fn get_mut(&mut self, name: &Bucket) -> Option<&mut BucketState> {
         self.states.get_mut(*self.by_name.get(name)?)
     }
 
     /// All buckets.
-    #[must_use]
-    pub fn as_slice(&self) -> &[BucketState] {
+    pub(crate) fn as_slice(&self) -> &[BucketState] {
         &self.states
     }
 
     /// All buckets, to change them.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut BucketState> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut BucketState> {
         self.states.iter_mut()
     }
 
     /// Calls `apply` for each bucket with the buffers that all buckets share.
-    pub fn each_with_scratch(&mut self, mut apply: impl FnMut(&mut BucketState, &mut Scratch)) {
+    pub(crate) fn each_with_scratch(&mut self, mut apply: impl FnMut(&mut BucketState, &mut Scratch)) {
         for state in &mut self.states {
             apply(state, &mut self.scratch);
         }
-    }
-
-    /// The number of buckets that found no room.
-    #[must_use]
-    pub const fn rejected(&self) -> u64 {
-        self.rejected
     }
 }
 
@@ -88,8 +79,8 @@ mod tests {
             assert!(buckets.add(&name(number)).is_some());
         }
         assert!(buckets.add(&name(BUCKETS_MAX)).is_none());
-        assert_eq!((buckets.as_slice().len(), buckets.rejected()), (BUCKETS_MAX, 1));
-        assert_eq!(buckets.get(&name(7)).unwrap().name(), &name(7));
+        assert_eq!((buckets.as_slice().len(), buckets.rejected), (BUCKETS_MAX, 1));
+        assert_eq!(buckets.get(&name(7)).unwrap().name, name(7));
         assert!(!buckets.contains(&name(BUCKETS_MAX)));
     }
 }

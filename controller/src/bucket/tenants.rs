@@ -16,9 +16,9 @@ const UNLISTED_RATE_MIN: f64 = 0.01;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketTenant {
     /// The name of the tenant.
-    pub name: Tenant,
+    pub(crate) name: Tenant,
     /// Its class in the division.
-    pub class: Class,
+    pub(crate) class: Class,
     /// The id of its key, once it had traffic.
     key: Option<KeyId>,
 }
@@ -45,7 +45,6 @@ pub(crate) struct BucketTenants {
 
 impl BucketTenants {
     /// The tenants that a policy lists, without keys.
-    #[must_use]
     pub(crate) fn new(policy: &Policy) -> Self {
         let class = |tenant: &Tenant| {
             if tenant.is_default_class() { Class::Default } else { Class::Listed }
@@ -149,7 +148,6 @@ impl BucketTenants {
     }
 
     /// The number of tenants with entries of their own.
-    #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

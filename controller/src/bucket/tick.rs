@@ -15,24 +15,24 @@ use crate::aggregators::{Activity, Aggregator, Aggregators, Place};
 
 /// The inputs of a tick that all buckets share.
 #[derive(Debug)]
-pub struct Tick<'a> {
+pub(crate) struct Tick<'a> {
     /// The time since the last tick.
-    pub since_last: Duration,
+    pub(crate) since_last: Duration,
     /// The time of day in seconds since 1970.
-    pub unix_s: i64,
+    pub(crate) unix_s: i64,
     /// The aggregators and their rates.
-    pub aggregators: &'a Aggregators,
+    pub(crate) aggregators: &'a Aggregators,
     /// The policy in force.
-    pub policy: &'a Policy,
+    pub(crate) policy: &'a Policy,
     /// The parameters of the law.
-    pub parameters: &'a Parameters,
+    pub(crate) parameters: &'a Parameters,
     /// True once rates are being sent.
-    pub leading: bool,
+    pub(crate) leading: bool,
 }
 
 /// Buffers that all buckets share.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     /// The division while zones are sent rates.
     division: Division,
     /// The division while zones live on holds.
@@ -62,7 +62,7 @@ impl BucketState {
     /// Applies the law. `divisible` is the rate in requests/s that may be divided now: the limit, unless this
     /// controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants with an entry of
     /// their own.
-    pub fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
+    pub(crate) fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
         if tick.leading && self.limit.per_second().is_some_and(|limit| limit > Rate::ZERO) {
             self.apply_law(tick, divisible, scratch);
         }
@@ -103,7 +103,7 @@ impl BucketState {
     }
 
     fn served<'a>(&self, aggregators: &'a Aggregators) -> Vec<Served<'a>> {
-        let served = aggregators.iter().filter(|(_, aggregator)| aggregator.is_served());
+        let served = aggregators.iter().filter(|(_, aggregator)| aggregator.served);
         let served = served.map(|(place, aggregator)| {
             let presence = if self.is_never_released() { 1.0 } else { aggregator.presence() };
             Served { place, aggregator, presence, rates: Vec::new() }
@@ -123,7 +123,7 @@ impl BucketState {
     ) {
         for Served { place, aggregator, presence, rates } in served {
             let zone = self.zones.entry((*place).clone()).or_default();
-            match aggregator.activity() {
+            match aggregator.activity {
                 Activity::Idle => {}
                 Activity::Counted { span, gap } => {
                     let assumed = zone.assumed.take();
@@ -161,7 +161,7 @@ impl BucketState {
         for Served { aggregator, .. } in served {
             // Counts after a gap tell how much was offered, not how fast. The candidate owes nothing, so it
             // skips them.
-            if let Activity::Counted { span, gap } = aggregator.activity()
+            if let Activity::Counted { span, gap } = aggregator.activity
                 && gap < tick.parameters.silent_after()
             {
                 self.tenants.gather(|key| aggregator.offered(key), &mut scratch.counts);
@@ -176,7 +176,7 @@ impl BucketState {
     /// credit.
     fn set_weights(&mut self, tick: &Tick<'_>, served: &[Served<'_>], scratch: &mut Scratch) {
         let limit = self.limit.per_second().map_or(0.0, Rate::per_second);
-        let plain = |tenant: &BucketTenant| tick.policy.tenant(&tenant.name).weight().get();
+        let plain = |tenant: &BucketTenant| tick.policy.tenant(&tenant.name).weight.get();
         let sum_passed = |key: KeyId| served.iter().map(|served| served.aggregator.passed(key)).sum();
         self.tenants.gather(sum_passed, &mut scratch.counts);
         // All unlisted tenants share the weight of the class `default`.
@@ -194,14 +194,14 @@ impl BucketState {
         for ((entry, share), passed) in self.tenants.iter().zip(&mut self.shares).zip(&scratch.counts) {
             let tenant = tick.policy.tenant(&entry.name);
             let weight = tenant.weight_at(tick.unix_s).get();
-            let multiplier = tenant.burst_multiplier().get();
+            let multiplier = tenant.burst_multiplier.get();
             share.weight = weight;
             if entry.class == Class::Unlisted || multiplier <= 1.0 {
                 continue;
             }
             let passed = if entry.class == Class::Default { class_passed } else { *passed };
             // Without any active tenant the whole limit would be the fair part of this one.
-            let fair = if active > 0.0 { tenant.weight().get() * limit / active } else { limit };
+            let fair = if active > 0.0 { tenant.weight.get() * limit / active } else { limit };
             let burst = self.bursts.entry(entry.name.clone()).or_default();
             share.weight = weight
                 * burst.on_tick(tick.since_last.as_secs_f64(), fair, passed, multiplier, tick.parameters);
@@ -212,7 +212,7 @@ impl BucketState {
     /// holds.
     fn divide(&mut self, tick: &Tick<'_>, target: f64, divisible: f64, scratch: &mut Scratch) {
         let floor = match self.terms.law {
-            LawName::Balanced => tick.policy.fairness().min_floor().per_second(),
+            LawName::Balanced => tick.policy.fairness().min_floor.per_second(),
             LawName::Proportional => 0.0,
         };
         let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);

@@ -6,13 +6,11 @@
 
 pub mod csv;
 mod sampler;
-mod status;
-pub mod store;
+pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
-pub use sampler::MinuteSamples;
-pub use status::LearningStatus;
+pub(crate) use sampler::MinuteSamples;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,46 +18,68 @@ use plimsoll_core::kill::Kill;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, MonoTime};
 use plimsoll_core::report::Tally;
-use plimsoll_policy::learning::{Baseline, Closed, Day, DaySamples, Filed, Minute, Sample, Step};
-use plimsoll_policy::{Learned, LimitSource, Policy};
+use plimsoll_policy::learning::{
+    Baseline, CLEAN_MINUTES_MIN, Closed, DAYS_MIN, Day, DaySamples, Filed, Minute, Sample, window,
+};
+use plimsoll_policy::{Learned, LimitSource, Policy, UnixSeconds};
+use serde::Serialize;
 
 use crate::history::sampler::Sampler;
 
 /// The largest number of buckets with a history.
-pub const BUCKETS_MAX: usize = 1_000;
+pub(crate) const BUCKETS_MAX: usize = 1_000;
 
 /// The history of all buckets that a policy covers.
 #[derive(Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     baselines: BTreeMap<Bucket, Baseline>,
     sampler: Sampler,
     /// Buckets that were forgotten since the last [`take_forgotten`](Self::take_forgotten).
     forgotten: Vec<Bucket>,
-    counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 /// Loss counters, exported as metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// Minutes that could not be saved, so that nothing was learned from them.
-    pub minutes_lost: u64,
+    pub(crate) minutes_lost: u64,
     /// Samples of new buckets that came when [`BUCKETS_MAX`] buckets had a history.
-    pub rejected: u64,
+    pub(crate) rejected: u64,
     /// True if the last minute could not be saved.
-    pub failing: bool,
+    pub(crate) failing: bool,
+}
+
+/// The progress of learning the limit of one bucket.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LearningStatus {
+    /// The learned limit in requests/s; null before there is one.
+    pub limit_rps: Option<f64>,
+    /// The first second of the day since which it has this value, in UTC.
+    pub since: Option<String>,
+    /// Remembered days with a peak.
+    pub days: usize,
+    /// The number of them, counted from the last, over which the limit is taken.
+    pub days_counted: usize,
+    /// Clean minutes of the present day.
+    pub minutes_today: usize,
+    /// Minutes of the present day that are not clean: something was refused, or a kill was on.
+    pub left_out_today: usize,
+    /// Why no limit was learned yet.
+    pub waits_for: Option<String>,
 }
 
 /// The summaries of buckets whose day has ended, to be saved.
-pub type ToSave = Vec<(Bucket, Closed)>;
+pub(crate) type ToSave = Vec<(Bucket, Closed)>;
 /// The result for each imported day; `None` if the history has no room for the bucket.
-pub type FiledDays = Vec<(Bucket, Day, Option<Filed>)>;
+pub(crate) type FiledDays = Vec<(Bucket, Day, Option<Filed>)>;
 
 // === impl History ===
 
 impl History {
     /// Advances the time. When `minute` is another one than before, samples the minute that has ended.
     /// `totals` returns the total counts of each bucket, and the kill generations that concern it.
-    pub fn on_time<'a, T>(
+    pub(crate) fn on_time<'a, T>(
         &mut self,
         now: MonoTime,
         minute: Minute,
@@ -106,18 +126,18 @@ impl History {
     }
 
     /// Takes the buckets that were forgotten since the last call: their saved history can be deleted.
-    pub fn take_forgotten(&mut self) -> Vec<Bucket> {
+    pub(crate) fn take_forgotten(&mut self) -> Vec<Bucket> {
         std::mem::take(&mut self.forgotten)
     }
 
     /// Takes the ended minutes that have to be saved, oldest first.
-    pub fn take_unwritten(&mut self) -> Vec<MinuteSamples> {
+    pub(crate) fn take_unwritten(&mut self) -> Vec<MinuteSamples> {
         self.sampler.take()
     }
 
     /// Learns from a minute that was saved. When it is the first one of a day, returns the summaries of the
     /// days before.
-    pub fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) -> ToSave {
+    pub(crate) fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) -> ToSave {
         self.counters.failing = false;
         self.replay(written, policy, |_| true)
     }
@@ -146,13 +166,13 @@ impl History {
     }
 
     /// Counts a minute that could not be saved. Nothing is learned from it.
-    pub fn on_lost(&mut self) {
+    pub(crate) fn on_lost(&mut self) {
         self.counters.minutes_lost += 1;
         self.counters.failing = true;
     }
 
     /// Restores the summaries of earlier days, and learns from the minutes saved since.
-    pub fn restore(
+    pub(crate) fn restore(
         &mut self,
         closed: BTreeMap<Bucket, Closed>,
         minutes: impl IntoIterator<Item = MinuteSamples>,
@@ -171,14 +191,14 @@ impl History {
     }
 
     /// Applies a new policy: a limit it wants learned may follow from earlier traffic.
-    pub fn on_policy(&mut self, policy: &Policy) {
+    pub(crate) fn on_policy(&mut self, policy: &Policy) {
         for (bucket, baseline) in &mut self.baselines {
             baseline.learn(learned_policy(policy, bucket));
         }
     }
 
     /// Adds past days from a file. Returns the result for each day, and the summaries to be saved.
-    pub fn import(
+    pub(crate) fn import(
         &mut self,
         days: &BTreeMap<(Bucket, Day), DaySamples>,
         today: Day,
@@ -219,45 +239,41 @@ impl History {
 
     /// Returns the learned limit of a bucket; before there is one, `until_history`, or [`Limit::Unknown`]
     /// without it.
-    #[must_use]
-    pub fn limit(&self, bucket: &Bucket, learned: &Learned) -> Limit {
-        let step = self.step(bucket, learned).map(|step| step.limit);
-        step.or(learned.until_history).map_or(Limit::Unknown, Limit::PerSecond)
-    }
-
-    fn step(&self, bucket: &Bucket, learned: &Learned) -> Option<Step> {
-        self.baselines.get(bucket)?.limit(learned)
+    pub(crate) fn limit(&self, bucket: &Bucket, learned: &Learned) -> Limit {
+        let baseline = self.baselines.get(bucket);
+        let learned_limit = baseline.and_then(|baseline| baseline.limit(learned)).map(|step| step.limit);
+        learned_limit.or(learned.until_history).map_or(Limit::Unknown, Limit::PerSecond)
     }
 
     /// Returns the progress of learning a bucket's limit.
-    #[must_use]
-    pub fn status(&self, bucket: &Bucket, learned: &Learned) -> LearningStatus {
-        let step = self.step(bucket, learned);
-        LearningStatus::of(self.baselines.get(bucket), step, learned, self.counters.failing)
-    }
-
-    /// The present day, by the clock of [`on_time`](Self::on_time).
-    #[must_use]
-    pub fn today(&self) -> Option<Day> {
-        self.sampler.minute().map(Minute::day)
-    }
-
-    /// The loss counters.
-    #[must_use]
-    pub const fn counters(&self) -> Counters {
-        self.counters
-    }
-
-    /// The buckets with a history.
-    pub fn buckets(&self) -> impl Iterator<Item = &Bucket> {
-        self.baselines.keys()
+    pub(crate) fn status(&self, bucket: &Bucket, learned: &Learned) -> LearningStatus {
+        let baseline = self.baselines.get(bucket);
+        let step = baseline.and_then(|baseline| baseline.limit(learned));
+        let days = baseline.map_or(0, |baseline| baseline.peaks().len());
+        let (minutes_today, left_out_today) = baseline.map_or((0, 0), Baseline::minutes);
+        let waits_for = if self.counters.failing {
+            "a state directory that can be written: nothing is learned until then".to_owned()
+        } else {
+            format!(
+                "the peaks of {DAYS_MIN} days, of which there are {days}; a day needs {CLEAN_MINUTES_MIN} minutes with \
+                 requests and without refusals"
+            )
+        };
+        LearningStatus {
+            limit_rps: step.map(|step| step.limit.per_second()),
+            since: step.map(|step| UnixSeconds::from_secs(step.since.first_minute().as_unix()).to_string()),
+            days,
+            days_counted: days.min(window(learned)),
+            minutes_today,
+            left_out_today,
+            waits_for: step.is_none().then_some(waits_for),
+        }
     }
 }
 
 /// Returns the policy by which the limit of a bucket is learned; `None` if the limit comes from elsewhere.
-#[must_use]
-pub fn learned_policy<'a>(policy: &'a Policy, bucket: &Bucket) -> Option<&'a Learned> {
-    match policy.bucket(bucket)?.source() {
+pub(crate) fn learned_policy<'a>(policy: &'a Policy, bucket: &Bucket) -> Option<&'a Learned> {
+    match &policy.bucket(bucket)?.source {
         LimitSource::Learned(learned) => Some(learned),
         _ => None,
     }

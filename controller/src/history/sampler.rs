@@ -14,11 +14,11 @@ pub(super) const UNWRITTEN_MAX: usize = 5;
 
 /// The traffic offered to each bucket in one minute.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MinuteSamples {
+pub(crate) struct MinuteSamples {
     /// The minute, by this process's wall clock.
-    pub minute: Minute,
+    pub(crate) minute: Minute,
     /// The samples of buckets with traffic.
-    pub samples: BTreeMap<Bucket, Sample>,
+    pub(crate) samples: BTreeMap<Bucket, Sample>,
 }
 
 /// The total counts of a bucket, and the kill generations that concern it.

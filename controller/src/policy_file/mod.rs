@@ -36,19 +36,9 @@ pub struct PolicyFiles {
     pub tenants: Option<PathBuf>,
 }
 
-/// A change of the content.
-#[derive(Debug)]
-pub enum Reload {
-    /// The new content is a policy.
-    Accepted {
-        /// The policy.
-        policy: Arc<Policy>,
-        /// Legal content that may surprise its author.
-        warnings: Vec<Warning>,
-    },
-    /// The new content is no policy: the one in force stays.
-    Refused(ReadError),
-}
+/// A change of the content: a policy with the legal content that may surprise its author, or the reason why
+/// the one in force stays.
+pub(crate) type Reload = Result<(Arc<Policy>, Vec<Warning>), ReadError>;
 
 /// Why the files cannot be read as a policy.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +59,7 @@ pub enum ReadError {
 /// The reading thread panicked.
 #[derive(Debug, thiserror::Error)]
 #[error("the thread that reads the policy files panicked")]
-pub struct WatchError(#[from] JoinError);
+pub(crate) struct WatchError(#[from] JoinError);
 
 /// The content at one moment, as far as it takes to detect a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +100,7 @@ impl PolicyFiles {
     ///
     /// # Errors
     /// When the reading thread panics. Without events of the system it polls, which is no error.
-    pub async fn watch(
+    pub(crate) async fn watch(
         self,
         current: Option<PolicyHash>,
         tx: mpsc::Sender<Reload>,
@@ -159,11 +149,8 @@ impl PolicyFiles {
         if before == Some(&now) {
             return None;
         }
-        let reload = match content.map_err(ReadError::from).and_then(|content| Ok(self.parse(&content)?)) {
-            Ok((policy, warnings)) => Reload::Accepted { policy: Arc::new(policy), warnings },
-            Err(error) => Reload::Refused(error),
-        };
-        Some((now, reload))
+        let parsed = content.map_err(ReadError::from).and_then(|content| Ok(self.parse(&content)?));
+        Some((now, parsed.map(|(policy, warnings)| (Arc::new(policy), warnings))))
     }
 
     fn content(&self) -> Result<Content, (PathBuf, io::Error)> {

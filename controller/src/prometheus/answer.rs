@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 /// Why an answer is not one usable number. It never counts as zero.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerError {
+pub(crate) enum AnswerError {
     /// The body is not the JSON of a Prometheus server.
     #[error("not an answer of a Prometheus server: {0}")]
     Malformed(String),
@@ -58,7 +58,7 @@ type Point = (f64, String);
 ///
 /// # Errors
 /// When the answer holds no number, or several.
-pub fn single(body: &[u8]) -> Result<String, AnswerError> {
+pub(crate) fn single(body: &[u8]) -> Result<String, AnswerError> {
     let malformed = |error: serde_json::Error| AnswerError::Malformed(error.to_string());
     let data = match serde_json::from_slice(body).map_err(malformed)? {
         Answer::Success { data } => data,
@@ -83,7 +83,7 @@ pub fn single(body: &[u8]) -> Result<String, AnswerError> {
 ///
 /// # Errors
 /// When it is not a finite number, or less than zero.
-pub fn rate(text: &str) -> Result<Rate, AnswerError> {
+pub(crate) fn rate(text: &str) -> Result<Rate, AnswerError> {
     let number: Option<f64> = text.parse().ok();
     number.and_then(|number| Rate::new(number).ok()).ok_or_else(|| AnswerError::Limit(text.to_owned()))
 }
@@ -92,7 +92,7 @@ pub fn rate(text: &str) -> Result<Rate, AnswerError> {
 ///
 /// # Errors
 /// When the text is no number.
-pub fn number(text: &str) -> Result<f64, AnswerError> {
+pub(crate) fn number(text: &str) -> Result<f64, AnswerError> {
     text.parse().map_err(|_| AnswerError::Number(text.to_owned()))
 }
 

@@ -136,7 +136,7 @@ impl QueryTask {
                     tracing::info!(url, query, limit_rps = rate.per_second(), "limit query succeeds again");
                 }
                 progress.limit_failures = 0;
-                let known = |brain: &Brain| brain.answers().get(&(url.clone(), query.clone())).copied();
+                let known = |brain: &Brain| brain.limits.answers.get(&(url.clone(), query.clone())).copied();
                 if self.brain.with(|brain, _| known(brain)).is_none_or(|known| known.rate != rate) {
                     let (recorder, brain, source) =
                         (self.recorder.clone(), self.brain.clone(), source.clone());
@@ -213,7 +213,7 @@ pub(super) fn queries_of(policy: &Policy) -> BTreeMap<Query, Purpose> {
     let mut queries: BTreeMap<Query, Purpose> = BTreeMap::new();
     let of = |url: &str, query: &str| Query { url: url.to_owned(), query: query.to_owned() };
     for (_, bucket) in policy.entries() {
-        if let LimitSource::Prometheus(source) = bucket.source() {
+        if let LimitSource::Prometheus(source) = &bucket.source {
             queries.entry(of(&source.url, &source.query)).or_default().limit = Some(source.clone());
         }
     }

@@ -49,7 +49,7 @@
 //! [change]: crate::state::Change
 
 mod promotion;
-pub mod query_gates;
+pub(crate) mod query_gates;
 mod stage_stats;
 
 use std::collections::BTreeMap;
@@ -61,22 +61,23 @@ use plimsoll_core::report::{CohortKey, Outcomes};
 use plimsoll_core::rollout::gates::{Judgement, StaleZone, Why, leave_canary, leave_shadow};
 use plimsoll_policy::{Policy, RolloutPolicy};
 
-use self::query_gates::{GateAnswer, GateAnswers};
+use self::query_gates::GateAnswers;
 use self::stage_stats::StageStats;
 use crate::state::{Cause, DurableState, Evidence, Stage};
 
 pub(crate) use self::promotion::Promotion;
-pub use self::promotion::RolloutError;
+pub(crate) use self::promotion::RolloutError;
 
 /// Ticks after which the stats are saved: a crash costs half a minute of evidence at most.
 const SAVED_EVERY: u64 = 60;
 
 /// The rollouts of all entries.
 #[derive(Debug, Default)]
-pub struct Rollouts {
+pub(crate) struct Rollouts {
     /// The stats of each entry's present stage, once it has any.
     stats: BTreeMap<String, StageStats>,
-    answers: GateAnswers,
+    /// The answers to query gates.
+    pub(crate) answers: GateAnswers,
     /// The number of the last change whose evidence was stored.
     last_change: u64,
     /// Ticks since the stats were last saved.
@@ -124,23 +125,13 @@ impl Rollouts {
             return;
         }
         match self.stats.get_mut(entry) {
-            Some(stats) if stats.change() == stage.change => stats.record(cohort.side, outcomes),
+            Some(stats) if stats.change == stage.change => stats.record(cohort.side, outcomes),
             _ => {
                 let mut stats = StageStats::begin(stage.change);
                 stats.record(cohort.side, outcomes);
                 self.stats.insert(entry.to_owned(), stats);
             }
         }
-    }
-
-    /// Takes the answer to a query gate, or the error that came in its place.
-    pub(crate) fn on_gate_answer(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
-        self.answers.insert(policy, url, query, answer);
-    }
-
-    /// Forgets answers to queries that a new policy does not have.
-    pub(crate) fn on_policy(&mut self, policy: &Policy) {
-        self.answers.retain_asked(policy);
     }
 
     /// Stores the evidence of every stage that ended since the last call with its change, and drops its
@@ -164,8 +155,7 @@ impl Rollouts {
         let DurableState { stage_stats, stages, .. } = durable;
         stage_stats
             .retain(|entry, saved| stages.get(entry).is_some_and(|stage| stage.change == saved.change));
-        self.stats
-            .retain(|entry, stats| stages.get(entry).is_some_and(|stage| stage.change == stats.change()));
+        self.stats.retain(|entry, stats| stages.get(entry).is_some_and(|stage| stage.change == stats.change));
     }
 
     /// Ends a tick of the controller: advances the stats, judges every gate, and makes the moves that need no
@@ -210,8 +200,7 @@ impl Rollouts {
 
     /// Judges the gate out of an entry's present stage. `None` for an enforced entry, which has no gate, and
     /// for an entry without a stage.
-    #[must_use]
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         now: MonoTime,
         durable: &DurableState,
@@ -220,10 +209,10 @@ impl Rollouts {
         stale: Option<&StaleZone>,
     ) -> Option<Judgement> {
         let stage = durable.stages.get(entry)?;
-        let stats = self.stats.get(entry).filter(|stats| stats.change() == stage.change);
+        let stats = self.stats.get(entry).filter(|stats| stats.change == stage.change);
         let mut observed = stats.map(|stats| stats.observed(stage.stage)).unwrap_or_default();
         observed.stale = stale.cloned();
-        observed.extras = self.answers.of(now, rollout);
+        observed.queries = self.answers.of(now, rollout);
         match stage.stage {
             Mode::Shadow => Some(leave_shadow(&rollout.shadow, rollout.min_samples, &observed)),
             Mode::Canary => Some(leave_canary(&rollout.canary, rollout.min_samples, &observed)),
@@ -232,8 +221,7 @@ impl Rollouts {
     }
 
     /// The evidence of an entry's present stage so far.
-    #[must_use]
-    pub fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
+    pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
         let queries = query_gates::evidence(&self.answers.of(now, rollout));
         Evidence { queries, ..self.stats.get(entry).map(StageStats::evidence).unwrap_or_default() }
     }
@@ -266,7 +254,7 @@ const fn window(stage: Mode, rollout: &RolloutPolicy) -> Duration {
 
 /// The rollout settings of each entry of a policy, by the entry's name.
 fn entries(policy: &Policy) -> impl Iterator<Item = (String, &RolloutPolicy)> {
-    policy.entries().map(|(name, entry)| (name, entry.rollout()))
+    policy.entries().map(|(name, entry)| (name, &entry.rollout))
 }
 
 /// The stage above this one.

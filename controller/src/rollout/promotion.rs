@@ -16,7 +16,7 @@ const ENTRY_CHARS_MAX: usize = 128;
 
 /// Why an entry keeps its stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RolloutError {
+pub(crate) enum RolloutError {
     /// The policy has no such entry.
     #[error("the policy has no entry `{entry}`; {hint}")]
     Unknown {
@@ -126,7 +126,7 @@ impl Rollouts {
 /// The rollout settings of an entry.
 fn rollout_of<'a>(policy: &'a Policy, entry: &str) -> Result<&'a RolloutPolicy, RolloutError> {
     let found = policy.entries().find(|(name, _)| name == entry);
-    found.map(|(_, of_entry)| of_entry.rollout()).ok_or_else(|| RolloutError::unknown(policy, entry))
+    found.map(|(_, of_entry)| &of_entry.rollout).ok_or_else(|| RolloutError::unknown(policy, entry))
 }
 
 // === impl RolloutError ===

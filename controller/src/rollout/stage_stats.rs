@@ -18,7 +18,7 @@ const SLOTS: u32 = 24;
 #[derive(Clone, Debug, Default)]
 pub(super) struct StageStats {
     /// The number of the change that began the stage.
-    change: u64,
+    pub(super) change: u64,
     /// Ticks with requests in the whole stage.
     ticks: u64,
     /// The length of a tick.
@@ -80,11 +80,6 @@ impl StageStats {
             tick_ms: u64::try_from(self.tick.as_millis()).unwrap_or(u64::MAX),
             slots: slots.map(saved).collect(),
         }
-    }
-
-    /// The number of the change that began the stage.
-    pub(super) const fn change(&self) -> u64 {
-        self.change
     }
 
     pub(super) fn record(&mut self, cohort: Side, outcomes: &Outcomes) {
@@ -307,7 +302,7 @@ mod tests {
         let saved = stats.saved();
         let text = serde_json::to_string(&saved).unwrap();
         let back = StageStats::restored(&serde_json::from_str(&text).unwrap());
-        assert_eq!((back.saved(), back.change()), (saved, 7));
+        assert_eq!((back.saved(), back.change), (saved, 7));
         let (before, after) = (stats.observed(Mode::Shadow), back.observed(Mode::Shadow));
         assert_eq!((before.with_data, before.drop_ratio), (after.with_data, after.drop_ratio));
         assert_eq!((before.canary_p99.samples, after.canary_p99.samples), (1, 0));

@@ -6,6 +6,7 @@ use plimsoll_core::report::Side;
 use plimsoll_core::stats::{Bin, Histogram};
 use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
+use super::query_gates::GateAnswer;
 use super::*;
 
 const TICK: Duration = Duration::from_millis(500);
@@ -77,7 +78,7 @@ impl Scene {
     }
 
     fn rollout_policy(&self) -> &RolloutPolicy {
-        self.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout()
+        &self.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout
     }
 
     fn evidence(&self) -> Evidence {
@@ -88,7 +89,7 @@ impl Scene {
     fn answer(&mut self, query: &str, value: Result<f64, &str>) {
         let valid_for = Duration::from_secs(90);
         let answer = GateAnswer { at: self.now, valid_for, value: value.map_err(ToOwned::to_owned) };
-        self.rollouts.on_gate_answer(&self.policy, "http://p", query, answer);
+        self.rollouts.answers.insert(&self.policy, "http://p", query, answer);
     }
 
     fn cause(&self) -> Cause {
@@ -111,7 +112,7 @@ fn good_evidence_moves_to_enforce_with_auto_promote_and_waits_without() {
 
     let mut scene = Scene::new("shadow", "");
     assert_eq!((scene.run(1_000, GOOD), scene.stage()), (1_000, Mode::Shadow));
-    let rollout = scene.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout();
+    let rollout = &scene.policy.bucket(&Bucket::new("b").unwrap()).unwrap().rollout;
     assert_eq!(scene.rollouts.judge(scene.now, &scene.durable, "b", rollout, None), Some(Judgement::Pass));
     // The file asks for enforce: one gate after the other.
     scene.durable.stages.get_mut("b").unwrap().pending = Some(Mode::Enforce);
@@ -270,11 +271,11 @@ fn answer_is_forgotten_once_the_policy_drops_its_query() {
     scene.answer("b", Ok(1.0));
     scene.answer("not in the policy", Ok(1.0));
     let without = Scene::new("shadow", "");
-    scene.rollouts.on_policy(&without.policy);
+    scene.rollouts.answers.retain_asked(&without.policy);
     for query in scene.rollouts.evidence(scene.now, "b", &rollout).queries {
         assert_eq!(query.unknown.as_deref(), Some("has no answer yet"), "{}", query.name);
     }
-    scene.rollouts.on_gate_answer(
+    scene.rollouts.answers.insert(
         &without.policy,
         "http://p",
         "t",

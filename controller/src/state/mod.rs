@@ -2,15 +2,13 @@
 //! children. Pure: the store saves it, the brain decides by it.
 
 mod kills;
-mod saved_stats;
 mod stages;
 pub mod store;
 #[cfg(test)]
 mod tests;
 
 pub use kills::{BucketSwitch, Command, Held};
-pub use saved_stats::SavedStageStats;
-pub use stages::{Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, Stage};
+pub use stages::{Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedStageStats, Stage};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -22,7 +20,7 @@ use plimsoll_policy::Policy;
 use serde::{Deserialize, Serialize};
 
 /// The state that a controller keeps across restarts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DurableState {
     /// The epoch. It grows with every start, and beyond every epoch that a child has seen.
     pub epoch: Epoch,
@@ -59,20 +57,7 @@ impl DurableState {
     /// Returns the state of a controller that never ran before.
     #[must_use]
     pub fn first_start() -> Self {
-        Self {
-            epoch: Epoch(0),
-            coin_key: None,
-            kill: KillGeneration::default(),
-            killed_by_file: false,
-            killed_by_command: None,
-            bucket_kills: BTreeMap::new(),
-            lost: false,
-            stages: BTreeMap::new(),
-            history: VecDeque::new(),
-            changes: 0,
-            stage_stats: BTreeMap::new(),
-            children: BTreeSet::new(),
-        }
+        Self::default()
     }
 
     /// Returns the state of a controller whose saved state cannot be read: every entry begins in shadow.
@@ -82,18 +67,17 @@ impl DurableState {
     }
 
     /// Returns the key and the salt of coherent coins in this epoch.
-    #[must_use]
-    pub fn coherence(&self) -> Option<Coherence> {
+    pub(crate) fn coherence(&self) -> Option<Coherence> {
         Some(Coherence { key: self.coin_key?, salt: self.epoch.0 })
     }
 
     /// Applies a policy. A mode that differs from the one in the policy before is an operator's order.
-    pub fn on_policy(&mut self, policy: &Policy) {
+    pub(crate) fn on_policy(&mut self, policy: &Policy) {
         self.killed_by_file = policy.kill_switch();
         let entries: BTreeMap<String, _> = policy.entries().collect();
         self.stages.retain(|name, _| entries.contains_key(name));
         for (name, entry) in entries {
-            self.on_mode(&name, entry.mode(), entry.rollout().require_gates, self.is_entry_killed(&name));
+            self.on_mode(&name, entry.mode, entry.rollout.require_gates, self.is_entry_killed(&name));
         }
         self.stage_stats.retain(|name, _| self.stages.contains_key(name));
         self.lost = false;
@@ -103,26 +87,25 @@ impl DurableState {
 
     /// Applies the urgent parts of a held policy: its kill switch, and lowered modes. `in_force` is the
     /// policy that stays in force.
-    pub fn on_held(&mut self, held: &Policy, in_force: &Policy) {
+    pub(crate) fn on_held(&mut self, held: &Policy, in_force: &Policy) {
         self.killed_by_file = held.kill_switch();
         for (name, entry) in held.entries() {
-            self.on_mode_held(&name, entry.mode());
+            self.on_mode_held(&name, entry.mode);
         }
         self.settle_generation(&Scope::Fleet, in_force);
     }
 
     /// Applies the policy in force again, after the files have returned to it from a held one.
-    pub fn on_recall(&mut self, policy: &Policy) {
+    pub(crate) fn on_recall(&mut self, policy: &Policy) {
         for (name, entry) in policy.entries() {
-            self.recall_mode(&name, entry.mode());
+            self.recall_mode(&name, entry.mode);
         }
         self.killed_by_file = policy.kill_switch();
         self.settle_generation(&Scope::Fleet, policy);
     }
 
     /// Returns true if an entry is killed: with the fleet, or as a bucket of that name.
-    #[must_use]
-    pub fn is_entry_killed(&self, entry: &str) -> bool {
+    pub(crate) fn is_entry_killed(&self, entry: &str) -> bool {
         let alone = self.bucket_kills.iter().find(|(bucket, _)| bucket.as_str() == entry);
         // The causes count: the generation may follow them only later.
         let fleet = self.killed_by_file || self.killed_by_command.is_some();

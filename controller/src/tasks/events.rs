@@ -16,14 +16,20 @@ pub(crate) struct Events {
 
 #[derive(Debug, Default)]
 struct Counts {
-    reloads_accepted: u64,
-    reloads_refused: u64,
+    reloads: Results,
     last_reload_refused: bool,
-    queries_answered: u64,
-    queries_failed: u64,
-    gate_queries_answered: u64,
-    gate_queries_failed: u64,
+    limit_queries: Results,
+    gate_queries: Results,
 }
+
+/// Counts of one kind of event by result.
+#[derive(Debug, Default)]
+struct Results {
+    good: u64,
+    bad: u64,
+}
+
+// === impl Events ===
 
 impl Events {
     fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
@@ -34,72 +40,49 @@ impl Events {
     pub(crate) fn add_to(&self, page: &mut Page) {
         self.rejected_streams.add_to(page);
         self.with(|counts| {
-            counts.add_reloads_to(page);
-            counts.add_queries_to(page);
+            let help = "Changes of the policy files, by result.";
+            counts.reloads.add_to(page, "plimsoll_policy_reloads_total", help, ["accepted", "refused"]);
+            let help = "1 while the policy files were refused and an earlier policy is in force.";
+            page.gauge("plimsoll_policy_refused", help, &[], plain(flag(counts.last_reload_refused)));
+            let results = ["answered", "failed"];
+            let help = "Queries to Prometheus servers for limits, by result.";
+            counts.limit_queries.add_to(page, "plimsoll_limit_queries_total", help, results);
+            let help = "Queries to Prometheus servers for extra gates, by result.";
+            counts.gate_queries.add_to(page, "plimsoll_rollout_queries_total", help, results);
         });
     }
 
     /// Counts a query for a limit.
     pub(crate) fn on_query(&self, answered: bool) {
-        self.with(|counts| {
-            let count = if answered { &mut counts.queries_answered } else { &mut counts.queries_failed };
-            *count += 1;
-        });
+        self.with(|counts| counts.limit_queries.count(answered));
     }
 
     /// Counts a query for an extra gate.
     pub(crate) fn on_gate_query(&self, answered: bool) {
-        self.with(|counts| {
-            let count =
-                if answered { &mut counts.gate_queries_answered } else { &mut counts.gate_queries_failed };
-            *count += 1;
-        });
+        self.with(|counts| counts.gate_queries.count(answered));
     }
 
     /// Counts a change of the policy files.
     pub(crate) fn on_reload(&self, accepted: bool) {
         self.with(|counts| {
             counts.last_reload_refused = !accepted;
-            let count = if accepted { &mut counts.reloads_accepted } else { &mut counts.reloads_refused };
-            *count += 1;
+            counts.reloads.count(accepted);
         });
     }
 }
 
-impl Counts {
-    fn add_queries_to(&self, page: &mut Page) {
-        let rows = |answered: u64, failed: u64| {
-            [("answered", answered), ("failed", failed)]
-                .map(|(result, count)| (vec![result.to_owned()], count as f64))
-        };
-        page.counter(
-            "plimsoll_limit_queries_total",
-            "Queries to Prometheus servers for limits, by result.",
-            &["result"],
-            rows(self.queries_answered, self.queries_failed),
-        );
-        page.counter(
-            "plimsoll_rollout_queries_total",
-            "Queries to Prometheus servers for extra gates, by result.",
-            &["result"],
-            rows(self.gate_queries_answered, self.gate_queries_failed),
-        );
+// === impl Results ===
+
+impl Results {
+    const fn count(&mut self, good: bool) {
+        let count = if good { &mut self.good } else { &mut self.bad };
+        *count += 1;
     }
 
-    fn add_reloads_to(&self, page: &mut Page) {
-        let reloads = [("accepted", self.reloads_accepted), ("refused", self.reloads_refused)]
-            .map(|(result, count)| (vec![result.to_owned()], count as f64));
-        page.counter(
-            "plimsoll_policy_reloads_total",
-            "Changes of the policy files, by result.",
-            &["result"],
-            reloads,
-        );
-        page.gauge(
-            "plimsoll_policy_refused",
-            "1 while the policy files were refused and an earlier policy is in force.",
-            &[],
-            plain(flag(self.last_reload_refused)),
-        );
+    /// Adds a counter with the names of the good and of the bad result as labels.
+    fn add_to(&self, page: &mut Page, name: &str, help: &str, [good, bad]: [&str; 2]) {
+        let rows = [(good, self.good), (bad, self.bad)];
+        let rows = rows.map(|(result, count)| (vec![result.to_owned()], count as f64));
+        page.counter(name, help, &["result"], rows);
     }
 }

@@ -23,7 +23,9 @@ impl KillLog {
             match (was.is_killed(), is.is_killed()) {
                 (_, true) if was == is && same_cause => {}
                 (_, true) => {
-                    let Cause { reason, by, until_s } = cause(command);
+                    let reason = command.map(Command::why);
+                    let by = command.and_then(|command| command.by.as_ref()).map(ToString::to_string);
+                    let until_s = command.and_then(|command| command.until_s);
                     let by_file = scope == Scope::Fleet && durable.killed_by_file;
                     tracing::warn!(
                         %scope, generation = is.0, by_file, reason, by, until_s,
@@ -39,23 +41,5 @@ impl KillLog {
             }
         }
         self.last = Some(durable.clone());
-    }
-}
-
-/// A command as log fields.
-#[derive(Default)]
-struct Cause {
-    reason: Option<String>,
-    by: Option<String>,
-    until_s: Option<i64>,
-}
-
-fn cause(command: Option<&Command>) -> Cause {
-    let Some(command) = command else { return Cause::default() };
-    let reported = || "reported by an aggregator".to_owned();
-    Cause {
-        reason: Some(command.reason.as_ref().map_or_else(reported, ToString::to_string)),
-        by: command.by.as_ref().map(ToString::to_string),
-        until_s: command.until_s,
     }
 }

@@ -7,4 +7,28 @@ pub(crate) mod kill_log;
 pub(crate) mod policy;
 pub(crate) mod rollout_log;
 pub(crate) mod save;
-pub(crate) mod tick;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll_core::law::Parameters;
+use plimsoll_proto::shared::Shared;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::brain::Brain;
+
+/// The time of day in seconds since 1970.
+pub(crate) fn unix_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Ticks the brain at a fixed interval, for ever. A tick that was missed is not made up for.
+pub(crate) async fn tick(brain: Shared<Brain>) {
+    let mut ticks = interval(Parameters::default().tick);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        brain.with(|brain, now| brain.on_tick(now, unix_s()));
+        brain.notify();
+    }
+}

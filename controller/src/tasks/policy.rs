@@ -3,7 +3,6 @@
 use plimsoll_policy::{PolicyHash, Warning};
 use plimsoll_proto::shared::Shared;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload};
@@ -11,6 +10,7 @@ use crate::tasks::events::Events;
 use crate::tasks::rollout_log;
 
 /// Follows the policy files.
+#[derive(Debug)]
 pub(crate) struct PolicyTask {
     pub(crate) brain: Shared<Brain>,
     pub(crate) files: PolicyFiles,
@@ -22,19 +22,12 @@ pub(crate) struct PolicyTask {
 }
 
 impl PolicyTask {
-    /// Applies every valid change until `stop` is cancelled.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    /// Applies every valid change.
+    pub(crate) async fn run(mut self) {
         let (sender, mut reloads) = mpsc::channel(1);
         let watch = tokio::spawn(self.files.clone().watch(Some(self.current), sender));
-        loop {
-            let reload = tokio::select! {
-                () = stop.cancelled() => return,
-                reload = reloads.recv() => reload,
-            };
-            match reload {
-                None => break,
-                Some(reload) => self.apply(reload),
-            }
+        while let Some(reload) = reloads.recv().await {
+            self.apply(reload);
         }
         if let Ok(Err(error)) = watch.await {
             tracing::error!(%error, "policy watch ended: restart the controller to read the files again");
@@ -42,15 +35,14 @@ impl PolicyTask {
     }
 
     fn apply(&mut self, reload: Reload) {
+        self.events.on_reload(reload.is_ok());
         let (policy, warnings) = match reload {
-            Reload::Refused(error) => {
-                self.events.on_reload(false);
+            Ok(content) => content,
+            Err(error) => {
                 tracing::error!("policy refused, the last good one stays in force: {error}");
                 return;
             }
-            Reload::Accepted { policy, warnings } => (policy, warnings),
         };
-        self.events.on_reload(true);
         log_warnings(&warnings, &self.logged);
         self.logged = warnings;
         let hash = policy.hash();

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use plimsoll_proto::shared::Shared;
-use tokio_util::sync::CancellationToken;
 
 use crate::aggregators::Place;
 use crate::brain::Brain;
@@ -13,16 +12,12 @@ use crate::state::{Cause, Change, DurableState, Stage};
 /// Drastic differences of a held policy that are logged, at most.
 const DIFFERENCES_MAX: usize = 20;
 
-/// Logs changes of stages and stale zones until `stop` is cancelled.
-pub(crate) async fn follow(brain: Shared<Brain>, stop: CancellationToken) {
+/// Logs changes of stages and stale zones.
+pub(crate) async fn follow(brain: Shared<Brain>) {
     let mut wakeups = brain.changes();
     let mut logged = brain.with(|brain, _| brain.durable().changes);
     let mut stale = BTreeSet::new();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            woken = wakeups.changed() => if woken.is_err() { return },
-        }
+    while wakeups.changed().await.is_ok() {
         let (changes, now_stale) = brain.with(|brain, now| {
             let history = brain.durable().history.iter().rev();
             let new: Vec<Change> = history.take_while(|change| change.number > logged).cloned().collect();
@@ -61,7 +56,7 @@ fn log_change(change: &Change) {
 
 /// Logs that a policy is held back, with its drastic differences.
 pub(crate) fn held(brain: &Brain) {
-    let Some(held) = brain.held_policy() else { return };
+    let Some(held) = brain.policies.held.as_ref() else { return };
     let drastic = held.differences.iter().filter(|difference| difference.drastic.is_some());
     let drastic: Vec<String> = drastic.take(DIFFERENCES_MAX).map(ToString::to_string).collect();
     let hash = held.policy.hash();

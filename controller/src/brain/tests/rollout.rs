@@ -5,6 +5,7 @@ use plimsoll_core::names::Text;
 use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
 
 use super::*;
+use crate::brain::held_policy::AckError;
 use crate::rollout::RolloutError;
 use crate::rollout::query_gates::GateAnswer;
 use crate::state::Cause;
@@ -171,7 +172,7 @@ fn drastic_policy_is_held_but_its_kills_and_lower_modes_apply() {
         assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Enforce, good.hash()));
         check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.03);
         assert_eq!(fleet.brain.offer(Arc::clone(&good)), Offer::Taken);
-        assert!(fleet.brain.held_policy().is_none());
+        assert!(fleet.brain.policies.held.is_none());
         fleet.run(1.0);
     }
     assert_eq!(fleet.brain.offer(limit(100, "shadow", "")), Offer::Held);
@@ -269,5 +270,5 @@ fn query_gate_holds_up_promotion_and_ends_a_canary() {
 }
 
 fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {
-    fleet.brain.policy().bucket(&bucket()).unwrap().rollout().clone()
+    fleet.brain.policy().bucket(&bucket()).unwrap().rollout.clone()
 }

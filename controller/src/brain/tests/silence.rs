@@ -54,7 +54,7 @@ fn controller_without_any_reports_releases_no_share() {
     let balance = fleet.balance();
     fleet.zones.iter_mut().for_each(|zone| zone.cut = true);
     fleet.run(300.0);
-    assert_eq!(fleet.brain.aggregators().iter().map(|(_, source)| source.presence()).sum::<f64>(), 2.0);
+    assert_eq!(fleet.brain.aggregators.iter().map(|(_, source)| source.presence()).sum::<f64>(), 2.0);
     assert_eq!(fleet.balance(), balance, "no requests are assumed");
 }
 
@@ -131,6 +131,6 @@ fn late_counts_enter_the_totals_and_not_the_rate() {
     fleet.run(0.5);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
     check_near(fleet.balance(), 0.0, 20.0);
-    let counted: u64 = fleet.brain.totals().map(|(_, tally)| tally.counts.offered).sum();
+    let counted: u64 = fleet.brain.keys.totals().map(|(_, tally)| tally.counts.offered).sum();
     assert_eq!(counted, fleet.zones.iter().map(|zone| zone.counts("acme").offered).sum::<u64>());
 }

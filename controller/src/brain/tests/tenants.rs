@@ -148,12 +148,12 @@ fn idle_tenant_is_evicted_and_added_again_when_it_comes_back() {
     fleet.run(20.0);
     let known = |fleet: &Fleet| -> Vec<String> {
         let mut names: Vec<String> =
-            fleet.brain.totals().map(|(key, _)| key.tenant.as_str().to_owned()).collect();
+            fleet.brain.keys.totals().map(|(key, _)| key.tenant.as_str().to_owned()).collect();
         names.sort_unstable();
         names
     };
     let counted =
-        |fleet: &Fleet| -> u64 { fleet.brain.totals().map(|(_, tally)| tally.counts.offered).sum() };
+        |fleet: &Fleet| -> u64 { fleet.brain.keys.totals().map(|(_, tally)| tally.counts.offered).sum() };
     assert_eq!(known(&fleet), ["default", "free", "gold", "passing"]);
     for name in ["passing", "free"] {
         fleet.zones[0].offers(name, 0.0);

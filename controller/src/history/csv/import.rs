@@ -11,13 +11,13 @@ use super::{CsvError, HistoryRow, rows};
 
 /// The content of a file.
 #[derive(Debug, Default, PartialEq)]
-pub struct Import {
+pub(crate) struct Import {
     /// Samples by minute.
-    pub minutes: BTreeMap<Minute, BTreeMap<Bucket, Sample>>,
+    pub(crate) minutes: BTreeMap<Minute, BTreeMap<Bucket, Sample>>,
     /// Rows of the present day, which are ignored: the day is still being counted.
-    pub rows_of_today: usize,
+    pub(crate) rows_of_today: usize,
     /// Rows without traffic, which are ignored: such a minute is no sample.
-    pub rows_of_nothing: usize,
+    pub(crate) rows_of_nothing: usize,
 }
 
 impl Import {
@@ -25,7 +25,7 @@ impl Import {
     ///
     /// # Errors
     /// With the first line that is wrong.
-    pub fn parse(text: &str, policy: &Policy, today: Day) -> Result<Self, CsvError> {
+    pub(crate) fn parse(text: &str, policy: &Policy, today: Day) -> Result<Self, CsvError> {
         let mut import = Self::default();
         for row in rows(text)? {
             let (line, row) = row?;
@@ -64,8 +64,7 @@ impl Import {
     }
 
     /// Returns the samples by bucket and day.
-    #[must_use]
-    pub fn days(&self) -> BTreeMap<(Bucket, Day), DaySamples> {
+    pub(crate) fn days(&self) -> BTreeMap<(Bucket, Day), DaySamples> {
         let mut days: BTreeMap<(Bucket, Day), DaySamples> = BTreeMap::new();
         for (minute, samples) in &self.minutes {
             for (bucket, sample) in samples {

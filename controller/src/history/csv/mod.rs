@@ -1,7 +1,7 @@
 //! The history as CSV, `time_utc,bucket,offered_rps` and optionally `clean`: what `plimsoll history export`
 //! writes, and what `import` and the traffic of a simulated scenario are read from.
 
-pub mod import;
+pub(crate) mod import;
 #[cfg(test)]
 mod tests;
 
@@ -51,7 +51,7 @@ pub struct CsvError {
 
 /// Writes minutes as rows, in chunks that can be sent on.
 #[derive(Debug)]
-pub struct HistoryWriter {
+pub(crate) struct HistoryWriter {
     rows: Writer<Vec<u8>>,
 }
 
@@ -84,8 +84,7 @@ pub fn rows(text: &str) -> Result<impl Iterator<Item = Result<(usize, HistoryRow
 
 impl HistoryRow {
     /// Returns the row as the sample of its minute.
-    #[must_use]
-    pub const fn sample(&self) -> Sample {
+    pub(crate) const fn sample(&self) -> Sample {
         Sample { offered: self.offered_rps, clean: self.clean }
     }
 }
@@ -154,7 +153,7 @@ impl HistoryWriter {
     ///
     /// # Errors
     /// Never in practice: memory accepts every write.
-    pub fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, Error> {
         let mut writer = Self { rows: rows_writer() };
         writer.rows.write_record(COLUMNS)?;
         Ok(writer)
@@ -164,7 +163,7 @@ impl HistoryWriter {
     ///
     /// # Errors
     /// Never in practice: memory accepts every write.
-    pub fn write(&mut self, minute: &MinuteSamples, buckets: &[Bucket]) -> Result<(), Error> {
+    pub(crate) fn write(&mut self, minute: &MinuteSamples, buckets: &[Bucket]) -> Result<(), Error> {
         let time_utc = UnixSeconds::from_secs(minute.minute.as_unix());
         for (bucket, sample) in &minute.samples {
             if buckets.is_empty() || buckets.contains(bucket) {
@@ -179,7 +178,7 @@ impl HistoryWriter {
     ///
     /// # Errors
     /// Never in practice: memory accepts every write.
-    pub fn take(&mut self, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
+    pub(crate) fn take(&mut self, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
         self.rows.flush()?;
         if self.rows.get_ref().len() < bytes_min {
             return Ok(None);

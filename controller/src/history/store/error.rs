@@ -1,58 +1,40 @@
 //! The errors of the history on disk: temporary ones, after which it is opened again, and damage, after which
 //! it is put aside.
 
-use std::fmt::Display;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fjall::LsmError;
 
-/// Why the history on disk cannot be used.
+/// Why the history on disk cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum HistoryError {
-    /// It cannot be used now, and may be later: the disk is full, locked or not writable.
-    #[error("{}: {reason}; free some space or make it writable", path.display())]
-    Unavailable {
-        /// The folder of the history.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// The files are damaged, or no history.
-    #[error("{}: {reason}", path.display())]
-    Unreadable {
-        /// The folder of the history.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
+#[error("{}: {fault}{}", path.display(), fault.remedy())]
+pub(crate) struct HistoryError {
+    /// The folder of the history.
+    pub(crate) path: PathBuf,
+    /// The reason.
+    pub(crate) fault: Fault,
 }
 
-impl HistoryError {
-    pub(super) fn unavailable(path: &Path, reason: &dyn Display) -> Self {
-        Self::Unavailable { path: path.to_owned(), reason: reason.to_string() }
-    }
-}
-
-/// Why an operation on the database failed, before the folder is known.
+/// Why an operation on the database failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
+    /// Another process uses the files, or a thread of a database that was just closed.
     #[error("another process has it open")]
     Locked,
+    /// The files cannot be used now, and may be later: the disk is full or not writable.
     #[error("{0}")]
     Unavailable(String),
+    /// The files are damaged, or no history.
     #[error("{0}")]
     Unreadable(String),
 }
 
 impl Fault {
-    /// Adds the folder.
-    pub(super) fn at(self, path: &Path) -> HistoryError {
-        let path = path.to_owned();
+    const fn remedy(&self) -> &'static str {
         match self {
-            Self::Locked => HistoryError::Unavailable { path, reason: Self::Locked.to_string() },
-            Self::Unavailable(reason) => HistoryError::Unavailable { path, reason },
-            Self::Unreadable(reason) => HistoryError::Unreadable { path, reason },
+            Self::Locked | Self::Unavailable(_) => "; free some space or make it writable",
+            Self::Unreadable(_) => "",
         }
     }
 }

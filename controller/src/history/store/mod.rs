@@ -10,7 +10,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-pub use error::HistoryError;
+pub(crate) use error::HistoryError;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ use crate::history::MinuteSamples;
 use error::Fault;
 
 /// The largest number of minutes on disk: 8 days without a gap, so that a week can be exported.
-pub const MINUTES_MAX: usize = 8 * MINUTES_PER_DAY;
+pub(crate) const MINUTES_MAX: usize = 8 * MINUTES_PER_DAY;
 /// The largest number of saved answers.
 const ANSWERS_MAX: usize = 1_000;
 /// The folder in the state directory.
@@ -44,7 +44,7 @@ const CACHE_BYTES: u64 = 1 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 
 /// The history on disk.
-pub struct HistoryStore {
+pub(crate) struct HistoryStore {
     database: Database,
     minutes: Keyspace,
     closed: Keyspace,
@@ -54,15 +54,15 @@ pub struct HistoryStore {
 
 /// The content of the store when it was opened.
 #[derive(Debug, Default)]
-pub struct Restored {
+pub(crate) struct Restored {
     /// The summary of each bucket's days before the present one.
-    pub closed: BTreeMap<Bucket, Closed>,
+    pub(crate) closed: BTreeMap<Bucket, Closed>,
     /// The minutes since, oldest first.
-    pub minutes: Vec<MinuteSamples>,
+    pub(crate) minutes: Vec<MinuteSamples>,
     /// The last good answer to each query, by URL and query.
-    pub answers: Vec<((String, String), Rate)>,
+    pub(crate) answers: Vec<((String, String), Rate)>,
     /// Why an earlier history could not be read, if there was one.
-    pub loss: Option<String>,
+    pub(crate) loss: Option<String>,
 }
 
 impl std::fmt::Debug for HistoryStore {
@@ -76,30 +76,31 @@ impl HistoryStore {
     ///
     /// # Errors
     /// When the directory cannot be used at present.
-    pub fn open(state: &Path) -> Result<(Self, Restored), HistoryError> {
+    pub(crate) fn open(state: &Path) -> Result<(Self, Restored), HistoryError> {
         let path = state.join(FOLDER);
-        match Self::load(&path) {
-            Err(HistoryError::Unreadable { reason, .. }) => {
-                let aside = aside(&path);
-                fs::rename(&path, &aside).map_err(|error| HistoryError::unavailable(&path, &error))?;
+        Self::open_or_replace(&path).map_err(|fault| HistoryError { path, fault })
+    }
+
+    fn open_or_replace(path: &Path) -> Result<(Self, Restored), Fault> {
+        match Self::load(path) {
+            Err(Fault::Unreadable(reason)) => {
+                let aside = aside(path);
+                fs::rename(path, &aside).map_err(|error| Fault::Unavailable(error.to_string()))?;
                 let loss = format!("{reason}; it was put aside as {}", aside.display());
-                let (store, restored) = Self::load(&path)?;
+                let (store, restored) = Self::load(path)?;
                 Ok((store, Restored { loss: Some(loss), ..restored }))
             }
             loaded => loaded,
         }
     }
 
-    fn load(path: &Path) -> Result<(Self, Restored), HistoryError> {
+    fn load(path: &Path) -> Result<(Self, Restored), Fault> {
         if path.exists() && !path.is_dir() {
-            return Err(HistoryError::unavailable(path, &"it is no directory"));
+            return Err(Fault::Unavailable("it is no directory".to_owned()));
         }
         // The database opens without its journal too, but then loses every write at the next start.
-        if path.is_dir() && !has_journal(path).map_err(|error| HistoryError::unavailable(path, &error))? {
-            return Err(HistoryError::Unreadable {
-                path: path.to_owned(),
-                reason: "its journal is missing".to_owned(),
-            });
+        if path.is_dir() && !has_journal(path).map_err(|error| Fault::Unavailable(error.to_string()))? {
+            return Err(Fault::Unreadable("its journal is missing".to_owned()));
         }
         // Damaged files may make the database panic, which must not keep the controller from starting.
         let load = || {
@@ -114,7 +115,7 @@ impl HistoryStore {
             sleep(LOCKED_WAIT);
             loaded = load();
         }
-        loaded.map_err(|fault| fault.at(path))
+        loaded
     }
 
     fn load_from(path: &Path) -> Result<(Self, Restored), Fault> {
@@ -156,7 +157,7 @@ impl HistoryStore {
     ///
     /// # Errors
     /// When it cannot be written. The store must then be opened again.
-    pub fn write(&mut self, minute: &MinuteSamples) -> Result<(), String> {
+    pub(crate) fn write(&mut self, minute: &MinuteSamples) -> Result<(), String> {
         self.put(minute).and_then(|()| self.persist()).map_err(|error| error.to_string())
     }
 
@@ -179,7 +180,11 @@ impl HistoryStore {
     ///
     /// # Errors
     /// When it cannot be written. The store must then be opened again.
-    pub fn write_closed(&mut self, closed: &[(Bucket, Closed)], forgotten: &[Bucket]) -> Result<(), String> {
+    pub(crate) fn write_closed(
+        &mut self,
+        closed: &[(Bucket, Closed)],
+        forgotten: &[Bucket],
+    ) -> Result<(), String> {
         if closed.is_empty() && forgotten.is_empty() {
             return Ok(());
         }
@@ -198,7 +203,7 @@ impl HistoryStore {
     ///
     /// # Errors
     /// When it cannot be written. The store must then be opened again.
-    pub fn write_answer(&mut self, url: &str, query: &str, rate: Rate) -> Result<(), String> {
+    pub(crate) fn write_answer(&mut self, url: &str, query: &str, rate: Rate) -> Result<(), String> {
         let Some(key) = rows::answer_key(url, query) else { return Ok(()) };
         let write = || -> Result<(), fjall::Error> {
             // Answers to queries of earlier policies go with the others once there are too many.
@@ -215,7 +220,7 @@ impl HistoryStore {
     ///
     /// # Errors
     /// When it cannot be read or written. The store must then be opened again.
-    pub fn merge(
+    pub(crate) fn merge(
         &mut self,
         minutes: impl IntoIterator<Item = MinuteSamples>,
         replace: bool,
@@ -241,7 +246,7 @@ impl HistoryStore {
     ///
     /// # Errors
     /// When one cannot be read.
-    pub fn range(
+    pub(crate) fn range(
         &self,
         from: Minute,
         to: Minute,

@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::{GOOD, http, serving};
-use crate::prometheus::http_client::trusting;
 use crate::prometheus::query::{client, query};
+use crate::prometheus::trusting;
 
 /// Starts a server with a certificate of its own for `localhost`. Returns its URL and the store that trusts
 /// it.

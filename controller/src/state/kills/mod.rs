@@ -48,9 +48,13 @@ pub struct Held {
 
 impl Command {
     /// Creates the command for a kill that an aggregator reported.
-    #[must_use]
-    pub const fn learned(since_s: Option<i64>) -> Self {
+    pub(crate) const fn learned(since_s: Option<i64>) -> Self {
         Self { reason: None, by: None, since_s, until_s: None }
+    }
+
+    /// The cause of the kill as text.
+    pub(crate) fn why(&self) -> String {
+        self.reason.as_ref().map_or_else(|| "reported by an aggregator".to_owned(), ToString::to_string)
     }
 
     fn is_expired(&self, unix_s: i64) -> bool {
@@ -95,8 +99,7 @@ impl DurableState {
     }
 
     /// Returns the mode in force for a bucket with its entry at `stage`.
-    #[must_use]
-    pub fn mode_of(&self, bucket: &Bucket, stage: Mode) -> Mode {
+    pub(crate) fn mode_of(&self, bucket: &Bucket, stage: Mode) -> Mode {
         let is_held = self.bucket_kills.get(bucket).is_some_and(|of| of.held.is_some());
         let kill = self.kill_of(bucket);
         kill.mode(if is_held { Mode::Shadow } else { stage }, kill)
@@ -106,7 +109,7 @@ impl DurableState {
     ///
     /// # Errors
     /// If there is no room for another bucket.
-    pub fn on_command(
+    pub(crate) fn on_command(
         &mut self,
         scope: &Scope,
         command: Command,
@@ -116,13 +119,12 @@ impl DurableState {
     }
 
     /// Ends the command for a scope; its buckets stay in shadow. Returns true if there was a command.
-    pub fn on_command_ends(&mut self, scope: &Scope, policy: &Policy) -> bool {
+    pub(crate) fn on_command_ends(&mut self, scope: &Scope, policy: &Policy) -> bool {
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }
 
     /// The command in force for a scope.
-    #[must_use]
-    pub fn command(&self, scope: &Scope) -> Option<&Command> {
+    pub(crate) fn command(&self, scope: &Scope) -> Option<&Command> {
         match scope {
             Scope::Fleet => self.killed_by_command.as_ref(),
             Scope::Bucket(bucket) => self.bucket_kills.get(bucket)?.command.as_ref(),
@@ -130,7 +132,7 @@ impl DurableState {
     }
 
     /// Ends the commands that have expired at the time of day `unix_s`. Returns true if any has.
-    pub fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
+    pub(crate) fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
         let scopes = self.bucket_kills.keys().cloned().map(Scope::Bucket).chain([Scope::Fleet]);
         let is_expired =
             |scope: &Scope| self.command(scope).is_some_and(|command| command.is_expired(unix_s));
@@ -144,7 +146,7 @@ impl DurableState {
     /// Takes larger generations that an aggregator holds. An odd one counts as a command without a reason; an
     /// even one ends such a command, but no command given here. In both cases an operator used the switch, so
     /// every bucket that it concerns goes to shadow. Returns true if anything changed.
-    pub fn on_learned(
+    pub(crate) fn on_learned(
         &mut self,
         fleet: KillGeneration,
         buckets: &BTreeMap<Bucket, KillGeneration>,
@@ -175,7 +177,7 @@ impl DurableState {
 
     /// Takes an order to kill that was given at an aggregator, which did not know the state here: it kills
     /// whatever the generations are. Returns true if anything changed.
-    pub fn on_ordered_below(&mut self, scope: &Scope, unix_s: Option<i64>, policy: &Policy) -> bool {
+    pub(crate) fn on_ordered_below(&mut self, scope: &Scope, unix_s: Option<i64>, policy: &Policy) -> bool {
         self.command(scope).is_none()
             && self.set(scope, Some(Command::learned(unix_s)), policy).unwrap_or(false)
     }
@@ -183,7 +185,7 @@ impl DurableState {
     /// Takes a kill that began and ended at an aggregator. The modes in force were decided without knowledge
     /// of it, so the generation moves past a kill and its end, unless the scope is killed anyway. Returns
     /// true if anything changed.
-    pub fn on_ended_below(&mut self, scope: &Scope, policy: &Policy) -> bool {
+    pub(crate) fn on_ended_below(&mut self, scope: &Scope, policy: &Policy) -> bool {
         let Ok((generation, _)) = self.switch(scope) else { return false };
         if generation.is_killed() {
             return false;
@@ -195,7 +197,7 @@ impl DurableState {
 
     /// Releases the buckets whose entries were promoted from the shadow that followed a kill. Returns true if
     /// anything changed. Linear in the buckets ever killed alone.
-    pub fn settle_held(&mut self, policy: &Policy) -> bool {
+    pub(crate) fn settle_held(&mut self, policy: &Policy) -> bool {
         let fleet = self.kill;
         let mut changed = false;
         for (bucket, switch) in &mut self.bucket_kills {
@@ -289,11 +291,7 @@ impl DurableState {
     fn why(&self, scope: &Scope) -> Vec<String> {
         let file =
             (matches!(scope, Scope::Fleet) && self.killed_by_file).then(|| "kill_switch: true".to_owned());
-        let command = self.command(scope).map(|command| match &command.reason {
-            Some(reason) => reason.to_string(),
-            None => "reported by an aggregator".to_owned(),
-        });
-        file.into_iter().chain(command).collect()
+        file.into_iter().chain(self.command(scope).map(Command::why)).collect()
     }
 }
 

@@ -117,10 +117,23 @@ pub struct CohortSums {
     pub samples: u64,
 }
 
+/// The saved stats of one entry's present stage. Latencies are not saved: they begin anew after a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedStageStats {
+    /// The number of the change that began the stage.
+    pub change: u64,
+    /// Ticks with requests in the stage.
+    pub cycles: u64,
+    /// The length of a tick in milliseconds.
+    pub tick_ms: u64,
+    /// For each slot its ticks, and the offered, refused, would-dropped and failed requests of the canary
+    /// cohort and of the control cohort.
+    pub slots: Vec<(u64, [u64; 4], [u64; 4])>,
+}
+
 impl Cause {
     /// Returns the word used in tables and logs.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Appeared => "appeared",
             Self::Lost => "lost",
@@ -200,7 +213,7 @@ impl DurableState {
 
     /// Puts an entry into a stage, and records why. A pending mode stays pending only if the stage rises and
     /// is still below it.
-    pub fn enter_stage(&mut self, entry: &str, to: Mode, cause: Cause, why: Vec<String>) {
+    pub(crate) fn enter_stage(&mut self, entry: &str, to: Mode, cause: Cause, why: Vec<String>) {
         let Some(stage) = self.stages.get_mut(entry) else { return };
         let from = std::mem::replace(&mut stage.stage, to);
         stage.pending = stage.pending.filter(|asked| *asked > to && to > from);
@@ -230,8 +243,13 @@ impl DurableState {
         }
     }
 
+    /// The change with a number, if it is kept.
+    pub(crate) fn change(&self, number: u64) -> Option<&Change> {
+        self.history.iter().rev().find(|change| change.number == number)
+    }
+
     /// Sets the time of changes that have none; true if there were any.
-    pub fn stamp(&mut self, unix_s: i64) -> bool {
+    pub(crate) fn stamp(&mut self, unix_s: i64) -> bool {
         let unstamped = self.history.iter_mut().rev().take_while(|change| change.at_s.is_none());
         unstamped.map(|change| change.at_s = Some(unix_s)).count() > 0
     }

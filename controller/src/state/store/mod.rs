@@ -21,7 +21,7 @@ const MARKER: &str = "initialised";
 
 /// A state directory, locked for this process.
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     directory: PathBuf,
     /// Held during a save, so that saves do not share their temporary file.
     saving: Mutex<()>,
@@ -31,11 +31,11 @@ pub struct Store {
 
 /// The result of opening a state directory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The state to start with.
-    pub durable: DurableState,
+    pub(crate) durable: DurableState,
     /// Why the earlier state could not be read; `None` if it was read, or if this is a first start.
-    pub loss: Option<String>,
+    pub(crate) loss: Option<String>,
 }
 
 /// Why a state directory cannot be used.
@@ -65,7 +65,7 @@ impl Store {
     ///
     /// # Errors
     /// When the directory cannot be used, or another controller uses it.
-    pub fn open(directory: &Path) -> Result<(Self, Opened), StoreError> {
+    pub(crate) fn open(directory: &Path) -> Result<(Self, Opened), StoreError> {
         let in_directory = |source| StoreError::Directory { directory: directory.to_owned(), source };
         file::create_directory(directory).map_err(in_directory)?;
         let lock = File::options().create(true).truncate(false).write(true).open(directory.join(LOCK));
@@ -101,7 +101,7 @@ impl Store {
     ///
     /// # Errors
     /// When it could not be written. The state saved before is kept, and another attempt may succeed.
-    pub fn save(&self, durable: &DurableState) -> Result<(), StoreError> {
+    pub(crate) fn save(&self, durable: &DurableState) -> Result<(), StoreError> {
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         file::replace(&self.directory, FILE, durable)
             .and_then(|()| file::create_marker(&self.directory, MARKER))

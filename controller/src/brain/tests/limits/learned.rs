@@ -58,7 +58,7 @@ impl Weeks {
     }
 
     fn limit(&self) -> Option<f64> {
-        self.brain.buckets()[0].limit().per_second().map(Rate::per_second)
+        self.brain.buckets.as_slice()[0].limit.per_second().map(Rate::per_second)
     }
 
     fn limit_sent(&self) -> Option<f64> {
@@ -100,13 +100,13 @@ fn limit_after_thirty_days_follows_the_formula() {
             last = weeks.day(1.1).unwrap();
         }
         check_near(last, 1.1 * LEARNED, 10.0);
-        let status = &weeks.brain.history().status(&bucket(), &learned_terms(&weeks.brain));
+        let status = &weeks.brain.limits.history.status(&bucket(), &learned_terms(&weeks.brain));
         assert!(status.days >= 9, "{status:?}");
     }
 }
 
 fn learned_terms(brain: &Brain) -> plimsoll_policy::Learned {
-    let LimitSource::Learned(learned) = brain.policy().bucket(&bucket()).unwrap().source() else { panic!() };
+    let LimitSource::Learned(learned) = &brain.policy().bucket(&bucket()).unwrap().source else { panic!() };
     learned.clone()
 }
 
@@ -114,7 +114,7 @@ fn learned_terms(brain: &Brain) -> plimsoll_policy::Learned {
 fn without_history_no_limit_is_in_force() {
     let mut weeks = Weeks::new(learned("enforce", ""));
     weeks.day(50.0);
-    assert_eq!(weeks.brain.buckets()[0].limit(), Limit::Unknown);
+    assert_eq!(weeks.brain.buckets.as_slice()[0].limit, Limit::Unknown);
     assert_eq!(weeks.zone.counts("acme").refused(), 0);
 }
 
@@ -135,7 +135,7 @@ fn unsaved_minutes_are_not_learned_from() {
         weeks.day(1.1);
     }
     check_near(weeks.limit().unwrap(), 1.1 * LEARNED, 10.0);
-    assert_eq!(weeks.brain.history().counters().minutes_lost, 4 * 1_440);
+    assert_eq!(weeks.brain.limits.history.counters.minutes_lost, 4 * 1_440);
 }
 
 #[test]
@@ -180,10 +180,9 @@ fn queried_limit_is_clamped_and_unknown_without_an_answer() {
     let mut weeks = Weeks::new(text(", min: 200, max: 5000"));
     weeks.zone.offers("acme", 100.0);
     (0..10).for_each(|_| weeks.step());
-    assert_eq!(weeks.brain.buckets()[0].limit(), Limit::Unknown);
+    assert_eq!(weeks.brain.buckets.as_slice()[0].limit, Limit::Unknown);
     let source = |brain: &Brain| {
-        let LimitSource::Prometheus(source) = brain.policy().bucket(&bucket()).unwrap().source().clone()
-        else {
+        let LimitSource::Prometheus(source) = brain.policy().bucket(&bucket()).unwrap().source.clone() else {
             panic!()
         };
         source
@@ -199,7 +198,7 @@ fn queried_limit_is_clamped_and_unknown_without_an_answer() {
     weeks.brain.on_policy(text(", min: 300"));
     assert_eq!(weeks.limit(), Some(300.0));
     weeks.brain.on_policy(enforced());
-    assert_eq!((weeks.limit(), weeks.brain.answers().len()), (Some(LIMIT), 0));
+    assert_eq!((weeks.limit(), weeks.brain.limits.answers.len()), (Some(LIMIT), 0));
     weeks.brain.on_policy(text(""));
-    assert_eq!(weeks.brain.buckets()[0].limit(), Limit::Unknown);
+    assert_eq!(weeks.brain.buckets.as_slice()[0].limit, Limit::Unknown);
 }

@@ -128,7 +128,7 @@ fn limit_of_zero_denies_in_every_directive() {
             (Some(DropRatio::ALL), Some(Rate::ZERO), Some(Rate::ZERO))
         );
         assert_eq!(fleet.zones[0].hold(), None, "a hold would outlive the limit of zero");
-        assert_eq!(fleet.brain.is_leading(), step >= 2, "it denies also before rates are sent");
+        assert_eq!(fleet.brain.takeover.leading, step >= 2, "it denies also before rates are sent");
         fleet.run(0.5);
     }
 }
@@ -143,7 +143,7 @@ fn limit_that_becomes_zero_denies_at_once() {
     let Fleet { brain, zones, .. } = &mut fleet;
     zones[0].receive(brain, now);
     assert_eq!(zones[0].ratio("acme"), Some(1.0));
-    let shares: Vec<DropRatio> = brain.buckets()[0].shares().map(|(_, share)| share.ratio).collect();
+    let shares: Vec<DropRatio> = brain.buckets.as_slice()[0].shares().map(|(_, share)| share.ratio).collect();
     assert!(!shares.is_empty() && shares.iter().all(|ratio| *ratio == DropRatio::ALL), "{shares:?}");
 }
 

@@ -179,10 +179,10 @@ fn unusable_folder_is_an_error_and_no_loss() {
     let state = tempfile::tempdir().unwrap();
     fs::write(state.path().join("history"), "a file").unwrap();
     let error = HistoryStore::open(state.path()).unwrap_err();
-    assert!(matches!(error, HistoryError::Unavailable { .. }), "{error}");
+    assert!(matches!(error.fault, Fault::Unavailable(_)), "{error}");
     assert_eq!(folder(state.path()), ["history"], "no file is moved");
     fs::remove_file(state.path().join("history")).unwrap();
     let (_held, _) = HistoryStore::open(state.path()).unwrap();
     let error = HistoryStore::open(state.path()).unwrap_err();
-    assert!(matches!(error, HistoryError::Unavailable { .. }), "{error}");
+    assert!(matches!(error.fault, Fault::Locked), "{error}");
 }
