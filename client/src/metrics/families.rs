@@ -8,7 +8,17 @@ use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, Me
 use crate::responses::Durations;
 
 /// Label values and the value of one series.
-pub(super) type Row = (Vec<String>, f64);
+pub(super) type Row = (Vec<String>, Value);
+
+/// The value of one series, by the type of its family.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    /// A value that rises and falls.
+    Gauge(f64),
+    /// A value that only grows while the process lives.
+    Counter(f64),
+    Histogram(Durations),
+}
 
 /// The names of a family's labels.
 type Labels = &'static [&'static str];
@@ -18,78 +28,24 @@ type Labels = &'static [&'static str];
 pub(super) struct Families(Vec<(MetricFamily, Labels)>);
 
 impl Families {
-    /// Adds a gauge, a value that rises and falls.
-    pub(super) fn gauge(
+    /// Adds a family. All rows have values of one type.
+    pub(super) fn add(
         &mut self,
         name: &str,
         help: &str,
         labels: Labels,
         rows: impl IntoIterator<Item = Row>,
     ) {
-        self.add(name, help, MetricType::GAUGE, labels, rows, |metric, value| {
-            let mut gauge = Gauge::default();
-            gauge.set_value(value);
-            metric.set_gauge(gauge);
-        });
-    }
-
-    /// Adds a counter, a value that only grows while the process lives.
-    pub(super) fn counter(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: Labels,
-        rows: impl IntoIterator<Item = Row>,
-    ) {
-        self.add(name, help, MetricType::COUNTER, labels, rows, |metric, value| {
-            let mut counter = Counter::default();
-            counter.set_value(value);
-            metric.set_counter(counter);
-        });
-    }
-
-    /// Adds a histogram.
-    pub(super) fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: Labels,
-        rows: impl IntoIterator<Item = (Vec<String>, Durations)>,
-    ) {
-        self.add(name, help, MetricType::HISTOGRAM, labels, rows, |metric, durations| {
-            let buckets = durations.buckets.iter().map(|(upper_bound, count)| {
-                let mut bucket = Bucket::default();
-                bucket.set_upper_bound(*upper_bound);
-                bucket.set_cumulative_count(*count);
-                bucket
-            });
-            let mut histogram = Histogram::default();
-            histogram.set_bucket(buckets.collect());
-            histogram.set_sample_sum(durations.sum);
-            histogram.set_sample_count(durations.count);
-            metric.set_histogram(histogram);
-        });
-    }
-
-    fn add<V>(
-        &mut self,
-        name: &str,
-        help: &str,
-        kind: MetricType,
-        labels: Labels,
-        rows: impl IntoIterator<Item = (Vec<String>, V)>,
-        set: impl Fn(&mut Metric, V),
-    ) {
-        let metrics = rows.into_iter().map(|(values, value)| {
-            let mut metric = labelled(labels, values);
-            set(&mut metric, value);
-            metric
-        });
         let mut family = MetricFamily::default();
-        family.set_metric(metrics.collect());
         family.set_name(name.to_owned());
         family.set_help(help.to_owned());
-        family.set_field_type(kind);
+        let metrics = rows.into_iter().map(|(values, value)| {
+            let mut metric = labelled(labels, values);
+            family.set_field_type(value.write(&mut metric));
+            metric
+        });
+        let metrics = metrics.collect();
+        family.set_metric(metrics);
         self.0.push((family, labels));
     }
 
@@ -112,6 +68,40 @@ impl Families {
     }
 }
 
+impl Value {
+    /// Writes the value into a series, and returns its type.
+    fn write(self, metric: &mut Metric) -> MetricType {
+        match self {
+            Self::Gauge(value) => {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+                MetricType::GAUGE
+            }
+            Self::Counter(value) => {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+                MetricType::COUNTER
+            }
+            Self::Histogram(durations) => {
+                let buckets = durations.buckets.iter().map(|(upper_bound, count)| {
+                    let mut bucket = Bucket::default();
+                    bucket.set_upper_bound(*upper_bound);
+                    bucket.set_cumulative_count(*count);
+                    bucket
+                });
+                let mut histogram = Histogram::default();
+                histogram.set_bucket(buckets.collect());
+                histogram.set_sample_sum(durations.sum);
+                histogram.set_sample_count(durations.count);
+                metric.set_histogram(histogram);
+                MetricType::HISTOGRAM
+            }
+        }
+    }
+}
+
 fn labelled(labels: &[&str], values: Vec<String>) -> Metric {
     debug_assert_eq!(labels.len(), values.len(), "each label has a value");
     let pairs = labels.iter().zip(values).map(|(name, value)| {
@@ -124,13 +114,13 @@ fn labelled(labels: &[&str], values: Vec<String>) -> Metric {
 }
 
 /// Returns one row without labels, or none.
-pub(super) fn plain(value: impl Into<Option<f64>>) -> Option<Row> {
+pub(super) fn plain(value: impl Into<Option<Value>>) -> Option<Row> {
     Some((Vec::new(), value.into()?))
 }
 
-/// Returns 1 for true and 0 for false.
-pub(super) fn flag(yes: bool) -> f64 {
-    f64::from(u8::from(yes))
+/// Returns a gauge: 1 for true and 0 for false.
+pub(super) fn flag(yes: bool) -> Value {
+    Value::Gauge(f64::from(u8::from(yes)))
 }
 
 #[cfg(test)]
@@ -141,11 +131,12 @@ mod tests {
     #[test]
     fn families_are_encoded_as_text() {
         let mut families = Families::default();
-        families.gauge("up", "1 while up.", &[], plain(flag(true)));
-        families.counter("seen_total", "Seen.", &["bucket"], [(vec!["api".to_owned()], 7.0)]);
-        families.counter("none_total", "Without series.", &[], []);
+        families.add("up", "1 while up.", &[], plain(flag(true)));
+        families.add("seen_total", "Seen.", &["bucket"], [(vec!["api".to_owned()], Value::Counter(7.0))]);
+        families.add("none_total", "Without series.", &[], []);
         let durations = Durations { buckets: vec![(0.1, 1), (1.0, 3)], sum: 1.5, count: 4 };
-        families.histogram("took_seconds", "Took.", &["bucket"], [(vec!["api".to_owned()], durations)]);
+        let took = [(vec!["api".to_owned()], Value::Histogram(durations))];
+        families.add("took_seconds", "Took.", &["bucket"], took);
         let text = TextEncoder::new().encode_to_string(&families.into_vec()).unwrap();
         let expected = "# HELP up 1 while up.\n# TYPE up gauge\nup 1\n\
                         # HELP seen_total Seen.\n# TYPE seen_total counter\nseen_total{bucket=\"api\"} 7\n\

@@ -13,8 +13,8 @@ use plimsoll_core::report::Counts;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
-use self::families::{Families, Row, flag, plain};
-
+use self::families::Value::{Counter, Gauge, Histogram};
+use self::families::{Families, Row, Value, flag, plain};
 use crate::cache::Restored;
 use crate::feed::Feed;
 use crate::limiter::Limiter;
@@ -55,7 +55,7 @@ impl Metrics {
     fn families(&self, decisions: Vec<Row>) -> Families {
         let mut families = Families::default();
         let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
-        families.counter("plimsoll_decisions_total", help, &["bucket", "mode", "result"], decisions);
+        families.add("plimsoll_decisions_total", help, &["bucket", "mode", "result"], decisions);
         self.add_feed(&mut families);
         self.add_endpoints(&mut families);
         self.add_cache(&mut families);
@@ -72,27 +72,27 @@ impl Metrics {
         let health = &self.feed.health;
         let connected = flag(health.connected.load(Ordering::Relaxed) > 0);
         let help = "1 while the feed is connected to an aggregator.";
-        families.gauge("plimsoll_feed_connected", help, &[], plain(connected));
+        families.add("plimsoll_feed_connected", help, &[], plain(connected));
         let help = "Streams to aggregators that were lost.";
-        families.counter("plimsoll_feed_disconnects_total", help, &[], plain(count(&health.disconnects)));
-        let rejected = stale as f64 + count(&health.invalid);
+        families.add("plimsoll_feed_disconnects_total", help, &[], plain(count(&health.disconnects)));
+        let rejected = stale + health.invalid.load(Ordering::Relaxed);
         let help = "Directives rejected because they were invalid or stale.";
-        families.counter("plimsoll_directives_rejected_total", help, &[], plain(rejected));
+        families.add("plimsoll_directives_rejected_total", help, &[], plain(Counter(rejected as f64)));
         let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
         let help = "The highest controller epoch applied, 0 before the first.";
-        families.gauge("plimsoll_epoch", help, &[], plain(epoch));
+        families.add("plimsoll_epoch", help, &[], plain(Gauge(epoch)));
         let help =
             "1 while the kill file or PLIMSOLL_KILL puts every bucket of this process into shadow mode.";
-        families.gauge("plimsoll_local_kill", help, &[], plain(flag(local_kill)));
+        families.add("plimsoll_local_kill", help, &[], plain(flag(local_kill)));
         let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
         let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
         let name = "plimsoll_directive_last_update_timestamp_seconds";
         let help = "Unix time of the newest controller update that reached this client, 0 before the first.";
-        families.gauge(name, help, &[], plain(updated.as_secs_f64()));
+        families.add(name, help, &[], plain(Gauge(updated.as_secs_f64())));
         let untracked = self.limiter.table.untracked() as f64;
         let help =
             "Requests admitted without a key to count them for: their bucket has no room or an invalid name.";
-        families.counter("plimsoll_decisions_untracked_total", help, &[], plain(untracked));
+        families.add("plimsoll_decisions_untracked_total", help, &[], plain(Counter(untracked)));
     }
 
     /// Adds the metrics of several aggregators, if there are several.
@@ -100,20 +100,21 @@ impl Metrics {
         let (endpoints, moved) = self.feed.subscription.with(|subscription, _| {
             let assignment = subscription.assignment();
             let each = assignment.into_iter().flat_map(|assignment| assignment.endpoints());
-            let each = each.map(|(name, live, buckets)| (vec![name.to_owned()], flag(live), buckets as f64));
-            (each.collect::<Vec<_>>(), assignment.map(|assignment| assignment.moves as f64))
+            let each =
+                each.map(|(name, live, buckets)| (vec![name.to_owned()], flag(live), Gauge(buckets as f64)));
+            (each.collect::<Vec<_>>(), assignment.map(|assignment| Counter(assignment.moves as f64)))
         });
-        let live = endpoints.iter().map(|(labels, live, _)| (labels.clone(), *live));
+        let live = endpoints.iter().map(|(labels, live, _)| (labels.clone(), live.clone()));
         let help = "1 while this aggregator is connected and has answered.";
-        families.gauge("plimsoll_endpoint_connected", help, &["endpoint"], live);
-        let buckets = endpoints.iter().map(|(labels, _, buckets)| (labels.clone(), *buckets));
+        families.add("plimsoll_endpoint_connected", help, &["endpoint"], live);
+        let buckets = endpoints.iter().map(|(labels, _, buckets)| (labels.clone(), buckets.clone()));
         let help = "Buckets assigned to this aggregator.";
-        families.gauge("plimsoll_endpoint_buckets", help, &["endpoint"], buckets);
+        families.add("plimsoll_endpoint_buckets", help, &["endpoint"], buckets);
         let help = "Buckets moved from one aggregator to another.";
-        families.counter("plimsoll_buckets_moved_total", help, &[], plain(moved));
+        families.add("plimsoll_buckets_moved_total", help, &[], plain(moved.clone()));
         let failures = moved.map(|_| count(&self.feed.health.resolve_failures));
         let help = "Failed DNS resolutions of the aggregators; the known addresses stay in use.";
-        families.counter("plimsoll_resolve_failures_total", help, &[], plain(failures));
+        families.add("plimsoll_resolve_failures_total", help, &[], plain(failures));
     }
 
     /// Adds the metrics of the directive cache, if there is one.
@@ -121,19 +122,19 @@ impl Metrics {
         let (cache, health) = (self.feed.cache.as_ref(), &self.feed.health);
         let (age, rejected) = match health.restored {
             Restored::Nothing => (None, None),
-            Restored::Directives(age) => (Some(age.as_secs_f64()), None),
-            Restored::Rejected(reason) => (None, Some((vec![reason.to_owned()], 1.0))),
+            Restored::Directives(age) => (Some(Gauge(age.as_secs_f64())), None),
+            Restored::Rejected(reason) => (None, Some((vec![reason.to_owned()], flag(true)))),
         };
         let in_use = cache.map(|_| self.feed.subscription.with(|subscription, _| subscription.is_restored()));
         let help = "1 while decisions use cached directives, before the first ones from an aggregator.";
-        families.gauge("plimsoll_directive_cache_in_use", help, &[], plain(in_use.map(flag)));
+        families.add("plimsoll_directive_cache_in_use", help, &[], plain(in_use.map(flag)));
         let help = "Age of the cached directives when this process started.";
-        families.gauge("plimsoll_directive_cache_age_seconds", help, &[], plain(age));
+        families.add("plimsoll_directive_cache_age_seconds", help, &[], plain(age));
         let help = "1 if the directive cache was rejected at the start, by reason.";
-        families.gauge("plimsoll_directive_cache_rejected", help, &["reason"], rejected);
+        families.add("plimsoll_directive_cache_rejected", help, &["reason"], rejected);
         let failures = cache.map(|_| count(&health.save_failures));
         let help = "Failed writes of the directive cache.";
-        families.counter("plimsoll_directive_cache_write_failures_total", help, &[], plain(failures));
+        families.add("plimsoll_directive_cache_write_failures_total", help, &[], plain(failures));
     }
 
     /// Adds the responses that the middleware has recorded.
@@ -143,16 +144,16 @@ impl Metrics {
             |watched: &BucketResponses| vec![watched.bucket.to_string(), watched.side.as_str().to_owned()];
         let codes = watched.iter().flat_map(|watched| {
             let row = |(code, count): &(String, u64)| {
-                ([labels(watched), vec![code.clone()]].concat(), *count as f64)
+                ([labels(watched), vec![code.clone()]].concat(), Counter(*count as f64))
             };
             watched.codes.iter().map(row).collect::<Vec<Row>>()
         });
         let help = "Responses, refusals included, by bucket, cohort (canary, control) and HTTP status; error: the \
                     service failed without a response, aborted: the caller cancelled the request.";
-        families.counter("plimsoll_responses_total", help, &["bucket", "cohort", "code"], codes);
-        let durations = watched.iter().map(|watched| (labels(watched), watched.durations.clone()));
+        families.add("plimsoll_responses_total", help, &["bucket", "cohort", "code"], codes);
+        let durations = watched.iter().map(|watched| (labels(watched), Histogram(watched.durations.clone())));
         let help = "Duration of admitted requests, until the service responds or the caller cancels.";
-        families.histogram("plimsoll_request_duration_seconds", help, &["bucket", "cohort"], durations);
+        families.add("plimsoll_request_duration_seconds", help, &["bucket", "cohort"], durations);
     }
 
     fn decisions(&self) -> Vec<Row> {
@@ -185,7 +186,7 @@ impl Metrics {
                     ("would_drop", counts.would_dropped),
                 ] {
                     let labels = vec![bucket.to_string(), mode.to_string(), result.to_owned()];
-                    rows.push((labels, count as f64));
+                    rows.push((labels, Counter(count as f64)));
                 }
             }
         }
@@ -193,8 +194,8 @@ impl Metrics {
     }
 }
 
-fn count(counter: &AtomicU64) -> f64 {
-    counter.load(Ordering::Relaxed) as f64
+fn count(counter: &AtomicU64) -> Value {
+    Counter(counter.load(Ordering::Relaxed) as f64)
 }
 
 impl Collector for Metrics {
