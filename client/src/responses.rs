@@ -78,9 +78,7 @@ impl Responses {
 
     /// Allocates the counters of a bucket, so that its first response allocates nothing.
     pub(crate) fn prepare(&self, bucket: usize) {
-        if let Some(seen) = self.sides.get(bucket) {
-            seen.get_or_init(Default::default);
-        }
+        self.sides(bucket);
     }
 
     /// Returns the side of a bucket's canary that this instance is on.
@@ -91,11 +89,8 @@ impl Responses {
 
     /// Records the end of an admitted request. Allocates with the first response of a bucket only.
     pub(crate) fn ended(&self, bucket: usize, side: Side, took: Duration, ending: Ending) {
-        let Some(seen) =
-            self.sides.get(bucket).map(|seen| &seen.get_or_init(Default::default)[side as usize])
-        else {
-            return;
-        };
+        let Some(sides) = self.sides(bucket) else { return };
+        let seen = &sides[side as usize];
         if let Some(bin) = seen.bins.get(usize::from(Bin::of(took).number())) {
             bin.fetch_add(1, Ordering::Relaxed);
         }
@@ -106,9 +101,14 @@ impl Responses {
 
     /// Records a refusal. Its duration is not recorded, because it does not measure the service.
     pub(crate) fn refused(&self, bucket: usize, side: Side, status: u16) {
-        if let Some(seen) = self.sides.get(bucket) {
-            seen.get_or_init(Default::default)[side as usize].count(Ending::Status(status));
+        if let Some(sides) = self.sides(bucket) {
+            sides[side as usize].count(Ending::Status(status));
         }
+    }
+
+    /// Returns the responses of a bucket's two sides, allocated with the first call.
+    fn sides(&self, bucket: usize) -> Option<&[SideStats; 2]> {
+        Some(self.sides.get(bucket)?.get_or_init(Default::default))
     }
 
     /// Returns the failures and durations since the last report.

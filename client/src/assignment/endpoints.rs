@@ -36,14 +36,13 @@ impl Aggregators {
     pub(crate) fn of<S: AsRef<str>>(addresses: &[S]) -> Result<Self, InvalidEndpoint> {
         if let [only] = addresses {
             let only = only.as_ref();
-            return match only.strip_prefix(DNS_SCHEME) {
-                // A name and a port are required, as in any other address.
-                Some(name) if transport::endpoint(&format!("http://{name}")).is_ok() => {
-                    Ok(Self::ByName(name.trim_end_matches('/').into()))
-                }
-                Some(_) => Ok(Self::One(Box::new(transport::endpoint(only)?))),
-                None => Ok(Self::One(Box::new(transport::endpoint(only)?))),
-            };
+            let name = only.strip_prefix(DNS_SCHEME);
+            // A name and a port are required, as in any other address.
+            let name = name.filter(|name| transport::endpoint(&format!("http://{name}")).is_ok());
+            return Ok(match name {
+                Some(name) => Self::ByName(name.trim_end_matches('/').into()),
+                None => Self::One(Box::new(transport::endpoint(only)?)),
+            });
         }
         let mut names = Vec::new();
         for address in addresses {
@@ -76,9 +75,7 @@ impl Addresses {
             let one_family = answer.iter().filter(|address| address.is_ipv4() == any_v4);
             let present: Vec<Arc<str>> =
                 one_family.map(|address| format!("http://{address}").into()).collect();
-            for missing in self.missing.values_mut() {
-                *missing += 1;
-            }
+            self.missing.values_mut().for_each(|missing| *missing += 1);
             self.missing.extend(present.into_iter().map(|name| (name, 0)));
             self.missing.retain(|_, missing| *missing < MISSING_MAX);
         }

@@ -110,18 +110,17 @@ impl Liveness {
     }
 
     pub(super) fn is_live(&self, id: EndpointId) -> bool {
-        self.aggregators.get(&id).is_some_and(Aggregator::is_live)
+        matches!(self.state(id), Some(State::Live(_)))
     }
 
     /// Returns true if an aggregator has been live for long enough to be handed a bucket.
     pub(super) fn is_steady(&self, now: MonoTime, id: EndpointId) -> bool {
-        let state = self.aggregators.get(&id).map(|aggregator| aggregator.state);
-        matches!(state, Some(State::Live(since)) if now.since(since) >= STEADY_AFTER)
+        matches!(self.state(id), Some(State::Live(since)) if now.since(since) >= STEADY_AFTER)
     }
 
     /// Returns true if an aggregator has been away for so long that others take over its buckets.
     pub(super) fn is_gone(&self, now: MonoTime, id: EndpointId) -> bool {
-        match self.aggregators.get(&id).map(|aggregator| aggregator.state) {
+        match self.state(id) {
             Some(State::Live(_)) => false,
             Some(State::NeverReached(since)) => {
                 now.since(since) >= NEVER_REACHED_MAX.min(self.failover_delay)
@@ -129,6 +128,10 @@ impl Liveness {
             Some(State::Lost(since)) => now.since(since) >= self.failover_delay,
             None => true,
         }
+    }
+
+    fn state(&self, id: EndpointId) -> Option<State> {
+        self.aggregators.get(&id).map(|aggregator| aggregator.state)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (EndpointId, &str, bool)> {

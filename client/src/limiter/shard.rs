@@ -1,7 +1,6 @@
 //! The shard: a part of a limiter with counters and a random generator of its own, so that its decisions
 //! depend on one seed alone.
 
-use std::fmt;
 use std::sync::Arc;
 
 use plimsoll_core::decision::Verdict;
@@ -18,6 +17,7 @@ use crate::limiter::KeyHandle;
 ///
 /// Services need no shard, because each thread has a generator. A shard is for callers whose runs must be
 /// reproducible, such as a simulation.
+#[derive(Debug)]
 pub struct Shard {
     table: Arc<Table>,
     generator: SmallRng,
@@ -35,12 +35,6 @@ impl Shard {
     pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
         self.table.decide(key.place, &mut DecideCtx { counters: &self.counters, draws: &mut self.generator })
-    }
-}
-
-impl fmt::Debug for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shard").finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,8 @@ use crate::{BucketError, BucketHandle, KeyHandle, Limiter};
 #[derive(Clone, Debug)]
 pub struct Rules {
     tenant: Tenant,
-    rules: Vec<Resolved>,
+    /// Each with its bucket, resolved.
+    rules: Vec<(Rule, BucketHandle)>,
 }
 
 /// One rule: requests that meet all its conditions count for its bucket.
@@ -34,20 +35,6 @@ pub enum RulesError {
     Path(String),
 }
 
-/// A rule with its bucket resolved.
-#[derive(Clone, Debug)]
-struct Resolved {
-    path: Option<Pattern>,
-    methods: Option<Vec<Method>>,
-    bucket: BucketHandle,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Pattern {
-    Exact(String),
-    Prefix(String),
-}
-
 impl Rule {
     /// Makes a rule that every request matches, until conditions are added.
     pub fn bucket(name: &str) -> Self {
@@ -66,6 +53,25 @@ impl Rule {
         self.methods = Some(methods.into_iter().collect());
         self
     }
+
+    fn check(&self) -> Result<(), RulesError> {
+        let Some(pattern) = &self.path else { return Ok(()) };
+        let fixed = pattern.strip_suffix('*').unwrap_or(pattern);
+        if !fixed.starts_with('/') || fixed.contains('*') {
+            return Err(RulesError::Path(pattern.clone()));
+        }
+        Ok(())
+    }
+
+    fn matches(&self, request: &Parts) -> bool {
+        let path = request.uri.path();
+        let is_path = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == pattern,
+        };
+        self.methods.as_ref().is_none_or(|methods| methods.contains(&request.method))
+            && self.path.as_ref().is_none_or(is_path)
+    }
 }
 
 impl Rules {
@@ -79,17 +85,17 @@ impl Rules {
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<Self, RulesError> {
         let resolve = |rule: Rule| {
-            let path = rule.path.map(Pattern::new).transpose()?;
+            rule.check()?;
             let bucket = limiter.bucket(&rule.bucket)?;
             bucket.table.responses.prepare(bucket.place.bucket as usize);
-            Ok(Resolved { path, methods: rule.methods, bucket })
+            Ok((rule, bucket))
         };
         Ok(Self { tenant, rules: rules.into_iter().map(resolve).collect::<Result<_, RulesError>>()? })
     }
 
     /// Returns the bucket of the first rule that matches.
     fn bucket_of(&self, request: &Parts) -> Option<&BucketHandle> {
-        self.rules.iter().find(|rule| rule.matches(request)).map(|rule| &rule.bucket)
+        self.rules.iter().find(|(rule, _)| rule.matches(request)).map(|(_, bucket)| bucket)
     }
 }
 
@@ -103,34 +109,6 @@ impl Extract for Rules {
             let verdict = bucket.admit_by_trace(self.tenant.of(request), || trace_of(request));
             Decision { verdict, recorder: Some(bucket.clone()) }
         })
-    }
-}
-
-impl Resolved {
-    fn matches(&self, request: &Parts) -> bool {
-        self.methods.as_ref().is_none_or(|methods| methods.contains(&request.method))
-            && self.path.as_ref().is_none_or(|path| path.matches(request.uri.path()))
-    }
-}
-
-impl Pattern {
-    fn new(text: String) -> Result<Self, RulesError> {
-        let prefix = text.strip_suffix('*');
-        let fixed = prefix.unwrap_or(&text);
-        if !fixed.starts_with('/') || fixed.contains('*') {
-            return Err(RulesError::Path(text));
-        }
-        Ok(match prefix {
-            Some(prefix) => Self::Prefix(prefix.to_owned()),
-            None => Self::Exact(text),
-        })
-    }
-
-    fn matches(&self, path: &str) -> bool {
-        match self {
-            Self::Exact(exact) => path == exact,
-            Self::Prefix(prefix) => path.starts_with(prefix),
-        }
     }
 }
 
@@ -148,7 +126,7 @@ mod tests {
     /// Returns the index of the rule that applies to a request.
     fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
         let request = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0;
-        rules.rules.iter().position(|rule| rule.matches(&request))
+        rules.rules.iter().position(|(rule, _)| rule.matches(&request))
     }
 
     #[test]

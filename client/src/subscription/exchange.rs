@@ -114,7 +114,7 @@ impl Subscription {
     /// client's traffic, and a share of the rest would look like all of it. Two reports can follow each other
     /// at once when a stream breaks or ends, and a rate over so little time is noise.
     fn is_measurement_due(&self, now: MonoTime, interval: Duration) -> bool {
-        let Some(at) = self.publisher.measured_at() else { return true };
+        let Some(at) = self.publisher.guards.measured() else { return true };
         self.routing.is_none() && now.since(at) >= interval / 2
     }
 

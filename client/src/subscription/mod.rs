@@ -97,7 +97,7 @@ impl Subscription {
 
     /// Lets at most `rate` requests/s of a bucket pass here until something is directed for it.
     pub(crate) fn set_cold_rate(&mut self, bucket: Bucket, rate: Rate) {
-        self.publisher.set_cold_rate(bucket, rate);
+        self.publisher.cold_rates.insert(bucket, rate);
         self.sync_names();
         self.publish_all();
     }
@@ -129,24 +129,24 @@ impl Subscription {
     /// request path.
     pub fn on_tick(&mut self, now: MonoTime) {
         // Directives may wait for names that the request path is about to use first.
-        if self.directives.is_restored() || self.publisher.has_cold_rates() {
+        if self.directives.is_restored() || !self.publisher.cold_rates.is_empty() {
             self.sync_names();
         }
         // Every report measures the offered rates. Without reports, or with several aggregators, the tick
         // does it.
         let interval = self.sessions.report_interval();
         let due = if self.routing.is_some() { interval } else { interval * 2 };
-        if self.publisher.measured_at().is_some_and(|at| now.since(at) >= due) {
+        if self.publisher.guards.measured().is_some_and(|at| now.since(at) >= due) {
             self.sync_names();
             self.measure(now);
         }
-        self.publisher.refill(now, &self.table);
+        self.publisher.guards.refill(now, &self.table);
         self.check_assignment(now);
     }
 
     /// Measures the offered rates.
     fn measure(&mut self, now: MonoTime) {
-        self.publisher.measure(now, &self.table, self.registry.places());
+        self.publisher.guards.measure(now, &self.table, self.registry.places());
     }
 
     /// Moves the buckets that have to go to another aggregator.
@@ -235,7 +235,7 @@ impl Subscription {
         match self.directives.get(bucket) {
             Some(posted) => Some(self.enforcement.mode(bucket, posted.terms())),
             None => {
-                let has_rate = self.publisher.has_cold_rate(bucket);
+                let has_rate = self.publisher.cold_rates.contains_key(bucket);
                 has_rate.then(|| self.enforcement.mode_without_terms(bucket))
             }
         }

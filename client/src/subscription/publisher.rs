@@ -8,23 +8,24 @@ use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{Posted, Terms, Values};
 use plimsoll_core::law::ZoneGuard;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key};
-use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
+use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
 use super::enforcement::Enforcement;
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::guards::Guards;
-use crate::hot::table::{KeyPlace, Table};
+use crate::hot::table::Table;
 
 /// The guards, and a record of what is published, so that it can be withdrawn.
 #[derive(Debug, Default)]
 pub(super) struct Publisher {
-    guards: Guards,
+    pub(super) guards: Guards,
     /// By bucket: the keys with a directive word of their own, sorted.
     own_words: HashMap<Bucket, Vec<u32>>,
     /// The fleet's key and salt of coherent coins.
     coherence: Option<Coherence>,
-    /// By bucket: the rate that the service itself has set for the time without directives.
-    cold_rates: BTreeMap<Bucket, Rate>,
+    /// By bucket: the rate that the service itself has set for the time without directives. It applies from
+    /// the next publication on.
+    pub(super) cold_rates: BTreeMap<Bucket, Rate>,
 }
 
 /// One bucket as it is to be published.
@@ -141,20 +142,6 @@ fn guard_of(terms: &Terms, values: &Values) -> Option<ZoneGuard> {
 // === Rates of the service itself ===
 
 impl Publisher {
-    /// Sets the rate of a bucket for the time without directives. It applies from the next publication on.
-    pub(super) fn set_cold_rate(&mut self, bucket: Bucket, rate: Rate) {
-        self.cold_rates.insert(bucket, rate);
-    }
-
-    pub(super) fn has_cold_rates(&self) -> bool {
-        !self.cold_rates.is_empty()
-    }
-
-    /// Returns true if the service has set a rate for a bucket, whether it still applies or not.
-    pub(super) fn has_cold_rate(&self, bucket: &Bucket) -> bool {
-        self.cold_rates.contains_key(bucket)
-    }
-
     /// Returns the service's rate while it applies: before the first directive, and while an aggregator that
     /// has just started directs no ratios yet.
     fn cold_rate(&self, bucket: &Bucket, posted: Option<&Posted>) -> Option<Rate> {
@@ -178,24 +165,5 @@ impl Publisher {
             table.publish(key, DirectiveWord::new(DropRatio::NONE).enforced(is_enforced).guarded(true));
         }
         key.into_iter().collect()
-    }
-}
-
-// === Guards ===
-
-impl Publisher {
-    /// The time when offered rates were last measured.
-    pub(super) const fn measured_at(&self) -> Option<MonoTime> {
-        self.guards.measured()
-    }
-
-    /// Measures the offered rates since the last time, by which clients share a guard. Linear in the keys.
-    pub(super) fn measure(&mut self, now: MonoTime, table: &Table, places: &[KeyPlace]) {
-        self.guards.measure(now, table, places);
-    }
-
-    /// Refills the guards. Linear in the guards.
-    pub(super) fn refill(&mut self, now: MonoTime, table: &Table) {
-        self.guards.refill(now, table);
     }
 }

@@ -90,7 +90,8 @@ struct Text {
 #[serde(deny_unknown_fields)]
 struct BucketText {
     bucket: Bucket,
-    limit: LimitText,
+    #[serde(with = "LimitText")]
+    limit: Limit,
     mode: Mode,
     /// The kill generations known to the controller when it decided the mode.
     #[serde(default, skip_serializing_if = "is_first")]
@@ -111,12 +112,13 @@ fn is_first(generation: &KillGeneration) -> bool {
     generation.0 == 0
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Limit", rename_all = "snake_case")]
 enum LimitText {
     Unknown,
     Unlimited,
-    Rps(Rate),
+    #[serde(rename = "rps")]
+    PerSecond(Rate),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -198,11 +200,7 @@ fn bucket_text(directive: &BucketDirective) -> BucketText {
     let terms = &directive.terms;
     BucketText {
         bucket: directive.bucket.clone(),
-        limit: match terms.limit {
-            Limit::Unknown => LimitText::Unknown,
-            Limit::Unlimited => LimitText::Unlimited,
-            Limit::PerSecond(rate) => LimitText::Rps(rate),
-        },
+        limit: terms.limit,
         mode: terms.mode,
         mode_knows_kill: terms.kill.fleet,
         mode_knows_bucket_kill: terms.kill.bucket,
@@ -228,11 +226,7 @@ fn bucket_of(text: BucketText) -> Result<BucketDirective, SnapshotError> {
         SnapshotError::Invalid(format!("canary_percent {} is no percentage", text.canary_percent))
     })?;
     let terms = Terms {
-        limit: match text.limit {
-            LimitText::Unknown => Limit::Unknown,
-            LimitText::Unlimited => Limit::Unlimited,
-            LimitText::Rps(rate) => Limit::PerSecond(rate),
-        },
+        limit: text.limit,
         mode: text.mode,
         kill: Kill { fleet: text.mode_knows_kill, bucket: text.mode_knows_bucket_kill },
         cohort: Cohort { percent, salt: text.canary_salt },

@@ -303,7 +303,7 @@ fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() 
     assert_eq!((greeting.definitions.len(), greeting.tallies.len()), (0, 0));
     client.answer();
     let report = client.subscription.report(now());
-    let offered: u64 = report.tallies.values().map(|tally| tally.counts.offered).sum();
+    let offered: u64 = report.tallies.iter().map(|(_, tally)| tally.counts.offered).sum();
     let sent: u64 = report.definitions.values().map(|definition| definition.sent.offered).sum();
     assert_eq!(
         (offered, sent),
