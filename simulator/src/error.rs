@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use plimsoll_policy::{Fault, PolicyError};
+use plotters::drawing::DrawingAreaErrorKind;
 
 /// A scenario that cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -41,5 +42,5 @@ pub enum PlotError {
     },
     /// The drawing failed.
     #[error("cannot draw: {0}")]
-    Drawing(String),
+    Drawing(#[from] DrawingAreaErrorKind<io::Error>),
 }

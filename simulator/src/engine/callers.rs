@@ -19,9 +19,9 @@ pub(crate) struct Callers<'a> {
     sources_rng: SmallRng,
     /// Pareto sources by entry of `traffic` and client.
     sources: Vec<Vec<ParetoSource>>,
-    /// `None` if no entry of `traffic` retries.
-    retries: Option<PendingRetries>,
-    series: Vec<Series>,
+    retries: PendingRetries,
+    /// The counts by bucket, in the scenario's order.
+    pub(super) series: Vec<Series>,
     /// Scratch: the entries of `traffic` of one client's requests in one step.
     queue: Vec<u32>,
 }
@@ -44,7 +44,6 @@ impl<'a> Callers<'a> {
             None => Vec::new(),
         };
         let sources = scenario.traffic.iter().map(&mut sources_of).collect();
-        let retrying = scenario.traffic.iter().any(|traffic| traffic.retry.is_some());
         let series = scenario.buckets.iter().map(|bucket| Series::new(steps, bucket.tenants.len()));
         Self {
             scenario,
@@ -53,7 +52,7 @@ impl<'a> Callers<'a> {
             retries_rng: generator(seed, Purpose::Retries),
             sources_rng,
             sources,
-            retries: retrying.then(|| PendingRetries::new(steps, BIN_S)),
+            retries: PendingRetries::default(),
             series: series.collect(),
             queue: Vec::new(),
         }
@@ -75,8 +74,7 @@ impl<'a> Callers<'a> {
                 Offer { traffic, first: parts.first, means, arrivals: means.map(Arrivals::of) }
             })
             .collect();
-        let due = self.retries.as_mut().map(|retries| retries.due(step)).unwrap_or_default();
-        let mut due = due.into_iter().peekable();
+        let mut due = self.retries.due(step).into_iter().peekable();
         for client in 0..joined {
             self.queue.clear();
             while let Some((_, entry)) = due.next_if(|(retrying, _)| *retrying == client) {
@@ -91,23 +89,16 @@ impl<'a> Callers<'a> {
                 let traffic = offers[entry as usize].traffic;
                 let answer = system.decide(client, entry as usize);
                 self.series[traffic.bucket].count(step, traffic.tenant, answer);
-                if let (Answer::Refused, Some(retry), Some(retries)) =
-                    (answer, &traffic.retry, &mut self.retries)
-                {
-                    retries.plan(retry, step, client, entry, &mut self.retries_rng);
+                if let (Answer::Refused, Some(retry)) = (answer, &traffic.retry) {
+                    self.retries.plan(retry, step, client, entry, &mut self.retries_rng);
                 }
             }
         }
         for series in &self.series {
-            for bins in [&series.offered, &series.admitted, &series.would] {
+            for bins in [&series.all.offered, &series.all.admitted, &series.all.would] {
                 trace.write(u64::from(bins[step]));
             }
         }
-    }
-
-    /// Returns the counts by bucket, in the scenario's order.
-    pub(crate) fn into_series(self) -> Vec<Series> {
-        self.series
     }
 
     fn is_away(&self, client: u32, t: f64) -> bool {

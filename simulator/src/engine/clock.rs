@@ -1,5 +1,7 @@
 //! The virtual clock of a run, and the monotonic clock of each simulated process.
 
+use std::time::Duration;
+
 use plimsoll_core::quantity::MonoTime;
 
 /// Microseconds in a second.
@@ -19,6 +21,11 @@ impl SimTime {
 /// Converts seconds to microseconds. The checks of a scenario reject negative and absurd spans.
 pub(crate) fn micros(seconds: f64) -> u64 {
     (seconds * SECOND).round() as u64
+}
+
+/// Converts a duration to microseconds, at least 1: an event that plans its own successor must advance time.
+pub(crate) fn micros_of(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
 /// The monotonic clock of one process. It starts at the process's birth with an offset of its own, so that

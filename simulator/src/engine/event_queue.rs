@@ -1,63 +1,34 @@
 //! A queue of future events, ordered by time; events at one time keep the order in which they were planned.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use crate::engine::clock::SimTime;
 
-/// Future events.
+/// Future events, by time and number.
 #[derive(Debug)]
 pub(crate) struct EventQueue<E> {
-    heap: BinaryHeap<Reverse<Planned<E>>>,
-    sequence: u64,
-}
-
-#[derive(Debug)]
-struct Planned<E> {
-    at: SimTime,
-    sequence: u64,
-    event: E,
+    events: BTreeMap<(SimTime, u64), E>,
+    planned: u64,
 }
 
 impl<E> Default for EventQueue<E> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), sequence: 0 }
+        Self { events: BTreeMap::new(), planned: 0 }
     }
 }
 
 impl<E> EventQueue<E> {
     /// Plans an event. O(log n).
     pub(crate) fn plan(&mut self, at: SimTime, event: E) {
-        self.heap.push(Reverse(Planned { at, sequence: self.sequence, event }));
-        self.sequence += 1;
+        self.events.insert((at, self.planned), event);
+        self.planned += 1;
     }
 
     /// Removes and returns the next event at `until` or before. O(log n).
     pub(crate) fn next(&mut self, until: SimTime) -> Option<(SimTime, E)> {
-        if self.heap.peek()?.0.at > until {
-            return None;
-        }
-        self.heap.pop().map(|Reverse(planned)| (planned.at, planned.event))
-    }
-}
-
-impl<E> PartialEq for Planned<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<E> Eq for Planned<E> {}
-
-impl<E> Ord for Planned<E> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
-}
-
-impl<E> PartialOrd for Planned<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
+        let entry = self.events.first_entry().filter(|entry| entry.key().0 <= until)?;
+        let ((at, _), event) = entry.remove_entry();
+        Some((at, event))
     }
 }
 

@@ -90,15 +90,11 @@ impl<'a> Fleet<'a> {
     pub(crate) fn controller(&self, now: SimTime, durable: DurableState, rng: &mut SmallRng) -> Controller {
         let clock = Self::clock(now, rng);
         let policy = std::sync::Arc::clone(&self.scenario.policy);
-        let mut brain = Brain::new(
-            clock.read(now),
-            InstanceId(rng.random()),
-            durable,
-            policy,
-            self.scenario.parameters(),
-        );
-        save(&mut brain);
-        Controller { brain, clock }
+        let (now, instance) = (clock.read(now), InstanceId(rng.random()));
+        let brain = Brain::new(now, instance, durable, policy, self.scenario.parameters());
+        let mut controller = Controller { brain, clock };
+        controller.save();
+        controller
     }
 
     /// Creates an aggregator without any state. Every process of one zone has the same name.
@@ -142,40 +138,23 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// Saves the controller's durable state at once: the simulation has no disk.
-fn save(brain: &mut Brain) {
-    if let Some((number, _)) = brain.unsaved() {
-        brain.on_saved(number);
-    }
-}
-
 impl Controller {
     /// Applies the law and saves the durable state.
     pub(crate) fn tick(&mut self, now: SimTime) {
         let unix_s = UNIX_START_S + i64::try_from(now.0 / 1_000_000).unwrap_or(i64::MAX);
         self.brain.on_tick(self.clock.read(now), unix_s);
-        save(&mut self.brain);
+        self.save();
     }
 
-    /// Saves the durable state after a report, which may have changed it.
+    /// Saves the durable state at once: the simulation has no disk.
     pub(crate) fn save(&mut self) {
-        save(&mut self.brain);
-    }
-}
-
-impl Aggregator {
-    /// Runs the fast loop. Returns true if there are new directives for children.
-    pub(crate) fn tick(&mut self, now: SimTime) -> bool {
-        self.zone.on_tick(self.clock.read(now))
+        if let Some((number, _)) = self.brain.unsaved() {
+            self.brain.on_saved(number);
+        }
     }
 }
 
 impl Client {
-    /// Refills the limiter's guards; called every 10 ms.
-    pub(crate) fn tick(&mut self, now: SimTime) {
-        self.subscription.on_tick(self.clock.read(now));
-    }
-
     /// Decides a request of an entry of `traffic`.
     #[inline]
     pub(crate) fn decide(&mut self, entry: usize) -> Answer {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::Directives;
+use plimsoll_core::exchange::StreamId;
 use plimsoll_core::exchange::sessions::HEARTBEAT;
-use plimsoll_core::exchange::{Child as _, Parent as _, StreamId};
 use plimsoll_core::report::Report;
 
-use super::clock::{SimTime, micros};
+use super::clock::{SimTime, micros, micros_of};
 use super::link::Link;
 use super::world::{Child, Event, Stream, World};
 use crate::results::TraceHash;
@@ -35,19 +35,10 @@ impl World<'_> {
     /// phase.
     pub(crate) fn report(&mut self, now: SimTime, stream: usize) {
         let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
-        let made = match child {
-            Child::Client(client) => self.clients[client as usize].process.as_mut().map(|process| {
-                let report = process.subscription.report(process.clock.read(now));
-                (report, process.subscription.report_interval())
-            }),
-            Child::Zone(zone) => self.zones[zone as usize].process.as_mut().map(|process| {
-                let report = process.zone.report(process.clock.read(now));
-                (report, process.zone.report_interval())
-            }),
-        };
-        let Some((report, interval)) = made else { return };
+        let Some((process, time)) = self.child_end(now, child) else { return };
+        let (report, interval) = (process.report(time), process.report_interval());
         let is_greeting = report.identity.is_some();
-        let cut = self.ends(child).cut;
+        let cut = self.port(child).cuts > 0;
         if let Some(arrival) = self.streams[stream].up.send(now, report, cut, &mut self.network_rng) {
             self.queue.plan(arrival, Event::Up(stream));
         }
@@ -70,35 +61,28 @@ impl World<'_> {
         let Stream { child, parent_open: true, greeted, .. } = self.streams[stream] else { return };
         hash_report(trace, now, stream, &report);
         let id = StreamId(stream as u64 + 1);
-        let entered = match self.above(child) {
-            Some(zone) => {
-                let process = self.zones[zone as usize].process.as_mut();
-                process.map(|process| process.zone.on_report(process.clock.read(now), id, report))
-            }
-            None => self.controller.process.as_mut().map(|process| {
-                let entered = process.brain.on_report(process.clock.read(now), id, report);
-                process.save();
-                entered
-            }),
-        };
+        let Some((process, time)) = self.parent_end(now, child) else { return };
+        let entered = process.on_report(time, id, report);
+        if let (None, Some(controller)) = (self.above(child), &mut self.controller.process) {
+            controller.save();
+        }
         match entered {
-            None => {}
-            Some(Err(rejected)) => {
+            Err(rejected) => {
                 if self.rejections.len() < REJECTIONS_MAX {
                     self.rejections.push(format!("{child:?}: {rejected}"));
                 }
                 self.reject(now, stream);
             }
-            Some(Ok(news)) => {
+            Ok(news) => {
                 if !greeted {
                     self.streams[stream].greeted = true;
-                    self.ends(child).below.push(stream);
+                    self.below(self.above(child)).push(stream);
                     self.queue.plan(now.plus(micros_of(HEARTBEAT)), Event::Heartbeat(stream));
                     // The parent answers a greeting at once.
                     self.send_directives(now, stream);
                 }
                 if news {
-                    self.notify_siblings(now, child);
+                    self.notify(now, self.above(child));
                 }
             }
         }
@@ -108,21 +92,11 @@ impl World<'_> {
         let Some(directives) = self.streams[stream].down.take() else { return };
         let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
         hash_directives(trace, now, stream, &directives);
-        match child {
-            Child::Client(client) => {
-                if let Some(process) = &mut self.clients[client as usize].process {
-                    // The subscription counts messages that it rejects, and keeps its state.
-                    let _ = process.subscription.on_directives(process.clock.read(now), directives);
-                }
-            }
-            Child::Zone(zone) => {
-                let process = self.zones[zone as usize].process.as_mut();
-                let applied =
-                    process.map(|process| process.zone.on_directives(process.clock.read(now), directives));
-                if matches!(applied, Some(Ok(()))) {
-                    self.notify_below_zone(now, zone);
-                }
-            }
+        let Some((process, time)) = self.child_end(now, child) else { return };
+        // A child counts messages that it rejects, and keeps its state.
+        let applied = process.on_directives(time, directives);
+        if let (Child::Zone(zone), Ok(())) = (child, applied) {
+            self.notify(now, Some(zone));
         }
     }
 
@@ -137,53 +111,26 @@ impl World<'_> {
     fn send_directives(&mut self, now: SimTime, stream: usize) {
         let Stream { child, parent_open: true, .. } = self.streams[stream] else { return };
         let id = StreamId(stream as u64 + 1);
+        let Some((process, time)) = self.parent_end(now, child) else { return };
         // A superseded stream must end; a stream without news must not.
-        let answer = match self.above(child) {
-            Some(zone) => self.zones[zone as usize].process.as_mut().map(|process| {
-                let superseded = process.zone.is_superseded(id);
-                (superseded, (!superseded).then(|| process.zone.directives(process.clock.read(now), id)))
-            }),
-            None => self.controller.process.as_mut().map(|process| {
-                let superseded = process.brain.is_superseded(id);
-                (superseded, (!superseded).then(|| process.brain.directives(process.clock.read(now), id)))
-            }),
-        };
-        match answer {
-            Some((true, _)) => self.reject(now, stream),
-            Some((false, Some(Some(directives)))) => {
-                let cut = self.ends(child).cut;
-                let link = &mut self.streams[stream].down;
-                if let Some(arrival) = link.send(now, directives, cut, &mut self.network_rng) {
-                    self.queue.plan(arrival, Event::Down(stream));
-                }
-            }
-            _ => {}
+        if process.is_superseded(id) {
+            return self.reject(now, stream);
+        }
+        let Some(directives) = process.directives(time, id) else { return };
+        let cut = self.port(child).cuts > 0;
+        let link = &mut self.streams[stream].down;
+        if let Some(arrival) = link.send(now, directives, cut, &mut self.network_rng) {
+            self.queue.plan(arrival, Event::Down(stream));
         }
     }
 
-    pub(crate) fn notify_below_zone(&mut self, now: SimTime, zone: u32) {
-        self.notify(now, |world| &world.zones[zone as usize].below);
-    }
-
-    pub(crate) fn notify_below_controller(&mut self, now: SimTime) {
-        self.notify(now, |world| &world.controller.below);
-    }
-
-    /// Sends the new directives to every child of one parent.
-    fn notify(&mut self, now: SimTime, below: impl Fn(&Self) -> &[usize]) {
+    /// Sends the new directives to every child of an aggregator, or of the controller.
+    pub(crate) fn notify(&mut self, now: SimTime, parent: Option<u32>) {
         let mut at = 0;
-        while let Some(stream) = below(self).get(at).copied() {
+        while let Some(stream) = self.below(parent).get(at).copied() {
             self.send_directives(now, stream);
             // A stream that ended meanwhile has left the list, and the next stream has moved to its index.
-            at += usize::from(below(self).get(at) == Some(&stream));
-        }
-    }
-
-    /// Sends the new directives to every child of the parent of `child`.
-    fn notify_siblings(&mut self, now: SimTime, child: Child) {
-        match self.above(child) {
-            Some(zone) => self.notify_below_zone(now, zone),
-            None => self.notify_below_controller(now),
+            at += usize::from(self.below(parent).get(at) == Some(&stream));
         }
     }
 
@@ -198,32 +145,21 @@ impl World<'_> {
     pub(crate) fn parent_ends(&mut self, now: SimTime, stream: usize) {
         let Stream { child, parent_open: true, .. } = self.streams[stream] else { return };
         self.streams[stream].parent_open = false;
-        self.ends(child).below.retain(|other| *other != stream);
-        let id = StreamId(stream as u64 + 1);
-        match self.above(child) {
-            Some(zone) => {
-                if let Some(process) = &mut self.zones[zone as usize].process {
-                    process.zone.on_close(process.clock.read(now), id);
-                }
-            }
-            None => {
-                if let Some(process) = &mut self.controller.process {
-                    process.brain.on_close(process.clock.read(now), id);
-                }
-            }
+        let parent = self.above(child);
+        self.below(parent).retain(|other| *other != stream);
+        if let Some((process, time)) = self.parent_end(now, child) {
+            process.on_close(time, StreamId(stream as u64 + 1));
         }
-        self.notify_siblings(now, child);
+        self.notify(now, parent);
     }
 
     /// Closes the child's end of a stream. With `retries` the child reconnects.
     pub(crate) fn child_ends(&mut self, now: SimTime, stream: usize, retries: bool) {
         let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
         self.streams[stream].child_open = false;
-        let ends = self.ends(child);
-        if *ends.uplink == Some(stream) {
-            *ends.uplink = None;
-        }
-        let life = ends.life;
+        let port = self.port(child);
+        port.uplink.take_if(|uplink| *uplink == stream);
+        let life = port.life;
         if retries {
             let wait = micros(RETRY_S.0) + self.phase(Duration::from_secs_f64(RETRY_S.1 - RETRY_S.0));
             self.queue.plan(now.plus(wait), Event::Connect { child, life });
@@ -232,26 +168,24 @@ impl World<'_> {
 
     /// Closes the end of a child whose process died, and plans when its parent notices.
     pub(crate) fn child_dies(&mut self, now: SimTime, child: Child) {
-        if let Some(stream) = self.ends(child).uplink.take() {
+        if let Some(stream) = self.port(child).uplink.take() {
             self.streams[stream].child_open = false;
             let noticed = self.streams[stream].up.ends(now);
             self.queue.plan(noticed, Event::ParentEnds(stream));
         }
     }
 
-    /// Closes the end of a parent whose process died, and plans when its child notices.
-    pub(crate) fn parent_dies(&mut self, now: SimTime, child: Child) {
-        if let Some(stream) = *self.ends(child).uplink {
-            self.streams[stream].parent_open = false;
-            let noticed = self.streams[stream].down.ends(now);
-            self.queue.plan(noticed, Event::ChildEnds { stream, retries: false });
+    /// Closes the ends of a parent whose process died, and plans when its children notice.
+    pub(crate) fn parent_dies(&mut self, now: SimTime, parent: Option<u32>) {
+        self.below(parent).clear();
+        for child in self.children(parent) {
+            if let Some(stream) = self.port(child).uplink {
+                self.streams[stream].parent_open = false;
+                let noticed = self.streams[stream].down.ends(now);
+                self.queue.plan(noticed, Event::ChildEnds { stream, retries: false });
+            }
         }
     }
-}
-
-fn micros_of(span: Duration) -> u64 {
-    // At least 1 us, since an event that plans its own successor must advance time.
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
 fn hash_report(trace: &mut TraceHash, now: SimTime, stream: usize, report: &Report) {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::directive::Directives;
+use plimsoll_core::exchange;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
+use plimsoll_policy::Number;
 use rand::rngs::SmallRng;
 
 use super::System;
@@ -65,17 +68,23 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Slot<P> {
     pub(crate) process: Option<P>,
-    pub(crate) life: u32,
+    pub(crate) port: Port,
     /// No process starts here again.
     pub(crate) dead: bool,
-    /// The faults that cut the link to the parent.
-    pub(crate) cuts: u32,
-    /// The stream to the parent, as long as the process's own end is open.
-    pub(crate) uplink: Option<usize>,
     /// Streams of children that have greeted, as long as the process's own end is open.
     pub(crate) below: Vec<usize>,
     /// The zone of the slot.
     pub(crate) zone: u32,
+}
+
+/// A slot as seen by the stream to its parent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Port {
+    pub(crate) life: u32,
+    /// The faults that cut the link to the parent.
+    pub(crate) cuts: u32,
+    /// The stream to the parent, as long as the process's own end is open.
+    pub(crate) uplink: Option<usize>,
 }
 
 /// One stream between a child and its parent. Either end may close before the other notices.
@@ -111,7 +120,7 @@ pub(crate) struct World<'a> {
 
 impl<P> Slot<P> {
     fn empty(zone: u32) -> Self {
-        Self { process: None, life: 0, dead: false, cuts: 0, uplink: None, below: Vec::new(), zone }
+        Self { process: None, port: Port::default(), dead: false, below: Vec::new(), zone }
     }
 }
 
@@ -141,7 +150,7 @@ impl<'a> World<'a> {
         let zero = self.zero;
         let at = |seconds: f64| zero.plus(micros(seconds));
         let start = self.scenario.start;
-        let of = |seconds: Option<f64>| seconds.map_or(SimTime::default(), at);
+        let of = |seconds: Option<Number>| seconds.map_or(SimTime::default(), |seconds| at(seconds.0));
         self.queue.plan(of(start.map(|start| start.controller_s)), Event::StartController);
         for zone in 0..self.scenario.aggregators() {
             self.queue.plan(of(start.map(|start| start.zones_s)), Event::StartZone(zone));
@@ -152,7 +161,7 @@ impl<'a> World<'a> {
         let mut next = self.scenario.clients;
         for join in &self.scenario.joins {
             for client in next..next + join.clients {
-                self.queue.plan(at(join.at_s), Event::StartClient(client));
+                self.queue.plan(at(join.at_s.0), Event::StartClient(client));
             }
             next += join.clients;
         }
@@ -173,10 +182,11 @@ impl<'a> World<'a> {
     pub(crate) fn quality(&self, child: Child) -> (Quality, Quality) {
         let network = &self.scenario.network;
         let delay = match child {
-            Child::Client(_) => network.client_delay_s,
-            Child::Zone(_) => network.uplink_delay_s,
+            Child::Client(_) => network.client_delay_ms,
+            Child::Zone(_) => network.uplink_delay_ms,
         };
-        let with = |loss| Quality { delay: micros(delay), jitter: micros(network.jitter_s), loss };
+        let (delay, jitter) = (micros(delay.0 / 1e3), micros(network.jitter_ms.0 / 1e3));
+        let with = |loss: Number| Quality { delay, jitter, loss: loss.0 };
         (with(network.report_loss), with(network.directive_loss))
     }
 
@@ -188,22 +198,62 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns the stream-related state of the slots at both ends of a child's link.
-    pub(crate) fn ends(&mut self, child: Child) -> Ends<'_> {
-        match (child, self.above(child).map(|zone| zone as usize)) {
-            (Child::Client(client), Some(above)) => {
-                ends_of(&mut self.clients[client as usize], &mut self.zones[above])
-            }
-            (Child::Client(client), None) => {
-                ends_of(&mut self.clients[client as usize], &mut self.controller)
-            }
-            (Child::Zone(zone), None) => ends_of(&mut self.zones[zone as usize], &mut self.controller),
-            (Child::Zone(zone), Some(above)) => {
-                // Upper aggregators have the highest numbers.
-                let (zones, upper) = self.zones.split_at_mut(above);
-                ends_of(&mut zones[zone as usize], &mut upper[0])
-            }
+    /// Returns the children of an aggregator, or of the controller.
+    pub(crate) fn children(&self, parent: Option<u32>) -> Vec<Child> {
+        let zones = (0..self.scenario.aggregators()).map(Child::Zone);
+        let clients = (0..self.clients.len() as u32).map(Child::Client);
+        zones.chain(clients).filter(|child| self.above(*child) == parent).collect()
+    }
+
+    /// Returns the streams of an aggregator's greeted children, or of the controller's.
+    pub(crate) fn below(&mut self, parent: Option<u32>) -> &mut Vec<usize> {
+        match parent {
+            Some(zone) => &mut self.zones[zone as usize].below,
+            None => &mut self.controller.below,
         }
+    }
+
+    pub(crate) fn port(&mut self, child: Child) -> &mut Port {
+        match child {
+            Child::Client(client) => &mut self.clients[client as usize].port,
+            Child::Zone(zone) => &mut self.zones[zone as usize].port,
+        }
+    }
+
+    /// Returns a running child and the time of its clock.
+    pub(crate) fn child_end(
+        &mut self,
+        now: SimTime,
+        child: Child,
+    ) -> Option<(&mut dyn exchange::Child, MonoTime)> {
+        Some(match child {
+            Child::Client(client) => {
+                let process = self.clients[client as usize].process.as_mut()?;
+                (&mut process.subscription, process.clock.read(now))
+            }
+            Child::Zone(zone) => {
+                let process = self.zones[zone as usize].process.as_mut()?;
+                (&mut process.zone, process.clock.read(now))
+            }
+        })
+    }
+
+    /// Returns the running parent of a child and the time of the parent's clock.
+    pub(crate) fn parent_end(
+        &mut self,
+        now: SimTime,
+        child: Child,
+    ) -> Option<(&mut dyn exchange::Parent, MonoTime)> {
+        Some(match self.above(child) {
+            Some(zone) => {
+                let process = self.zones[zone as usize].process.as_mut()?;
+                (&mut process.zone, process.clock.read(now))
+            }
+            None => {
+                let process = self.controller.process.as_mut()?;
+                (&mut process.brain, process.clock.read(now))
+            }
+        })
     }
 
     fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
@@ -227,35 +277,13 @@ impl<'a> World<'a> {
     }
 }
 
-/// The stream-related state of the slots at both ends of a link.
-#[derive(Debug)]
-pub(crate) struct Ends<'w> {
-    pub(crate) lives: bool,
-    pub(crate) life: u32,
-    pub(crate) cut: bool,
-    pub(crate) uplink: &'w mut Option<usize>,
-    pub(crate) parent_lives: bool,
-    pub(crate) below: &'w mut Vec<usize>,
-}
-
-fn ends_of<'w, C, P>(child: &'w mut Slot<C>, parent: &'w mut Slot<P>) -> Ends<'w> {
-    Ends {
-        lives: child.process.is_some(),
-        life: child.life,
-        cut: child.cuts > 0,
-        uplink: &mut child.uplink,
-        parent_lives: parent.process.is_some(),
-        below: &mut parent.below,
-    }
-}
-
 impl System for World<'_> {
     fn advance(&mut self, now: SimTime, trace: &mut TraceHash) {
         while let Some((at, event)) = self.queue.next(now) {
             self.dispatch(at, event, trace);
         }
         for client in self.clients.iter_mut().filter_map(|slot| slot.process.as_mut()) {
-            client.tick(now);
+            client.subscription.on_tick(client.clock.read(now));
         }
     }
 

@@ -101,11 +101,7 @@ impl BucketOutcome {
         let last_change_s = changes.and_then(|changes| changes.into_iter().max_by(f64::total_cmp));
         let view = View { window_s, limit: bucket.limit, v, last_change_s };
         let figures: Vec<Figures> = runs.iter().map(|run| Figures::of(&run.buckets[at], &view)).collect();
-        let over = |figure: fn(&Figures) -> Option<f64>| -> Vec<f64> {
-            let mut values: Vec<f64> = figures.iter().filter_map(figure).collect();
-            values.sort_by(f64::total_cmp);
-            values
-        };
+        let over = |figure: fn(&Figures) -> Option<f64>| sorted(figures.iter().filter_map(figure));
         let mid = |figure| median(&over(figure));
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let settle = over(|figures| figures.settle_s);
@@ -146,9 +142,7 @@ fn tenants(scenario: &Scenario, at: usize, figures: &[Figures]) -> BTreeMap<Stri
             (figures.tenants[index], share)
         });
         let over = |figure: fn(&(TenantFigures, Option<f64>)) -> Option<f64>| {
-            let mut values: Vec<f64> = seeds.clone().filter_map(|seed| figure(&seed)).collect();
-            values.sort_by(f64::total_cmp);
-            median(&values)
+            median(&sorted(seeds.clone().filter_map(|seed| figure(&seed))))
         };
         TenantOutcome {
             offered_rps: over(|(tenant, _)| Some(tenant.offered_rps)).unwrap_or_default(),
@@ -162,6 +156,12 @@ fn tenants(scenario: &Scenario, at: usize, figures: &[Figures]) -> BTreeMap<Stri
     };
     let names = bucket.tenants.iter().enumerate();
     names.map(|(index, tenant)| (tenant.to_string(), outcome(index))).collect()
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values
 }
 
 /// The median of sorted values; of an even number of values, the mean of the middle two.

@@ -46,15 +46,11 @@ pub fn svg(scenario: &Scenario, run: &Run, path: &Path) -> Result<(), PlotError>
 fn draw(scenario: &Scenario, run: &Run, panels: usize, text: &mut String) -> Result<(), PlotError> {
     let size = (PANEL.0, PANEL.1 * panels as u32);
     let root = SVGBackend::with_string(text, size).into_drawing_area();
-    root.fill(&WHITE).map_err(drawing)?;
+    root.fill(&WHITE)?;
     for (index, area) in root.split_evenly((panels, 1)).iter().enumerate() {
         panel(scenario, index, &run.buckets[index], area)?;
     }
-    root.present().map_err(drawing)
-}
-
-fn drawing(error: impl std::fmt::Display) -> PlotError {
-    PlotError::Drawing(error.to_string())
+    Ok(root.present()?)
 }
 
 /// Returns the mean rate of each group of `group` bins, in requests/s, at the middle of the group.
@@ -77,10 +73,10 @@ fn panel(
 ) -> Result<(), PlotError> {
     let bucket = &scenario.buckets[index];
     // At least a tenth of a second, since shorter groups show mostly Poisson noise.
-    let group = (series.offered.len().div_ceil(POINTS)).div_ceil(TENANT_BINS) * TENANT_BINS;
-    let offered = rates(&series.offered, group, BIN_S);
-    let admitted = rates(&series.admitted, group, BIN_S);
-    let would = rates(&series.would, group, BIN_S);
+    let group = (series.all.offered.len().div_ceil(POINTS)).div_ceil(TENANT_BINS) * TENANT_BINS;
+    let offered = rates(&series.all.offered, group, BIN_S);
+    let admitted = rates(&series.all.admitted, group, BIN_S);
+    let would = rates(&series.all.would, group, BIN_S);
     let top =
         offered.iter().chain(&admitted).map(|(_, rate)| *rate).fold(bucket.limit.unwrap_or(1.0), f64::max);
     // The axis ends at four times the limit, so that the admitted rate remains visible.
@@ -92,17 +88,10 @@ fn panel(
         .x_label_area_size(34)
         .y_label_area_size(70)
         .right_y_label_area_size(50)
-        .build_cartesian_2d(0.0..scenario.duration_s, 0.0..top)
-        .map_err(drawing)?
+        .build_cartesian_2d(0.0..scenario.duration_s, 0.0..top)?
         .set_secondary_coord(0.0..scenario.duration_s, 0.0..1.05);
-    chart
-        .configure_mesh()
-        .x_desc("s")
-        .y_desc("requests/s")
-        .light_line_style(WHITE)
-        .draw()
-        .map_err(drawing)?;
-    chart.configure_secondary_axes().y_desc("refused").draw().map_err(drawing)?;
+    chart.configure_mesh().x_desc("s").y_desc("requests/s").light_line_style(WHITE).draw()?;
+    chart.configure_secondary_axes().y_desc("refused").draw()?;
     let mut layers = layers(series, group / TENANT_BINS);
     let names: Vec<String> = bucket.tenants.iter().map(ToString::to_string).collect();
     while let Some(layer) = layers.pop() {
@@ -110,7 +99,7 @@ fn panel(
         let points = layer.into_iter().map(|(t, rate)| (t, rate.min(top)));
         let area = AreaSeries::new(points, 0.0, colour.mix(0.35)).border_style(colour);
         let label = if names.len() == 1 { "admitted" } else { &names[layers.len()] };
-        let drawn = chart.draw_series(area).map_err(drawing)?;
+        let drawn = chart.draw_series(area)?;
         if names.len() <= TENANTS.len() {
             drawn.label(label).legend(move |at| key(at, colour));
         }
@@ -122,31 +111,21 @@ fn panel(
         .map(|((t, offered), (admitted, would))| (*t, (offered - admitted.1 + would.1) / offered))
         .collect();
     let clipped = offered.into_iter().map(|(t, rate)| (t, rate.min(top)));
-    chart
-        .draw_series(LineSeries::new(clipped, OFFERED.stroke_width(2)))
-        .map_err(drawing)?
-        .label("offered")
-        .legend(|at| key(at, OFFERED));
-    if let Some(limit) = bucket.limit {
-        let ends = [(0.0, limit), (scenario.duration_s, limit)];
-        chart
-            .draw_series(LineSeries::new(ends, LIMIT.stroke_width(2)))
-            .map_err(drawing)?
-            .label("limit")
-            .legend(|at| key(at, LIMIT));
+    let limit = bucket.limit.map(|limit| (vec![(0.0, limit), (scenario.duration_s, limit)], LIMIT, "limit"));
+    for (points, colour, label) in [(clipped.collect(), OFFERED, "offered")].into_iter().chain(limit) {
+        let line = LineSeries::new(points, colour.stroke_width(2));
+        chart.draw_series(line)?.label(label).legend(move |at| key(at, colour));
     }
     chart
-        .draw_secondary_series(LineSeries::new(ratio, RATIO))
-        .map_err(drawing)?
+        .draw_secondary_series(LineSeries::new(ratio, RATIO))?
         .label("share refused")
         .legend(|at| key(at, RATIO));
-    chart
+    Ok(chart
         .configure_series_labels()
         .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.2))
-        .draw()
-        .map_err(drawing)
+        .draw()?)
 }
 
 /// Returns the admitted rate of each tenant, stacked on the tenants before it.

@@ -20,23 +20,22 @@ pub struct Run {
     pub(crate) buckets: Vec<Series>,
 }
 
-/// The requests of one bucket in bins of [`BIN_S`], from the scenario's time zero on.
+/// The requests of one bucket, from the scenario's time zero on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
-    pub(crate) offered: Vec<u32>,
-    /// Admitted requests, including those that enforcement would refuse.
-    pub(crate) admitted: Vec<u32>,
-    /// Admitted requests that enforcement would refuse.
-    pub(crate) would: Vec<u32>,
+    /// All requests, in bins of [`BIN_S`].
+    pub(crate) all: Totals,
     /// The requests by tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
     pub(crate) tenants: Vec<Totals>,
 }
 
-/// The requests of one tenant; the columns are those of [`Series`].
+/// Requests by bin.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) offered: Vec<u32>,
+    /// Admitted requests, including those that enforcement would refuse.
     pub(crate) admitted: Vec<u32>,
+    /// Admitted requests that enforcement would refuse.
     pub(crate) would: Vec<u32>,
 }
 
@@ -54,45 +53,36 @@ impl Run {
     #[must_use]
     pub fn totals(&self) -> (u64, u64, u64) {
         let sum = |bins: &[u32]| bins.iter().map(|count| u64::from(*count)).sum::<u64>();
-        self.buckets.iter().fold((0, 0, 0), |(offered, admitted, would), series| {
-            (offered + sum(&series.offered), admitted + sum(&series.admitted), would + sum(&series.would))
+        self.buckets.iter().fold((0, 0, 0), |(offered, admitted, would), Series { all, .. }| {
+            (offered + sum(&all.offered), admitted + sum(&all.admitted), would + sum(&all.would))
         })
     }
 }
 
 impl Series {
     pub(crate) fn new(bins: usize, tenants: usize) -> Self {
-        let totals = || {
-            let zeros = vec![0; bins.div_ceil(TENANT_BINS)];
-            Totals { offered: zeros.clone(), admitted: zeros.clone(), would: zeros }
-        };
-        let zeros = vec![0; bins];
-        Self {
-            offered: zeros.clone(),
-            admitted: zeros.clone(),
-            would: zeros,
-            tenants: (0..tenants).map(|_| totals()).collect(),
-        }
+        let of_tenant = Totals::new(bins.div_ceil(TENANT_BINS));
+        Self { all: Totals::new(bins), tenants: vec![of_tenant; tenants] }
     }
 
     /// Counts one request.
     #[inline]
-    pub(crate) fn count(&mut self, bin: usize, tenant: usize, outcome: Answer) {
-        let admitted = u32::from(outcome != Answer::Refused);
-        let would = u32::from(outcome == Answer::WouldDropped);
-        let add = |bins: &mut [u32], at: usize, more: u32| {
-            if let Some(count) = bins.get_mut(at) {
-                *count += more;
-            }
-        };
-        add(&mut self.offered, bin, 1);
-        add(&mut self.admitted, bin, admitted);
-        add(&mut self.would, bin, would);
-        if let Some(of_tenant) = self.tenants.get_mut(tenant) {
-            let bin = bin / TENANT_BINS;
-            add(&mut of_tenant.offered, bin, 1);
-            add(&mut of_tenant.admitted, bin, admitted);
-            add(&mut of_tenant.would, bin, would);
-        }
+    pub(crate) fn count(&mut self, bin: usize, tenant: usize, answer: Answer) {
+        self.all.count(bin, answer);
+        self.tenants[tenant].count(bin / TENANT_BINS, answer);
+    }
+}
+
+impl Totals {
+    fn new(bins: usize) -> Self {
+        let zeros = vec![0; bins];
+        Self { offered: zeros.clone(), admitted: zeros.clone(), would: zeros }
+    }
+
+    #[inline]
+    fn count(&mut self, bin: usize, answer: Answer) {
+        self.offered[bin] += 1;
+        self.admitted[bin] += u32::from(answer != Answer::Refused);
+        self.would[bin] += u32::from(answer == Answer::WouldDropped);
     }
 }

@@ -1,5 +1,6 @@
 //! Validates the YAML schema into a [`Scenario`]; every fault has its place in the file.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy, Source};
 
 use super::expect::{self, Expectation};
-use super::faults::{self, Failure};
-use super::spec::{FaultKind, FaultSpec, JoinSpec, NetworkSpec, ScenarioSpec, StartSpec};
+use super::faults::{self, FaultKind};
+use super::spec::{ExpectSpec, FaultSpec, OneOrMany, ScenarioSpec, TrafficSpec};
 use super::{Join, Network, Scenario, Start, TargetBucket, Traffic, bytes_of, inline, loads};
 use crate::error::ScenarioError;
 
@@ -47,33 +48,36 @@ pub(crate) fn scenario(
         let millis = whole(written.unwrap_or(default), &root.then(name), 10, 60_000)?;
         Ok(Duration::from_millis(millis.into()))
     };
-    let joins = joins(&spec.joins, &root.then("joins"), clients, duration_s)?;
+    check_joins(&spec.joins, &root.then("joins"), clients, duration_s)?;
     let (mut buckets, mut traffic) = (Vec::new(), Vec::new());
-    let all = clients + joins.iter().map(|join| join.clients).sum::<u32>();
+    let all = clients + spec.joins.iter().map(|join| join.clients).sum::<u32>();
     let field = root.then("traffic");
     if spec.traffic.is_empty() || spec.traffic.len() > TRAFFIC_MAX {
         let why = format!("{} entries of traffic: there are 1 to {TRAFFIC_MAX}", spec.traffic.len());
         return Err(field.refuse(why, "write the offered load of each bucket").into());
     }
-    for (index, entry) in spec.traffic.iter().enumerate() {
+    for (index, entry) in spec.traffic.into_iter().enumerate() {
         let field = field.then(&index.to_string());
         let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
-        let load = loads::load(&entry.load, &field.then("load"), folder, &entry.bucket)?;
-        let shares = loads::shares(entry.clients.as_ref(), &field.then("clients"), all)?;
-        let retry = loads::retry(entry.retry.as_ref(), &field.then("retry"))?;
+        let TrafficSpec { mut load, clients, retry, .. } = entry;
+        loads::check_load(&mut load, &field.then("load"), folder, &entry.bucket)?;
+        let shares = clients.map(|clients| clients.share).unwrap_or_default();
+        loads::check_shares(&shares, &field.then("clients").then("share"), all)?;
+        retry.map_or(Ok(()), |retry| loads::check_retry(retry, &field.then("retry")))?;
         traffic.push(Traffic { bucket, tenant, load, shares, retry });
     }
     let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
         one_fault(fault, &root.then("faults").then(&index.to_string()), zones + upper, all, duration_s)
     });
     let faults = faults.collect::<Checked<_>>()?;
-    let network = network(&spec.network, &root.then("network"))?;
-    let start = spec.start.as_ref().map(|start| self::start(start, &root.then("start"), duration_s));
+    check_network(&spec.network, &root.then("network"))?;
+    let report = millis(spec.report_ms, "report_ms", 100)?;
+    let tick = millis(spec.tick_ms, "tick_ms", 500)?;
+    spec.start.map_or(Ok(()), |start| check_start(start, &root.then("start"), duration_s))?;
     let scenario = Scenario {
-        report: millis(spec.report_ms, "report_ms", 100)?,
-        tick: millis(spec.tick_ms, "tick_ms", 500)?,
-        start: start.transpose()?,
-        expectations: expectations(&spec, &root, &buckets, duration_s)?,
+        report,
+        tick,
+        expectations: expectations(&spec.expect, &spec.expect_at_tick, &root, &buckets, duration_s)?,
         service: Name::new("simulated").map_err(|e| root.refuse(e, ""))?,
         name: spec.name,
         duration_s,
@@ -81,11 +85,12 @@ pub(crate) fn scenario(
         zones,
         upper,
         clients,
-        network,
+        network: spec.network,
         policy,
         buckets,
         traffic,
-        joins,
+        joins: spec.joins,
+        start: spec.start,
         faults,
         align_rollups: spec.align_rollups,
         reference: spec.reference,
@@ -105,6 +110,16 @@ pub(crate) fn within(number: Number, field: &Field<'_>, min: f64, max: f64) -> C
         .refuse(format_args!("{} is out of range", number.0), &format!("write a number from {min} to {max}")))
 }
 
+/// Checks that the named numbers of `field` are within bounds.
+pub(crate) fn all_within<const N: usize>(
+    numbers: [(&str, Number); N],
+    field: &Field<'_>,
+    min: f64,
+    max: f64,
+) -> Checked<()> {
+    numbers.into_iter().try_for_each(|(name, number)| within(number, &field.then(name), min, max).map(drop))
+}
+
 fn whole(number: u32, field: &Field<'_>, min: u32, max: u32) -> Checked<u32> {
     within(Number(number.into()), field, min.into(), max.into()).map(|_| number)
 }
@@ -117,20 +132,17 @@ fn policy(
 ) -> Result<Arc<Policy>, ScenarioError> {
     let root = document.root();
     let text = |inline: bool, file: Option<&String>, name: &str| {
-        let other = format!("{name}_file");
-        match (inline, file) {
-            (true, Some(_)) => {
-                let hint = format!("keep one of `{name}` and `{other}`");
-                Err(ScenarioError::from(root.then(&other).refuse_name("written twice", &hint)))
-            }
-            (true, None) => Ok(inline::only(source.text, document, name)
-                .map(|text| (source.name.to_owned(), text.into_bytes()))),
-            (false, Some(file)) => {
-                let path = folder.join(file);
-                bytes_of(&path).map(|bytes| Some((path.to_string_lossy().into_owned(), bytes)))
-            }
-            (false, None) => Ok(None),
+        let Some(file) = file else {
+            let text = inline.then(|| inline::only(source.text, document, name)).flatten();
+            return Ok(text.map(|text| (source.name.to_owned(), text.into_bytes())));
+        };
+        if inline {
+            let other = format!("{name}_file");
+            let hint = format!("keep one of `{name}` and `{other}`");
+            return Err(ScenarioError::from(root.then(&other).refuse_name("written twice", &hint)));
         }
+        let path = folder.join(file);
+        Ok(Some((path.to_string_lossy().into_owned(), bytes_of(&path)?)))
     };
     let Some((name, bytes)) = text(spec.policy.is_some(), spec.policy_file.as_ref(), "policy")? else {
         let hint = "write the buckets and their limits here, or name a `policy_file`";
@@ -176,45 +188,34 @@ fn place(
     Ok((at, tenant_at))
 }
 
-fn network(spec: &NetworkSpec, field: &Field<'_>) -> Checked<Network> {
-    let delay = |written: Option<Number>, name: &str, default: f64| -> Checked<f64> {
-        let millis = within(written.unwrap_or(Number(default)), &field.then(name), 0.0, 10_000.0)?;
-        Ok(millis / 1_000.0)
-    };
-    let loss = |written: Number, name: &str| within(written, &field.then(name), 0.0, 0.95);
-    Ok(Network {
-        client_delay_s: delay(spec.client_delay_ms, "client_delay_ms", 1.0)?,
-        uplink_delay_s: delay(spec.uplink_delay_ms, "uplink_delay_ms", 10.0)?,
-        jitter_s: delay(spec.jitter_ms, "jitter_ms", 2.0)?,
-        report_loss: loss(spec.report_loss, "report_loss")?,
-        directive_loss: loss(spec.directive_loss, "directive_loss")?,
-    })
+fn check_network(network: &Network, field: &Field<'_>) -> Checked<()> {
+    let Network { client_delay_ms, uplink_delay_ms, jitter_ms, report_loss, directive_loss } = *network;
+    let delays = [("client_delay_ms", client_delay_ms), ("uplink_delay_ms", uplink_delay_ms)];
+    all_within(delays, field, 0.0, 10_000.0)?;
+    all_within([("jitter_ms", jitter_ms)], field, 0.0, 10_000.0)?;
+    all_within([("report_loss", report_loss), ("directive_loss", directive_loss)], field, 0.0, 0.95)
 }
 
-fn joins(spec: &[JoinSpec], field: &Field<'_>, clients: u32, duration_s: f64) -> Checked<Vec<Join>> {
-    let mut all = clients;
-    let mut joins = Vec::new();
-    for (index, join) in spec.iter().enumerate() {
+fn check_joins(joins: &[Join], field: &Field<'_>, clients: u32, duration_s: f64) -> Checked<()> {
+    let (mut all, mut before_s) = (clients, 0.0);
+    for (index, join) in joins.iter().enumerate() {
         let field = field.then(&index.to_string());
-        let more = whole(join.clients, &field.then("clients"), 1, CLIENTS_MAX - all.min(CLIENTS_MAX - 1))?;
-        all = (all + more).min(CLIENTS_MAX);
-        joins.push(Join { at_s: within(join.at_s, &field.then("at_s"), 0.0, duration_s)?, clients: more });
-        if !joins.is_sorted_by_key(|join| join.at_s) {
-            return Err(field
-                .then("at_s")
-                .refuse("earlier than the one before", "write joins in time order"));
+        whole(join.clients, &field.then("clients"), 1, CLIENTS_MAX - all.min(CLIENTS_MAX - 1))?;
+        all = (all + join.clients).min(CLIENTS_MAX);
+        let field = field.then("at_s");
+        let at_s = within(join.at_s, &field, 0.0, duration_s)?;
+        if at_s < before_s {
+            return Err(field.refuse("earlier than the one before", "write joins in time order"));
         }
+        before_s = at_s;
     }
-    Ok(joins)
+    Ok(())
 }
 
-fn start(spec: &StartSpec, field: &Field<'_>, duration_s: f64) -> Checked<Start> {
-    let at = |number, name: &str| within(number, &field.then(name), 0.0, duration_s);
-    Ok(Start {
-        controller_s: at(spec.controller_s, "controller_s")?,
-        zones_s: at(spec.zones_s, "zones_s")?,
-        clients_s: at(spec.clients_s, "clients_s")?,
-    })
+fn check_start(start: Start, field: &Field<'_>, duration_s: f64) -> Checked<()> {
+    let Start { controller_s, zones_s, clients_s } = start;
+    let starts = [("controller_s", controller_s), ("zones_s", zones_s), ("clients_s", clients_s)];
+    all_within(starts, field, 0.0, duration_s)
 }
 
 fn one_fault(
@@ -233,29 +234,23 @@ fn one_fault(
         };
         whole(index, &field, 0, count - 1)
     };
-    let zone = || index(spec.zone, "zone", zones);
-    let client = || index(spec.client, "client", clients);
-    let failure = match spec.kind {
-        FaultKind::ControllerDown if spec.keep_state == Some(true) => Failure::ControllerCut,
-        FaultKind::ControllerDown => Failure::ControllerDown,
-        FaultKind::ZonePartition => Failure::ZonePartition(zone()?),
-        FaultKind::ZoneCrash => Failure::ZoneCrash(zone()?),
-        FaultKind::ZoneDead => Failure::ZoneDead(zone()?),
-        FaultKind::ClientCrash => Failure::ClientCrash(client()?),
-        FaultKind::ClientPartition => Failure::ClientPartition(client()?),
+    let kind = spec.kind;
+    let of_controller = kind == FaultKind::ControllerDown;
+    let of_client = matches!(kind, FaultKind::ClientCrash | FaultKind::ClientPartition);
+    let target = match (of_controller, of_client) {
+        (true, _) => 0,
+        (_, true) => index(spec.client, "client", clients)?,
+        _ => index(spec.zone, "zone", zones)?,
     };
     let not_for = |written: bool, name: &str, kinds: &str| {
         let hint = format!("it applies to {kinds}: remove it");
         if written { Err(field.then(name).refuse_name("has no effect here", &hint)) } else { Ok(()) }
     };
-    let of_zone = matches!(failure, Failure::ZonePartition(_) | Failure::ZoneCrash(_) | Failure::ZoneDead(_));
-    let of_client = matches!(failure, Failure::ClientCrash(_) | Failure::ClientPartition(_));
-    not_for(spec.zone.is_some() && !of_zone, "zone", "faults of a zone")?;
+    not_for(spec.zone.is_some() && (of_controller || of_client), "zone", "faults of a zone")?;
     not_for(spec.client.is_some() && !of_client, "client", "faults of a client")?;
-    let of_controller = spec.kind == FaultKind::ControllerDown;
     not_for(spec.keep_state.is_some() && !of_controller, "keep_state", "`controller_down`")?;
     let at_s = within(spec.at_s, &field.then("at_s"), 0.0, duration_s)?;
-    let for_good = spec.kind == FaultKind::ZoneDead;
+    let for_good = kind == FaultKind::ZoneDead;
     not_for(spec.until_s.is_some() && for_good, "until_s", "faults that end")?;
     let until_s = match spec.until_s {
         Some(until) => Some(within(until, &field.then("until_s"), at_s, DURATION_MAX_S)?),
@@ -273,19 +268,21 @@ fn one_fault(
             return Err(field.then("reconnect_s").refuse(why, "write [0.5, 30]: from, to, up to an hour"));
         }
     };
-    Ok(faults::Fault { failure, at_s, until_s, reconnect_s })
+    let keep_state = spec.keep_state.unwrap_or_default();
+    Ok(faults::Fault { kind, keep_state, target, at_s, until_s, reconnect_s })
 }
 
 fn expectations(
-    spec: &ScenarioSpec,
+    of_all: &BTreeMap<String, OneOrMany<ExpectSpec>>,
+    of_ticks: &BTreeMap<String, BTreeMap<String, OneOrMany<ExpectSpec>>>,
     root: &Field<'_>,
     buckets: &[TargetBucket],
     duration_s: f64,
 ) -> Checked<Vec<Expectation>> {
     let mut all = Vec::new();
     let field = root.then("expect");
-    expect::read(&spec.expect, &field, buckets, duration_s, None, &mut all)?;
-    for (tick, of_tick) in &spec.expect_at_tick {
+    expect::read(of_all, &field, buckets, duration_s, None, &mut all)?;
+    for (tick, of_tick) in of_ticks {
         let field = root.then("expect_at_tick").then(tick);
         let Ok(millis) = tick.parse::<u32>() else {
             return Err(field.refuse_name(format_args!("`{tick}` is not a tick in ms"), "such as 250"));

@@ -1,9 +1,15 @@
 //! Scripted faults and their ends.
 
+use serde::Deserialize;
+
 /// A scripted fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fault {
-    pub(crate) failure: Failure,
+    pub(crate) kind: FaultKind,
+    /// True if the controller keeps running and only its links are cut.
+    pub(crate) keep_state: bool,
+    /// The number of the failing zone or client; 0 for the controller.
+    pub(crate) target: u32,
     pub(crate) at_s: f64,
     /// The end of the fault; `None` for a permanent one.
     pub(crate) until_s: Option<f64>,
@@ -12,31 +18,31 @@ pub(crate) struct Fault {
 }
 
 /// The failing process or link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The controller's process dies; the next one starts from the saved state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FaultKind {
+    /// The controller's process dies, and the next one starts from the saved state; or the links of all zones
+    /// to the controller are cut while it runs.
     ControllerDown,
-    /// The links of all zones to the controller are cut while the controller runs.
-    ControllerCut,
     /// The link between one zone and the controller is cut.
-    ZonePartition(u32),
+    ZonePartition,
     /// A zone's aggregator dies and is replaced at the fault's end.
-    ZoneCrash(u32),
+    ZoneCrash,
     /// A zone's aggregator and clients die for good.
-    ZoneDead(u32),
+    ZoneDead,
     /// A client's process dies and is replaced at the fault's end.
-    ClientCrash(u32),
+    ClientCrash,
     /// The link between one client and its aggregator is cut.
-    ClientPartition(u32),
+    ClientPartition,
 }
 
 impl Fault {
     /// Returns true if the load of a client in `zone` is lost at `t`, because the client's process does not
     /// run.
     pub(crate) fn takes_load(&self, client: u32, zone: u32, t: f64) -> bool {
-        let concerned = match self.failure {
-            Failure::ZoneDead(dead) => dead == zone,
-            Failure::ClientCrash(crashed) => crashed == client,
+        let concerned = match self.kind {
+            FaultKind::ZoneDead => self.target == zone,
+            FaultKind::ClientCrash => self.target == client,
             _ => false,
         };
         concerned && t >= self.at_s && self.until_s.is_none_or(|until| t < until)

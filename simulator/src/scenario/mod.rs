@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Tenant};
-use plimsoll_policy::{Document, FILE_BYTES_MAX, Policy, Source};
+use plimsoll_policy::{Document, FILE_BYTES_MAX, Number, Policy, Source};
+use serde::Deserialize;
 
 use spec::ScenarioSpec;
 
@@ -27,7 +28,7 @@ use crate::traffic::{Load, Retry, Share, zones_of};
 pub use spec::Reference;
 
 pub(crate) use expect::{Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, of_tenant};
-pub(crate) use faults::{Failure, Fault};
+pub(crate) use faults::{Fault, FaultKind};
 
 /// A validated scenario.
 #[derive(Clone, Debug)]
@@ -56,13 +57,26 @@ pub struct Scenario {
 }
 
 /// The quality of the links.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Network {
-    pub(crate) client_delay_s: f64,
-    pub(crate) uplink_delay_s: f64,
-    pub(crate) jitter_s: f64,
-    pub(crate) report_loss: f64,
-    pub(crate) directive_loss: f64,
+    pub(crate) client_delay_ms: Number,
+    pub(crate) uplink_delay_ms: Number,
+    pub(crate) jitter_ms: Number,
+    pub(crate) report_loss: Number,
+    pub(crate) directive_loss: Number,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            client_delay_ms: Number(1.0),
+            uplink_delay_ms: Number(10.0),
+            jitter_ms: Number(2.0),
+            report_loss: Number(0.0),
+            directive_loss: Number(0.0),
+        }
+    }
 }
 
 /// A bucket with traffic.
@@ -90,18 +104,20 @@ pub(crate) struct Traffic {
 }
 
 /// A number of clients that join at `at_s`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Join {
-    pub(crate) at_s: f64,
+    pub(crate) at_s: Number,
     pub(crate) clients: u32,
 }
 
 /// The start times of the tiers, where they differ from the beginning of the settling phase.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Start {
-    pub(crate) controller_s: f64,
-    pub(crate) zones_s: f64,
-    pub(crate) clients_s: f64,
+    pub(crate) controller_s: Number,
+    pub(crate) zones_s: Number,
+    pub(crate) clients_s: Number,
 }
 
 impl Scenario {
@@ -146,12 +162,6 @@ impl Scenario {
         Duration::from_secs_f64(self.duration_s)
     }
 
-    /// The period in which the controller applies the law.
-    #[must_use]
-    pub const fn tick(&self) -> Duration {
-        self.tick
-    }
-
     /// The number of clients after all joins.
     #[must_use]
     pub fn clients(&self) -> usize {
@@ -160,9 +170,9 @@ impl Scenario {
 
     /// Returns when each client starts to send, in seconds, and its zone.
     pub(crate) fn members(&self) -> Vec<(f64, u32)> {
-        let from = self.start.map_or(0.0, |start| start.clients_s);
+        let from = self.start.unwrap_or_default().clients_s.0;
         let group = |(at, clients): (f64, u32)| zones_of(clients, self.zones).map(move |zone| (at, zone));
-        let joins = self.joins.iter().map(|join| (join.at_s, join.clients));
+        let joins = self.joins.iter().map(|join| (join.at_s.0, join.clients));
         std::iter::once((from, self.clients)).chain(joins).flat_map(group).collect()
     }
 

@@ -8,6 +8,9 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::{FaultKind, Join, Network, Start};
+use crate::traffic::{Load, Retry, Share};
+
 /// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +26,7 @@ pub(crate) struct ScenarioSpec {
     pub(crate) report_ms: Option<u32>,
     pub(crate) tick_ms: Option<u32>,
     #[serde(default)]
-    pub(crate) network: NetworkSpec,
+    pub(crate) network: Network,
     // Parsed by the policy's own reader, from the same text.
     pub(crate) policy: Option<IgnoredAny>,
     pub(crate) policy_file: Option<String>,
@@ -31,27 +34,17 @@ pub(crate) struct ScenarioSpec {
     pub(crate) tenants_file: Option<String>,
     pub(crate) traffic: Vec<TrafficSpec>,
     #[serde(default)]
-    pub(crate) joins: Vec<JoinSpec>,
+    pub(crate) joins: Vec<Join>,
     #[serde(default)]
     pub(crate) faults: Vec<FaultSpec>,
     #[serde(default)]
     pub(crate) align_rollups: bool,
-    pub(crate) start: Option<StartSpec>,
+    pub(crate) start: Option<Start>,
     pub(crate) reference: Option<Reference>,
     #[serde(default)]
     pub(crate) expect: BTreeMap<String, OneOrMany<ExpectSpec>>,
     #[serde(default)]
     pub(crate) expect_at_tick: BTreeMap<String, BTreeMap<String, OneOrMany<ExpectSpec>>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct NetworkSpec {
-    pub(crate) client_delay_ms: Option<Number>,
-    pub(crate) uplink_delay_ms: Option<Number>,
-    pub(crate) jitter_ms: Option<Number>,
-    pub(crate) report_loss: Number,
-    pub(crate) directive_loss: Number,
 }
 
 #[derive(Debug, Deserialize)]
@@ -60,9 +53,9 @@ pub(crate) struct TrafficSpec {
     pub(crate) bucket: String,
     #[serde(default = "default_tenant")]
     pub(crate) tenant: String,
-    pub(crate) load: LoadSpec,
+    pub(crate) load: Load,
     pub(crate) clients: Option<ClientsSpec>,
-    pub(crate) retry: Option<RetrySpec>,
+    pub(crate) retry: Option<Retry>,
 }
 
 fn default_tenant() -> String {
@@ -70,98 +63,9 @@ fn default_tenant() -> String {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum LoadSpec {
-    Constant(Number),
-    Steps(Vec<StepSpec>),
-    Ramp(RampSpec),
-    Sine(SineSpec),
-    Square(SquareSpec),
-    Pareto(ParetoSpec),
-    Trace(TraceSpec),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct StepSpec {
-    pub(crate) at_s: Number,
-    pub(crate) rps: Number,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RampSpec {
-    pub(crate) from_rps: Number,
-    pub(crate) to_rps: Number,
-    pub(crate) start_s: Number,
-    pub(crate) end_s: Number,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SineSpec {
-    pub(crate) mean_rps: Number,
-    pub(crate) amplitude_rps: Number,
-    pub(crate) period_s: Number,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SquareSpec {
-    pub(crate) high_rps: Number,
-    #[serde(default)]
-    pub(crate) low_rps: Number,
-    pub(crate) on_s: Number,
-    pub(crate) off_s: Number,
-    /// The time from which on the load is zero.
-    pub(crate) until_s: Option<Number>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ParetoSpec {
-    pub(crate) mean_rps: Number,
-    pub(crate) alpha: Number,
-    pub(crate) on_s: Number,
-    pub(crate) off_s: Number,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TraceSpec {
-    pub(crate) csv: String,
-    /// The seconds of the file that pass in one second of the run.
-    pub(crate) speed: Option<Number>,
-}
-
-#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientsSpec {
-    pub(crate) share: Vec<ShareSpec>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ShareSpec {
-    pub(crate) at_s: Number,
-    pub(crate) first: u32,
-    pub(crate) of_load: Number,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RetrySpec {
-    pub(crate) probability: Number,
-    pub(crate) backoff_s: Number,
-    #[serde(default)]
-    pub(crate) jitter: Number,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct JoinSpec {
-    pub(crate) at_s: Number,
-    pub(crate) clients: u32,
+    pub(crate) share: Vec<Share>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -174,26 +78,6 @@ pub(crate) struct FaultSpec {
     pub(crate) until_s: Option<Number>,
     pub(crate) keep_state: Option<bool>,
     pub(crate) reconnect_s: Option<Vec<Number>>,
-}
-
-/// The kind of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FaultKind {
-    ControllerDown,
-    ZonePartition,
-    ZoneCrash,
-    ZoneDead,
-    ClientCrash,
-    ClientPartition,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct StartSpec {
-    pub(crate) controller_s: Number,
-    pub(crate) zones_s: Number,
-    pub(crate) clients_s: Number,
 }
 
 /// A law that replaces the real code for comparison. Each is known to fail.

@@ -10,8 +10,7 @@ use serde::Deserialize;
 use super::bytes_up_to;
 use super::check::{Checked, within};
 use super::loads::RPS_MAX;
-use super::spec::TraceSpec;
-use crate::traffic::Load;
+use crate::traffic::Trace;
 
 /// The largest file: more than a week of a hundred buckets, minute by minute.
 const BYTES_MAX: usize = 64 << 20;
@@ -27,21 +26,21 @@ struct PlainRow {
 type Point = (usize, f64, f64);
 
 /// Reads a file; of a history only the rows of `bucket`.
-pub(crate) fn read(spec: &TraceSpec, field: &Field<'_>, folder: &Path, bucket: &str) -> Checked<Load> {
-    let speed = spec.speed.map_or(Ok(1.0), |speed| within(speed, &field.then("speed"), 1e-3, 1e6))?;
+pub(crate) fn read(trace: &mut Trace, field: &Field<'_>, folder: &Path, bucket: &str) -> Checked<()> {
+    trace.speed.map_or(Ok(1.0), |speed| within(speed, &field.then("speed"), 1e-3, 1e6))?;
     let field = field.then("csv");
-    let path = folder.join(&spec.csv);
+    let path = folder.join(&trace.csv);
     let hint = "a CSV file with the columns t_s,rps or time_utc,bucket,offered_rps; its path is relative to the \
                 scenario";
     let bytes = bytes_up_to(&path, BYTES_MAX).map_err(|e| field.refuse(e, hint))?;
     if bytes.len() > BYTES_MAX {
-        return Err(field.refuse(format_args!("{} has more than {BYTES_MAX} bytes", spec.csv), hint));
+        return Err(field.refuse(format_args!("{} has more than {BYTES_MAX} bytes", trace.csv), hint));
     }
     let text = String::from_utf8(bytes).map_err(|e| field.refuse(e, hint))?;
-    let rows = rows(&text, bucket).map_err(|CsvError { line, reason }| {
-        field.refuse(format_args!("{}:{line}: {reason}", spec.csv), hint)
+    trace.rows = rows(&text, bucket).map_err(|CsvError { line, reason }| {
+        field.refuse(format_args!("{}:{line}: {reason}", trace.csv), hint)
     })?;
-    Ok(Load::Trace { rows, speed })
+    Ok(())
 }
 
 /// Returns the rows as seconds and requests/s.

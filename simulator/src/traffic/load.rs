@@ -1,54 +1,75 @@
 //! The shapes of scripted load, each a rate over time.
 
+use plimsoll_policy::Number;
 use rand::rngs::SmallRng;
+use serde::Deserialize;
 
 use crate::rng::unit;
 
 /// The longest time a Pareto source stays on or off, in seconds.
 const PARETO_LONGEST_S: f64 = 60.0;
 
-/// A load over all clients together, in requests per second.
-#[derive(Clone, Debug)]
+/// A load over all clients together, in requests per second, as a scenario writes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Load {
-    Constant(f64),
-    /// Times and the rate from each on; zero before the first.
-    Steps(Vec<(f64, f64)>),
+    Constant(Number),
+    /// The rate from each step on; zero before the first.
+    Steps(Vec<Step>),
     Ramp {
-        from: f64,
-        to: f64,
-        start: f64,
-        end: f64,
+        from_rps: Number,
+        to_rps: Number,
+        start_s: Number,
+        end_s: Number,
     },
     Sine {
-        mean: f64,
-        amplitude: f64,
-        period: f64,
+        mean_rps: Number,
+        amplitude_rps: Number,
+        period_s: Number,
     },
-    /// On at time 0 and then by turns; all clients in phase.
+    /// On at time 0 and then by turns; all clients in phase. From `until_s` on the load is zero.
     Square {
-        high: f64,
-        low: f64,
-        on: f64,
-        off: f64,
-        until: Option<f64>,
+        high_rps: Number,
+        #[serde(default)]
+        low_rps: Number,
+        on_s: Number,
+        off_s: Number,
+        until_s: Option<Number>,
     },
     /// Each client is on and off independently of the others.
     Pareto(Pareto),
-    /// Rows of a file: a rate holds until the next row, and the first rate also before its row.
-    Trace {
-        rows: Vec<(f64, f64)>,
-        speed: f64,
-    },
+    Trace(Trace),
+}
+
+/// A change of a stepped load.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Step {
+    pub(crate) at_s: Number,
+    pub(crate) rps: Number,
 }
 
 /// On and off times with heavy tails. Models of self-similar traffic are sums of such sources (Willinger,
 /// Taqqu, Sherman and Wilson, 1997).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Pareto {
-    pub(crate) mean_rps: f64,
-    pub(crate) alpha: f64,
-    pub(crate) on_s: f64,
-    pub(crate) off_s: f64,
+    pub(crate) mean_rps: Number,
+    pub(crate) alpha: Number,
+    pub(crate) on_s: Number,
+    pub(crate) off_s: Number,
+}
+
+/// The load of a file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Trace {
+    pub(crate) csv: String,
+    /// The seconds of the file that pass in one second of the run; 1 if absent.
+    pub(crate) speed: Option<Number>,
+    /// The rows of the file: a rate holds until the next row, and the first rate also before its row.
+    #[serde(skip)]
+    pub(crate) rows: Vec<(f64, f64)>,
 }
 
 /// The state of one client's source: on or off, and the time of the next change.
@@ -63,29 +84,30 @@ pub(crate) struct ParetoSource {
 impl Load {
     /// Returns the rate at `t` seconds. O(log n) in the steps or rows.
     pub(crate) fn rate(&self, t: f64) -> f64 {
+        // Read at the middle of a step of 10 ms, so rounding cannot delay a change that is due at its start.
         match self {
-            Self::Constant(rate) => *rate,
-            Self::Steps(steps) => at_or_before(steps, t).map_or(0.0, |(_, rate)| rate),
-            Self::Ramp { from, to, start, end } => {
-                let done = if t < *start { 0.0 } else { ((t - start) / (end - start)).min(1.0) };
-                from + (to - from) * done
+            Self::Constant(rate) => rate.0,
+            Self::Steps(steps) => {
+                let begun = steps.partition_point(|step| step.at_s.0 <= t);
+                steps[..begun].last().map_or(0.0, |step| step.rps.0)
             }
-            Self::Sine { mean, amplitude, period } => {
-                (mean + amplitude * (std::f64::consts::TAU * t / period).sin()).max(0.0)
+            Self::Ramp { from_rps: from, to_rps: to, start_s: start, end_s: end } => {
+                let done = if t < start.0 { 0.0 } else { ((t - start.0) / (end.0 - start.0)).min(1.0) };
+                from.0 + (to.0 - from.0) * done
             }
-            Self::Square { high, low, on, off, until } => {
-                if until.is_some_and(|until| t >= until) {
-                    0.0
-                } else if t.rem_euclid(on + off) < *on {
-                    *high
-                } else {
-                    *low
-                }
+            Self::Sine { mean_rps, amplitude_rps, period_s } => {
+                let swing = amplitude_rps.0 * (std::f64::consts::TAU * t / period_s.0).sin();
+                (mean_rps.0 + swing).max(0.0)
             }
-            Self::Pareto(pareto) => pareto.mean_rps,
-            Self::Trace { rows, speed } => {
-                let row = at_or_before(rows, t * speed).or_else(|| rows.first().copied());
-                row.map_or(0.0, |(_, rate)| rate)
+            Self::Square { until_s: Some(until), .. } if t >= until.0 => 0.0,
+            Self::Square { high_rps, low_rps, on_s, off_s, .. } => {
+                if t.rem_euclid(on_s.0 + off_s.0) < on_s.0 { high_rps.0 } else { low_rps.0 }
+            }
+            Self::Pareto(pareto) => pareto.mean_rps.0,
+            Self::Trace(Trace { rows, speed, .. }) => {
+                let t = t * speed.map_or(1.0, |speed| speed.0);
+                let begun = rows.partition_point(|(at, _)| *at <= t);
+                rows.get(begun.saturating_sub(1)).map_or(0.0, |(_, rate)| *rate)
             }
         }
     }
@@ -94,9 +116,8 @@ impl Load {
     pub(crate) fn last_change(&self) -> Option<f64> {
         match self {
             Self::Constant(_) => Some(0.0),
-            Self::Steps(steps) => steps.last().map(|(at, _)| *at),
-            Self::Ramp { end, .. } => Some(*end),
-            Self::Square { until: Some(until), .. } => Some(*until),
+            Self::Steps(steps) => steps.last().map(|step| step.at_s.0),
+            Self::Ramp { end_s: end, .. } | Self::Square { until_s: Some(end), .. } => Some(end.0),
             Self::Sine { .. } | Self::Square { .. } | Self::Pareto(_) | Self::Trace { .. } => None,
         }
     }
@@ -109,35 +130,28 @@ impl Load {
     }
 }
 
-fn at_or_before(points: &[(f64, f64)], t: f64) -> Option<(f64, f64)> {
-    // Rates are read at the middle of a step of 10 ms, so rounding cannot delay a change that is due at its
-    // start.
-    let after = points.partition_point(|(at, _)| *at <= t);
-    points.get(after.checked_sub(1)?).copied()
-}
-
 // === impl Pareto ===
 
 impl Pareto {
     /// Creates a source in its stationary state.
     pub(crate) fn source(&self, t: f64, generator: &mut SmallRng) -> ParetoSource {
-        let on = unit(generator) * (self.on_s + self.off_s) < self.on_s;
+        let on = unit(generator) * (self.on_s.0 + self.off_s.0) < self.on_s.0;
         let until = t + unit(generator) * self.duration(on, generator);
         ParetoSource { on, until }
     }
 
     /// Returns the rate of a client that is on, as a multiple of its mean.
     pub(crate) fn boost(&self) -> f64 {
-        (self.on_s + self.off_s) / self.on_s
+        (self.on_s.0 + self.off_s.0) / self.on_s.0
     }
 
     /// Draws a duration by inversion: `minimum * u^(-1/alpha)` with the minimum that gives the mean, at most
     /// [`PARETO_LONGEST_S`].
     fn duration(&self, on: bool, generator: &mut SmallRng) -> f64 {
-        let mean = if on { self.on_s } else { self.off_s };
-        let minimum = mean * (self.alpha - 1.0) / self.alpha;
+        let mean = if on { self.on_s.0 } else { self.off_s.0 };
+        let minimum = mean * (self.alpha.0 - 1.0) / self.alpha.0;
         let u = 1.0 - unit(generator);
-        (minimum * u.powf(-1.0 / self.alpha)).min(PARETO_LONGEST_S)
+        (minimum * u.powf(-1.0 / self.alpha.0)).min(PARETO_LONGEST_S)
     }
 }
 
@@ -171,32 +185,50 @@ mod tests {
         }
     }
 
+    fn steps(steps: &[(f64, f64)]) -> Load {
+        let step = |(at_s, rps): &(f64, f64)| Step { at_s: Number(*at_s), rps: Number(*rps) };
+        Load::Steps(steps.iter().map(step).collect())
+    }
+
+    fn ramp([from_rps, to_rps, start_s, end_s]: [f64; 4]) -> Load {
+        let [from_rps, to_rps, start_s, end_s] = [from_rps, to_rps, start_s, end_s].map(Number);
+        Load::Ramp { from_rps, to_rps, start_s, end_s }
+    }
+
+    fn sine([mean_rps, amplitude_rps, period_s]: [f64; 3]) -> Load {
+        let [mean_rps, amplitude_rps, period_s] = [mean_rps, amplitude_rps, period_s].map(Number);
+        Load::Sine { mean_rps, amplitude_rps, period_s }
+    }
+
     #[test]
     fn every_shape_yields_the_written_rates() {
-        check(&Load::Constant(5.0), &[(0.0, 5.0), (99.0, 5.0)]);
-        let steps = Load::Steps(vec![(1.0, 10.0), (3.0, 0.0), (4.0, 7.0)]);
+        check(&Load::Constant(Number(5.0)), &[(0.0, 5.0), (99.0, 5.0)]);
+        let steps = steps(&[(1.0, 10.0), (3.0, 0.0), (4.0, 7.0)]);
         check(&steps, &[(0.5, 0.0), (1.0, 10.0), (2.99, 10.0), (3.0, 0.0), (4.005, 7.0), (99.0, 7.0)]);
-        let ramp = Load::Ramp { from: 10.0, to: 30.0, start: 5.0, end: 15.0 };
+        let ramp = ramp([10.0, 30.0, 5.0, 15.0]);
         check(&ramp, &[(0.0, 10.0), (5.0, 10.0), (10.0, 20.0), (15.0, 30.0), (20.0, 30.0)]);
-        let sine = Load::Sine { mean: 1.0, amplitude: 2.0, period: 4.0 };
+        let sine = sine([1.0, 2.0, 4.0]);
         check(&sine, &[(0.0, 1.0), (1.0, 3.0), (2.0, 1.0), (3.0, 0.0)]);
-        let square = Load::Square { high: 9.0, low: 1.0, on: 0.5, off: 0.25, until: Some(10.0) };
+        let [high_rps, low_rps, on_s, off_s] = [9.0, 1.0, 0.5, 0.25].map(Number);
+        let square = Load::Square { high_rps, low_rps, on_s, off_s, until_s: Some(Number(10.0)) };
         check(&square, &[(0.0, 9.0), (0.49, 9.0), (0.5, 1.0), (0.74, 1.0), (0.75, 9.0), (10.0, 0.0)]);
-        let trace = Load::Trace { rows: vec![(60.0, 5.0), (120.0, 8.0)], speed: 60.0 };
+        let rows = vec![(60.0, 5.0), (120.0, 8.0)];
+        let trace = Load::Trace(Trace { rows, speed: Some(Number(60.0)), ..Trace::default() });
         check(&trace, &[(0.0, 5.0), (1.0, 5.0), (1.99, 5.0), (2.0, 8.0), (50.0, 8.0)]);
     }
 
     #[test]
     fn only_scripted_loads_have_a_last_change() {
-        assert_eq!(Load::Constant(1.0).last_change(), Some(0.0));
-        assert_eq!(Load::Steps(vec![(0.0, 1.0), (20.0, 2.0)]).last_change(), Some(20.0));
-        assert_eq!(Load::Ramp { from: 0.0, to: 1.0, start: 2.0, end: 9.0 }.last_change(), Some(9.0));
-        assert_eq!(Load::Sine { mean: 1.0, amplitude: 1.0, period: 1.0 }.last_change(), None);
+        assert_eq!(Load::Constant(Number(1.0)).last_change(), Some(0.0));
+        assert_eq!(steps(&[(0.0, 1.0), (20.0, 2.0)]).last_change(), Some(20.0));
+        assert_eq!(ramp([0.0, 1.0, 2.0, 9.0]).last_change(), Some(9.0));
+        assert_eq!(sine([1.0, 1.0, 1.0]).last_change(), None);
     }
 
     #[test]
     fn pareto_sources_are_on_for_their_share_of_the_time() {
-        let pareto = Pareto { mean_rps: 1.0, alpha: 2.5, on_s: 1.0, off_s: 2.0 };
+        let [mean_rps, alpha, on_s, off_s] = [1.0, 2.5, 1.0, 2.0].map(Number);
+        let pareto = Pareto { mean_rps, alpha, on_s, off_s };
         let mut rng = generator(7, Purpose::Sources);
         let (mut on, steps, sources) = (0.0, 2_000, 200);
         for _ in 0..sources {

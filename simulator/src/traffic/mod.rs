@@ -6,6 +6,6 @@ mod retry;
 mod shares;
 
 pub(crate) use arrivals::Arrivals;
-pub(crate) use load::{Load, Pareto, ParetoSource};
+pub(crate) use load::{Load, Pareto, ParetoSource, Trace};
 pub(crate) use retry::{PendingRetries, Retry};
 pub(crate) use shares::{Share, parts, zones_of};

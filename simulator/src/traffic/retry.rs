@@ -1,49 +1,48 @@
 //! Retries of refused requests.
 
-use rand::rngs::SmallRng;
+use std::collections::BTreeMap;
 
+use plimsoll_policy::Number;
+use rand::rngs::SmallRng;
+use serde::Deserialize;
+
+use crate::results::BIN_S;
 use crate::rng::unit;
 
 /// The retry behaviour of one entry of `traffic`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Retry {
     /// The share of refused requests that are retried.
-    pub(crate) probability: f64,
+    pub(crate) probability: Number,
     /// The mean wait before a retry, in seconds.
-    pub(crate) backoff_s: f64,
+    pub(crate) backoff_s: Number,
     /// The spread of that wait, as a share of it to either side.
-    pub(crate) jitter: f64,
+    #[serde(default)]
+    pub(crate) jitter: Number,
 }
 
 /// Planned retries as client and entry of `traffic`, by step.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PendingRetries {
-    steps: Vec<Vec<(u32, u32)>>,
-    step_s: f64,
+    steps: BTreeMap<usize, Vec<(u32, u32)>>,
 }
 
 impl PendingRetries {
-    /// Creates the plan of a run with so many steps of `step_s` seconds.
-    pub(crate) fn new(steps: usize, step_s: f64) -> Self {
-        Self { steps: vec![Vec::new(); steps], step_s }
-    }
-
     /// Plans the retry of a request of `entry` that was refused at `client` in `step`, with the entry's
-    /// probability. A retry after the end of the run is dropped.
+    /// probability.
     pub(crate) fn plan(&mut self, retry: &Retry, step: usize, client: u32, entry: u32, rng: &mut SmallRng) {
-        if unit(rng) >= retry.probability {
+        if unit(rng) >= retry.probability.0 {
             return;
         }
-        let wait = retry.backoff_s * (1.0 + retry.jitter * (2.0 * unit(rng) - 1.0));
-        let later = ((wait / self.step_s).round() as usize).max(1);
-        if let Some(due) = self.steps.get_mut(step + later) {
-            due.push((client, entry));
-        }
+        let wait = retry.backoff_s.0 * (1.0 + retry.jitter.0 * (2.0 * unit(rng) - 1.0));
+        let later = ((wait / BIN_S).round() as usize).max(1);
+        self.steps.entry(step + later).or_default().push((client, entry));
     }
 
     /// Removes and returns the retries of `step`, ordered by client.
     pub(crate) fn due(&mut self, step: usize) -> Vec<(u32, u32)> {
-        let mut due = self.steps.get_mut(step).map(std::mem::take).unwrap_or_default();
+        let mut due = self.steps.remove(&step).unwrap_or_default();
         due.sort_unstable();
         due
     }
@@ -56,9 +55,9 @@ mod tests {
 
     #[test]
     fn refused_requests_are_retried_once_within_the_jitter() {
-        let retry = Retry { probability: 0.8, backoff_s: 1.0, jitter: 0.5 };
+        let retry = Retry { probability: Number(0.8), backoff_s: Number(1.0), jitter: Number(0.5) };
         let mut rng = generator(1, Purpose::Retries);
-        let mut retries = PendingRetries::new(300, 0.01);
+        let mut retries = PendingRetries::default();
         for client in 0..10_000 {
             retries.plan(&retry, 7, client, 3, &mut rng);
         }
@@ -71,7 +70,7 @@ mod tests {
             assert!(retries.due(step).is_empty());
         }
         assert!((7_800..8_200).contains(&count), "{count}");
-        retries.plan(&Retry { probability: 1.0, ..retry }, 299, 0, 0, &mut rng);
-        assert!((0..300).all(|step| retries.due(step).is_empty()), "dropped after the end of the run");
+        retries.plan(&Retry { probability: Number(1.0), ..retry }, 299, 0, 0, &mut rng);
+        assert!((0..300).all(|step| retries.due(step).is_empty()), "none is due before its step");
     }
 }

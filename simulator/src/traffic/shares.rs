@@ -1,11 +1,15 @@
 //! The division of a load between the clients, and of the clients between zones.
 
+use plimsoll_policy::Number;
+use serde::Deserialize;
+
 /// From `at_s` on, the clients before number `first` carry the share `of_load` of the load.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Share {
-    pub(crate) at_s: f64,
+    pub(crate) at_s: Number,
     pub(crate) first: u32,
-    pub(crate) of_load: f64,
+    pub(crate) of_load: Number,
 }
 
 /// The part of the load of each client, before number `first` and from it on.
@@ -19,13 +23,13 @@ pub(crate) struct Parts {
 /// Returns the parts at `t` among `joined` clients. Clients that crashed still count: their part of the load
 /// is lost.
 pub(crate) fn parts(shares: &[Share], t: f64, joined: u32) -> Parts {
-    let after = shares.partition_point(|share| share.at_s <= t);
+    let after = shares.partition_point(|share| share.at_s.0 <= t);
     let others = |first: u32, load: f64| if joined > first { load / f64::from(joined - first) } else { 0.0 };
     match after.checked_sub(1).and_then(|at| shares.get(at)) {
         Some(share) => Parts {
             first: share.first,
-            each_of_first: share.of_load / f64::from(share.first.max(1)),
-            each_of_others: others(share.first, 1.0 - share.of_load),
+            each_of_first: share.of_load.0 / f64::from(share.first.max(1)),
+            each_of_others: others(share.first, 1.0 - share.of_load.0),
         },
         None => Parts { first: 0, each_of_first: 0.0, each_of_others: others(0, 1.0) },
     }
@@ -45,9 +49,9 @@ mod tests {
     #[test]
     fn load_is_even_before_the_first_share() {
         let shares = [
-            Share { at_s: 10.0, first: 1, of_load: 0.01 },
-            Share { at_s: 20.0, first: 1, of_load: 0.9 },
-            Share { at_s: 30.0, first: 4, of_load: 1.0 },
+            Share { at_s: Number(10.0), first: 1, of_load: Number(0.01) },
+            Share { at_s: Number(20.0), first: 1, of_load: Number(0.9) },
+            Share { at_s: Number(30.0), first: 4, of_load: Number(1.0) },
         ];
         let at = |t| parts(&shares, t, 4);
         assert_eq!(at(0.0), Parts { first: 0, each_of_first: 0.0, each_of_others: 0.25 });

@@ -69,16 +69,17 @@ struct Judged {
 
 impl Figures {
     pub(crate) fn of(series: &Series, view: &View) -> Self {
-        let bins = series.offered.len();
+        let all = &series.all;
+        let bins = all.offered.len();
         let bin = |s: f64| ((s / BIN_S).round() as usize).min(bins);
         let (from, to) = (bin(view.window_s.0), bin(view.window_s.1));
-        let would = Sums::of(series.would.iter().copied());
+        let would = Sums::of(all.would.iter().copied());
         let admitted = if view.v {
-            Sums::of(series.admitted.iter().zip(&series.would).map(|(admitted, would)| admitted - would))
+            Sums::of(all.admitted.iter().zip(&all.would).map(|(admitted, would)| admitted - would))
         } else {
-            Sums::of(series.admitted.iter().copied())
+            Sums::of(all.admitted.iter().copied())
         };
-        let judged = Judged { offered: Sums::of(series.offered.iter().copied()), admitted, from, to };
+        let judged = Judged { offered: Sums::of(all.offered.iter().copied()), admitted, from, to };
         let seconds = (to - from) as f64 * BIN_S;
         let offered = judged.offered.between(from, to) as f64;
         let admitted = judged.admitted.between(from, to) as f64;

@@ -10,12 +10,12 @@ fn series(parts: &[(f64, u32, u32)]) -> Series {
     let mut tenant = Totals::default();
     for (seconds, offered, admitted) in parts {
         let bins = (seconds / BIN_S).round() as usize;
-        series.offered.extend(std::iter::repeat_n(*offered, bins));
-        series.admitted.extend(std::iter::repeat_n(*admitted, bins));
+        series.all.offered.extend(std::iter::repeat_n(*offered, bins));
+        series.all.admitted.extend(std::iter::repeat_n(*admitted, bins));
         tenant.offered.extend(std::iter::repeat_n(offered * 10, bins / TENANT_BINS));
         tenant.admitted.extend(std::iter::repeat_n(admitted * 10, bins / TENANT_BINS));
     }
-    series.would = vec![0; series.offered.len()];
+    series.all.would = vec![0; series.all.offered.len()];
     tenant.would = vec![0; tenant.offered.len()];
     series.tenants.push(tenant);
     series
@@ -152,7 +152,7 @@ fn conformance_burst_is_the_worst_excess_of_any_interval() {
 #[test]
 fn view_of_enforcement_counts_would_be_drops_as_dropped() {
     let mut shadow = series(&[(20.0, 20, 20)]);
-    shadow.would = vec![9; shadow.offered.len()];
+    shadow.all.would = vec![9; shadow.all.offered.len()];
     shadow.tenants[0].would = vec![90; shadow.tenants[0].offered.len()];
     let passed = Figures::of(&shadow, &view(0.0, 20.0));
     check(passed.worst_1s, 2.0);
