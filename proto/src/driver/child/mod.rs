@@ -38,21 +38,11 @@ pub async fn run<C: Child + Send + 'static>(
     shutdown: CancellationToken,
     observer: impl Observer,
 ) {
-    run_over(child, &endpoint, None, shutdown, observer).await;
+    run_metered(child, &endpoint, None, shutdown, observer).await;
 }
 
-/// Does the same as [`run`] and counts all bytes of its connections in `traffic`.
+/// Does the same as [`run`] and counts all bytes of its connections in `traffic`, if there is one.
 pub async fn run_metered<C: Child + Send + 'static>(
-    child: Shared<C>,
-    endpoint: &Endpoint,
-    traffic: Arc<Traffic>,
-    shutdown: CancellationToken,
-    observer: impl Observer,
-) {
-    run_over(child, endpoint, Some(traffic), shutdown, observer).await;
-}
-
-async fn run_over<C: Child + Send + 'static>(
     child: Shared<C>,
     endpoint: &Endpoint,
     traffic: Option<Arc<Traffic>>,

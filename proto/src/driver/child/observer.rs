@@ -10,11 +10,9 @@ use crate::DecodeError;
 /// Observer of a child's streams.
 pub trait Observer: Send + 'static {
     /// Called at the first message of the parent on a new stream.
-    fn on_connected(&mut self) {}
+    fn on_connected(&mut self);
     /// Called when a stream ended (`was_connected`), or could not be opened.
-    fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
-        let _ = (error, was_connected);
-    }
+    fn on_disconnected(&mut self, error: &StreamError, was_connected: bool);
     /// Called for a message that was not applied and changed nothing.
     fn on_rejected(&mut self, error: &dyn Error) {
         let _ = error;
