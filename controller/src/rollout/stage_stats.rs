@@ -219,6 +219,8 @@ fn restored([offered, refused, would_dropped, failed]: [u64; 4]) -> Outcomes {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::stats::Bin;
+
     use super::*;
 
     const TICK: Duration = Duration::from_millis(500);
@@ -288,16 +290,9 @@ mod tests {
     fn restart_keeps_all_counts_but_latencies() {
         let mut stats = StageStats::begin(7);
         pass(&mut stats, 77, 3, 1);
-        stats.record(
-            Side::Canary,
-            &Outcomes {
-                offered: 9,
-                refused: 2,
-                failed: 1,
-                latency: [TICK].into_iter().collect(),
-                ..Outcomes::default()
-            },
-        );
+        let mut canary = Outcomes { offered: 9, refused: 2, failed: 1, ..Outcomes::default() };
+        canary.latency.add(Bin::of(TICK), 1);
+        stats.record(Side::Canary, &canary);
         stats.on_tick(Mode::Shadow, MINUTE, TICK);
         let saved = stats.saved();
         let text = serde_json::to_string(&saved).unwrap();

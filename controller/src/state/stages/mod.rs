@@ -133,7 +133,7 @@ pub struct SavedStageStats {
 
 impl Cause {
     /// Returns the word used in tables and logs.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Appeared => "appeared",
             Self::Lost => "lost",
