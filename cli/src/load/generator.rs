@@ -2,8 +2,7 @@
 //! request.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,8 +19,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::outcomes::Counts;
-use super::{Figures, Outcomes, Schedule};
+use super::Schedule;
+use super::summary::{Figures, Outcomes, Summary};
 use crate::admin_client::root_cause;
 
 /// The interval at which due requests are sent.
@@ -47,7 +46,6 @@ pub(crate) struct Demand {
 /// A running load.
 pub(crate) struct Load {
     started: Instant,
-    tenants: BTreeMap<HeaderValue, Arc<Counts>>,
     callers: Callers,
     stop: CancellationToken,
 }
@@ -59,9 +57,16 @@ struct Callers {
     timeout: Duration,
     in_flight: Arc<Semaphore>,
     requests: TaskTracker,
+    results: Arc<Mutex<Results>>,
+}
+
+/// The results of all requests so far.
+struct Results {
+    tenants: BTreeMap<HeaderValue, Outcomes>,
     /// Microseconds to an answer or to the timeout.
-    waits: Arc<Mutex<Histogram<u64>>>,
-    first_failure: Arc<OnceLock<String>>,
+    waits: Histogram<u64>,
+    /// The cause of the first failed request, with its URL.
+    first_failure: Option<String>,
 }
 
 impl Load {
@@ -72,54 +77,42 @@ impl Load {
     pub(crate) fn start(demands: Vec<Demand>, timeout: Duration) -> anyhow::Result<Self> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
+        let tenants = demands.iter().map(|demand| (demand.tenant.clone(), Outcomes::default())).collect();
+        let waits = Histogram::new_with_max(WAIT_US_MAX, 3)?;
         let callers = Callers {
             client: Client::builder(TokioExecutor::new()).build(connector),
             timeout,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             requests: TaskTracker::new(),
-            waits: Arc::new(Mutex::new(Histogram::new_with_max(WAIT_US_MAX, 3)?)),
-            first_failure: Arc::default(),
+            results: Arc::new(Mutex::new(Results { tenants, waits, first_failure: None })),
         };
         let (started, stop) = (Instant::now(), CancellationToken::new());
-        let mut tenants: BTreeMap<HeaderValue, Arc<Counts>> = BTreeMap::new();
         for (seed, demand) in (0..).zip(demands) {
-            let counts = Arc::clone(tenants.entry(demand.tenant.clone()).or_default());
             let (callers, stop) = (callers.clone(), stop.clone());
             tokio::spawn(async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = callers.send_due(demand, started, &counts, SmallRng::seed_from_u64(seed)) => {}
+                    () = callers.send_due(demand, started, SmallRng::seed_from_u64(seed)) => {}
                 }
             });
         }
-        Ok(Self { started, tenants, callers, stop })
+        Ok(Self { started, callers, stop })
     }
 
-    /// The time since the start.
-    pub(crate) fn age(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// The outcomes of all requests so far.
-    pub(crate) fn figures(&self) -> Figures {
-        let outcomes = self.tenants.values().map(|counts| counts.read());
-        let waits = self.callers.waits.lock().unwrap_or_else(PoisonError::into_inner);
-        Figures {
-            outcomes: outcomes.fold(Outcomes::default(), |all, tenant| all + tenant),
-            p99_ms: waits.value_at_quantile(0.99) as f64 / 1e3,
-            max_ms: waits.max() as f64 / 1e3,
-        }
-    }
-
-    /// The outcomes so far, by tenant.
-    pub(crate) fn tenants(&self) -> BTreeMap<String, Outcomes> {
+    /// The results so far.
+    pub(crate) fn summary(&self) -> Summary {
+        let results = self.callers.results();
         let name = |tenant: &HeaderValue| String::from_utf8_lossy(tenant.as_bytes()).into_owned();
-        self.tenants.iter().map(|(tenant, counts)| (name(tenant), counts.read())).collect()
-    }
-
-    /// The cause of the first failed request, with its URL.
-    pub(super) fn first_failure(&self) -> Option<&str> {
-        self.callers.first_failure.get().map(String::as_str)
+        Summary {
+            at_s: self.started.elapsed().as_secs_f64(),
+            all: Figures {
+                outcomes: results.tenants.values().fold(Outcomes::default(), |all, tenant| all + *tenant),
+                p99_ms: results.waits.value_at_quantile(0.99) as f64 / 1e3,
+                max_ms: results.waits.max() as f64 / 1e3,
+            },
+            tenants: results.tenants.iter().map(|(tenant, outcomes)| (name(tenant), *outcomes)).collect(),
+            first_failure: results.first_failure.clone(),
+        }
     }
 
     /// Stops sending, and waits for the outstanding answers.
@@ -131,8 +124,12 @@ impl Load {
 }
 
 impl Callers {
+    fn results(&self) -> MutexGuard<'_, Results> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sends the due requests of a demand every few milliseconds, until its schedule ends.
-    async fn send_due(&self, demand: Demand, started: Instant, counts: &Arc<Counts>, mut rng: SmallRng) {
+    async fn send_due(&self, demand: Demand, started: Instant, mut rng: SmallRng) {
         let mut ticks = interval(SEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = demand.rates.due(0.0, exponential(&mut rng));
@@ -141,8 +138,8 @@ impl Callers {
             let now_s = started.elapsed().as_secs_f64();
             while due_s <= now_s {
                 match Arc::clone(&self.in_flight).try_acquire_owned() {
-                    Ok(permit) => self.send(&demand, counts, permit),
-                    Err(_) => increment(&counts.not_sent),
+                    Ok(permit) => self.send(&demand, permit),
+                    Err(_) => self.results().of(&demand.tenant).not_sent += 1,
                 }
                 next = demand.rates.due(due_s, exponential(&mut rng));
                 due_s = next.unwrap_or(f64::INFINITY);
@@ -150,43 +147,40 @@ impl Callers {
         }
     }
 
-    fn send(&self, demand: &Demand, counts: &Arc<Counts>, permit: OwnedSemaphorePermit) {
+    fn send(&self, demand: &Demand, permit: OwnedSemaphorePermit) {
         let request =
             Request::get(demand.uri.clone()).header("x-tenant", demand.tenant.clone()).body(Empty::new());
         let Ok(request) = request else { return };
-        let (callers, counts, uri) = (self.clone(), Arc::clone(counts), demand.uri.clone());
-        increment(&counts.sent);
+        let (callers, tenant, uri) = (self.clone(), demand.tenant.clone(), demand.uri.clone());
+        self.results().of(&tenant).sent += 1;
         self.requests.spawn(async move {
+            let _permit = permit;
             let sent = Instant::now();
-            let failure = match timeout(callers.timeout, status(&callers.client, request)).await {
-                Ok(Ok(StatusCode::OK)) => {
-                    increment(&counts.served);
-                    None
-                }
-                Ok(Ok(StatusCode::TOO_MANY_REQUESTS)) => {
-                    increment(&counts.refused);
-                    None
-                }
-                Ok(Ok(status)) => Some(status.to_string()),
-                Ok(Err(cause)) => Some(cause),
+            let answer = timeout(callers.timeout, status(&callers.client, request)).await;
+            let waited = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let mut results = callers.results();
+            results.waits.saturating_record(waited);
+            let outcomes = results.of(&tenant);
+            let cause = match answer {
+                Ok(Ok(StatusCode::OK)) => return outcomes.served += 1,
+                Ok(Ok(StatusCode::TOO_MANY_REQUESTS)) => return outcomes.refused += 1,
+                Ok(Ok(status)) => status.to_string(),
+                Ok(Err(cause)) => cause,
                 Err(_) => {
-                    increment(&counts.timed_out);
-                    Some(format!("no answer within {:?}", callers.timeout))
+                    outcomes.timed_out += 1;
+                    format!("no answer within {:?}", callers.timeout)
                 }
             };
-            if let Some(cause) = failure {
-                increment(&counts.failed);
-                callers.first_failure.get_or_init(|| format!("{cause} ({uri})"));
-            }
-            let waited = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
-            callers.waits.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(waited);
-            drop(permit);
+            outcomes.failed += 1;
+            results.first_failure.get_or_insert_with(|| format!("{cause} ({uri})"));
         });
     }
 }
 
-fn increment(count: &AtomicU64) {
-    count.fetch_add(1, Ordering::Relaxed);
+impl Results {
+    fn of(&mut self, tenant: &HeaderValue) -> &mut Outcomes {
+        self.tenants.entry(tenant.clone()).or_default()
+    }
 }
 
 /// The status of the answer, or the reason why there was none.

@@ -3,23 +3,19 @@
 
 mod args;
 mod generator;
-mod outcomes;
 mod schedule;
 mod summary;
 
-use std::io::{self, Write};
+use std::time::Duration;
 
 use http::Uri;
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use args::{Args, TIMEOUT};
 pub(crate) use generator::{Demand, Load};
-pub(crate) use outcomes::{Figures, Outcomes};
 pub(crate) use schedule::Schedule;
-
-use crate::output::{Format, json_line};
-use summary::Summary;
+pub(crate) use summary::{Figures, Outcomes};
 
 /// Sends load until the duration is over or `shutdown` is cancelled, and prints the results: at the end and,
 /// with `--every`, on the way. Each result counts from the beginning.
@@ -27,47 +23,31 @@ use summary::Summary;
 /// # Errors
 /// A result cannot be printed.
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let (every, duration, timeout) = (args.every, args.duration, args.timeout);
-    let format = args.output.format;
-    let load = Load::start(demands(args), timeout)?;
-    let end = async {
-        match duration {
-            Some(duration) => tokio::select! { () = sleep(duration) => {}, () = shutdown.cancelled() => {} },
-            None => shutdown.cancelled().await,
-        }
-    };
-    let print_progress = async {
+    let (every, duration, output) = (args.every, args.duration, args.output);
+    let patience = args.timeout;
+    let load = Load::start(demands(args), patience)?;
+    let print_progress = async || -> anyhow::Result<()> {
         let Some(every) = every else { return std::future::pending().await };
         let mut ticks = interval(every);
         loop {
             ticks.tick().await;
-            let summary = Summary::new(&load);
-            let printed = match format {
-                Format::Text => writeln!(io::stdout(), "{}", summary.line()).map_err(anyhow::Error::from),
-                Format::Json => json_line(&mut io::stdout(), &summary),
-            };
-            if let Err(error) = printed {
-                return error;
-            }
+            let summary = load.summary();
+            output.print(&summary, |out| writeln!(out, "{}", summary.line()))?;
         }
     };
     tokio::select! {
-        () = end => {}
-        error = print_progress => return Err(error),
+        _ = timeout(duration.unwrap_or(Duration::MAX), shutdown.cancelled()) => {}
+        failed = print_progress() => return failed,
     }
     load.stop().await;
-    let summary = Summary::new(&load);
-    match load.first_failure() {
-        Some(failure) => {
-            eprintln!("warning: {} requests failed, the first with: {failure}", summary.failed())
-        }
-        None if summary.is_empty() => eprintln!("warning: no request was due before the end"),
-        None => {}
+    let summary = load.summary();
+    let Outcomes { sent, failed, not_sent, .. } = summary.all.outcomes;
+    if let Some(failure) = &summary.first_failure {
+        eprintln!("warning: {failed} requests failed, the first with: {failure}");
+    } else if sent + not_sent == 0 {
+        eprintln!("warning: no request was due before the end");
     }
-    match format {
-        Format::Text => summary.write(&mut io::stdout()).map_err(anyhow::Error::from),
-        Format::Json => json_line(&mut io::stdout(), &summary),
-    }
+    output.print(&summary, |out| summary.write(out))
 }
 
 /// Spreads the load of `--rps` evenly over the tenants, and that of each tenant evenly over the targets.

@@ -1,37 +1,53 @@
-//! The results of a load run up to a moment, as text and JSON.
+//! The results of a load run up to a moment: the outcomes of its requests, as text and JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Add;
 
 use serde::Serialize;
 
-use super::{Figures, Load, Outcomes};
+/// The outcomes of all requests and the time they took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Figures {
+    #[serde(flatten)]
+    pub(crate) outcomes: Outcomes,
+    /// The 99th percentile of the time to an answer or to the timeout, in milliseconds.
+    pub(crate) p99_ms: f64,
+    /// The longest time to an answer or to the timeout, in milliseconds.
+    pub(crate) max_ms: f64,
+}
+
+/// Requests by outcome since the start. Sent requests that are in no other count wait for their answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Outcomes {
+    /// Requests sent.
+    pub(crate) sent: u64,
+    /// Answered with 200 in time: the useful answers.
+    pub(crate) served: u64,
+    /// Answered with 429.
+    pub(crate) refused: u64,
+    /// Answered with another status, too late or not at all.
+    pub(crate) failed: u64,
+    /// Failed because no answer came in time.
+    pub(crate) timed_out: u64,
+    /// Due but not sent, because too many requests waited for an answer.
+    pub(crate) not_sent: u64,
+}
 
 /// The results up to a moment, in all and by tenant.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     /// Seconds since the start.
-    at_s: f64,
+    pub(super) at_s: f64,
     #[serde(flatten)]
-    all: Figures,
-    tenants: BTreeMap<String, Outcomes>,
+    pub(crate) all: Figures,
+    pub(super) tenants: BTreeMap<String, Outcomes>,
+    /// The cause of the first failed request, with its URL.
+    #[serde(skip)]
+    pub(super) first_failure: Option<String>,
 }
 
 impl Summary {
-    pub(super) fn new(load: &Load) -> Self {
-        Self { at_s: load.age().as_secs_f64(), all: load.figures(), tenants: load.tenants() }
-    }
-
-    /// The number of failed requests.
-    pub(super) const fn failed(&self) -> u64 {
-        self.all.outcomes.failed
-    }
-
-    /// Returns true if no request was due.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.all.outcomes.sent == 0 && self.all.outcomes.not_sent == 0
-    }
-
     /// The progress so far on one line.
     pub(super) fn line(&self) -> String {
         let Outcomes { sent, served, refused, failed, .. } = self.all.outcomes;
@@ -59,7 +75,22 @@ impl Summary {
         if self.tenants.len() > 1 {
             write_row(out, "all", &self.all.outcomes)?;
         }
-        out.flush()
+        Ok(())
+    }
+}
+
+impl Add for Outcomes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            served: self.served + other.served,
+            refused: self.refused + other.refused,
+            failed: self.failed + other.failed,
+            timed_out: self.timed_out + other.timed_out,
+            not_sent: self.not_sent + other.not_sent,
+        }
     }
 }
 
@@ -85,6 +116,7 @@ mod tests {
             at_s: 2.0,
             all: Figures { outcomes: acme + shop, p99_ms: 12.34, max_ms: 50.0 },
             tenants: [("acme", acme), ("shop", shop)].map(|(name, seen)| (name.to_owned(), seen)).into(),
+            first_failure: None,
         };
         let mut out = Vec::new();
         summary.write(&mut out).unwrap();

@@ -20,29 +20,23 @@ const TENANTS: [(&str, f64); 4] =
 
 /// The load of each service, by bucket and tenant.
 pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
-    let buckets = rates(fleet);
-    let total: f64 = buckets.iter().map(|(_, rps)| rps).sum();
-    let scale = (TOTAL_RPS_MAX / total).min(1.0);
-    let mut demands = Vec::new();
-    for (service, share) in fleet.services() {
-        for (bucket, rps) in &buckets {
-            let uri: http::Uri =
-                format!("http://{service}/{bucket}").parse().with_context(|| format!("bucket {bucket}"))?;
-            for (tenant, tenant_share) in TENANTS {
-                let rates = Schedule::constant(rps * scale * share * tenant_share);
-                demands.push(Demand { uri: uri.clone(), tenant: HeaderValue::from_static(tenant), rates });
-            }
-        }
-    }
-    Ok(demands)
-}
-
-/// The load of each bucket in requests/s, before [`TOTAL_RPS_MAX`] scales it down.
-fn rates(fleet: &Fleet) -> Vec<(String, f64)> {
     let status = fleet.status();
     let rate = |bucket: &String| {
         let limit = status.buckets.get(bucket.as_str()).and_then(|bucket| bucket.limit_rps);
         limit.map_or(UNLIMITED_RPS, |limit| (limit * OVERLOAD).max(RPS_MIN))
     };
-    fleet.buckets().iter().map(|bucket| (bucket.clone(), rate(bucket))).collect()
+    let total: f64 = fleet.buckets.iter().map(&rate).sum();
+    let scale = (TOTAL_RPS_MAX / total).min(1.0);
+    let mut demands = Vec::new();
+    for (service, share) in &fleet.services {
+        for bucket in &fleet.buckets {
+            let uri: http::Uri =
+                format!("http://{service}/{bucket}").parse().with_context(|| format!("bucket {bucket}"))?;
+            for (tenant, tenant_share) in TENANTS {
+                let rates = Schedule::constant(rate(bucket) * scale * share * tenant_share);
+                demands.push(Demand { uri: uri.clone(), tenant: HeaderValue::from_static(tenant), rates });
+            }
+        }
+    }
+    Ok(demands)
 }

@@ -1,5 +1,6 @@
 //! The tiers of the demo: a controller, and two zones with an aggregator and two services each.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -25,20 +26,22 @@ const TENANTS: &str = include_str!("../../../charts/plimsoll/files/tenants.yaml"
 
 /// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
 /// exceeded.
-pub(super) const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
+const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
 
 /// The running tiers.
 pub(super) struct Fleet {
     brain: Shared<Brain>,
-    services: Vec<(SocketAddr, f64)>,
-    buckets: Vec<String>,
+    /// The addresses of the services and their shares of the load.
+    pub(super) services: Vec<(SocketAddr, f64)>,
+    /// The buckets of the services.
+    pub(super) buckets: Vec<String>,
     lines: Vec<String>,
     /// From services to controller, the order in which they stop: the parent of each tier still receives its
     /// last report.
     tiers: [Tier; 3],
     /// Cancelled when a part ends by itself.
-    failed: CancellationToken,
+    pub(super) failed: CancellationToken,
     /// Holds the policy and the state; removed on drop.
     _directory: TempDir,
 }
@@ -153,7 +156,7 @@ impl Fleet {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<anyhow::Error> + Send + 'static,
     {
-        let Some(tier) = self.tiers.get_mut(tier) else { return };
+        let tier = &mut self.tiers[tier];
         let (shutdown, failed) = (tier.shutdown.clone(), self.failed.clone());
         let part = serve(shutdown.clone());
         tier.tasks.spawn(async move {
@@ -171,24 +174,9 @@ impl Fleet {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// The addresses of the services and their shares of the load.
-    pub(super) fn services(&self) -> &[(SocketAddr, f64)] {
-        &self.services
-    }
-
-    /// The buckets of the services.
-    pub(super) fn buckets(&self) -> &[String] {
-        &self.buckets
-    }
-
     /// The controller's status.
     pub(super) fn status(&self) -> Status {
         self.brain.with(|brain, now| Status::of(brain, now))
-    }
-
-    /// Completes when a part has ended by itself.
-    pub(super) async fn failed(&self) {
-        self.failed.cancelled().await;
     }
 
     /// Stops every part, the services first.
@@ -216,26 +204,18 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok::<_, anyhow::Error>(path)
     };
+    let policy = args.policy.clone().map_or_else(|| write("policy.yaml", POLICY), Ok)?;
     let tenants = match (&args.tenants, &args.policy) {
-        (Some(tenants), _) => Some(tenants.clone()),
-        (None, Some(_)) => None,
         (None, None) => Some(write("tenants.yaml", TENANTS)?),
-    };
-    let policy = match &args.policy {
-        Some(policy) => policy.clone(),
-        None => write("policy.yaml", POLICY)?,
+        (tenants, _) => tenants.clone(),
     };
     Ok((policy, tenants))
 }
 
 /// The buckets of the policy, and one bucket for each pattern.
 fn demo_buckets(policy: &Policy) -> Vec<String> {
-    let exact = policy.exact_buckets().map(|(bucket, _)| bucket.to_string());
-    let patterns = policy.patterns().map(|(pattern, _)| pattern.replace('*', "users"));
-    let mut buckets: Vec<String> = exact.chain(patterns).collect();
-    buckets.sort_unstable();
-    buckets.dedup();
-    buckets
+    let buckets = policy.entries().map(|(entry, _)| entry.replace('*', "users"));
+    buckets.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Listens on loopback, on `port` or, if it is taken, on any free port.

@@ -7,10 +7,11 @@ mod summary;
 mod table;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use fleet::Fleet;
@@ -50,21 +51,20 @@ pub(crate) struct Args {
 /// A tier cannot start or fails, or the summary cannot be printed.
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let started = Instant::now();
+    let mut end = pin!(timeout(args.duration.unwrap_or(Duration::MAX), shutdown.cancelled()));
     let mut screen = Screen::new(args.output.format == Format::Text);
     let fleet = Fleet::start(&args).await?;
     screen.print_once(&fleet.describe());
     let load = (!args.no_demo)
         .then(|| demand::demands(&fleet).and_then(|demands| Load::start(demands, load::TIMEOUT)))
         .transpose()?;
-    let end = args.duration.map(|duration| started + duration);
     let mut window = Window::new(SUMMARY_WINDOW);
     let mut draws = interval(DRAW_EVERY);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            () = shutdown.cancelled() => break,
-            () = async { sleep_until(end.unwrap_or(started)).await }, if end.is_some() => break,
-            () = fleet.failed() => break,
+            _ = &mut end => break,
+            () = fleet.failed.cancelled() => break,
             _ = draws.tick() => {
                 let status = fleet.status();
                 window.push(started.elapsed(), &status);
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
         }
     }
     window.push(started.elapsed(), &fleet.status());
-    let summary = window.summary(started.elapsed(), load.as_ref().map(Load::figures));
+    let summary = window.summary(started.elapsed(), load.as_ref().map(|load| load.summary().all));
     if let Some(load) = load {
         load.stop().await;
     }

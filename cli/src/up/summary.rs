@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use plimsoll_controller::admin::status::{Status, Traffic};
+use plimsoll_controller::admin::status::{BucketStatus, Status, Traffic};
 use plimsoll_core::decision::Mode;
 use serde::Serialize;
 
@@ -65,26 +65,19 @@ impl Window {
     /// The average rates over the last `span`, or over the whole run if it is shorter; and the seconds
     /// averaged over.
     pub(super) fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
-        let Some((end, last)) = self.statuses.back() else { return (0.0, BTreeMap::new()) };
+        let Some(newest @ (end, last)) = self.statuses.back() else { return (0.0, BTreeMap::new()) };
         let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);
-        let Some((begin, first)) = self.statuses.iter().min_by_key(|(at, _)| off(at)) else {
-            return (0.0, BTreeMap::new());
-        };
+        let (begin, first) = self.statuses.iter().min_by_key(|(at, _)| off(at)).unwrap_or(newest);
         let seconds = (*end - *begin).as_secs_f64();
         let buckets = last.buckets.iter().map(|(name, bucket)| {
             let before = first.buckets.get(name);
-            let line = |limit_rps, now: &Traffic, before: Option<&Traffic>, tenants| Line {
-                limit_rps,
-                tenants,
-                ..average(now, before, seconds, bucket.limit_rps.is_some(), bucket.mode)
-            };
             let tenants = bucket.tenants.iter().map(|(tenant, traffic)| {
                 let before = before.and_then(|before| before.tenants.get(tenant));
-                (tenant.to_string(), line(None, traffic, before, None))
+                (tenant.to_string(), average(bucket, traffic, before, seconds))
             });
-            let tenants = tenants.collect();
-            let before = before.map(|before| &before.traffic);
-            (name.to_string(), line(bucket.limit_rps, &bucket.traffic, before, Some(tenants)))
+            let tenants = Some(tenants.collect());
+            let line = average(bucket, &bucket.traffic, before.map(|before| &before.traffic), seconds);
+            (name.to_string(), Line { limit_rps: bucket.limit_rps, tenants, ..line })
         });
         (seconds, buckets.collect())
     }
@@ -96,7 +89,8 @@ impl Window {
     }
 }
 
-fn average(now: &Traffic, before: Option<&Traffic>, seconds: f64, limited: bool, mode: Mode) -> Line {
+/// The rates of the traffic of a bucket, or of one tenant of it, since `before`.
+fn average(bucket: &BucketStatus, now: &Traffic, before: Option<&Traffic>, seconds: f64) -> Line {
     let before = before.copied().unwrap_or_default();
     let rate =
         |now: u64, before: u64| if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 };
@@ -107,8 +101,8 @@ fn average(now: &Traffic, before: Option<&Traffic>, seconds: f64, limited: bool,
         limit_rps: None,
         offered_rps,
         admitted_rps: rate(now.admitted, before.admitted),
-        drop_ratio: limited.then_some(share),
-        mode,
+        drop_ratio: bucket.limit_rps.map(|_| share),
+        mode: bucket.mode,
         tenants: None,
     }
 }
