@@ -1,23 +1,20 @@
 //! The client of the admin ports: sends one request, and returns the answer or an error that says what to
 //! try.
 
-mod address;
 mod error;
 mod request;
 
 use std::time::Duration;
 
 use clap::ValueHint;
-use plimsoll_core::names::Text;
 use reqwest::{Response, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-pub(crate) use address::{Address, CONTROLLER, parse as parse_address};
 use error::no_answer;
 pub(crate) use error::{AdminError, root_cause};
-pub(crate) use request::Request;
+pub(crate) use request::{Address, CONTROLLER, Request, parse_address};
 
 use crate::output::OutputArgs;
 use crate::shutdown;
@@ -56,14 +53,6 @@ pub(crate) struct ControllerArgs {
 pub(crate) struct Answer<T> {
     pub(crate) from: Address,
     pub(crate) body: T,
-}
-
-/// Parses a reason that is kept in the history and the log.
-///
-/// # Errors
-/// The text is empty, too long, or has control characters.
-pub(crate) fn parse_reason(text: &str) -> Result<Text, String> {
-    Text::new(text).map_err(|error| error.to_string())
 }
 
 impl AdminArgs {
@@ -166,12 +155,10 @@ pub(crate) async fn read_body(mut response: Response) -> Result<Vec<u8>, String>
 }
 
 async fn send(address: &Address, request: &Request) -> Result<Response, String> {
-    let client = plimsoll_controller::http_client_builder().connect_timeout(CONNECT_TIMEOUT).build();
-    let sent = client.map_err(|error| root_cause(&error))?;
-    let sent = sent
-        .request(request.method.clone(), address.url(&request.route))
-        .header(header::CONTENT_TYPE, request.content_type)
-        .body(request.body.clone())
-        .send();
-    sent.await.map_err(|error| root_cause(&error))
+    let sent = async {
+        let client = plimsoll_controller::http_client_builder().connect_timeout(CONNECT_TIMEOUT).build()?;
+        let sent = client.request(request.method.clone(), address.url(&request.route));
+        sent.header(header::CONTENT_TYPE, request.content_type).body(request.body.clone()).send().await
+    };
+    sent.await.map_err(|error: reqwest::Error| root_cause(&error))
 }

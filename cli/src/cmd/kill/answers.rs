@@ -15,8 +15,7 @@ pub(super) fn write_on(
     bucket: Option<&Bucket>,
 ) -> io::Result<()> {
     let switches = &answer.body;
-    let none = KillState::default();
-    let switch = switch_of(switches, bucket).unwrap_or(&none);
+    let switch = &switch_of(switches, bucket);
     let (scope, generation) = (scope(bucket), switch.generation.0);
     match switches.tier {
         Tier::Controller => {
@@ -47,8 +46,7 @@ pub(super) fn write_off(
     bucket: Option<&Bucket>,
 ) -> io::Result<()> {
     let switches = &answer.body;
-    let none = KillState::default();
-    let switch = switch_of(switches, bucket).unwrap_or(&none);
+    let switch = &switch_of(switches, bucket);
     let (scope, generation) = (scope(bucket), switch.generation.0);
     match (switch.killed, switches.tier) {
         (true, _) => {
@@ -144,8 +142,9 @@ pub(super) fn write_drill(out: &mut dyn Write, drilled: &DrillReport) -> io::Res
     Ok(())
 }
 
-fn switch_of<'a>(switches: &'a KillStatus, bucket: Option<&Bucket>) -> Option<&'a KillState> {
-    bucket.map_or(Some(&switches.fleet), |bucket| switches.buckets.get(bucket))
+fn switch_of(switches: &KillStatus, bucket: Option<&Bucket>) -> KillState {
+    let switch = bucket.map_or(Some(&switches.fleet), |bucket| switches.buckets.get(bucket));
+    switch.cloned().unwrap_or_default()
 }
 
 fn scope(bucket: Option<&Bucket>) -> String {

@@ -13,7 +13,7 @@ use plimsoll_admin::kill_api::{
 use plimsoll_core::names::{Bucket, Text};
 
 use crate::admin_client::{
-    Address, AdminError, Answer, CONTROLLER, Request, parse_address, parse_reason, send_to_first_reachable,
+    Address, AdminError, Answer, CONTROLLER, Request, parse_address, send_to_first_reachable,
 };
 use crate::output::OutputArgs;
 use crate::shutdown;
@@ -36,55 +36,43 @@ pub(crate) struct KillArgs {
 #[derive(Debug, Subcommand)]
 enum KillCommand {
     /// Stop enforcement: clients refuse nothing and only observe, in the whole fleet or for one bucket
-    On(OnArgs),
+    On {
+        /// Reason in a few words; `kill status` shows it
+        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = Text::new)]
+        reason: Text,
+        /// Kill only this bucket, not the whole fleet
+        #[arg(long, env = "PLIMSOLL_BUCKET", value_name = "NAME")]
+        bucket: Option<Bucket>,
+        /// End the kill after this time, such as 10m; its buckets stay in shadow. Controllers only
+        #[arg(long, env = "PLIMSOLL_TTL", value_name = "TIME", value_parser = parse_ttl)]
+        ttl: Option<Duration>,
+        #[command(flatten)]
+        tiers: TierArgs,
+    },
     /// End a kill; its buckets stay in shadow until an operator promotes them again
-    Off(OffArgs),
+    Off {
+        /// Reason, for the log
+        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = Text::new)]
+        reason: Option<Text>,
+        /// The bucket to end the kill of; without it, the kill of the whole fleet ends
+        #[arg(long, env = "PLIMSOLL_BUCKET", value_name = "NAME")]
+        bucket: Option<Bucket>,
+        #[command(flatten)]
+        tiers: TierArgs,
+    },
     /// Show what is killed, since when and why
-    Status(StatusArgs),
+    Status {
+        #[command(flatten)]
+        tiers: TierArgs,
+    },
     /// Measure how long a kill takes to reach every client; enforcement continues
-    Drill(DrillArgs),
-}
-
-#[derive(Debug, Args)]
-struct OnArgs {
-    /// Reason in a few words; `kill status` shows it
-    #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = parse_reason)]
-    reason: Text,
-    /// Kill only this bucket, not the whole fleet
-    #[arg(long, env = "PLIMSOLL_BUCKET", value_name = "NAME", value_parser = parse_bucket)]
-    bucket: Option<Bucket>,
-    /// End the kill after this time, such as 10m; its buckets stay in shadow. Controllers only
-    #[arg(long, env = "PLIMSOLL_TTL", value_name = "TIME", value_parser = parse_ttl)]
-    ttl: Option<Duration>,
-    #[command(flatten)]
-    tiers: TierArgs,
-}
-
-#[derive(Debug, Args)]
-struct OffArgs {
-    /// Reason, for the log
-    #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = parse_reason)]
-    reason: Option<Text>,
-    /// The bucket to end the kill of; without it, the kill of the whole fleet ends
-    #[arg(long, env = "PLIMSOLL_BUCKET", value_name = "NAME", value_parser = parse_bucket)]
-    bucket: Option<Bucket>,
-    #[command(flatten)]
-    tiers: TierArgs,
-}
-
-#[derive(Debug, Args)]
-struct StatusArgs {
-    #[command(flatten)]
-    tiers: TierArgs,
-}
-
-#[derive(Debug, Args)]
-struct DrillArgs {
-    /// Time to wait for the acknowledgements of clients
-    #[arg(long, env = "PLIMSOLL_TIMEOUT", value_name = "TIME", default_value = "10s", value_parser = parse_wait)]
-    timeout: Duration,
-    #[command(flatten)]
-    tiers: TierArgs,
+    Drill {
+        /// Time to wait for the acknowledgements of clients
+        #[arg(long, env = "PLIMSOLL_TIMEOUT", value_name = "TIME", default_value = "10s", value_parser = parse_wait)]
+        timeout: Duration,
+        #[command(flatten)]
+        tiers: TierArgs,
+    },
 }
 
 /// The tiers to try in order, and the format of the output.
@@ -99,10 +87,6 @@ struct TierArgs {
     aggregator: Option<Address>,
     #[command(flatten)]
     output: OutputArgs,
-}
-
-fn parse_bucket(name: &str) -> Result<Bucket, String> {
-    Bucket::new(name).map_err(|error| error.to_string())
 }
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
@@ -146,22 +130,22 @@ impl TierArgs {
 pub(crate) fn run(args: KillArgs) -> anyhow::Result<ExitCode> {
     shutdown::runtime()?.block_on(async {
         match args.command {
-            KillCommand::On(OnArgs { reason, bucket, ttl, tiers }) => {
+            KillCommand::On { reason, bucket, ttl, tiers } => {
                 let ttl_s = ttl.map(|ttl| ttl.as_secs());
                 let order = KillOn { reason, bucket: bucket.clone(), ttl_s, by: operator() };
                 let answer: Answer<KillStatus> = tiers.send(&Request::post(kill_api::ON, &order)?).await?;
                 tiers.output.print(&answer.body, |out| answers::write_on(out, &answer, bucket.as_ref()))?;
             }
-            KillCommand::Off(OffArgs { reason, bucket, tiers }) => {
+            KillCommand::Off { reason, bucket, tiers } => {
                 let order = KillOff { bucket: bucket.clone(), reason, by: operator() };
                 let answer: Answer<KillStatus> = tiers.send(&Request::post(kill_api::OFF, &order)?).await?;
                 tiers.output.print(&answer.body, |out| answers::write_off(out, &answer, bucket.as_ref()))?;
             }
-            KillCommand::Status(StatusArgs { tiers }) => {
+            KillCommand::Status { tiers } => {
                 let answer: Answer<KillStatus> = tiers.send(&Request::get(kill_api::STATUS)).await?;
                 tiers.output.print(&answer.body, |out| answers::write_status(out, &answer.body))?;
             }
-            KillCommand::Drill(DrillArgs { timeout, tiers }) => {
+            KillCommand::Drill { timeout, tiers } => {
                 let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(DRILL_MAX_MS);
                 let request = Request::post(kill_api::DRILL, &DrillOrder { timeout_ms })?.lasting(timeout);
                 let Answer { body: drilled, .. }: Answer<DrillReport> = tiers.send(&request).await?;

@@ -1,12 +1,12 @@
 //! Stages, gates and evidence as text for operators.
 
 use std::io::{self, Write};
-use std::time::{Duration, UNIX_EPOCH};
 
 use plimsoll_controller::admin::rollout_routes::{Done, EntryStatus};
 use plimsoll_controller::state::{Change, CohortSums, Evidence, QueryEvidence};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::rollout::query_gate::Figure;
+use plimsoll_policy::UnixSeconds;
 
 /// Writes the stage of an entry, its gate and its evidence.
 pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Result<()> {
@@ -41,9 +41,7 @@ pub(super) fn write_done(out: &mut dyn Write, bucket: &str, done: &Done) -> io::
 
 /// Writes a stage change with its time, cause and evidence.
 pub(super) fn write_change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
-    let since_epoch = change.at_s.and_then(|at| u64::try_from(at).ok()).map(Duration::from_secs);
-    let at = since_epoch.and_then(|since| UNIX_EPOCH.checked_add(since));
-    let at = at.map_or("just now".to_owned(), |at| humantime::format_rfc3339_seconds(at).to_string());
+    let at = change.at_s.map_or("just now".to_owned(), |at| UnixSeconds::from_secs(at).to_string());
     let from = change.from.map_or("new".to_owned(), |from| from.to_string());
     writeln!(out, "{at}  {}: {from} -> {} ({})", change.entry, change.to, change.cause.as_str())?;
     change.why.iter().try_for_each(|why| writeln!(out, "    {why}"))?;

@@ -10,7 +10,7 @@ use plimsoll_controller::state::Change;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 
-use crate::admin_client::{AdminArgs, parse_reason};
+use crate::admin_client::AdminArgs;
 
 /// Show the rollout stage of each bucket, promote it, or return it to shadow
 ///
@@ -40,7 +40,7 @@ enum RolloutCommand {
         #[arg(long, env = "PLIMSOLL_FORCE", requires = "reason")]
         force: bool,
         /// Reason, kept in the history
-        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", requires = "force", value_parser = parse_reason)]
+        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", requires = "force", value_parser = Text::new)]
         reason: Option<Text>,
         #[command(flatten)]
         admin: AdminArgs,
@@ -51,7 +51,7 @@ enum RolloutCommand {
         #[arg(env = "PLIMSOLL_BUCKET")]
         bucket: String,
         /// Reason, kept in the history
-        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = parse_reason)]
+        #[arg(long, env = "PLIMSOLL_REASON", value_name = "TEXT", value_parser = Text::new)]
         reason: Option<Text>,
         #[command(flatten)]
         admin: AdminArgs,
