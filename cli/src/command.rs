@@ -81,31 +81,22 @@ impl Plimsoll {
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
-            Command::Controller(args) => until_done(async |shutdown| {
-                plimsoll_controller::run(args, shutdown).await.map_err(anyhow::Error::from)
-            }),
-            Command::Aggregator(args) => until_done(async |shutdown| {
-                plimsoll_aggregator::run(args, shutdown).await.map_err(anyhow::Error::from)
-            }),
+            Command::Controller(args) => until_done(|shutdown| plimsoll_controller::run(args, shutdown)),
+            Command::Aggregator(args) => until_done(|shutdown| plimsoll_aggregator::run(args, shutdown)),
         }
     }
 }
 
 /// Runs a command on its own runtime, with a token that Ctrl-C and SIGTERM cancel.
-fn until_done<F>(run: impl FnOnce(CancellationToken) -> F) -> ExitCode
+fn until_done<F, E>(run: impl FnOnce(CancellationToken) -> F) -> ExitCode
 where
-    F: Future<Output = anyhow::Result<()>>,
+    F: Future<Output = Result<(), E>>,
+    E: Into<anyhow::Error>,
 {
     let done = shutdown::runtime().and_then(|runtime| {
-        runtime.block_on(async {
-            let shutdown = shutdown::on_signal()?;
-            run(shutdown).await
-        })
+        runtime.block_on(async { run(shutdown::on_signal()?).await.map_err(Into::into) })
     });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(error),
-    }
+    done.map_or_else(failed, |()| ExitCode::SUCCESS)
 }
 
 /// Returns true if the arguments or their files are at fault, so that the same command fails again.

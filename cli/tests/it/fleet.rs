@@ -106,7 +106,7 @@ impl Fleet {
     /// Starts one load generator that spreads its requests evenly over all services, with these flags of
     /// `load`.
     pub(crate) fn start_load_evenly(&mut self, flags: &[&str]) {
-        let targets: Vec<String> = self.zones.iter().flat_map(|zone| &zone.services).map(target).collect();
+        let targets: Vec<String> = self.services().map(target).collect();
         self.load.push(Process::spawn(&[&LOAD[..], &["--target", &targets.join(",")], flags].concat()));
     }
 
@@ -136,9 +136,14 @@ impl Fleet {
         fs::rename(swap, self.policy_path()).unwrap();
     }
 
+    /// The services of all zones.
+    pub(crate) fn services(&self) -> impl Iterator<Item = &Process> {
+        self.zones.iter().flat_map(|zone| &zone.services)
+    }
+
     /// The decisions of all services so far.
     pub(crate) fn sample(&self) -> Sample {
-        sample(self.zones.iter().flat_map(|zone| &zone.services))
+        sample(self.services())
     }
 
     /// The decisions of the services of a zone so far.
@@ -150,12 +155,8 @@ impl Fleet {
     pub(crate) fn until_rates(&self, what: &str, span: Duration, wanted: impl Fn(&Rates) -> bool) -> Rates {
         let mut samples = vec![self.sample()];
         until(what, || {
-            let now = self.sample();
-            samples.push(now);
-            // The latest sample that is old enough: the window moves with time.
-            let from = samples.iter().rev().find(|sample| now.at - sample.at >= span)?;
-            let rates = from.rates_until(&now);
-            if wanted(&rates) { Some(rates) } else { None }
+            samples.push(self.sample());
+            latest_rates(&samples, span).filter(&wanted)
         })
     }
 
@@ -191,7 +192,7 @@ impl Fleet {
 
     /// The lines that the services have logged.
     pub(crate) fn service_logs(&self) -> Vec<String> {
-        self.zones.iter().flat_map(|zone| &zone.services).flat_map(Process::log).collect()
+        self.services().flat_map(Process::log).collect()
     }
 }
 
@@ -209,6 +210,14 @@ impl Sample {
             would_dropped,
         }
     }
+}
+
+/// The rates over the last `span` of these samples, or `None` if they cover less.
+pub(crate) fn latest_rates(samples: &[Sample], span: Duration) -> Option<Rates> {
+    let last = samples.last()?;
+    // The latest sample that is old enough: the window moves with time.
+    let from = samples.iter().rev().find(|sample| last.at - sample.at >= span)?;
+    Some(from.rates_until(last))
 }
 
 fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sample {

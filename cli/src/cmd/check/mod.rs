@@ -1,6 +1,5 @@
 //! `plimsoll check`: validates policy files before a controller runs on them, for people and for scripts.
 
-mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -10,11 +9,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_controller::policy_file::{PolicyFiles, ReadError};
+use plimsoll_core::decision::Mode;
 use plimsoll_policy::{Fault, Policy, Warning};
 use serde::Serialize;
 
 use crate::output::{Format, OutputArgs, counted, json_line};
-use summary::Summary;
 
 /// The exit code for a policy that is invalid or cannot be read.
 const EXIT_INVALID: u8 = 2;
@@ -37,7 +36,7 @@ pub(crate) struct CheckArgs {
 }
 
 /// The result of a check, in the form that scripts read.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Findings {
     valid: bool,
     /// The reason why a file could not be read at all.
@@ -47,6 +46,23 @@ struct Findings {
     summary: Option<Summary>,
     faults: Vec<Fault>,
     warnings: Vec<Warning>,
+}
+
+/// The contents of a valid policy in figures.
+#[derive(Debug, Serialize)]
+struct Summary {
+    /// The hash of the content: 16 hex digits.
+    hash: String,
+    /// Entries with an exact bucket name.
+    buckets: usize,
+    /// Entries with a pattern, each for any number of buckets.
+    patterns: usize,
+    shadow: usize,
+    canary: usize,
+    enforce: usize,
+    /// Listed tenants, the class `default` included.
+    tenants: usize,
+    kill_switch: bool,
 }
 
 /// Checks the files and prints the result.
@@ -71,8 +87,7 @@ fn check(args: &CheckArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::
 
 impl Findings {
     fn new(read: Result<(Policy, Vec<Warning>), ReadError>) -> Self {
-        let invalid =
-            Self { valid: false, error: None, summary: None, faults: Vec::new(), warnings: Vec::new() };
+        let invalid = Self::default();
         match read {
             Ok((policy, warnings)) => {
                 Self { valid: true, summary: Some(Summary::new(&policy)), warnings, ..invalid }
@@ -99,5 +114,34 @@ impl Findings {
             summary.write_text(self.warnings.len(), out)?;
         }
         Ok(())
+    }
+}
+
+impl Summary {
+    fn new(policy: &Policy) -> Self {
+        let modes: Vec<Mode> = policy.entries().map(|(_, bucket)| bucket.mode).collect();
+        let in_mode = |mode| modes.iter().filter(|m| **m == mode).count();
+        Self {
+            hash: policy.hash().to_string(),
+            buckets: policy.exact_buckets().count(),
+            patterns: policy.patterns().count(),
+            shadow: in_mode(Mode::Shadow),
+            canary: in_mode(Mode::Canary),
+            enforce: in_mode(Mode::Enforce),
+            tenants: policy.tenants().count(),
+            kill_switch: policy.kill_switch(),
+        }
+    }
+
+    fn write_text(&self, warnings: usize, out: &mut dyn Write) -> io::Result<()> {
+        let entries =
+            format!("{} and {}", counted(self.buckets, "bucket"), counted(self.patterns, "pattern"));
+        let (shadow, canary, enforce) = (self.shadow, self.canary, self.enforce);
+        writeln!(out, "valid: {entries} ({enforce} enforce, {canary} canary, {shadow} shadow),")?;
+        writeln!(out, "       {}, {}", counted(self.tenants, "tenant"), counted(warnings, "warning"))?;
+        if self.kill_switch {
+            writeln!(out, "       kill_switch is on: nothing is refused")?;
+        }
+        writeln!(out, "       policy {}", self.hash)
     }
 }

@@ -125,7 +125,8 @@ impl Service {
             }
         };
         let router = Router::new().route("/{*bucket}", get(respond)).layer(LoadShedLayer::new(rules));
-        let registry = registry(&limiter, &feed)?;
+        let registry = Registry::new();
+        registry.register(Box::new(Metrics::new(&limiter, &feed)?))?;
         let metrics = async move || {
             TextEncoder::new()
                 .encode_to_string(&registry.gather())
@@ -157,10 +158,4 @@ async fn work(capacity: Option<&Mutex<Capacity>>) -> bool {
     let Some(done) = done else { return false };
     sleep_until(done).await;
     true
-}
-
-fn registry(limiter: &Limiter, feed: &Feed) -> anyhow::Result<Registry> {
-    let registry = Registry::new();
-    registry.register(Box::new(Metrics::new(limiter, feed)?))?;
-    Ok(registry)
 }
