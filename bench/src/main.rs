@@ -10,6 +10,8 @@ mod measure;
 #[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/process.rs"]
 mod process;
+#[path = "../../cli/src/shutdown.rs"]
+mod shutdown;
 mod streams;
 
 use std::process::ExitCode;

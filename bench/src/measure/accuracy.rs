@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 
 use super::report::Report;
-use super::{LIMIT, SETTLE, WINDOW, sum};
+use super::{LIMIT, SETTLE, WINDOW, limit_error, sum};
 use crate::fleet::{BUCKET, Fleet, policy};
 
 /// The offered load, as multiples of the limit.
@@ -28,7 +28,7 @@ fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
     sleep(WINDOW);
     let rates = from.rates_until(&fleet.sample());
     let zones = [a.rates_until(&fleet.sample_zone(0)), b.rates_until(&fleet.sample_zone(1))];
-    let error = rates.admitted / f64::from(LIMIT) - 1.0;
+    let error = limit_error(&rates);
     let figure = format!(
         "{:+.2} % ({:.0}/s of {:.0}/s offered; {:.0}/s and {:.0}/s in the zones)",
         error * 100.0,
@@ -37,28 +37,18 @@ fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
         zones[0].admitted,
         zones[1].admitted
     );
-    report.row(
-        &format!("{factor:.0} times the limit offered: admitted over 20 s against the limit"),
-        "within 1 %",
-        figure,
-        error.abs() <= 0.01,
-    );
-    let summaries = fleet.stop_load();
-    report.row(
-        &format!("{factor:.0} times the limit offered: requests without an answer"),
-        "0",
-        format!("{}", sum(&summaries, "failed")),
-        sum(&summaries, "failed") == 0.0,
-    );
+    let title = format!("{factor:.0} times the limit offered: admitted over 20 s against the limit");
+    report.row(&title, "within 1 %", figure, error.abs() <= 0.01);
+    let failed = sum(&fleet.stop_load(), "failed");
+    let title = format!("{factor:.0} times the limit offered: requests without an answer");
+    report.row(&title, "0", failed.to_string(), failed == 0.0);
 }
 
 /// Overloads the fleet with wrk, an independent closed-loop caller.
 fn wrk(fleet: &Fleet, report: &mut Report) {
     let what = "as much as wrk can offer: admitted over 20 s against the limit";
     let callers: Result<Vec<_>, _> = fleet
-        .zones
-        .iter()
-        .flat_map(|zone| &zone.services)
+        .services()
         .map(|service| {
             let address = format!("http://{}/{BUCKET}", service.address("listen"));
             let flags = ["-t1", "-c4", "-d40s", "-H", "x-tenant: acme"];
@@ -77,7 +67,7 @@ fn wrk(fleet: &Fleet, report: &mut Report) {
         let _ = caller.kill();
         let _ = caller.wait();
     }
-    let error = rates.admitted / f64::from(LIMIT) - 1.0;
+    let error = limit_error(&rates);
     let figure =
         format!("{:+.2} % ({:.0}/s of {:.0}/s offered)", error * 100.0, rates.admitted, rates.offered);
     report.row(what, "within 3 %", figure, error.abs() <= 0.03);

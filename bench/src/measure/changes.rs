@@ -5,16 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::outage::OFFERED;
 use super::report::Report;
-use super::{LIMIT, SETTLE};
-use crate::fleet::{BUCKET, Fleet, Sample, policy};
+use super::{LIMIT, SETTLE, limit_error};
+use crate::fleet::{BUCKET, Fleet, Sample, latest_rates, policy};
 use crate::process::until;
 
 pub(crate) fn measure(report: &mut Report) {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
     fleet.start_load(OFFERED);
-    fleet.until_rates("the limit to be kept", SETTLE, |rates| {
-        (rates.admitted / f64::from(LIMIT) - 1.0).abs() < 0.1
-    });
+    fleet.until_rates("the limit to be kept", SETTLE, |rates| limit_error(rates).abs() < 0.1);
     reload(&fleet, report);
     kill(&fleet, report);
 }
@@ -28,16 +26,12 @@ fn reload(fleet: &Fleet, report: &mut Report) {
     let seen = until("half the limit", || {
         let now = fleet.sample();
         samples.push(now);
-        let from = samples.iter().rev().find(|sample| now.at - sample.at >= Duration::from_millis(500))?;
-        (from.rates_until(&now).admitted < 1.15 * half).then_some(now.at)
+        let rates = latest_rates(&samples, Duration::from_millis(500))?;
+        (rates.admitted < 1.15 * half).then_some(now.at)
     });
     let took = (seen - saved).as_secs_f64();
-    report.row(
-        "halving the limit in the file: time until half is admitted",
-        "<= 2 s",
-        format!("{took:.2} s"),
-        took <= 2.0,
-    );
+    let figure = format!("{took:.2} s");
+    report.row("halving the limit in the file: time until half is admitted", "<= 2 s", figure, took <= 2.0);
     fleet.save_policy(&policy(LIMIT, "enforce", false));
 }
 
@@ -55,12 +49,8 @@ fn kill(fleet: &Fleet, report: &mut Report) {
         last = now;
     }
     let took = (refused_at - saved).as_secs_f64();
-    report.row(
-        "kill switch in the file: time until the last refusal",
-        "<= 2 s",
-        format!("{took:.2} s"),
-        took <= 2.0,
-    );
+    let figure = format!("{took:.2} s");
+    report.row("kill switch in the file: time until the last refusal", "<= 2 s", figure, took <= 2.0);
 
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     until("the kill to end", || (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(()));
@@ -76,7 +66,5 @@ fn kill(fleet: &Fleet, report: &mut Report) {
         (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
     });
     fleet.save_policy(&policy(LIMIT, "enforce", false));
-    fleet.until_rates("the limit to be kept", SETTLE, |rates| {
-        (rates.admitted / f64::from(LIMIT) - 1.0).abs() < 0.1
-    });
+    fleet.until_rates("the limit to be kept", SETTLE, |rates| limit_error(rates).abs() < 0.1);
 }

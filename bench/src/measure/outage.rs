@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::report::Report;
-use super::{LIMIT, SETTLE, WINDOW, sum};
-use crate::fleet::{Fleet, policy};
+use super::{LIMIT, SETTLE, WINDOW, limit_error, sum};
+use crate::fleet::{Fleet, latest_rates, policy};
 use crate::process::until;
 
 /// The offered load in requests/s.
@@ -28,7 +28,7 @@ fn controller(fleet: &mut Fleet, report: &mut Report) {
     fleet.start_load(OFFERED);
     sleep(SETTLE);
     fleet.controller.kill_9();
-    let during = watch(fleet, |since| (since >= OUTAGE).then_some(()));
+    let during = watch(fleet, |since| since >= OUTAGE);
     fleet.restart_controller();
     let started = Instant::now();
     let mut led = None;
@@ -36,16 +36,13 @@ fn controller(fleet: &mut Fleet, report: &mut Report) {
         if led.is_none() && fleet.status().is_some_and(|status| status["leading"] == true) {
             led = Some(started.elapsed());
         }
-        led.filter(|led| started.elapsed() - *led >= WINDOW)
+        led.is_some_and(|led| started.elapsed() - led >= WINDOW)
     });
     let higher = fleet.status().unwrap()["epoch"].as_u64() > epoch;
-    let figure = format!("{:.0} s after its start, epoch higher: {higher}", led.unwrap().as_secs_f64());
-    report.row(
-        "controller back: time until it leads",
-        "<= 40 s, epoch higher",
-        figure,
-        led.unwrap().as_secs() <= 40 && higher,
-    );
+    let led = led.unwrap();
+    let figure = format!("{:.0} s after its start, epoch higher: {higher}", led.as_secs_f64());
+    let met = led.as_secs() <= 40 && higher;
+    report.row("controller back: time until it leads", "<= 40 s, epoch higher", figure, met);
     rows(fleet, report, "controller", &during, &back);
 }
 
@@ -54,7 +51,7 @@ fn aggregator(fleet: &mut Fleet, report: &mut Report) {
     fleet.start_load(OFFERED);
     sleep(SETTLE);
     fleet.zones[0].aggregator.kill_9();
-    let during = watch(fleet, |since| (since >= OUTAGE).then_some(()));
+    let during = watch(fleet, |since| since >= OUTAGE);
     fleet.restart_aggregator(0);
     let services = fleet.zones[0].services.len() as f64;
     let mut returned = None;
@@ -62,15 +59,11 @@ fn aggregator(fleet: &mut Fleet, report: &mut Report) {
         let ready = fleet.aggregator_metric(0, "plimsoll_children") == services
             && fleet.aggregator_metric(0, "plimsoll_warming_up") == 0.0;
         returned = returned.or(ready.then_some(since));
-        returned.filter(|returned| since - *returned >= WINDOW)
+        returned.is_some_and(|returned| since - returned >= WINDOW)
     });
     let took = returned.unwrap().as_secs_f64();
-    report.row(
-        "aggregator back: time until all its clients are connected",
-        "<= 45 s",
-        format!("{took:.0} s"),
-        took <= 45.0,
-    );
+    let title = "aggregator back: time until all its clients are connected";
+    report.row(title, "<= 45 s", format!("{took:.0} s"), took <= 45.0);
     rows(fleet, report, "aggregator", &during, &back);
 }
 
@@ -84,33 +77,27 @@ pub(crate) struct Watch {
     error: f64,
 }
 
-/// Watches the services until the closure, called with the time since the start, returns a value.
-pub(crate) fn watch<T>(fleet: &Fleet, mut until: impl FnMut(Duration) -> Option<T>) -> Watch {
+/// Watches the services until the closure, called with the time since the start, returns true.
+pub(crate) fn watch(fleet: &Fleet, mut is_over: impl FnMut(Duration) -> bool) -> Watch {
     let begin = fleet.sample();
     let mut samples = vec![begin];
     let (mut least_refused, mut most_admitted) = (1.0_f64, 0.0_f64);
-    while until(begin.at.elapsed()).is_none() {
+    while !is_over(begin.at.elapsed()) {
         sleep(Duration::from_millis(100));
-        let now = fleet.sample();
-        samples.push(now);
-        if let Some(from) = samples.iter().rev().find(|sample| now.at - sample.at >= MOMENT) {
-            let rates = from.rates_until(&now);
+        samples.push(fleet.sample());
+        if let Some(rates) = latest_rates(&samples, MOMENT) {
             least_refused = least_refused.min(rates.dropped / rates.offered);
             most_admitted = most_admitted.max(rates.admitted / f64::from(LIMIT));
         }
     }
-    let end = samples[samples.len() - 1];
-    let from = samples.iter().rev().find(|sample| end.at - sample.at >= WINDOW).unwrap_or(&begin);
-    Watch { least_refused, most_admitted, error: from.rates_until(&end).admitted / f64::from(LIMIT) - 1.0 }
+    let rates = latest_rates(&samples, WINDOW);
+    let rates = rates.unwrap_or_else(|| begin.rates_until(&samples[samples.len() - 1]));
+    Watch { least_refused, most_admitted, error: limit_error(&rates) }
 }
 
 fn rows(fleet: &mut Fleet, report: &mut Report, what: &str, during: &Watch, back: &Watch) {
-    let moment = |watch: &Watch| {
-        format!(
-            "{:.0} %, at most {:.2} of the limit admitted",
-            watch.least_refused * 100.0,
-            watch.most_admitted
-        )
+    let moment = |Watch { least_refused, most_admitted, .. }: &Watch| {
+        format!("{:.0} %, at most {most_admitted:.2} of the limit admitted", least_refused * 100.0)
     };
     let ideal = 1.0 - f64::from(LIMIT) / OFFERED;
     let bar = format!("> {:.0} % of {:.0} %", ideal * 50.0, ideal * 100.0);

@@ -4,13 +4,12 @@
 use std::thread::sleep;
 
 use plimsoll_core::names::Name;
-use plimsoll_core::rollout::Cohort;
-use plimsoll_core::rollout::Percent;
+use plimsoll_core::rollout::{Cohort, Percent};
 
 use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW};
 use crate::fleet::{BUCKET, Fleet};
-use crate::process::http_get;
+use crate::process::{Process, http_get};
 
 /// The offered load, as multiples of the limit.
 const FACTORS: [f64; 3] = [0.9, 1.05, 3.0];
@@ -34,16 +33,12 @@ pub(crate) fn measure(report: &mut Report) {
             fleet.stop_load();
             let share = 100.0 * (refused + would_drop) / offered;
             let due = 100.0 * (1.0 - 1.0 / factor).max(0.0);
-            report.row(
-                &format!("{mode} at {factor} times the limit: (would-dropped + refused) / offered over 20 s"),
-                &format!("{due:.1} % +- {ERROR_MAX} points"),
-                format!(
-                    "{share:.2} % ({:.2} % refused, {:.2} % would be)",
-                    100.0 * refused / offered,
-                    100.0 * would_drop / offered
-                ),
-                (share - due).abs() <= ERROR_MAX,
-            );
+            let [refused, would_drop] = [refused, would_drop].map(|count| 100.0 * count / offered);
+            let figure = format!("{share:.2} % ({refused:.2} % refused, {would_drop:.2} % would be)");
+            let title =
+                format!("{mode} at {factor} times the limit: (would-dropped + refused) / offered over 20 s");
+            let bar = format!("{due:.1} % +- {ERROR_MAX} points");
+            report.row(&title, &bar, figure, (share - due).abs() <= ERROR_MAX);
         }
     }
 }
@@ -54,7 +49,7 @@ fn fleet(policy: &str) -> Fleet {
     let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(BUCKET) };
     loop {
         let fleet = Fleet::start(policy);
-        let services: Vec<_> = fleet.zones.iter().flat_map(|zone| &zone.services).collect();
+        let services: Vec<_> = fleet.services().collect();
         let enforcing = services
             .iter()
             .filter(|service| cohort.contains(&Name::new(&service.address("listen").to_string()).unwrap()));
@@ -66,9 +61,8 @@ fn fleet(policy: &str) -> Fleet {
 
 /// The decisions of all services so far: offered, refused, would-dropped; guards included.
 fn decided(fleet: &Fleet) -> [f64; 3] {
-    let services = fleet.zones.iter().flat_map(|zone| &zone.services);
-    let pages: Vec<String> =
-        services.map(|service| http_get(service.address("listen"), "/metrics").1).collect();
+    let page = |service: &Process| http_get(service.address("listen"), "/metrics").1;
+    let pages: Vec<String> = fleet.services().map(page).collect();
     // All decisions; refused ones (`guard_drop` ends in `drop`, too); ones that would have been refused.
     let kinds: [fn(&str) -> bool; 3] = [
         |_| true,

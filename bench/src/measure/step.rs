@@ -22,19 +22,13 @@ pub(crate) fn measure(report: &mut Report) {
     let limit = f64::from(LIMIT);
     fleet.start_load_in_steps(&[(Duration::ZERO, FROM * limit), (CALM, TO * limit)]);
     sleep(CALM - BEFORE);
-    let watched = watch(&fleet, |since| (since >= WATCHED).then_some(()));
-    report.row(
-        "step from 0.8 to 10 times the limit: most admitted in any second",
-        "<= 2 x the limit",
-        format!("{:.2} x the limit", watched.most_admitted),
-        watched.most_admitted <= 2.0,
-    );
+    let watched = watch(&fleet, |since| since >= WATCHED);
+    let most = watched.most_admitted;
+    let title = "step from 0.8 to 10 times the limit: most admitted in any second";
+    report.row(title, "<= 2 x the limit", format!("{most:.2} x the limit"), most <= 2.0);
     let summaries = fleet.stop_load();
     let (failed, not_sent) = (sum(&summaries, "failed"), sum(&summaries, "not_sent"));
-    report.row(
-        "step from 0.8 to 10 times the limit: requests without an answer, or not sent",
-        "0",
-        format!("{failed}, {not_sent} of {}", sum(&summaries, "sent") + not_sent),
-        failed + not_sent == 0.0,
-    );
+    let title = "step from 0.8 to 10 times the limit: requests without an answer, or not sent";
+    let figure = format!("{failed}, {not_sent} of {}", sum(&summaries, "sent") + not_sent);
+    report.row(title, "0", figure, failed + not_sent == 0.0);
 }

@@ -9,8 +9,7 @@ use plimsoll_core::directive::{Directives, StaleDirective};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::names::{Name, Zone};
-use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::quantity::Rate;
+use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 use plimsoll_proto::driver::child::traffic::Traffic;
 use plimsoll_proto::driver::child::{Observer, StreamError};
@@ -23,7 +22,7 @@ use super::propagation::Propagation;
 const KEYS_SPARE: usize = 4;
 
 /// The shared counts of the clients of one aggregator.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) propagation: Propagation,
     pub(crate) kills: Kills,

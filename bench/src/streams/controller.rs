@@ -14,6 +14,7 @@ use plimsoll_policy::{Policy, Source};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport;
 use tempfile::TempDir;
+use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +76,9 @@ impl TimedController {
         let (opened, brain) = oneshot::channel();
         // Its own runtime: it must not compete with the clients for threads, as it would not in another
         // process.
-        thread::Builder::new().name("controller".to_owned()).spawn(move || run(&args, opened, shutdown))?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let serve = move || runtime.block_on(serve(args, opened, shutdown));
+        thread::Builder::new().name("controller".to_owned()).spawn(serve)?;
         let brain = brain.await.context("the controller failed to start")??;
         Ok(Self { brain, tenants, decisions: 0, _directory: directory })
     }
@@ -97,25 +100,20 @@ impl TimedController {
     }
 }
 
-fn run(args: &Args, opened: oneshot::Sender<anyhow::Result<Shared<Brain>>>, shutdown: CancellationToken) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let open = async || -> anyhow::Result<(Controller, Listeners)> {
-        let controller = Controller::open(args)?;
+/// Runs the controller, and sends its brain as soon as it listens.
+async fn serve(args: Args, opened: oneshot::Sender<anyhow::Result<Shared<Brain>>>, stop: CancellationToken) {
+    let open = async {
+        let controller = Controller::open(&args)?;
         let (grpc, admin) = (transport::listen(args.listen).await?, transport::listen(args.admin).await?);
-        Ok((controller, Listeners { grpc, admin }))
+        anyhow::Ok((controller, Listeners { grpc, admin }))
     };
-    match runtime {
-        Err(error) => drop(opened.send(Err(error.into()))),
-        Ok(runtime) => runtime.block_on(async {
-            match open().await {
-                Err(error) => drop(opened.send(Err(error))),
-                Ok((controller, listeners)) => {
-                    drop(opened.send(Ok(controller.brain())));
-                    if let Err(error) = controller.serve(listeners, shutdown).await {
-                        tracing::error!(%error, "the controller failed");
-                    }
-                }
+    match open.await {
+        Err(error) => drop(opened.send(Err(error))),
+        Ok((controller, listeners)) => {
+            drop(opened.send(Ok(controller.brain())));
+            if let Err(error) = controller.serve(listeners, stop).await {
+                tracing::error!(%error, "the controller failed");
             }
-        }),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A thread that decides requests without pause, to show that no decision blocks it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -23,17 +23,11 @@ pub(super) struct Decider {
 impl Decider {
     /// Starts the thread. It ends when `stop` is cancelled.
     pub(super) fn start(buckets: Vec<BucketHandle>, stop: CancellationToken) -> anyhow::Result<Self> {
-        let (decided, waited) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (decided, waited) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let decider = Self { decided: Arc::clone(&decided), waited: Arc::clone(&waited) };
-        let stopped = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stopped);
-        tokio::spawn(async move {
-            stop.cancelled().await;
-            stopping.store(true, Ordering::Relaxed);
-        });
         let tenant = controller::tenant(0);
         thread::Builder::new().name("decider".to_owned()).spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
+            while !stop.is_cancelled() {
                 let before = process::waits_of_this_thread();
                 for bucket in &buckets {
                     (0..DECISIONS_PER_TURN).for_each(|_| {

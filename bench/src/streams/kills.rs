@@ -7,6 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plimsoll_core::kill::KillGeneration;
 use serde::Serialize;
 
+use super::propagation::quantile;
+
 /// The latest kill generation and the times at which the clients of one aggregator applied it.
 #[derive(Debug, Default)]
 pub(crate) struct Kills {
@@ -45,16 +47,12 @@ impl Kills {
     pub(crate) fn figures(&self) -> KillFigures {
         let (generation, mut times) = self.inner.lock().unwrap_or_else(PoisonError::into_inner).clone();
         times.sort_by(f64::total_cmp);
-        let quantile = |share: f64| {
-            let rank = (share * times.len() as f64).ceil() as usize;
-            times.get(rank.saturating_sub(1)).copied()
-        };
         KillFigures {
             generation: generation.0,
             applied: times.len(),
-            p50_at_ms: quantile(0.5),
-            p99_at_ms: quantile(0.99),
-            last_at_ms: quantile(1.0),
+            p50_at_ms: quantile(&times, 0.5),
+            p99_at_ms: quantile(&times, 0.99),
+            last_at_ms: quantile(&times, 1.0),
         }
     }
 }

@@ -6,7 +6,7 @@ mod client;
 mod controller;
 mod decider;
 mod kills;
-mod process;
+pub(crate) mod process;
 mod propagation;
 mod watched;
 
@@ -22,8 +22,7 @@ use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use args::Args;
@@ -33,6 +32,8 @@ use controller::TimedController;
 use decider::Decider;
 use process::TooFewFiles;
 use watched::{Figures, Watched};
+
+use crate::shutdown;
 
 /// The exit code for limits of the system that are too low, which the error names.
 const EXIT_USAGE: u8 = 2;
@@ -60,13 +61,8 @@ struct Line {
 pub(crate) fn main(args: Args) -> ExitCode {
     let log = tracing_subscriber::EnvFilter::new("warn");
     tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
-    let done = Builder::new_multi_thread().enable_all().build().map_err(anyhow::Error::from);
-    let done = done.and_then(|runtime| {
-        runtime.block_on(async {
-            let shutdown = on_signal()?;
-            run(args, shutdown).await
-        })
-    });
+    let done = shutdown::runtime()
+        .and_then(|runtime| runtime.block_on(async { run(args, shutdown::on_signal()?).await }));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -74,22 +70,6 @@ pub(crate) fn main(args: Args) -> ExitCode {
             if error.is::<TooFewFiles>() { ExitCode::from(EXIT_USAGE) } else { ExitCode::FAILURE }
         }
     }
-}
-
-/// A token that Ctrl-C and SIGTERM cancel.
-fn on_signal() -> anyhow::Result<CancellationToken> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
-    let token = CancellationToken::new();
-    let cancelled = token.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        cancelled.cancel();
-    });
-    Ok(token)
 }
 
 /// Opens the streams, changes the limit and prints lines until it is time to stop.
@@ -107,7 +87,7 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     };
     let pids = args.pid.iter().copied().map(Some).chain(std::iter::repeat(None));
     let watched = args.aggregator.iter().zip(pids).map(|(target, pid)| Watched::new(target, pid));
-    let mut watched: Vec<Watched> = watched.collect::<anyhow::Result<_>>()?;
+    let mut watched: Vec<Watched> = watched.collect();
     let started = Instant::now();
     let opening = tokio::spawn(open_streams(
         watched.iter().map(|watched| (watched.target.clone(), Arc::clone(&watched.clients))).collect(),
@@ -115,29 +95,17 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
         stop.clone(),
     ));
     let decider = opening.await.context("the streams could not be opened")??;
-    let end = async {
-        match args.duration {
-            Some(duration) => tokio::select! { () = sleep(duration) => {}, () = shutdown.cancelled() => {} },
-            None => shutdown.cancelled().await,
-        }
-    };
-    let print_lines = async {
+    let mut print_lines = async || -> anyhow::Result<()> {
         let mut ticks = interval(args.every);
         ticks.tick().await;
         loop {
-            let decided = controller.as_mut().map(|controller| {
+            if let Some(controller) = &mut controller {
                 controller.change_limit(|number, at| {
                     for Watched { clients, .. } in &watched {
-                        clients.propagation.on_decision(
-                            number,
-                            at,
-                            clients.connected.load(Ordering::Relaxed),
-                        );
+                        let connected = clients.connected.load(Ordering::Relaxed);
+                        clients.propagation.on_decision(number, at, connected);
                     }
-                })
-            });
-            if let Some(Err(error)) = decided {
-                return error;
+                })?;
             }
             let from = Instant::now();
             ticks.tick().await;
@@ -145,19 +113,13 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
             let aggregators = watched.iter_mut().map(|watched| watched.figures(now, now - from)).collect();
             let (decided, decisions_waited) = decider.figures();
             let at_s = (now - started).as_secs_f64();
-            let line = Line { at_s, aggregators, decided, decisions_waited };
-            let line = serde_json::to_string(&line).map_err(anyhow::Error::from);
-            let written = line.and_then(|line| {
-                writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")
-            });
-            if let Err(error) = written {
-                return error;
-            }
+            let line = serde_json::to_string(&Line { at_s, aggregators, decided, decisions_waited })?;
+            writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")?;
         }
     };
     tokio::select! {
-        () = end => Ok(()),
-        error = print_lines => Err(error),
+        _ = timeout(args.duration.unwrap_or(Duration::MAX), shutdown.cancelled()) => Ok(()),
+        failed = print_lines() => failed,
     }
 }
 
@@ -185,7 +147,7 @@ async fn open_streams(
                 deciding.push(client.bucket());
             }
             let (endpoint, observer) = (target.endpoint.clone(), Connections(Arc::clone(clients)));
-            let (traffic, stop) = (Arc::clone(&clients.traffic), stop.clone());
+            let (traffic, stop) = (Some(Arc::clone(&clients.traffic)), stop.clone());
             runtime.spawn(async move {
                 child::run_metered(Shared::new(client), &endpoint, traffic, stop, observer).await;
             });

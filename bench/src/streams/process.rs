@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Ticks per second of the clock that counts processor time; the same on every Linux of today.
 const TICKS_PER_SECOND: u64 = 100;
+/// The row of `/proc/PID/limits` with the limit of open files.
+const MAX_FILES: &str = "Max open files";
 
 /// The limit of open files is too low for the streams.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +23,9 @@ pub(crate) struct TooFewFiles {
 /// Checks that a process, or this one, may open `needed` files. A limit that the system does not report
 /// passes.
 pub(crate) fn check_files(pid: Option<u32>, needed: u64) -> Result<(), TooFewFiles> {
-    let limits = fs::read_to_string(format!("/proc/{}/limits", proc_folder(pid))).unwrap_or_default();
-    match files_allowed(&limits) {
+    let folder = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    let limits = fs::read_to_string(format!("/proc/{folder}/limits")).unwrap_or_default();
+    match field(&limits, MAX_FILES) {
         Some(allowed) if allowed < needed => {
             let process = pid.map_or_else(|| "this process".to_owned(), |pid| format!("process {pid}"));
             Err(TooFewFiles { process, allowed, needed })
@@ -49,15 +52,6 @@ pub(crate) fn waits_of_this_thread() -> u64 {
     field(&status, "voluntary_ctxt_switches:").unwrap_or_default()
 }
 
-fn proc_folder(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string())
-}
-
-fn files_allowed(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 fn processor_ticks(stat: &str) -> Option<u64> {
     // The name of the program is in brackets and may contain anything; user and system time are the 12th and
     // 13th field after it.
@@ -65,8 +59,9 @@ fn processor_ticks(stat: &str) -> Option<u64> {
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
-fn field(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+/// The first number after a name at the beginning of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -78,8 +73,8 @@ mod tests {
     fn proc_files_are_parsed() {
         let limits =
             "Limit          Soft Limit  Hard Limit  Units\nMax open files 1024        524288      files\n";
-        assert_eq!(files_allowed(limits), Some(1_024));
-        assert_eq!(files_allowed("Max open files unlimited unlimited files"), None);
+        assert_eq!(field(limits, MAX_FILES), Some(1_024));
+        assert_eq!(field("Max open files unlimited unlimited files", MAX_FILES), None);
         let stat = "7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1000 1 1";
         assert_eq!(processor_ticks(stat), Some(300));
         assert_eq!(field("VmPeak:  9 kB\nVmRSS:\t  1234 kB\n", "VmRSS:"), Some(1_234));

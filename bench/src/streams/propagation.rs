@@ -1,28 +1,22 @@
 //! The time from a decision of the controller to its application at each client.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest time that the histogram resolves, in microseconds.
-const LONGEST_US: u64 = 60_000_000;
-
 /// The propagation of the latest decision to the clients of one aggregator.
-#[derive(Debug)]
-pub(crate) struct Propagation {
-    inner: Mutex<Inner>,
-}
+#[derive(Debug, Default)]
+pub(crate) struct Propagation(Mutex<Latest>);
 
-#[derive(Debug)]
-struct Inner {
+#[derive(Debug, Default)]
+struct Latest {
     /// The number and the time of the latest decision.
-    decision: (u64, Instant),
+    decision: Option<(u64, Instant)>,
     /// Clients that were connected at the decision.
     due: usize,
-    /// Microseconds until each client applied it.
-    applied: Histogram<u64>,
+    /// The time until each client applied it.
+    applied: Vec<Duration>,
 }
 
 /// The propagation times of one decision.
@@ -42,63 +36,44 @@ pub(crate) struct PropagationFigures {
 }
 
 impl Propagation {
-    /// Starts without a decision.
-    pub(crate) fn new() -> anyhow::Result<Self> {
-        let applied = Histogram::new_with_bounds(1, LONGEST_US, 3)?;
-        Ok(Self { inner: Mutex::new(Inner { decision: (0, Instant::now()), due: 0, applied }) })
-    }
-
-    fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
-        f(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes decision `number`, made while `due` clients are connected.
     pub(crate) fn on_decision(&self, number: u64, at: Instant, due: usize) {
-        self.with(|inner| {
-            inner.decision = (number, at);
-            inner.due = due;
-            inner.applied.reset();
-        });
+        *self.latest() = Latest { decision: Some((number, at)), due, applied: Vec::with_capacity(due) };
     }
 
     /// Notes that a client has applied decision `number`. Any other than the latest is ignored.
     pub(crate) fn on_applied(&self, number: u64, now: Instant) {
-        self.with(|inner| {
-            if inner.decision.0 == number {
-                let took = now.saturating_duration_since(inner.decision.1);
-                inner.applied.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1));
-            }
-        });
+        let mut latest = self.latest();
+        if let Some((latest_number, at)) = latest.decision
+            && latest_number == number
+        {
+            latest.applied.push(now.saturating_duration_since(at));
+        }
     }
 
     /// The propagation of the latest decision until now, with `connected` clients left.
     pub(crate) fn figures(&self, now: Instant, connected: usize) -> PropagationFigures {
-        self.with(|inner| {
-            let applied = usize::try_from(inner.applied.len()).unwrap_or(usize::MAX);
-            let due = inner.due.min(connected).max(applied);
-            let age = now.saturating_duration_since(inner.decision.1);
-            let quantile = |share: f64| {
-                let rank = (share * due as f64).ceil() as usize;
-                let took = if rank > applied {
-                    age
-                } else {
-                    let of_applied = rank as f64 / applied.max(1) as f64;
-                    Duration::from_micros(inner.applied.value_at_quantile(of_applied))
-                };
-                took.as_secs_f64() * 1e3
-            };
-            if due == 0 {
-                return PropagationFigures::default();
-            }
-            PropagationFigures {
-                due,
-                applied,
-                p50_ms: quantile(0.5),
-                p99_ms: quantile(0.99),
-                max_ms: quantile(1.0),
-            }
-        })
+        let latest = self.latest();
+        let Some((_, at)) = latest.decision else { return PropagationFigures::default() };
+        let applied = latest.applied.len();
+        let due = latest.due.min(connected).max(applied);
+        let mut times = latest.applied.clone();
+        drop(latest);
+        times.resize(due, now.saturating_duration_since(at));
+        times.sort_unstable();
+        let ms = |share| quantile(&times, share).unwrap_or_default().as_secs_f64() * 1e3;
+        PropagationFigures { due, applied, p50_ms: ms(0.5), p99_ms: ms(0.99), max_ms: ms(1.0) }
     }
+}
+
+/// The smallest of the ascending values that at least this share of them does not exceed.
+pub(super) fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
+    let rank = (share * ascending.len() as f64).ceil() as usize;
+    ascending.get(rank.saturating_sub(1)).copied()
 }
 
 #[cfg(test)]
@@ -111,7 +86,7 @@ mod tests {
 
     #[test]
     fn client_that_has_not_applied_a_decision_counts_as_the_slowest() {
-        let propagation = Propagation::new().unwrap();
+        let propagation = Propagation::default();
         let at = Instant::now();
         propagation.on_decision(7, at, 100);
         (1..=98).for_each(|ms| propagation.on_applied(7, at + Duration::from_millis(ms)));

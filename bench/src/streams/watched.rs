@@ -1,17 +1,16 @@
 //! The figures of one aggregator and its clients, as the lines of output have them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use plimsoll_proto::driver::child::traffic::Traffic;
 use serde::Serialize;
 
 use super::args::Target;
 use super::client::Clients;
-use super::kills::{KillFigures, Kills};
+use super::kills::KillFigures;
 use super::process;
-use super::propagation::{Propagation, PropagationFigures};
+use super::propagation::PropagationFigures;
 
 /// An aggregator with its clients.
 pub(super) struct Watched {
@@ -44,17 +43,9 @@ pub(super) struct Figures {
 }
 
 impl Watched {
-    pub(super) fn new(target: &Target, pid: Option<u32>) -> anyhow::Result<Self> {
-        let clients = Clients {
-            propagation: Propagation::new()?,
-            kills: Kills::default(),
-            traffic: Arc::new(Traffic::default()),
-            connected: AtomicUsize::new(0),
-            lost: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
-        };
+    pub(super) fn new(target: &Target, pid: Option<u32>) -> Self {
         let processor_time = pid.and_then(process::processor_time);
-        Ok(Self { target: target.clone(), clients: Arc::new(clients), pid, bytes: (0, 0), processor_time })
+        Self { target: target.clone(), clients: Arc::default(), pid, bytes: (0, 0), processor_time }
     }
 
     /// Returns the figures of the `span` that ends `now`.

@@ -53,28 +53,18 @@ pub(crate) fn measure(report: &mut Report) {
             with.offered, without.useful, without.ordinary_useful, with.useful, with.ordinary_useful
         );
     }
-    let overload =
-        |points: &[Point]| points.iter().skip(3).map(|point| point.useful).fold(f64::INFINITY, f64::min);
-    let (with, without) = (overload(&curves.with), overload(&curves.without));
-    report.row(
-        "goodput, capacity exceeded up to 4 times: least goodput at any step",
-        "> 80 % of the capacity",
-        format!("{:.0} % (without Plimsoll {:.0} %)", with / CAPACITY * 100.0, without / CAPACITY * 100.0),
-        with > 0.8 * CAPACITY,
-    );
-    let answered = |points: &[Point]| {
-        points
-            .iter()
-            .map(|point| point.ordinary_useful / point.ordinary_offered)
-            .fold(f64::INFINITY, f64::min)
-    };
-    let (with, without) = (answered(&curves.with), answered(&curves.without));
-    report.row(
-        "goodput, capacity exceeded up to 4 times: useful answers of ordinary tenants over their requests, at any step",
-        "> 95 %",
-        format!("{:.0} % (without Plimsoll {:.0} %)", with * 100.0, without * 100.0),
-        with > 0.95,
-    );
+    let least =
+        |points: &[Point], figure: fn(&Point) -> f64| points.iter().map(figure).fold(f64::INFINITY, f64::min);
+    let curve = [&curves.with, &curves.without];
+    let [with, without] = curve.map(|points| least(&points[3..], |point| point.useful / CAPACITY * 100.0));
+    let title = "goodput, capacity exceeded up to 4 times: least goodput at any step";
+    let figure = format!("{with:.0} % (without Plimsoll {without:.0} %)");
+    report.row(title, "> 80 % of the capacity", figure, with > 80.0);
+    let answered = |point: &Point| point.ordinary_useful / point.ordinary_offered * 100.0;
+    let [with, without] = curve.map(|points| least(points, answered));
+    let title = "goodput, capacity exceeded up to 4 times: useful answers of ordinary tenants over their requests, at any step";
+    let figure = format!("{with:.0} % (without Plimsoll {without:.0} %)");
+    report.row(title, "> 95 %", figure, with > 95.0);
     chart::draw(&curves);
     report.goodput(curves);
 }

@@ -9,8 +9,7 @@ use std::process::{Command, ExitCode};
 use super::goodput::Curves;
 use super::root;
 
-/// The bar of a figure without one.
-const NO_BAR: &str = "none";
+const MISSED: &str = "**missed**";
 
 /// All figures of a run.
 pub(crate) struct Report {
@@ -24,8 +23,8 @@ struct Row {
     what: String,
     bar: String,
     figure: String,
-    /// `None` if it could not be measured.
-    met: Option<bool>,
+    /// Empty for a figure without a bar.
+    verdict: &'static str,
 }
 
 impl Report {
@@ -36,21 +35,25 @@ impl Report {
     }
 
     /// Adds a figure with its bar, which it meets or misses.
-    pub(crate) fn row(&mut self, what: &str, bar: &str, figure: String, met: bool) {
-        println!("{} {what}: {figure} (bar: {bar})", if met { "ok    " } else { "MISSED" });
-        self.rows.push(Row { what: what.to_owned(), bar: bar.to_owned(), figure, met: Some(met) });
+    pub(crate) fn row(&mut self, what: &str, bar: &str, figure: String, is_met: bool) {
+        println!("{} {what}: {figure} (bar: {bar})", if is_met { "ok    " } else { "MISSED" });
+        self.add(what, bar, figure, met(is_met));
     }
 
     /// Adds a figure without a bar.
     pub(crate) fn note(&mut self, what: &str, figure: String) {
         println!("       {what}: {figure}");
-        self.rows.push(Row { what: what.to_owned(), bar: NO_BAR.to_owned(), figure, met: Some(true) });
+        self.add(what, "none", figure, "");
     }
 
     /// Adds a figure that could not be measured.
     pub(crate) fn skip(&mut self, what: &str, bar: &str, why: &str) {
         println!("skip   {what}: {why}");
-        self.rows.push(Row { what: what.to_owned(), bar: bar.to_owned(), figure: why.to_owned(), met: None });
+        self.add(what, bar, why.to_owned(), "not measured");
+    }
+
+    fn add(&mut self, what: &str, bar: &str, figure: String, verdict: &'static str) {
+        self.rows.push(Row { what: what.to_owned(), bar: bar.to_owned(), figure, verdict });
     }
 
     /// Adds the curves of goodput.
@@ -68,8 +71,13 @@ impl Report {
 
     /// Fails if a bar was missed.
     pub(crate) fn verdict(&self) -> ExitCode {
-        if self.rows.iter().any(|row| row.met == Some(false)) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        let is_missed = self.rows.iter().any(|row| row.verdict == MISSED);
+        if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
+}
+
+const fn met(is_met: bool) -> &'static str {
+    if is_met { "met" } else { MISSED }
 }
 
 /// The standard output of a program, or nothing if it cannot run.

@@ -9,6 +9,7 @@ use super::{Streams, aggregator, median};
 use crate::fleet::metric;
 use crate::measure::report::Report;
 use crate::process::http_get;
+use crate::streams::process::resident_bytes;
 
 const STREAMS: [usize; 3] = [1_000, 5_000, 10_000];
 /// The interval of decisions, long enough for each to be applied before the next.
@@ -24,7 +25,7 @@ pub(crate) fn measure(report: &mut Report) {
 
 fn with(streams: usize, report: &mut Report) {
     let aggregator = aggregator("a", "127.0.0.1:0");
-    let before = resident(&aggregator);
+    let before = resident_bytes(aggregator.id()).unwrap() as f64;
     let tool = Streams::start(&[(&aggregator, streams)], EVERY);
     tool.settle(SETTLING);
     let lines = tool.watch(DECISIONS);
@@ -55,10 +56,4 @@ fn with(streams: usize, report: &mut Report) {
     let lost = lines.last().and_then(|line: &Value| line["aggregators"][0]["lost"].as_u64());
     let figure = lost.map_or("unknown".to_owned(), |lost| lost.to_string());
     report.row(&format!("{streams} streams on one aggregator: streams lost"), "0", figure, lost == Some(0));
-}
-
-fn resident(process: &crate::process::Process) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() * 1024.0
 }
