@@ -194,6 +194,12 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn histogram(durations: &[Duration]) -> Histogram {
+        let mut histogram = Histogram::default();
+        durations.iter().for_each(|duration| histogram.add(Bin::of(*duration), 1));
+        histogram
+    }
+
     #[test]
     fn responses_are_reported_once_by_side() {
         let responses = Responses::new(2);
@@ -210,11 +216,11 @@ mod tests {
             responses.ended(1, Side::Control, took, ending);
         }
         responses.refused(1, Side::Control, 429);
-        let all: Histogram = [MS, MS * 9, MS * 9, MS, MS].into_iter().collect();
+        let all = histogram(&[MS, MS * 9, MS * 9, MS, MS]);
         assert_eq!(responses.since(1, Side::Control, &mut reported), (3, all));
         assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
         responses.ended(1, Side::Control, MS * 3, Ending::Status(201));
-        assert_eq!(responses.since(1, Side::Control, &mut reported), (0, [MS * 3].into_iter().collect()));
+        assert_eq!(responses.since(1, Side::Control, &mut reported), (0, histogram(&[MS * 3])));
         assert_eq!(responses.since(1, Side::Canary, &mut Reported::default()), (0, Histogram::default()));
 
         let (codes, durations) = responses.snapshot(1, Side::Control).unwrap();

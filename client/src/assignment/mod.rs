@@ -14,12 +14,14 @@
 //!    the names of bucket and aggregators alone (rendezvous hashing), so all clients of a zone agree without
 //!    asking each other.
 //! 2. **A candidate is an aggregator that is listed and not gone.** The settings or DNS list the aggregators.
-//!    One is gone when its stream has been lost for the [failover delay](FAILOVER_DELAY_DEFAULT) of 20 s, or
-//!    when it has not been reached within 3 s. Without any candidate every bucket stays where it is.
+//!    One is gone while its stream has been lost for more than the
+//!    [failover delay](FAILOVER_DELAY_DEFAULT) of 20 s, or while it has not been reached for 3 s (or for the
+//!    failover delay, if that is shorter). It is a candidate again when it answers. Without any candidate
+//!    every bucket stays where it is.
 //! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or by
-//!    handback. The new owner must be live and in contact with the controller; otherwise it could not serve
-//!    the bucket, and the bucket stays.
-//! 4. **Failover: the owner is gone.** The bucket moves at once. If the owner has crashed, the counts are
+//!    handback. At the start of either, the new owner must be live and in contact with the controller;
+//!    otherwise it could not serve the bucket, and the bucket stays.
+//! 4. **Failover: the owner is gone.** The bucket moves without draining. If the owner has crashed, the counts are
 //!    lost that had not reached the controller through it. A lost owner therefore keeps its buckets for the
 //!    failover delay, in which it may return.
 //! 5. **Handback: the owner is live**, but the home has returned, is new, or the owner is no longer listed.
@@ -27,11 +29,11 @@
 //!    confirmed, which means that the controller has them. So the move loses no count. If that takes more
 //!    than 3 s, the bucket stops draining, and tries again 10 s later.
 //! 6. **A handback is never urgent.** It begins only when the home has been live for 5 s (an aggregator that
-//!    flaps gets no bucket), the home has directed something for the bucket, and the owner is in contact with
-//!    the controller too.
-//! 7. **The new owner's ratios apply 2 s after the move.** The client keeps the former owner's ratios until
-//!    then, and while a bucket drains: the new owner has shown the controller no traffic of the bucket yet,
-//!    and would refuse nearly all of it.
+//!    flaps gets no bucket), the home has sent values that apply to the bucket, and the owner is in contact
+//!    with the controller too.
+//! 7. **Ratios are frozen while a bucket drains and for 2 s after its move.** While it drains, its owner sees
+//!    the traffic stop. After the move, the new owner has shown the controller no traffic of the bucket yet,
+//!    and would refuse nearly all of it. A bucket without any ratio takes the new owner's at once.
 //!
 //! # States
 //! ```text
@@ -40,11 +42,11 @@
 //!              Lost --- answers again --------------------------------> Live
 //!              NeverReached for 3 s, or Lost for the failover delay --> gone
 //!
-//!  bucket:     Steady --- handback begins ----------------------------> Draining
-//!              Draining --- all counts are confirmed -----------------> Moved
-//!              Draining --- 3 s are over, or no reason to move -------> Steady
-//!              Steady --- failover -----------------------------------> Moved
-//!              Moved --- 2 s are over: the new ratios apply ----------> Steady
+//!  bucket:     Settled --- handback begins ---------------------------> Draining
+//!              Draining --- all counts sent are confirmed ------------> Moved
+//!              Draining --- 3 s are over, or no reason to move -------> Settled
+//!              any state --- failover --------------------------------> Moved
+//!              Moved --- 2 s are over: the new ratios apply ----------> Settled
 //! ```
 //! [`liveness`] has the states of the aggregators, [`placement`] those of one bucket, and [`Assignment`]
 //! applies the rules to all of them.
@@ -65,12 +67,13 @@ use placement::Placement;
 
 /// The time that a lost aggregator keeps its buckets, unless the settings say otherwise.
 ///
-/// A restart takes seconds, and clients return from one over as long again. Meanwhile they apply the
-/// directives they hold, and the controller counts on that: it reserves the share of an aggregator that is
-/// silent for 30 s ([`HELD`](plimsoll_core::law::presence::HELD)). A client that moves earlier has its
-/// traffic counted twice for the rest of that time, at the former owner and at the new one, and about half of
-/// it is refused. A client that moves later uses capacity that was given to others. 20 s leave room to notice
-/// the loss, which takes up to 3 s, and for two roll-ups.
+/// A restart takes seconds, and the clients reconnect over as many seconds again. Meanwhile they apply the
+/// directives they hold, and the controller reserves the share of the silent aggregator for 30 s
+/// ([`HELD`](plimsoll_core::law::presence::HELD)). A client that moves earlier has its rate reserved twice for
+/// the rest of the 30 s, at the former owner and at the new one, and about half of its traffic is refused. A
+/// client that moves later uses capacity that was given to others meanwhile. With 20 s, a loss at 0 s is
+/// noticed by 3 s, the buckets have moved by 23 s, and the new owner's roll-ups have shown their traffic by
+/// 25 s, before the reserved share begins to shrink at 30 s. The overlap of a few seconds is accepted.
 pub const FAILOVER_DELAY_DEFAULT: Duration = Duration::from_secs(20);
 
 /// The owner of every bucket, and the aggregators that may own one.
@@ -79,7 +82,7 @@ pub(crate) struct Assignment {
     liveness: Liveness,
     /// By bucket id.
     placements: Vec<Placement>,
-    /// The number of buckets that went from one aggregator to another.
+    /// The number of moves of a bucket from one aggregator to another.
     pub(crate) moves: u64,
 }
 
@@ -95,17 +98,17 @@ pub(crate) enum Change {
         /// The new owner.
         to: EndpointId,
     },
-    /// The ratios of a bucket's owner apply from now on, those included that it directed while they did not.
+    /// The ratios of a bucket's owner may apply again, also those that it sent while they were frozen.
     RatiosApply(usize),
 }
 
 /// The state of the sessions, as far as a move depends on it.
 pub(crate) trait SessionState {
-    /// Returns true if the controller has confirmed all counts of a bucket that an aggregator was sent.
+    /// Returns true if the controller has confirmed all counts of a bucket that were sent to an aggregator.
     fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool;
 
-    /// Returns true if an aggregator has directed what applies to a bucket, so that a move to it takes
-    /// nothing away.
+    /// Returns true if an aggregator has sent values that apply to a bucket (no limit, a ratio or a guard), or
+    /// if no aggregator has, so that a move to it takes no protection away.
     fn has_directive(&self, bucket: usize, at: EndpointId) -> bool;
 
     /// Returns true if an aggregator is in contact with the controller. One that is not lives on the share it

@@ -17,7 +17,7 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 pub(super) const RATIOS_AFTER: Duration = Duration::from_secs(2);
 
 /// One bucket.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Placement {
     pub(super) bucket: Arc<str>,
     /// The aggregator that the bucket's counts go to.
@@ -35,14 +35,7 @@ pub(super) struct Placement {
 impl Placement {
     /// Places a bucket at its home.
     pub(super) fn new(bucket: &str, home: Option<EndpointId>) -> Self {
-        Self {
-            bucket: bucket.into(),
-            owner: home,
-            home,
-            draining_since: None,
-            retry_at: MonoTime::ZERO,
-            ratios_kept_until: None,
-        }
+        Self { bucket: bucket.into(), owner: home, home, ..Self::default() }
     }
 
     /// Sets the home. Without one, because no candidate is left, the bucket stays where it is.

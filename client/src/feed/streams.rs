@@ -124,11 +124,7 @@ impl Streams<'_> {
     /// Ends the streams to aggregators that are not listed any more and own no bucket.
     fn end_unused(&mut self) {
         let unused = self.feed.subscription.with(|subscription, _| subscription.remove_unused_endpoints());
-        for id in unused {
-            if let Some(stop) = self.stops.get(&id) {
-                stop.cancel();
-            }
-        }
+        unused.iter().filter_map(|id| self.stops.get(id)).for_each(CancellationToken::cancel);
     }
 }
 

@@ -150,21 +150,14 @@ impl Session {
         mut on_increase: impl FnMut(u32, Counts),
     ) {
         let tally = |counts| Tally { counts, late: Counts::ZERO };
-        match &self.keys {
-            Keys::All => {
-                let tally_of = |id: KeyId| tally(counts_of(id.0));
-                self.outbox.fill_with(report, all_keys, tally_of, |id, new| on_increase(id.0, new));
-            }
-            Keys::Assigned(keys) => {
-                let tally_of = |slot| tally(keys.table_id(slot).map_or(Counts::ZERO, &counts_of));
-                let on_increase = |slot, new| {
-                    if let Some(key) = keys.table_id(slot) {
-                        on_increase(key, new);
-                    }
-                };
-                self.outbox.fill_with(report, keys.names(), tally_of, on_increase);
-            }
-        }
+        let (names, keys) = match &self.keys {
+            Keys::All => (all_keys, None),
+            Keys::Assigned(keys) => (keys.names(), Some(keys)),
+        };
+        let key_of = |slot: KeyId| keys.map_or(Some(slot.0), |keys| keys.table_id(slot));
+        let tally_of = |slot| tally(key_of(slot).map_or(Counts::ZERO, &counts_of));
+        let on_increase = |slot, new| key_of(slot).into_iter().for_each(|key| on_increase(key, new));
+        self.outbox.fill_with(report, names, tally_of, on_increase);
     }
 
     /// Returns true if a report at `now` should carry evidence, and records that it does.

@@ -43,7 +43,7 @@ pub(super) struct Fleet {
 }
 
 fn books(instance: u128) -> Books {
-    Books::new(InstanceId(1), InstanceId(instance), 1_000)
+    Books::new(InstanceId(instance), 1_000)
 }
 
 impl Fleet {
