@@ -60,20 +60,18 @@ impl Warmup {
     /// shown its traffic. Returns true at the moment the warm-up ends.
     pub(crate) fn on_tick(&mut self, now: MonoTime, connected: u32, have_shown: bool) -> bool {
         let began = *self.began.get_or_insert(now);
-        let next = match self.state {
-            State::Alone if now.since(began) >= WARMUP_MAX => State::Over,
+        let ends = match self.state {
+            State::Alone => now.since(began) >= WARMUP_MAX,
             State::Returning { since, joined } => {
                 let paused = now.since(joined) >= PAUSE;
-                let all_here = have_shown && self.are_all_back(connected, paused);
-                if !all_here && now.since(since) < WARMUP_MAX {
-                    return false;
-                }
-                State::Over
+                have_shown && self.are_all_back(connected, paused) || now.since(since) >= WARMUP_MAX
             }
-            State::Alone | State::Over => return false,
+            State::Over => false,
         };
-        self.state = next;
-        next == State::Over
+        if ends {
+            self.state = State::Over;
+        }
+        ends
     }
 
     fn are_all_back(&self, connected: u32, paused: bool) -> bool {

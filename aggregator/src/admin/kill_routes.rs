@@ -11,7 +11,7 @@ use plimsoll_admin::kill_api::{
 };
 use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::{KillGeneration, Scope};
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, Text};
 use plimsoll_proto::shared::Shared;
 
 use crate::zone::Zone;
@@ -40,17 +40,16 @@ fn kill(zone: &Shared<Zone>, order: KillOn) -> Response {
              or order it at the controller",
         );
     }
-    let by = order.by.as_ref().map(ToString::to_string);
-    enter(zone, &order.bucket.into(), true, &order.reason.to_string(), by.as_deref())
+    enter(zone, &order.bucket.into(), true, order.reason.as_str(), order.by.as_ref())
 }
 
 fn end_kill(zone: &Shared<Zone>, order: KillOff) -> Response {
-    let reason = order.reason.as_ref().map(ToString::to_string);
-    let by = order.by.as_ref().map(ToString::to_string);
-    enter(zone, &order.bucket.into(), false, reason.as_deref().unwrap_or_default(), by.as_deref())
+    let reason = order.reason.as_ref().map_or("", Text::as_str);
+    enter(zone, &order.bucket.into(), false, reason, order.by.as_ref())
 }
 
-fn enter(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Option<&str>) -> Response {
+fn enter(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Option<&Text>) -> Response {
+    let by = by.map(Text::as_str);
     let (changed, generation) =
         zone.with(|zone, now| (zone.order_kill(now, scope, killed), zone.kills().generation(scope).0));
     match changed {

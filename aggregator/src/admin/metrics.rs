@@ -49,11 +49,10 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
     events.rejected_streams.add_to(&mut page);
     state(&mut page, zone, now);
     holds(&mut page, zone, now);
-    events.with(|counts| {
-        let (lost, invalid) = (counts.uplink_lost, counts.directives_invalid);
-        let connected = plain(flag(counts.uplink_connected));
+    events.with(|streams| {
+        let connected = plain(flag(streams.uplink_connected));
         page.gauge("plimsoll_uplink_connected", "1 while there is a stream to the parent.", &[], connected);
-        losses(&mut page, zone.counters(), lost, invalid);
+        losses(&mut page, zone.counters(), streams);
     });
     page
 }
@@ -74,17 +73,17 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         (
             "plimsoll_report_interval_seconds",
             "Interval at which children are asked to report and are sent directives; longer while the aggregator is overloaded.",
-            zone.report_interval_of_children().as_secs_f64(),
+            zone.schedule.report_interval.as_secs_f64(),
         ),
         (
             "plimsoll_busy_ratio",
             "Share of the last second in which the aggregator's threads were busy, 0 to 1.",
-            zone.load().busy,
+            zone.schedule.load.busy,
         ),
         (
             "plimsoll_tick_late_seconds",
             "Longest delay of a tick in the last second.",
-            zone.load().late.as_secs_f64(),
+            zone.schedule.load.late.as_secs_f64(),
         ),
         ("plimsoll_keys", "Keys that are counted separately.", zone.keys() as f64),
         (
@@ -132,14 +131,14 @@ fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
     );
 }
 
-fn losses(page: &mut Page, counters: Counters, uplink_lost: u64, directives_invalid: u64) {
+fn losses(page: &mut Page, counters: Counters, streams: &Streams) {
     for (name, help, value) in [
         (
             "plimsoll_directives_rejected_total",
             "Messages of the parent that were invalid, or older than the directives in force.",
-            counters.stale + directives_invalid,
+            counters.stale + streams.directives_invalid,
         ),
-        ("plimsoll_uplink_lost_total", "Streams to the parent that ended.", uplink_lost),
+        ("plimsoll_uplink_lost_total", "Streams to the parent that ended.", streams.uplink_lost),
         (
             "plimsoll_counts_late_total",
             "Requests that were reported too late to show anything about the present rate.",

@@ -34,7 +34,7 @@ pub(crate) struct ChildAggregator {
     /// first.
     pub(crate) children: Option<u32>,
     /// Buckets for which it already had a hold at its greeting.
-    held: BTreeSet<Bucket>,
+    pub(crate) held: BTreeSet<Bucket>,
     /// The time of the greeting of its present process.
     since: MonoTime,
     /// The time its stream ended; `None` while it has one.
@@ -55,12 +55,7 @@ impl ChildAggregator {
     /// Returns true if the child is sent rates. Before its traffic is known it lives on the hold that it
     /// brought, or on an even share.
     pub(crate) fn is_served(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        self.traffic.has_shown() || now.since(self.since) >= parameters.start_wait
-    }
-
-    /// Returns true if the child already had a hold of this bucket at its greeting.
-    pub(crate) fn brought_hold(&self, bucket: &Bucket) -> bool {
-        self.held.contains(bucket)
+        self.traffic.has_shown || now.since(self.since) >= parameters.start_wait
     }
 
     /// Takes path and number of children from a report.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Message};
 use plimsoll_core::exchange::sessions::{self, Head, Sessions};
-use plimsoll_core::exchange::{Path, StreamId, StreamRejected};
+use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::Bucket;
@@ -87,15 +87,6 @@ impl Downstream {
     pub(crate) fn prune(&mut self, now: MonoTime) {
         self.sessions.prune(now);
         self.aggregators.prune(now);
-    }
-
-    /// Checks the chain below a child aggregator, with `hops` aggregators between this one and the
-    /// controller.
-    ///
-    /// # Errors
-    /// When the chain is a loop or too long.
-    pub(crate) fn check_path(&self, child: InstanceId, path: &Path, hops: u32) -> Result<(), StreamRejected> {
-        path.check(self.sessions.own(), child, hops.saturating_add(1))
     }
 
     /// The number of children with a stream.

@@ -13,7 +13,7 @@ pub(crate) struct Traffic {
     /// Requests in the report that is being merged.
     fresh: Vec<f64>,
     /// True once a report has shown a rate.
-    has_shown: bool,
+    pub(crate) has_shown: bool,
     /// The child's share of what may pass here.
     pub(crate) shares: Shares,
 }
@@ -22,8 +22,8 @@ pub(crate) struct Traffic {
 #[derive(Debug)]
 pub(crate) struct Shares {
     by_slot: Vec<f64>,
-    /// The share of keys without a slot.
-    without_slot: f64,
+    /// The share of keys without a slot, of which no traffic is known.
+    pub(crate) without_slot: f64,
 }
 
 impl Shares {
@@ -42,11 +42,6 @@ impl Shares {
     /// The share of a key, by its slot.
     pub(crate) fn of(&self, slot: u32) -> f64 {
         self.by_slot.get(slot as usize).copied().unwrap_or(self.without_slot)
-    }
-
-    /// The share of keys without a slot, of which no traffic is known.
-    pub(crate) const fn without_slot(&self) -> f64 {
-        self.without_slot
     }
 }
 
@@ -84,11 +79,6 @@ impl Traffic {
     pub(crate) fn rate(&self, slot: usize) -> f64 {
         self.rates.get(slot).copied().unwrap_or_default()
     }
-
-    /// Returns true once a report has shown a rate.
-    pub(crate) const fn has_shown(&self) -> bool {
-        self.has_shown
-    }
 }
 
 #[cfg(test)]
@@ -111,10 +101,10 @@ mod tests {
         let mut traffic = Traffic::default();
         traffic.add(0, 1_000.0);
         traffic.settle(None, &Parameters::default());
-        assert!(!traffic.has_shown());
+        assert!(!traffic.has_shown);
         traffic.settle(Some(Duration::from_secs(1)), &Parameters::default());
         assert_eq!(
-            (traffic.has_shown(), traffic.rate(0)),
+            (traffic.has_shown, traffic.rate(0)),
             (true, 0.0),
             "its requests are not counted later either"
         );

@@ -4,7 +4,7 @@
 use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Share, Sharing};
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
 use super::client_directives::rounded;
@@ -13,7 +13,7 @@ use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 
 /// The directive of one key before it is divided between child aggregators.
 struct Undivided {
-    key: KeyDirective,
+    tenant: Tenant,
     values: Values,
     slot: u32,
     allowed: Option<f64>,
@@ -46,14 +46,14 @@ impl FastLoop {
             .map(|(slot, rates)| {
                 let own = Share { presence: clients, offered: rates.offered };
                 let (of_children, children) = at_slot(slot);
-                self.aggregator_rates.push(of_children.offered());
+                self.aggregator_rates.push(of_children.offered);
                 (own, Sharing::of(children.chain([own])))
             })
             .collect();
         // Keys without known traffic are divided evenly.
         let unknown = |presence: f64| Share { presence, offered: 0.0 };
         let even = Sharing::of(presences.iter().copied().chain([clients]).map(unknown));
-        self.sharing = even.presences().max(1.0);
+        self.sharing = even.presences.max(1.0);
         let own = by_slot.iter().map(|(own, all)| all.part(*own, &parameters));
         self.client_shares.fill(own, even.part(unknown(clients), &parameters));
         for (child, presence) in aggregators.by_instance.values_mut().zip(presences) {
@@ -89,9 +89,10 @@ impl FastLoop {
                 _ => None,
             };
             let terms = Terms { presences: Some(presences), hold, clients: None, ..*posted.terms() };
-            let keys = undivided
-                .iter()
-                .map(|key| if is_served || denied { key.share_of(child) } else { key.key.clone() });
+            let keys = undivided.iter().map(|key| KeyDirective {
+                tenant: key.tenant.clone(),
+                values: if is_served || denied { key.share_of(child) } else { key.values.without_limit() },
+            });
             BucketDirective { bucket: bucket.clone(), whole: true, terms, keys: keys.collect() }
         });
         each.collect()
@@ -117,9 +118,7 @@ impl FastLoop {
                 _ => values.ratio,
             };
             let values = Values { ratio, guard: None, offered: None, ..values };
-            let entitled = Values { entitlement: values.entitlement, ..Values::default() };
-            let key = KeyDirective { tenant: tenant.clone(), values: entitled };
-            undivided.push(Undivided { key, values, slot, allowed, cap });
+            undivided.push(Undivided { tenant: tenant.clone(), values, slot, allowed, cap });
         }
         undivided
     }
@@ -138,11 +137,10 @@ impl FastLoop {
 }
 
 impl Undivided {
-    fn share_of(&self, child: &ChildAggregator) -> KeyDirective {
-        let tenant = self.key.tenant.clone();
+    fn share_of(&self, child: &ChildAggregator) -> Values {
         let share = child.traffic.shares.of(self.slot);
         let of = |whole: Option<f64>| whole.and_then(|whole| rounded(whole * share));
-        KeyDirective { tenant, values: Values { rate: of(self.allowed), cap: of(self.cap), ..self.values } }
+        Values { rate: of(self.allowed), cap: of(self.cap), ..self.values }
     }
 }
 
@@ -162,8 +160,8 @@ fn hold_of(
 ) -> Option<Rate> {
     let shares = &child.traffic.shares;
     if !is_served {
-        let even = hold.per_second() * shares.without_slot();
-        return (!child.brought_hold(bucket)).then(|| rounded(even)).flatten();
+        let even = hold.per_second() * shares.without_slot;
+        return (!child.held.contains(bucket)).then(|| rounded(even)).flatten();
     }
     let (mut whole, mut part) = (0.0, 0.0);
     for key in undivided {
@@ -171,5 +169,5 @@ fn hold_of(
         whole += allowed;
         part += allowed * shares.of(key.slot);
     }
-    rounded(hold.per_second() * if whole > 0.0 { part / whole } else { shares.without_slot() })
+    rounded(hold.per_second() * if whole > 0.0 { part / whole } else { shares.without_slot })
 }

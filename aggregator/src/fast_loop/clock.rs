@@ -15,7 +15,7 @@ pub(super) struct Clock {
     /// Origin of the grid; `None` before the loop runs.
     grid: Option<MonoTime>,
     /// The latest tick, on the grid.
-    ticked: MonoTime,
+    pub(super) ticked: MonoTime,
     /// Number of periods of the slack that have ended.
     period: u128,
 }
@@ -24,11 +24,6 @@ impl Clock {
     /// The time on the grid of the windows; `None` before the loop runs.
     pub(super) fn on_grid(&self, now: MonoTime) -> Option<MonoTime> {
         self.grid.map(|grid| MonoTime::from_elapsed(now.since(grid) + GRID_SLACK))
-    }
-
-    /// The latest tick, on the grid.
-    pub(super) const fn ticked(&self) -> MonoTime {
-        self.ticked
     }
 
     /// Advances to `now`. Returns the time since the latest tick, and true if a period of the slack has

@@ -219,7 +219,7 @@ impl FastLoop {
     fn direct(&mut self, id: KeyId) {
         let KeySlots { own, directed: false, .. } = self.slots[id.index()] else { return };
         let own = if own == NO_SLOT {
-            let young_until = self.clock.ticked() + self.parameters.window + self.parameters.fast_period;
+            let young_until = self.clock.ticked + self.parameters.window + self.parameters.fast_period;
             self.open_slot(Some(young_until))
         } else {
             self.undirected = self.undirected.saturating_sub(1);

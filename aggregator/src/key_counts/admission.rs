@@ -18,7 +18,7 @@ const SCARCE: f64 = 0.75;
 /// The traffic of tenants without a key.
 #[derive(Debug)]
 pub(super) struct Admission {
-    sketch: FrequencySketch<COUNT_BITS>,
+    pub(super) sketch: FrequencySketch<COUNT_BITS>,
     /// Seed of the hash: without it a tenant could choose names that collide with others.
     seed: u128,
     per_bucket_max: u32,
@@ -62,11 +62,6 @@ impl Admission {
             quota.contenders_most = quota.contenders_most.max(recent);
         }
         admitted
-    }
-
-    /// Fades the sketch: `parts` calls halve all of it.
-    pub(super) fn fade(&mut self, parts: usize) {
-        self.sketch.decay_part(parts);
     }
 
     /// Returns true if a bucket has as many keys as it may.

@@ -190,7 +190,7 @@ impl KeyCounts {
         self.second = u32::try_from(now.since(MonoTime::ZERO).as_secs()).unwrap_or(u32::MAX);
         let parts = HALVED_EVERY.as_nanos() / period.as_nanos().max(1);
         let parts = usize::try_from(parts).unwrap_or(1).max(1);
-        self.admission.fade(parts);
+        self.admission.sketch.decay_part(parts);
         self.evict_idle(parts);
         self.evict_coldest();
         self.remove_settled(outbox)

@@ -49,7 +49,10 @@ impl Freshness {
         let echo = message.echo;
         self.hops = message.above;
         self.interval = message.report_interval.or(self.interval);
-        while let Some((_, sent)) = self.sent.pop_front_if(|(seq, _)| *seq <= echo.confirmed) {
+        while let Some((seq, sent)) = self.sent.front().copied()
+            && seq <= echo.confirmed
+        {
+            self.sent.pop_front();
             self.confirmed = Some((sent, now));
         }
         if let Some(age) = message.upstream_age {

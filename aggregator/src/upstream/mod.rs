@@ -20,7 +20,8 @@ pub(crate) struct Upstream {
     has_greeted: bool,
     /// Epoch and sequence number of the latest directives.
     sequence: Sequence,
-    policy_hash: Option<u64>,
+    /// The hash of the policy in force.
+    pub(crate) policy_hash: Option<u64>,
     /// The highest epoch that a child claims. A controller that lost its state must learn of it.
     claimed_epoch: Option<Epoch>,
     pub(crate) freshness: Freshness,
@@ -110,11 +111,6 @@ impl Upstream {
     pub(crate) fn highest_epoch(&self) -> Option<Epoch> {
         self.epoch().max(self.claimed_epoch)
     }
-
-    /// The hash of the policy in force.
-    pub(crate) const fn policy_hash(&self) -> Option<u64> {
-        self.policy_hash
-    }
 }
 
 #[cfg(test)]
@@ -140,6 +136,6 @@ mod tests {
         assert_eq!((upstream.epoch(), upstream.highest_epoch()), (Some(Epoch(3)), Some(Epoch(5))));
         assert!(upstream.accept(&directives).is_err(), "the same sequence number again");
         let next = Directives { seq: 2, ..directives };
-        assert_eq!((upstream.accept(&next).ok(), upstream.policy_hash()), (Some(false), Some(7)));
+        assert_eq!((upstream.accept(&next).ok(), upstream.policy_hash), (Some(false), Some(7)));
     }
 }

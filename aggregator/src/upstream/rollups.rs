@@ -44,7 +44,8 @@ impl Rollups {
 
     /// The controller has confirmed every roll-up up to `confirmed`.
     pub(crate) fn on_confirmed(&mut self, confirmed: u64, sessions: &mut Sessions) {
-        while let Some(rollup) = self.pending.pop_front_if(|rollup| rollup.seq <= confirmed) {
+        while self.pending.front().is_some_and(|rollup| rollup.seq <= confirmed) {
+            let Some(rollup) = self.pending.pop_front() else { return };
             for (instance, stream, seq) in rollup.contained {
                 // Sequence numbers of a replaced stream mean nothing on the present one.
                 if let Some(child) = sessions.get_mut(instance).filter(|child| child.stream == Some(stream)) {

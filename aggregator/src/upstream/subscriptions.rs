@@ -7,7 +7,8 @@ use plimsoll_core::names::Bucket;
 /// The buckets requested by children, up to a bound.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    buckets_max: usize,
+    /// Also the maximum of one child.
+    pub(crate) buckets_max: usize,
     requested: BTreeSet<Bucket>,
     /// Buckets that no report of the present stream has asked the parent for yet.
     pending: Vec<Bucket>,
@@ -31,11 +32,6 @@ impl Subscriptions {
     /// Returns true if there is no room for another bucket.
     pub(crate) fn is_full(&self) -> bool {
         self.requested.len() >= self.buckets_max
-    }
-
-    /// The number of buckets one child may subscribe to.
-    pub(crate) const fn buckets_max(&self) -> usize {
-        self.buckets_max
     }
 
     /// Adds a bucket. Returns true if it is new.

@@ -10,9 +10,10 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Zone {
-    /// Enters an operator's order to kill, or to end a kill. The generation moves to the next odd or even
-    /// number, which all children and the parent are sent. The buckets stay in shadow until a controller that
-    /// knows the generation decides their modes again. Returns true if the generation changed.
+    /// Enters an operator's kill order, or its end. The generation moves to the next odd or even number, which is
+    /// sent to all children at once and to the parent with the next report. From then on the buckets are in
+    /// shadow, until the controller has confirmed the order and decided their modes again. The order is kept
+    /// also if the generation is unchanged. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -39,17 +40,17 @@ impl Zone {
         self.kills.begin_drill(now, Some(&self.identity.zone), due_children(&self.downstream))
     }
 
-    /// The confirmations of the latest drill.
+    /// The replies to the latest drill.
     pub const fn drill_timing(&self) -> &DrillTiming {
         self.kills.timing()
     }
 
-    /// Joins a drill of the parent or of a child. Returns true if it is later than the latest one.
+    /// Joins a drill that arrived from the parent or from a child. Returns true if it is later than the latest one.
     pub(super) fn join_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
         self.kills.on_drill(now, drill, Some(&self.identity.zone), due_children(&self.downstream))
     }
 
-    /// Sends new directives at once, since modes that were decided without the new generation are void.
+    /// Sends new directives to the children at once, since modes decided without the new generation are void.
     pub(super) fn on_kill_change(&mut self, now: MonoTime) {
         self.schedule.pushes.on_decision(now);
         self.direct(now, true);
@@ -61,6 +62,7 @@ fn due_children(downstream: &Downstream) -> impl Iterator<Item = (InstanceId, Du
     downstream.sessions.connected().map(|child| {
         let Identity { instance, zone, role, .. } = &child.identity;
         let aggregator = downstream.aggregators.by_instance.get(instance);
+        // An aggregator that has not reported its number of clients counts as one.
         let clients = aggregator.and_then(|aggregator| aggregator.children).map_or(1, u64::from);
         (*instance, DueChild { zone: zone.clone(), role: *role, clients })
     })

@@ -44,7 +44,7 @@ pub struct Zone {
     /// Empty except while a report is merged.
     buffer: EntryBuffer,
     fast_loop: FastLoop,
-    schedule: Schedule,
+    pub(crate) schedule: Schedule,
     warmup: Warmup,
     downstream: Downstream,
     upstream: Upstream,
@@ -141,7 +141,7 @@ impl Zone {
     fn head(&self) -> Head {
         Head {
             epoch: self.upstream.epoch(),
-            policy_hash: self.upstream.policy_hash(),
+            policy_hash: self.upstream.policy_hash,
             report_interval: Some(self.schedule.report_interval),
             ..Head::of(self.kills())
         }
@@ -161,16 +161,6 @@ impl Zone {
 
 /// The state for `/status` and metrics.
 impl Zone {
-    /// The latest load of the process.
-    pub const fn load(&self) -> Load {
-        self.schedule.load
-    }
-
-    /// The interval at which children are asked to report. The zone itself rolls up once a tick.
-    pub const fn report_interval_of_children(&self) -> Duration {
-        self.schedule.report_interval
-    }
-
     /// Returns true if the zone lives on its own part of a bucket's limit because no controller leads.
     pub fn is_on_hold(&self, bucket: &Bucket, now: MonoTime) -> bool {
         self.fast_loop.is_on_hold(bucket, self.is_led(now))

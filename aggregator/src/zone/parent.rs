@@ -16,7 +16,8 @@ impl Parent for Zone {
         let named = report.identity.as_ref().map(|identity| (identity.instance, identity.role));
         let Some((instance, role)) = known.or(named) else { return Err(StreamRejected::Greeting) };
         if role == Role::Aggregator {
-            self.downstream.check_path(instance, &report.path, self.upstream.freshness.hops)?;
+            let further = self.upstream.freshness.hops.saturating_add(1);
+            report.path.check(self.identity.instance, instance, further)?;
         }
         if known.is_none() {
             self.greet(now, stream, &report)?;
@@ -45,10 +46,10 @@ impl Parent for Zone {
         if let Some(aggregator) = aggregator {
             aggregator.on_report(&report);
         }
-        for (stand, outcomes) in report.evidence.after(before) {
+        for (cohort, outcomes) in report.evidence.after(before) {
             // Without directives there is no rollout to judge.
-            if self.board.get(&stand.bucket).is_some() {
-                self.upstream.evidence.add(stand, outcomes, COHORTS_MAX);
+            if self.board.get(&cohort.bucket).is_some() {
+                self.upstream.evidence.add(cohort, outcomes, COHORTS_MAX);
             }
         }
         self.counters.unconfirmed += entered.unconfirmed;
@@ -116,8 +117,7 @@ impl Zone {
             if child.is_subscribed(bucket) && (is_client || is_known) {
                 continue;
             }
-            if !is_known && subscriptions.is_full()
-                || child.subscription_count() >= subscriptions.buckets_max()
+            if !is_known && subscriptions.is_full() || child.subscription_count() >= subscriptions.buckets_max
             {
                 self.counters.rejected += 1;
                 continue;

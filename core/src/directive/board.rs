@@ -56,16 +56,6 @@ impl Board {
         self.buckets.iter()
     }
 
-    /// The number of buckets.
-    pub fn len(&self) -> usize {
-        self.buckets.len()
-    }
-
-    /// Returns true if no bucket is posted.
-    pub fn is_empty(&self) -> bool {
-        self.buckets.is_empty()
-    }
-
     /// Applies a directive; returns true if it changed the state. An absent value keeps the held one, a limit without a
     /// number clears all values, and a whole directive removes the tenants that it does not name. Linear in the keys if
     /// they are in the order of names, as they should be.

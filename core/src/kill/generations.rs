@@ -9,13 +9,14 @@ use crate::decision::Mode;
 use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
 use crate::names::Bucket;
 
-/// The most buckets with a generation of their own, which every bucket that was ever killed alone has.
+/// The maximum number of buckets with a generation of their own: one per bucket that was ever killed alone,
+/// never freed.
 pub const KILLED_BUCKETS_MAX: usize = 1_024;
 
 /// The error of killing one more bucket alone than [`KILLED_BUCKETS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{KILLED_BUCKETS_MAX} buckets have been killed alone, which is the most; kill the whole fleet, without a bucket"
+    "{KILLED_BUCKETS_MAX} buckets have been killed alone, the maximum; omit the bucket to kill the whole fleet"
 )]
 pub struct KilledBucketsFull;
 
@@ -28,7 +29,7 @@ pub struct Kills {
     buckets: BTreeMap<Bucket, (KillGeneration, u64)>,
     drill: Drill,
     version: u64,
-    /// Generations of buckets that were dropped for want of room.
+    /// The number of times a bucket's generation was ignored for want of room.
     rejected: u64,
 }
 
@@ -93,7 +94,7 @@ impl Kills {
     /// Checks that a peer may hold these generations.
     ///
     /// # Errors
-    /// The first generation held, and the claimed one that is too far above it.
+    /// The first pair of a held and a claimed generation in which the claim is too far above.
     pub fn check(
         &self,
         fleet: KillGeneration,
@@ -121,7 +122,7 @@ impl Kills {
         directive.terms.kill = directive.terms.kill.capped_at(self.of(&directive.bucket));
     }
 
-    /// Merges the generations of a peer. Returns true if any changed.
+    /// Merges the generations of a peer, which the caller has checked. Returns true if any changed.
     pub fn merge(&mut self, fleet: KillGeneration, buckets: &BTreeMap<Bucket, KillGeneration>) -> bool {
         let mut changed = self.raise(&Scope::Fleet, fleet);
         for (bucket, generation) in buckets {

@@ -1,4 +1,29 @@
-//! The kill switch: generations that only grow, where odd means killed, and their relay through the tiers.
+//! The kill switch: stops all refusals, of the fleet or of one bucket, from any tier.
+//!
+//! # Rules
+//! 1. **A generation for the fleet and one for each bucket that was ever killed alone.** It only grows; odd
+//!    means killed. Generations travel with every message between client, aggregator and controller, in both
+//!    directions, and merge by maximum.
+//! 2. **A mode carries the generations known when it was decided.** A process applies a mode only if nothing
+//!    is killed and the decision knew the latest generation that the process holds; otherwise the mode counts
+//!    as shadow. The end of a kill therefore restores nothing: buckets stay in shadow until a controller that
+//!    knows the generation decides again.
+//! 3. **A kill ordered at an aggregator is also kept as a kill order**, until the controller has confirmed a
+//!    report with it. The maximum alone is not enough: two processes that count independently reach the same
+//!    numbers, so the end of one kill (2) could hide another kill (1). While an order is kept, its generation
+//!    is raised to odd again after every merge, and its buckets stay in shadow, also after its end.
+//! 4. **Orders are sent once per stream**, and a parent aggregator relays them as its own. It takes the end of a
+//!    child's order only if it holds no order for the scope: it cannot tell which order has ended.
+//! 5. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
+//!    the generations that it sends.
+//!
+//! A *drill* is a number in the same messages. It changes no mode, and measures the time that a kill would take
+//! to reach the clients.
+//!
+//! ```text
+//! kill order at an aggregator:  none --- order --> in force --- end --> ended
+//!                               in force, ended --- the controller confirms --> none
+//! ```
 
 pub mod drill;
 mod generations;
@@ -17,8 +42,9 @@ use crate::decision::Mode;
 /// or hostile peer, which must not be able to exhaust the numbers.
 pub const JUMP_MAX: u64 = 1 << 32;
 
-/// The generation of a kill switch; odd means killed. Generations are merged by `max` on every message in
-/// both directions, so no loss, repetition or reordering can undo a newer decision.
+/// The generation of a kill switch; odd means killed. Generations are merged by maximum on every message in
+/// both directions, so no loss, repetition or reordering of messages can undo a merged kill. Independent kills
+/// may reach the same number; the relay keeps orders for that reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KillGeneration(pub u64);
@@ -66,8 +92,8 @@ impl Kill {
 
     /// Returns the mode in force at a process that holds `self`, for a mode `decided` with the generations
     /// `known`. It is shadow while killed, and while the decision did not know the latest generation. So no
-    /// decision from before a kill ever takes effect again, in whatever order, from which peer and after how
-    /// many restarts it arrives.
+    /// decision from before a kill takes effect again, in whatever order it arrives, as long as it states honestly
+    /// what it knew and a process on its way still holds the generation.
     pub const fn mode(self, decided: Mode, known: Self) -> Mode {
         let is_known = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
         if self.is_on() || !is_known { Mode::Shadow } else { decided }

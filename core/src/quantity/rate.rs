@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
-use std::iter::Sum;
 use std::ops::Add;
 use std::time::Duration;
 
@@ -79,12 +78,6 @@ impl Add for Rate {
 
     fn add(self, other: Self) -> Self {
         Self((self.0 + other.0).min(f64::MAX))
-    }
-}
-
-impl Sum for Rate {
-    fn sum<I: Iterator<Item = Self>>(rates: I) -> Self {
-        rates.fold(Self::ZERO, Add::add)
     }
 }
 

@@ -18,7 +18,6 @@ use crate::quantity::{MonoTime, Pace};
 /// cannot tell lost counts from those that the other parent counted.
 #[derive(Debug)]
 pub struct Books {
-    instance: InstanceId,
     /// The instance of the parent.
     parent: InstanceId,
     keys_max: usize,
@@ -43,8 +42,8 @@ pub struct Books {
 #[derive(Clone, Copy, Debug)]
 struct Line {
     counts: Counts,
-    id: u32,
-    generation: u32,
+    /// [`NOWHERE`] if the key has no place in the parent's table.
+    place: Place,
 }
 
 /// The key of a line.
@@ -55,24 +54,19 @@ struct Defined {
     order: u64,
 }
 
-/// The id of a line without a place in the parent's table. No table assigns it to a key.
-const NOWHERE: u32 = u32::MAX;
+/// The place of a line without a place in the parent's table. No table assigns this id to a key.
+const NOWHERE: Place = Place { id: KeyId(u32::MAX), generation: 0 };
 
 impl Line {
     fn place(&self) -> Option<Place> {
-        (self.id != NOWHERE).then_some(Place { id: KeyId(self.id), generation: self.generation })
-    }
-
-    fn move_to(&mut self, place: Option<Place>) {
-        (self.id, self.generation) = place.map_or((NOWHERE, 0), |place| (place.id.0, place.generation));
+        Some(self.place).filter(|place| *place != NOWHERE)
     }
 }
 
 impl Books {
-    /// Creates empty books for an instance, kept by `parent`, for at most `keys_max` keys.
-    pub fn new(instance: InstanceId, parent: InstanceId, keys_max: usize) -> Self {
+    /// Creates empty books, kept by `parent`, for at most `keys_max` keys.
+    pub fn new(parent: InstanceId, keys_max: usize) -> Self {
         Self {
-            instance,
             parent,
             keys_max,
             pace: None,
@@ -85,11 +79,6 @@ impl Books {
             definitions: 0,
             remembered: HashMap::new(),
         }
-    }
-
-    /// The instance whose counts these are.
-    pub const fn instance(&self) -> InstanceId {
-        self.instance
     }
 
     /// The instance of the parent.
@@ -122,12 +111,11 @@ impl Books {
         let mut left: Vec<(KeyId, Defined)> = (0..).map(KeyId).zip(self.keys.drain(..)).collect();
         left.sort_unstable_by_key(|(_, defined)| defined.order);
         for (id, defined) in left {
-            let Some(line) = self.lines.get(id.index()) else { continue };
             if taken_over.contains_key(&id) {
                 self.remembered.remove(&defined.key);
             } else {
                 let late = late.get(id.index()).copied().unwrap_or_default();
-                self.remembered.insert(defined.key, Tally { counts: line.counts, late });
+                self.remembered.insert(defined.key, Tally { counts: self.lines[id.index()].counts, late });
             }
         }
         self.lines.clear();
@@ -193,7 +181,7 @@ impl Books {
                 entered.unconfirmed += sent.since(base).offered;
                 (from, origin) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
             }
-            // A greeting overtaken by a later one carries smaller counts; the difference was counted before.
+            // A report overtaken by one of a later stream carries smaller counts; the difference was counted before.
             line.counts = tally.counts.merge(from.counts);
             if let Some(late) = self.late.get_mut(id.index()) {
                 *late = tally.late.merge(from.late);
@@ -203,7 +191,7 @@ impl Books {
                 let place = line.place();
                 let went = ledger.add(place, &defined.key, New { delta, origin });
                 if went != place {
-                    line.move_to(went);
+                    line.place = went.unwrap_or(NOWHERE);
                 }
             }
         }
@@ -226,8 +214,7 @@ impl Books {
             _ => (Tally { counts: definition.sent, late: Counts::ZERO }, true),
         };
         self.definitions += 1;
-        let mut line = Line { counts: tally.counts, id: NOWHERE, generation: 0 };
-        line.move_to(place);
+        let line = Line { counts: tally.counts, place: place.unwrap_or(NOWHERE) };
         let defined = Defined { key: definition.key.clone(), order: self.definitions };
         match self.lines.get_mut(id.index()).zip(self.keys.get_mut(id.index())) {
             Some((held, key)) => (*held, *key) = (line, defined),
@@ -238,9 +225,7 @@ impl Books {
         }
         if tally.late != Counts::ZERO || !self.late.is_empty() {
             self.late.resize(self.lines.len(), Counts::ZERO);
-            if let Some(late) = self.late.get_mut(id.index()) {
-                *late = tally.late;
-            }
+            self.late[id.index()] = tally.late;
         }
         if taken_over {
             self.taken_over.insert(id, (definition.base, definition.sent));

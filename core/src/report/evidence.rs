@@ -89,21 +89,21 @@ impl Outcomes {
 
 impl Evidence {
     /// Adds the outcomes of one cohort, unless that would exceed `most` cohorts. Returns true if they were added.
-    pub fn add(&mut self, stand: &CohortKey, outcomes: &Outcomes, most: usize) -> bool {
-        if let Some(held) = self.cells.get_mut(stand) {
+    pub fn add(&mut self, cohort: &CohortKey, outcomes: &Outcomes, most: usize) -> bool {
+        if let Some(held) = self.cells.get_mut(cohort) {
             held.add(outcomes);
             return true;
         }
         let has_room = self.cells.len() < most;
         if has_room {
-            self.cells.insert(stand.clone(), outcomes.clone());
+            self.cells.insert(cohort.clone(), outcomes.clone());
         }
         has_room
     }
 
     /// Sets the outcomes of one cohort; of two for the same cohort the larger one is kept.
-    pub fn put(&mut self, stand: CohortKey, outcomes: Outcomes) {
-        let held = self.cells.entry(stand).or_default();
+    pub fn put(&mut self, cohort: CohortKey, outcomes: Outcomes) {
+        let held = self.cells.entry(cohort).or_default();
         if outcomes > *held {
             *held = outcomes;
         }
@@ -122,11 +122,6 @@ impl Evidence {
     /// Removes all outcomes.
     pub fn clear(&mut self) {
         self.cells.clear();
-    }
-
-    /// Removes the outcomes of a bucket.
-    pub fn forget(&mut self, bucket: &Bucket) {
-        self.cells.retain(|stand, _| stand.bucket != *bucket);
     }
 }
 
@@ -158,8 +153,8 @@ impl Batches {
     pub fn merge(mut self, other: Self) -> Self {
         for (seq, evidence) in other.by_report {
             let held = self.by_report.entry(seq).or_default();
-            for (stand, outcomes) in evidence.cells {
-                held.put(stand, outcomes);
+            for (cohort, outcomes) in evidence.cells {
+                held.put(cohort, outcomes);
             }
         }
         self
@@ -211,7 +206,7 @@ mod tests {
         assert!(!evidence.add(&stand("a", Side::Control), &asked(1), 1));
         assert!(evidence.add(&stand("a", Side::Canary), &asked(2), 1));
         assert_eq!(evidence.iter().map(|(_, outcomes)| outcomes.offered).collect::<Vec<_>>(), [3]);
-        evidence.forget(&Bucket::new("a").unwrap());
+        evidence.clear();
         assert!(evidence.is_empty());
     }
 }

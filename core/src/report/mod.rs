@@ -171,13 +171,14 @@ impl Tally {
 pub struct KeyDefinition {
     /// The key.
     pub key: Key,
-    /// Its counts at the last confirmation by any parent; zero for a key that this instance never sent before.
+    /// Its counts that the controller has confirmed; zero for a key that this instance never sent before.
     pub base: Counts,
     /// Its counts in the last report sent on any earlier stream; zero for a key that this instance never sent before.
     pub sent: Counts,
-    /// True if the parent on this stream was the last one to which this instance sent counts of the key, and has
-    /// acknowledged some of them. Any other parent forgets its own counts of the key: they can no longer tell lost counts
-    /// from those that another parent counted, nor this key from an earlier one of the same name.
+    /// True if the parent may continue from its own memory of the key: it was the last parent to which this instance sent
+    /// counts of the key, and has merged some of them or never knew another key of this name. Any other parent forgets its
+    /// own counts of the key: they cannot tell lost counts from those that another parent counted, nor this key from an
+    /// earlier one of the same name.
     pub continues: bool,
 }
 

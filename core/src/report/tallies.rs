@@ -58,11 +58,6 @@ impl Tallies {
         self.ids.last().copied()
     }
 
-    /// Returns the tally of a key, if present. O(log n).
-    pub fn get(&self, id: KeyId) -> Option<Tally> {
-        self.ids.binary_search(&id).ok().and_then(|at| self.iter().nth(at)).map(|(_, tally)| tally)
-    }
-
     /// Every key with its tally, ids ascending.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (KeyId, Tally)> + '_ {
@@ -70,11 +65,6 @@ impl Tallies {
             let late = self.late.get(at).copied().unwrap_or_default();
             (*id, Tally { counts: *counts, late })
         })
-    }
-
-    /// Every tally, in the order of ids.
-    pub fn values(&self) -> impl ExactSizeIterator<Item = Tally> + '_ {
-        self.iter().map(|(_, tally)| tally)
     }
 
     /// Joins two sets; a key in both gets the join of its tallies. Linear.
@@ -119,11 +109,5 @@ impl FromIterator<(KeyId, Tally)> for Tallies {
             sorted.push(id, tally);
         }
         sorted
-    }
-}
-
-impl<const N: usize> From<[(KeyId, Tally); N]> for Tallies {
-    fn from(tallies: [(KeyId, Tally); N]) -> Self {
-        tallies.into_iter().collect()
     }
 }

@@ -50,17 +50,14 @@ impl Default for RolloutPolicy {
 impl RolloutPolicy {
     /// Returns these settings with the fields of `spec` replaced.
     pub(crate) fn overridden(&self, spec: &RolloutSpec, field: &Field<'_>) -> Checked<Self> {
-        let canary_percent = match spec.canary_percent {
-            None => self.canary_percent,
-            Some(Number(percent)) => Percent::new(percent).ok_or_else(|| {
-                let why = format_args!("{percent} is not a percentage").to_string();
-                field.then("canary_percent").refuse(why, "write a number in 0..=100")
-            })?,
-        };
-        let min_samples = match spec.min_samples {
-            None => self.min_samples,
-            Some(Number(samples)) => whole(samples, &field.then("min_samples"))?,
-        };
+        let canary_percent = spec.canary_percent.map_or(Ok(self.canary_percent), |Number(percent)| {
+            let why = format!("{percent} is not a percentage");
+            let refuse = || field.then("canary_percent").refuse(why, "write a number in 0..=100");
+            Percent::new(percent).ok_or_else(refuse)
+        })?;
+        let min_samples = spec
+            .min_samples
+            .map_or(Ok(self.min_samples), |samples| whole(samples.0, &field.then("min_samples")))?;
         let queries = match &spec.queries {
             None => Arc::clone(&self.queries),
             Some(queries) => QueryGate::list(queries, &field.then("queries"))?,

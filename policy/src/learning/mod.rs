@@ -100,8 +100,7 @@ pub enum Filed {
 impl Baseline {
     /// Restores the history. The samples of the present day have to be added again.
     pub fn restore(mut closed: Closed) -> Self {
-        let excess = closed.peaks.len().saturating_sub(DAYS_MAX);
-        closed.peaks.drain(..excess);
+        drop_oldest(&mut closed.peaks);
         let today = closed.open.take().map(|day| (day, DaySamples::default()));
         Self { today, closed }
     }
@@ -121,14 +120,13 @@ impl Baseline {
             return false;
         }
         let over = self.today.replace((day, DaySamples::default()));
-        let terms = terms(learned);
+        // Peaks are also recorded for a bucket without a learned limit, so that it can be learned later.
+        let terms = learned.cloned().unwrap_or_default();
         if let Some((over, samples)) = over
             && let Ok(peak) = self.judge(over, &samples, false, &terms)
         {
             self.closed.peaks.push_back(peak);
-            if self.closed.peaks.len() > DAYS_MAX {
-                self.closed.peaks.pop_front();
-            }
+            drop_oldest(&mut self.closed.peaks);
             if learned.is_some() {
                 self.step(day, &terms);
             }
@@ -173,14 +171,11 @@ impl Baseline {
             return Filed::Replaced;
         }
         let at = peaks.iter().position(|known| known.day > day).unwrap_or(peaks.len());
-        if peaks.len() < DAYS_MAX {
-            peaks.insert(at, peak);
-        } else if at == 0 {
+        if at == 0 && peaks.len() >= DAYS_MAX {
             return Filed::TooOld;
-        } else {
-            peaks.insert(at, peak);
-            peaks.pop_front();
         }
+        peaks.insert(at, peak);
+        drop_oldest(peaks);
         Filed::Added
     }
 
@@ -257,7 +252,7 @@ pub fn window(learned: &Learned) -> usize {
     (learned.days as usize).clamp(1, DAYS_MAX)
 }
 
-/// Peaks are also recorded for a bucket without a learned limit, so that it can be learned later.
-fn terms(learned: Option<&Learned>) -> Learned {
-    learned.cloned().unwrap_or_default()
+/// Drops the oldest peaks beyond [`DAYS_MAX`].
+fn drop_oldest(peaks: &mut VecDeque<Peak>) {
+    peaks.drain(..peaks.len().saturating_sub(DAYS_MAX));
 }

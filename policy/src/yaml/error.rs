@@ -124,7 +124,9 @@ impl fmt::Display for Fault {
 
 /// The line at `place` with a caret under the column, cut to a window around it.
 fn snippet(text: &str, place: Place) -> Option<String> {
-    let line = lines(text).nth(place.line.checked_sub(1)?)?;
+    // YAML has three line breaks: `\r\n`, `\r` and `\n`.
+    let text = text.replace("\r\n", "\n");
+    let line = text.split(['\r', '\n']).nth(place.line.checked_sub(1)?)?;
     if line.trim().is_empty() {
         return None;
     }
@@ -135,21 +137,6 @@ fn snippet(text: &str, place: Place) -> Option<String> {
     let margin = " ".repeat(number.len());
     let caret = " ".repeat(column - from);
     Some(format!("{margin} |\n{number} | {}\n{margin} | {caret}^", shown.trim_end()))
-}
-
-/// Splits `text` into lines by all three line breaks of YAML.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let whole = rest?;
-        let Some(end) = whole.find(['\r', '\n']) else {
-            rest = None;
-            return Some(whole);
-        };
-        let (line, tail) = whole.split_at(end);
-        rest = tail.strip_prefix("\r\n").or_else(|| tail.get(1..));
-        Some(line)
-    })
 }
 
 /// Cuts `text` to `chars_max` characters and replaces characters that could move a terminal's cursor.

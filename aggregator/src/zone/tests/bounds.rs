@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::scripted::CONTROLLER;
 use super::*;
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{Books, InstanceId};
+use plimsoll_core::report::Books;
 
 /// A zone with room for few tenants, its clients, and a controller that merges reports and confirms them on
 /// demand.
@@ -35,7 +35,7 @@ impl Crowded {
         let bounds = Bounds { keys_max: keys, tenants_per_bucket_max: per_bucket, ..Bounds::default() };
         let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
         zone.on_open(at(0));
-        let books = Books::new(InstanceId(100), CONTROLLER, 1_000_000);
+        let books = Books::new(CONTROLLER, 1_000_000);
         let mut crowded = Self {
             zone,
             clients: (1..=clients).map(Client::new).collect(),

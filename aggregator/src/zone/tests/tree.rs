@@ -49,7 +49,7 @@ impl Tree {
             now: 0,
             streams: 10_000,
             seq: 0,
-            books: Books::new(InstanceId(100), scripted::CONTROLLER, 1_000),
+            books: Books::new(scripted::CONTROLLER, 1_000),
             ids: Vec::new(),
             counted: BTreeMap::new(),
             unconfirmed: 0,
@@ -98,7 +98,7 @@ impl Tree {
         upper.on_open(self.now());
         self.upper = upper;
         self.seq = 0;
-        self.books = Books::new(InstanceId(instance), scripted::CONTROLLER, 1_000);
+        self.books = Books::new(scripted::CONTROLLER, 1_000);
         (0..self.lowers.len()).for_each(|lower| self.connect(lower));
     }
 

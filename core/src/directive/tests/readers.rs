@@ -66,7 +66,7 @@ impl Reader {
     /// a reader that missed the clearing may still hold a value that was sent before, but never an invented one, and
     /// only an entitlement once the limit has no number.
     fn check_agrees(&self, board: &Board) {
-        assert_eq!(self.own.len(), board.len());
+        assert_eq!(self.own.iter().count(), board.iter().count());
         for (bucket, posted) in board.iter() {
             let own = self.own.get(bucket).unwrap();
             assert_eq!(own.terms(), posted.terms(), "{bucket}");

@@ -141,12 +141,9 @@ impl Sessions {
             return Err(StreamRejected::Unknown);
         }
         if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
-            let longest_away = self.children.values().filter(|child| child.stream.is_none());
-            let Some(evicted) =
-                longest_away.min_by_key(|child| child.last_report).map(|child| child.identity.instance)
-            else {
-                return Err(StreamRejected::Full(self.children_max));
-            };
+            let away = self.children.values().filter(|child| child.stream.is_none());
+            let longest_away = away.min_by_key(|child| child.last_report);
+            let evicted = longest_away.ok_or(StreamRejected::Full(self.children_max))?.identity.instance;
             self.children.remove(&evicted);
         }
         self.streams.insert(stream, instance);
@@ -155,7 +152,7 @@ impl Sessions {
             Role::Aggregator => self.keys_per_aggregator_max,
         };
         let child = self.children.entry(instance).or_insert_with(|| Child {
-            books: Books::new(instance, self.own, keys_max),
+            books: Books::new(self.own, keys_max),
             identity: identity.clone(),
             stream: None,
             since: now,

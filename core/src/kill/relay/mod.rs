@@ -1,5 +1,5 @@
-//! The relay of kills and drills at a tier between a parent and children: it merges what both sides send,
-//! keeps the orders given at this tier until the controller has confirmed them, and times drills.
+//! The relay of kills and drills at an aggregator or a controller: it merges the generations that both sides
+//! send, keeps kill orders given at this tier until the controller has confirmed them, and times drills.
 
 mod orders;
 mod sent;
@@ -18,7 +18,8 @@ use crate::names::{Bucket, Zone};
 use crate::quantity::MonoTime;
 use crate::report::{InstanceId, Report, Role};
 
-/// The kill state of an aggregator or a controller.
+/// The kill state of an aggregator or a controller. A controller raises generations and gives no orders, which
+/// no parent would confirm.
 #[derive(Debug, Default)]
 pub struct KillRelay {
     kills: Kills,
@@ -31,12 +32,12 @@ pub struct KillRelay {
 }
 
 impl KillRelay {
-    /// The generations held.
+    /// The generations held. For the mode in force use [`Self::mode`], which also respects orders.
     pub const fn kills(&self) -> &Kills {
         &self.kills
     }
 
-    /// The confirmations of the latest drill by the children.
+    /// The replies of the children to the latest drill.
     pub const fn timing(&self) -> &DrillTiming {
         &self.timing
     }
@@ -47,8 +48,8 @@ impl KillRelay {
         if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
 
-    /// Enters an operator's order at this tier to kill, or to end a kill. Returns true if the generation
-    /// changed.
+    /// Enters an operator's kill order at this tier, or its end. The order is kept in any case. Returns true if
+    /// the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -66,7 +67,7 @@ impl KillRelay {
         self.kills.raise(scope, generation)
     }
 
-    // As a child.
+    // // === as a child ===
 
     /// Starts a new stream to the parent: everything is sent again.
     pub fn on_open(&mut self) {
@@ -103,7 +104,7 @@ impl KillRelay {
         Ok(changed)
     }
 
-    // As a parent.
+    // // === as a parent ===
 
     /// Takes the generations and the confirmation of a drill in a child's report, and the orders of a child
     /// aggregator. Returns true if a generation or an order changed, which all children must be sent.
@@ -152,9 +153,8 @@ impl KillRelay {
         is_new
     }
 
-    /// Keeps every unconfirmed order in force. The end of another kill cannot have meant it, even with a
-    /// later generation: two peers that count independently arrive at the same numbers. Returns true if a
-    /// generation changed.
+    /// Raises the generation to killed again for every order in force that is not confirmed. An end from elsewhere
+    /// was meant for another kill, even if its generation is higher. Returns true if a generation changed.
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
         for scope in self.orders.in_force() {
@@ -163,7 +163,9 @@ impl KillRelay {
         changed
     }
 
-    /// Relays the orders of a child aggregator as if they had been given here. Returns true if any is new.
+    /// Takes over the orders of a child aggregator. An end counts only if no order for its scope is held here,
+    /// because it is unknown which order has ended: a kill that was relayed and then ended below stays on until
+    /// the controller has confirmed it and ends it. Returns true if any is new.
     fn relay_orders(&mut self, report: &Report) -> bool {
         let mut is_new = false;
         for scope in report.ordered.iter().filter(|scope| self.kills.has_room(scope)) {

@@ -1,4 +1,4 @@
-//! Kill orders that were given at an aggregator and are not known to have reached the controller.
+//! Kill orders given at an aggregator that the controller has not confirmed yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,22 +6,23 @@ use crate::kill::Scope;
 use crate::names::Bucket;
 use crate::report::Report;
 
-/// The unconfirmed orders by scope.
+/// The unconfirmed kill orders by scope.
 #[derive(Debug, Default)]
 pub(super) struct Orders(BTreeMap<Scope, Order>);
 
-/// An unconfirmed order.
+/// An unconfirmed kill order.
 #[derive(Clone, Copy, Debug)]
 struct Order {
-    /// False if the order has ended since. A controller that knows nothing of it has not decided the mode
-    /// that follows.
+    /// False once the kill was ended here. The entry stays until the controller knows of both: a controller
+    /// that did not know of the kill may have decided to enforce meanwhile.
     killed: bool,
     /// The first report of the present stream with the order.
     sent: Option<u64>,
 }
 
 impl Orders {
-    /// Enters an order given here. The end of an order that is confirmed needs no entry.
+    /// Enters an order given here, or its end. If the controller knows the kill already, the end needs no entry:
+    /// the generation shows it.
     pub(super) fn give(&mut self, scope: &Scope, killed: bool) {
         let order = Order { killed, sent: None };
         if killed {
@@ -62,8 +63,8 @@ impl Orders {
         unsent.map(|(scope, _)| scope.clone()).collect()
     }
 
-    /// Drops the orders in the reports up to `confirmed`: the controller decides in their knowledge from now
-    /// on.
+    /// Drops the orders in the reports up to `confirmed`: the controller decides modes with knowledge of them from
+    /// now on.
     pub(super) fn confirm(&mut self, confirmed: u64) {
         self.0.retain(|_, order| order.sent.is_none_or(|sent| sent > confirmed));
     }

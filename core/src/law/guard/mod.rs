@@ -68,6 +68,8 @@ pub fn client_rate(held: Option<Rate>, measured: Rate, span: Duration, parameter
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Add;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -130,7 +132,7 @@ mod tests {
             let offered: f64 = own.iter().sum();
             let zone = zone(guard, Some(offered), own.len() as u32);
             let part = |own| Guard::part_of(&zone, Some(rate(own)), &Parameters::default()).rate;
-            let sum: Rate = own.into_iter().map(part).sum();
+            let sum = own.into_iter().map(part).fold(Rate::ZERO, Rate::add);
             prop_assert!((sum.per_second() - guard).abs() <= 1e-9 * guard.max(1.0));
         }
     }

@@ -17,9 +17,9 @@ pub struct Share {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sharing {
     /// The sum of the presences.
-    presences: f64,
+    pub presences: f64,
     /// The offered rates in requests/s, each times its presence.
-    offered: f64,
+    pub offered: f64,
 }
 
 impl Sharing {
@@ -29,16 +29,6 @@ impl Sharing {
             presences: sum.presences + one.presence,
             offered: sum.offered + one.presence * one.offered,
         })
-    }
-
-    /// The sum of their presences.
-    pub const fn presences(&self) -> f64 {
-        self.presences
-    }
-
-    /// The offered rate of all participants, in requests/s.
-    pub const fn offered(&self) -> f64 {
-        self.offered
     }
 
     /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the offered rate, or

@@ -16,19 +16,18 @@ pub(super) struct History<P = ParentIndex> {
 /// The parent that received the counts of a key last, and whether what it remembers of the key can be relied
 /// on.
 ///
-/// A parent remembers the totals of keys by name. Those are out of date for a key that another parent
-/// received counts of in between, and those of an earlier key if one key ended and another of the same name
-/// began. Once the parent has merged a report of the key, they are right again.
+/// For each child instance, a parent remembers the totals of keys by name. Its memory is out of date if another
+/// parent received counts of the key in between. It belongs to another key if one key ended and a later one got
+/// its name. Once the parent has merged a report of the key, its memory is right again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastParent<P = ParentIndex> {
     /// No parent received counts under this name: none has a memory that could mislead.
     NewName,
-    /// No parent received counts of this key, but an earlier key had its name.
+    /// No parent received counts of this key, but an earlier key may have had its name.
     ReusedName,
-    /// This parent. It may still remember older counts under the name.
+    /// This parent, whose memory may still hold older counts under the name.
     MaybeStale(P),
-    /// This parent. All that it remembers under the name are counts of this key, and no other parent received
-    /// any since.
+    /// This parent, whose memory under the name holds only counts of this key; no other parent received any since.
     Current(P),
 }
 

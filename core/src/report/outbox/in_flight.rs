@@ -1,20 +1,19 @@
-//! The reports of the present stream that the controller has not confirmed yet, so that an acknowledgement by
-//! report number becomes one by key and total.
+//! The reports of the present stream that the controller has not confirmed yet. They translate "report 17 is
+//! confirmed" into "these totals of these keys are confirmed".
 
 use std::collections::VecDeque;
 
 use crate::report::Counts;
 
-/// The most unconfirmed reports that are kept apart: at 10 reports/s these are 6.4 s, ten times as long as a
-/// healthy confirmation takes. Later ones are joined into one entry, which delays a confirmation but never
-/// invents one.
+/// The maximum number of entries: at 10 reports/s these are 6.4 s, ten times as long as a healthy confirmation
+/// takes. The last entry joins all later reports, which delays a confirmation but never invents one.
 const REPORTS_MAX: usize = 64;
 
 /// Unconfirmed reports, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     reports: VecDeque<(u64, Vec<SentCounts>)>,
-    /// The highest report that the parent has merged.
+    /// The number of the latest report that the parent has merged.
     merged: u64,
 }
 

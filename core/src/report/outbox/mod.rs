@@ -6,17 +6,18 @@
 //!
 //! # Rules
 //! 1. **Counts are totals** since the key began; they never go back. A report carries the totals that changed
-//!    since the report before, and on a new stream those of every key once more. A lost report therefore
-//!    costs nothing: a later one makes up for it.
-//! 2. **No counts before the answer.** A stream begins with reports without counts. They follow once the
-//!    parent has said which instance it is, so that counts never go to a parent that the child does not know.
+//!    since the report before. Reports arrive in order or the stream ends, and the next stream repeats every
+//!    total above zero. A lost report therefore costs nothing.
+//! 2. **No counts before the answer.** A stream begins with reports without counts. Counts follow once the
+//!    parent's first message has named its instance, because a definition (rule 3) has to say whether this
+//!    parent was the last to receive counts of the key.
 //! 3. **A key is defined before its first counts on a stream.** The [definition](KeyDefinition) gives the key
 //!    a small number for this stream, its wire id. It also tells the parent from which total to count on: how
-//!    much of the key is confirmed, how much was sent to any parent, and whether the parent may rely on what
-//!    it remembers of the key itself (see [`Books`](super::Books) for the parent's side).
+//!    much of the key is confirmed, how much was sent to any parent, and whether the parent may rely on its own
+//!    memory of the key (see [`Books`](super::Books) for the parent's side).
 //! 4. **Acknowledgement has two steps** ([`Echo`]). *Covered*: the parent has merged the report, but would
-//!    lose it in a crash. *Confirmed*: the controller has the counts, and no crash of the parent can lose
-//!    them any more.
+//!    lose it in a crash. *Confirmed*: the controller has the counts, and no crash of an aggregator can lose
+//!    them any more. A controller as the parent confirms what it covers.
 //! 5. **A key moves with its history.** One outbox [releases](Outbox::release) a key and another one, with a
 //!    stream to another parent, [adopts](Outbox::adopt) it. The new parent counts on from the total that was
 //!    sent. Counts that were sent but not confirmed may be lost with the former parent; the new one records
@@ -28,11 +29,12 @@
 //!  Defined --- a report carries its total --------------> Reported
 //!  Defined, Reported --- a new stream begins -----------> Undefined
 //!  any state --- release: the slot is empty ------------> Released
-//!  Released --- adopt: a key takes the slot ------------> Undefined
+//!  Released, new slot --- adopt: a key takes the slot --> Undefined
+//!  a finished key --- replace: the next key takes over -> Undefined
 //! ```
 //! `KeyProgress` is this state. `History` goes with it over all streams: the total sent, the total confirmed,
 //! and `LastParent`, the parent that received counts last. `InFlight` holds the reports that are not
-//! confirmed yet.
+//! confirmed yet. A key is *finished* once its owner counts no more for it and everything sent is confirmed.
 
 mod history;
 mod in_flight;
@@ -49,8 +51,8 @@ use key_progress::Slot;
 
 /// Builds the reports of one uplink and tracks what of them is acknowledged.
 ///
-/// The owner numbers its keys densely from 0; the outbox has a slot for each. Wire ids are dense as well and
-/// follow the same order, so both are equal as long as no key was [released](Self::release).
+/// The owner numbers its keys densely from 0; the outbox has a slot for each. Wire ids are dense as well. They
+/// equal the slot numbers until a key is [released](Self::release); after that even their order may differ.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The number of the last report on the present stream.
@@ -62,10 +64,10 @@ pub struct Outbox {
     slots: Vec<Slot>,
     /// The first wire id that is not given out on the present stream.
     next_wire_id: u32,
-    /// True if a slot below `visited` may hold an undefined key.
+    /// True if a slot below `checked_slots` may hold an undefined key.
     has_undefined: bool,
-    /// The number of slots that the last report went through.
-    visited: usize,
+    /// The number of slots that the last report checked for undefined keys.
+    checked_slots: usize,
     in_flight: InFlight,
 }
 
@@ -73,7 +75,7 @@ pub struct Outbox {
 
 impl Outbox {
     /// Begins a new stream: report numbers and wire ids start over, every key has to be defined again, and
-    /// counts that the former stream left unconfirmed stay unconfirmed.
+    /// counts that the former stream left unconfirmed are sent again.
     pub fn open(&mut self) {
         self.seq = 0;
         self.parent = None;
@@ -94,8 +96,9 @@ impl Outbox {
     /// Fills `report` with its number, the definitions of keys new on this stream and the totals that
     /// changed.
     ///
-    /// `keys` are all keys of the owner, `tally_of` reads the total of one. Before the parent has answered,
-    /// the report carries only its number. Linear in the number of keys.
+    /// `keys` are all keys of the owner, with an entry for each slot, empty ones included; `tally_of` reads the
+    /// total of one. Until the parent has answered, this adds no counts and removes the report's time. Linear in
+    /// the number of keys.
     pub fn fill(&mut self, report: &mut Report, keys: &[Key], tally_of: impl FnMut(KeyId) -> Tally) {
         self.fill_with(report, keys, tally_of, |_, _| {});
     }
@@ -139,9 +142,9 @@ impl Outbox {
 
     /// Adds the definition of every undefined key to `report`.
     fn define(&mut self, report: &mut Report, keys: &[Key], parent: ParentIndex) {
-        let from = if self.has_undefined { 0 } else { self.visited };
+        let from = if self.has_undefined { 0 } else { self.checked_slots };
         self.has_undefined = false;
-        self.visited = keys.len();
+        self.checked_slots = keys.len();
         for (key, slot) in keys.iter().zip(&mut self.slots).skip(from) {
             let Some((id, history)) = slot.progress.define(&mut self.next_wire_id) else { continue };
             let definition = KeyDefinition {
@@ -174,7 +177,7 @@ impl Outbox {
     }
 }
 
-/// Returns the history of the key that `sent` belongs to; `None` if another key has its slot now.
+/// Returns the history of the key that `sent` belongs to; `None` if that key has left its slot.
 fn history_of<'a>(slots: &'a mut [Slot], sent: &SentCounts) -> Option<&'a mut History> {
     let slot = slots.get_mut(sent.slot as usize);
     debug_assert!(slot.is_some(), "slots are never removed");
@@ -199,10 +202,11 @@ impl Outbox {
         self.history(id).is_none_or(History::is_confirmed)
     }
 
-    /// Puts a new key, which counts from zero, into the slot of a finished one.
+    /// Puts a new key, which counts from zero, into an empty slot or the slot of a finished key.
     ///
-    /// Returns false and changes nothing while counts of the finished key are unconfirmed: a parent that has
-    /// forgotten the key could no longer account for them.
+    /// Returns false and changes nothing while counts of the key are unconfirmed: a parent that has forgotten the
+    /// key could no longer account for them. The new key counts as one with a reused name, which is the safe
+    /// choice: the owner does not remember whether the name was used before.
     pub fn replace(&mut self, id: KeyId) -> bool {
         let tally = self.history(id).map_or(Tally::ZERO, |history| history.tally);
         let is_settled = self.is_settled(id, tally);
@@ -213,7 +217,7 @@ impl Outbox {
     }
 
     /// Releases a key: it is no longer reported here, and later acknowledgements on this stream do not touch
-    /// it. Returns `None` if the slot holds no key.
+    /// it. Returns `None` if the slot is empty; a slot that was never used counts as one with a new key.
     ///
     /// The slot itself stays. To drop slots that stay empty, make a new outbox and let it adopt the other
     /// keys.
@@ -222,8 +226,8 @@ impl Outbox {
         Some(Handover::new(history.map_parent(|ParentIndex(index)| self.parents[index as usize])))
     }
 
-    /// Adopts a key: one that another outbox released, or one that counts from zero. It takes a slot that was
-    /// released or that holds a finished key. The next report defines it.
+    /// Adopts a key: one that another outbox released, or one that counts from zero. The caller gives it a slot
+    /// that is empty or holds a finished key. The next report defines it.
     pub fn adopt(&mut self, id: KeyId, handover: Handover) {
         let history = handover.into_history().map_parent(|parent| self.parent_index(parent));
         self.slot(id).adopt(history);

@@ -8,7 +8,7 @@ use crate::names::Place;
 
 /// Books after two sound reports: keys `a` (10 requests, 2 of them late and 1 refused) and `b` (nothing yet).
 fn books() -> Books {
-    let mut books = Books::new(InstanceId(7), PARENT, 100);
+    let mut books = Books::new(PARENT, 100);
     let counts = Counts { offered: 10, dropped: 1, would_dropped: 0, ..Counts::ZERO };
     let definition = |tenant: &str| KeyDefinition {
         key: key(tenant),
@@ -229,7 +229,7 @@ fn counting_continues_from_the_remembered_count_or_from_base() {
 }
 
 fn check_return(case: &Return) {
-    let mut books = Books::new(InstanceId(7), PARENT, 100);
+    let mut books = Books::new(PARENT, 100);
     let greeting = |base, sent, value| Report {
         seq: 1,
         time: Some(MonoTime::from_micros(value)),
@@ -269,7 +269,7 @@ fn check_return(case: &Return) {
 
 #[test]
 fn an_overtaken_greeting_subtracts_nothing() {
-    let mut books = Books::new(InstanceId(7), PARENT, 100);
+    let mut books = Books::new(PARENT, 100);
     let greeting = |sent, value| Report {
         seq: 1,
         time: Some(MonoTime::from_micros(value)),
@@ -363,7 +363,7 @@ fn a_redefined_id_counts_its_new_key_from_zero() {
 #[test]
 fn a_key_that_returns_under_another_id_continues_from_its_last_count() {
     for (first, second) in [(0, 1), (1, 0)] {
-        let mut books = Books::new(InstanceId(7), PARENT, 100);
+        let mut books = Books::new(PARENT, 100);
         let define = |tenant: &str, at: u64| KeyDefinition {
             key: key(tenant),
             base: offered(at),
@@ -481,7 +481,7 @@ struct Totals {
 
 impl Totals {
     fn new() -> Self {
-        Self { books: Books::new(InstanceId(7), PARENT, 100), counted: BTreeMap::new() }
+        Self { books: Books::new(PARENT, 100), counted: BTreeMap::new() }
     }
 
     fn enter(&mut self, report: &Report) {

@@ -72,7 +72,7 @@ fn check_nothing_is_lost(child: &mut impl Counting, lost: &[bool]) -> Result<(),
 proptest! {
     #[test]
     fn counts_outlive_the_reports_that_are_lost(lost in vec(any::<bool>(), 0..20)) {
-        let mut ours = Cumulative { total: 0, outbox: Outbox::default(), books: Books::new(InstanceId(7), PARENT, 100) };
+        let mut ours = Cumulative { total: 0, outbox: Outbox::default(), books: Books::new(PARENT, 100) };
         prop_assert_eq!(check_nothing_is_lost(&mut ours, &lost), Ok(()));
         let naive = check_nothing_is_lost(&mut ZeroedAtSending::default(), &lost);
         prop_assert_eq!(naive.is_err(), lost.contains(&true), "the trap does not catch: {:?}", naive);

@@ -14,6 +14,18 @@ use crate::names::{Name, Tenant, Zone};
 /// The instance of the parent.
 const PARENT: InstanceId = InstanceId(99);
 
+impl Tallies {
+    fn get(&self, id: KeyId) -> Option<Tally> {
+        self.iter().find(|(found, _)| *found == id).map(|(_, tally)| tally)
+    }
+}
+
+impl<const N: usize> From<[(KeyId, Tally); N]> for Tallies {
+    fn from(tallies: [(KeyId, Tally); N]) -> Self {
+        tallies.into_iter().collect()
+    }
+}
+
 fn key(tenant: &str) -> Key {
     Key { bucket: Bucket::new("checkout").unwrap(), tenant: Tenant::new(tenant).unwrap() }
 }
