@@ -45,8 +45,8 @@ fn allocation(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Buckets with random demands that sum to `load` times the capacity, and weights of 1, 1/2, 1/3 and so on, dealt out
-/// afresh in each bucket.
+/// Buckets with random demands that sum to `load` times the capacity, and weights of 1, 1/2, 1/3 and so on,
+/// dealt out afresh in each bucket.
 fn fleet(load: f64, floor: f64) -> Vec<Vec<Claim>> {
     let mut state = 1;
     let mut claims = || {

@@ -1,4 +1,5 @@
-//! The differences between two policies, and which of them are large enough to be held back until an operator confirms.
+//! The differences between two policies, and which of them are large enough to be held back until an operator
+//! confirms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -44,8 +45,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Returns the differences from `from` to `to`, drastic ones first. Linear in both, except for matching names with
-/// patterns.
+/// Returns the differences from `from` to `to`, drastic ones first. Linear in both, except for matching names
+/// with patterns.
 pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
     let mut found = Differences::default();
     found.note("kill_switch", Some(from.kill_switch()), Some(to.kill_switch()), None);
@@ -79,7 +80,8 @@ impl Differences {
         let names: BTreeSet<&Bucket> =
             from.exact_buckets().chain(to.exact_buckets()).map(|(name, _)| name).collect();
         for name in names {
-            // Compares the policy in force for the name, also by a pattern: a removed entry may leave its limit to a pattern.
+            // Compares the policy in force for the name, also by a pattern: a removed entry may leave its
+            // limit to a pattern.
             self.bucket(name.as_str(), from.bucket(name), to.bucket(name));
         }
         let by_pattern = |policy| Policy::patterns(policy).collect::<BTreeMap<_, _>>();

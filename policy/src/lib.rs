@@ -1,7 +1,7 @@
 //! The policy that operators write: limits of buckets, weights of tenants, and the rollout of enforcement.
 //!
-//! Pure: text in, [`Policy`] out. A `Policy` is always valid; a [`PolicyError`] names the place, the field and the remedy
-//! of each fault. The steps, each in a file of its own:
+//! Pure: text in, [`Policy`] out. A `Policy` is always valid; a [`PolicyError`] names the place, the field
+//! and the remedy of each fault. The steps, each in a file of its own:
 //!
 //! 1. `yaml::outline` checks that the text is YAML of the allowed kind and records the place of each field.
 //! 2. `spec` checks the shape.
@@ -57,7 +57,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads the two files of a policy, `policy.yaml` and `tenants.yaml`. Linear in their length, except for sorting names.
+    /// Reads the two files of a policy, `policy.yaml` and `tenants.yaml`. Linear in their length, except for
+    /// sorting names.
     ///
     /// # Errors
     /// All faults of both files that one pass can find: one fault for a file that is not well-formed or has the wrong
@@ -76,13 +77,14 @@ impl Policy {
         self.guardrails
     }
 
-    /// Returns the policy of the bucket `name`: under its exact name, else under the longest matching pattern. `None` if the
-    /// policy does not name it; such a bucket is admitted and counted.
+    /// Returns the policy of the bucket `name`: under its exact name, else under the longest matching
+    /// pattern. `None` if the policy does not name it; such a bucket is admitted and counted.
     pub fn bucket(&self, name: &Bucket) -> Option<&BucketPolicy> {
         self.buckets.get(name)
     }
 
-    /// Returns the entry of the policy that applies to the bucket `name`, as written: its own name, or a pattern.
+    /// Returns the entry of the policy that applies to the bucket `name`, as written: its own name, or a
+    /// pattern.
     pub fn entry(&self, name: &Bucket) -> Option<String> {
         self.buckets.entry(name)
     }

@@ -61,7 +61,8 @@ pub struct Fairness {
     pub min_floor: Rate,
 }
 
-/// The algorithm of fairness. Both names mean the same: the long-run shares of deficit round robin are weighted max-min.
+/// The algorithm of fairness. Both names mean the same: the long-run shares of deficit round robin are
+/// weighted max-min.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {

@@ -22,8 +22,8 @@ const RANGE_S: (i64, i64) = (-62_167_219_200, 253_402_300_799);
 const SECONDS_LEN: usize = 19;
 
 impl UnixSeconds {
-    /// Reads `YYYY-MM-DDThh:mm:ssZ`. A fraction of a second may be written and is dropped; `+00:00` stands for `Z`.
-    /// Leap seconds (`:60`) do not exist in this count.
+    /// Reads `YYYY-MM-DDThh:mm:ssZ`. A fraction of a second may be written and is dropped; `+00:00` stands
+    /// for `Z`. Leap seconds (`:60`) do not exist in this count.
     ///
     /// # Errors
     /// When the text has another form, a date or time that does not exist, or an offset from UTC.

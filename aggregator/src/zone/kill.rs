@@ -10,10 +10,10 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Zone {
-    /// Enters an operator's kill order, or its end. The generation moves to the next odd or even number, which is
-    /// sent to all children at once and to the parent with the next report. From then on the buckets are in
-    /// shadow, until the controller has confirmed the order and decided their modes again. The order is kept
-    /// also if the generation is unchanged. Returns true if the generation changed.
+    /// Enters an operator's kill order, or its end. The generation moves to the next odd or even number,
+    /// which is sent to all children at once and to the parent with the next report. From then on the buckets
+    /// are in shadow, until the controller has confirmed the order and decided their modes again. The order
+    /// is kept also if the generation is unchanged. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -45,7 +45,8 @@ impl Zone {
         self.kills.timing()
     }
 
-    /// Joins a drill that arrived from the parent or from a child. Returns true if it is later than the latest one.
+    /// Joins a drill that arrived from the parent or from a child. Returns true if it is later than the
+    /// latest one.
     pub(super) fn join_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
         self.kills.on_drill(now, drill, Some(&self.identity.zone), due_children(&self.downstream))
     }

@@ -15,7 +15,8 @@ fn value(file: &str, name: &str) -> Option<String> {
         Some(fold(declared.split_once('=')?.1))
     });
     constant.or_else(|| {
-        let line = file.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}: "))?.strip_suffix(','));
+        let line =
+            file.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}: "))?.strip_suffix(','));
         line.map(fold)
     })
 }
@@ -35,7 +36,9 @@ fn every_bound_of_the_table_is_the_one_in_the_code() {
         rows += 1;
         match value(&read(path), name) {
             Some(value) if value == stated => {}
-            found => faults.push(format!("{PAGE}:{}: {name} is {found:?} in {path}, not {stated}", line.number)),
+            found => {
+                faults.push(format!("{PAGE}:{}: {name} is {found:?} in {path}, not {stated}", line.number))
+            }
         }
     }
     assert!(rows > 40, "only {rows} bounds were found");

@@ -68,7 +68,8 @@ fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
                 let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
                 let path = if file.is_empty() { page.path.clone() } else { resolve(&page.path, file) };
                 let leads = root().join(&path).exists()
-                    && (anchor.is_empty() || anchors.get(path.as_path()).is_some_and(|all| all.contains(anchor)));
+                    && (anchor.is_empty()
+                        || anchors.get(path.as_path()).is_some_and(|all| all.contains(anchor)));
                 if !leads {
                     broken.push(format!("{}:{}: {target}", page.path.display(), line.number));
                 }

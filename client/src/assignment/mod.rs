@@ -21,9 +21,9 @@
 //! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or by
 //!    handback. At the start of either, the new owner must be live and in contact with the controller;
 //!    otherwise it could not serve the bucket, and the bucket stays.
-//! 4. **Failover: the owner is gone.** The bucket moves without draining. If the owner has crashed, the counts are
-//!    lost that had not reached the controller through it. A lost owner therefore keeps its buckets for the
-//!    failover delay, in which it may return.
+//! 4. **Failover: the owner is gone.** The bucket moves without draining. If the owner has crashed, the
+//!    counts are lost that had not reached the controller through it. A lost owner therefore keeps its
+//!    buckets for the failover delay, in which it may return.
 //! 5. **Handback: the owner is live**, but the home has returned, is new, or the owner is no longer listed.
 //!    The bucket *drains* before it moves: the client holds back new counts until all earlier ones are
 //!    confirmed, which means that the controller has them. So the move loses no count. If that takes more
@@ -69,11 +69,12 @@ use placement::Placement;
 ///
 /// A restart takes seconds, and the clients reconnect over as many seconds again. Meanwhile they apply the
 /// directives they hold, and the controller reserves the share of the silent aggregator for 30 s
-/// ([`HELD`](plimsoll_core::law::presence::HELD)). A client that moves earlier has its rate reserved twice for
-/// the rest of the 30 s, at the former owner and at the new one, and about half of its traffic is refused. A
-/// client that moves later uses capacity that was given to others meanwhile. With 20 s, a loss at 0 s is
-/// noticed by 3 s, the buckets have moved by 23 s, and the new owner's roll-ups have shown their traffic by
-/// 25 s, before the reserved share begins to shrink at 30 s. The overlap of a few seconds is accepted.
+/// ([`HELD`](plimsoll_core::law::presence::HELD)). A client that moves earlier has its rate reserved twice
+/// for the rest of the 30 s, at the former owner and at the new one, and about half of its traffic is
+/// refused. A client that moves later uses capacity that was given to others meanwhile. With 20 s, a loss at
+/// 0 s is noticed by 3 s, the buckets have moved by 23 s, and the new owner's roll-ups have shown their
+/// traffic by 25 s, before the reserved share begins to shrink at 30 s. The overlap of a few seconds is
+/// accepted.
 pub const FAILOVER_DELAY_DEFAULT: Duration = Duration::from_secs(20);
 
 /// The owner of every bucket, and the aggregators that may own one.
@@ -107,8 +108,8 @@ pub(crate) trait SessionState {
     /// Returns true if the controller has confirmed all counts of a bucket that were sent to an aggregator.
     fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool;
 
-    /// Returns true if an aggregator has sent values that apply to a bucket (no limit, a ratio or a guard), or
-    /// if no aggregator has, so that a move to it takes no protection away.
+    /// Returns true if an aggregator has sent values that apply to a bucket (no limit, a ratio or a guard),
+    /// or if no aggregator has, so that a move to it takes no protection away.
     fn has_directive(&self, bucket: usize, at: EndpointId) -> bool;
 
     /// Returns true if an aggregator is in contact with the controller. One that is not lives on the share it

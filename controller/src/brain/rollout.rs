@@ -17,8 +17,8 @@ use crate::rollout::{Promotion, RolloutError, Rollouts};
 use crate::state::{Change, Evidence};
 
 impl Brain {
-    /// Records the evidence of a report. Batches up to sequence number `before` were recorded with an earlier
-    /// report.
+    /// Records the evidence of a report. Evidence first sent in reports up to number `before` was recorded
+    /// then.
     pub(super) fn record_evidence(&mut self, report: &Report, before: u64) {
         for (cohort, outcomes) in report.evidence.after(before) {
             let entry = self.buckets.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
@@ -33,6 +33,7 @@ impl Brain {
         let stale = self.liveness.stalest(now);
         let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
         let outcome = self.rollouts.on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
+        // A stale aggregator has ended the canaries by now; one that is not expected back is forgotten.
         let (aggregators, known) = (&self.aggregators, &self.durable.children);
         self.liveness.forget_stale(now, |place| aggregators.contains(place) || known.contains(place));
         let stamped = self.durable.stamp(unix_s);
@@ -40,8 +41,8 @@ impl Brain {
         self.pending_saves.note_wanted(outcome.saves || stamped);
     }
 
-    /// Stores the evidence of stages that ended. Must follow every change of the durable state that may move
-    /// a stage.
+    /// Attaches the evidence of ended stages to their changes. Must follow everything that may move a stage,
+    /// and come before the policy in force is replaced.
     pub(super) fn close_ended_stages(&mut self) {
         self.rollouts.close_ended_stages(&mut self.durable, &self.policies.in_force, self.last_tick.at);
     }
@@ -52,7 +53,8 @@ impl Brain {
     }
 
     /// Moves an entry one stage up for an operator, or `to` a higher stage. With a reason to `force` it, the
-    /// entry also moves past a gate that does not pass. Skipping canary always needs a reason.
+    /// entry also moves past a gate that does not pass. Skipping canary needs a reason, unless the policy
+    /// requires no gates.
     ///
     /// # Errors
     /// If the entry is unknown, killed, or in that stage already, or if the gate does not pass.

@@ -14,10 +14,11 @@
 //!
 //! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort. Aggregators pass these
 //! counts on to the controller. `Rollouts::record` adds them to the `StageStats` of the entry, if they were
-//! counted in the entry's present stage and the bucket is not killed. The stats cover the window of the gate,
-//! and they measure time in ticks that had requests (in canary: requests of the canary cohort), so an idle
-//! bucket makes no progress. When a stage ends, its stats are stored with the [change] as evidence. The next
-//! stage begins with empty stats.
+//! counted in the mode of the entry's present stage and the bucket is not killed; stragglers of an earlier
+//! stage with the same mode count too. Ratios and latencies cover the window of the gate; the time with
+//! requests is that of the whole stage. Both are measured in ticks with requests (in canary: of the canary
+//! cohort), so an idle bucket makes no progress, and a window of 15 minutes may span days. When a stage ends,
+//! its stats are stored with the [change] as evidence. The next stage begins with empty stats.
 //!
 //! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce.
 //! [`Rollouts::judge`] collects the inputs of the gate, which is a function of
@@ -26,22 +27,27 @@
 //! * in shadow the share of requests that would have been dropped, in canary the share of requests that the
 //!   canary cohort dropped, and how much slower its requests are than those of the control cohort;
 //! * the latest answers to the entry's query gates, which are numbers from Prometheus with a bound;
-//! * the zone without reports for the longest time, if that is too long (a stale zone).
+//! * the aggregator without reports for the longest time, if that is too long. The reasons name its zone (a
+//!   stale zone), even if other aggregators of the zone report.
 //!
 //! The gate *passes*, it *fails* because a value is known to be bad, or it is *inconclusive* because a value
-//! is not known yet. A stale zone makes the shadow gate inconclusive, and the canary gate fail.
+//! is not known yet. A stale zone makes the shadow gate inconclusive, and ends every canary.
 //!
 //! **Moves.** An entry changes its stage in one of these ways:
 //! * `Rollouts::on_tick` moves an entry one stage up if its gate passes, and either `auto_promote` is on or
-//!   the policy file asks for a higher mode (the mode is *pending*).
+//!   the policy file asks for a higher mode (the mode is *pending*). A move down withdraws the pending mode;
+//!   `auto_promote` tries again.
 //! * `Rollouts::on_tick` moves an entry from canary back to shadow if the canary gate fails. Evidence moves
 //!   no entry down from enforce.
 //! * `Rollouts::promote` moves an entry up for an operator, if its gate passes or no gate is required. With a
-//!   reason it also moves past a gate that does not pass, and from shadow to enforce.
+//!   reason it also moves past a gate that does not pass. Skipping canary counts as a gate that does not
+//!   pass: it needs a reason, unless the policy requires no gates.
 //! * `Rollouts::abort` moves an entry to shadow for an operator.
 //! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode of the
-//!   file. A lower mode in the file takes effect at once; a higher one waits for the gates, unless
-//!   `require_gates` is off. A kill moves its entries to shadow, and no entry moves up while it is killed.
+//!   file, or in shadow if it is killed or the state was lost. A lower mode in the file takes effect at once;
+//!   a higher one waits for the gates, unless `require_gates` is off. A kill moves its entries to shadow, and
+//!   no entry moves up while it is killed: a higher mode written meanwhile is ignored. The kill of one bucket
+//!   under a pattern holds that bucket alone in shadow, and leaves the stage of the pattern as it is.
 //!
 //! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode
 //! once the change is saved, or once saving fails.
@@ -68,7 +74,8 @@ use crate::state::{Cause, DurableState, Evidence, Stage};
 pub(crate) use self::promotion::Promotion;
 pub(crate) use self::promotion::RolloutError;
 
-/// Ticks after which the stats are saved: a crash costs half a minute of evidence at most.
+/// Ticks after which the stats are saved: with ticks of 500 ms, a crash costs at most half a minute of
+/// counts. Latencies are not saved; their window starts anew.
 const SAVED_EVERY: u64 = 60;
 
 /// The rollouts of all entries.
@@ -78,7 +85,7 @@ pub(crate) struct Rollouts {
     stats: BTreeMap<String, StageStats>,
     /// The answers to query gates.
     pub(crate) answers: GateAnswers,
-    /// The number of the last change whose evidence was stored.
+    /// The number of the last change that was closed: its evidence, if any, is stored.
     last_change: u64,
     /// Ticks since the stats were last saved.
     unsaved_ticks: u64,
@@ -134,7 +141,7 @@ impl Rollouts {
         }
     }
 
-    /// Stores the evidence of every stage that ended since the last call with its change, and drops its
+    /// Attaches to each change since the last call the evidence of the stage that it ended, and drops the
     /// stats. `policy` is the one that was in force while the stage lasted.
     pub(crate) fn close_ended_stages(&mut self, durable: &mut DurableState, policy: &Policy, now: MonoTime) {
         let is_new = durable.changes > self.last_change;

@@ -9,12 +9,12 @@ use plimsoll_policy::{Policy, RolloutPolicy};
 use super::{Rollouts, next_stage, reasons};
 use crate::state::{Cause, DurableState};
 
-/// Names of entries in an error, at most.
+/// The maximum number of entry names in an error.
 const NAMES_MAX: usize = 20;
-/// Characters of an unknown entry in an error, at most.
+/// The maximum number of characters of an unknown entry in an error.
 const ENTRY_CHARS_MAX: usize = 128;
 
-/// Why an entry keeps its stage.
+/// The reason why an operator's move is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RolloutError {
     /// The policy has no such entry.
@@ -62,7 +62,8 @@ pub(crate) struct Promotion<'a> {
 // === impl Rollouts ===
 
 impl Rollouts {
-    /// Moves an entry up. Skipping canary always needs a reason, because the canary gate cannot have passed.
+    /// Moves an entry up. Skipping canary counts as a gate that does not pass: it needs a reason, unless the
+    /// policy requires no gates.
     ///
     /// # Errors
     /// If the entry is unknown, killed, or in that stage already, or if the gate does not pass.

@@ -1,4 +1,5 @@
-//! The answers to query gates: numbers from Prometheus that must keep a bound before an entry moves up.
+//! The answers to query gates: numbers from Prometheus that must stay within a bound. Beyond it no entry
+//! moves up, and a canary ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use plimsoll_policy::{Policy, QueryGate, RolloutPolicy};
 
 use crate::state::QueryEvidence;
 
-/// Characters of an error that are kept, at most: it may quote a server.
+/// The maximum number of characters kept of an error, which may quote a server.
 const ERROR_CHARS_MAX: usize = 200;
 
 /// The answer to one query, or the error that came in its place.
@@ -34,7 +35,8 @@ pub(crate) struct GateAnswers {
 // === impl GateAnswers ===
 
 impl GateAnswers {
-    /// Stores an answer if the policy still has its query. Linear in the policy's queries.
+    /// Stores an answer if the policy still has its query. An error replaces an earlier number at once.
+    /// Linear in the policy's queries.
     pub(crate) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
         if gate_queries(policy).any(|gate| gate.url == url && gate.query == query) {
             self.answers.entry(url.to_owned()).or_default().insert(query.to_owned(), answer);

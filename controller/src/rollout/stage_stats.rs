@@ -1,5 +1,5 @@
-//! The evidence of one entry's present stage: counts by cohort, in a ring of slots that covers the window of
-//! the gate. Time is counted in ticks that had requests.
+//! The evidence of one entry's present stage: counts by cohort, in a queue of slots that covers the window of
+//! the gate. Time is counted in ticks with requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use plimsoll_core::stats::{Histogram, Quantile};
 
 use crate::state::{CohortSums, Evidence, SavedStageStats};
 
-/// Slots into which a window is divided. The stats cover the window and at most one further slot.
+/// Slots into which a window is divided. The stats cover the window and at most one further slot, or two
+/// windows after the policy made the window longer.
 const SLOTS: u32 = 24;
 
 /// The stats of one stage of one entry.
@@ -21,7 +22,7 @@ pub(super) struct StageStats {
     pub(super) change: u64,
     /// Ticks with requests in the whole stage.
     ticks: u64,
-    /// The length of a tick.
+    /// The length of a tick; earlier ticks are converted if it changes.
     tick: Duration,
     /// Counts since the last tick.
     fresh: Cohorts,

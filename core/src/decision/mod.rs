@@ -1,5 +1,5 @@
-//! One decision about one request: the coin, the trace-id it may follow, the guard's token bucket, the verdict and the mode
-//! that decides whether a refusal is carried out.
+//! One decision about one request: the coin, the trace-id it may follow, the guard's token bucket, the
+//! verdict and the mode that decides whether a refusal is carried out.
 
 pub mod coherent;
 pub mod coin;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Refusals are counted as would-dropped and never carried out. The default: nothing enforces by omission.
+    /// Refusals are counted as would-dropped and never carried out. The default: nothing enforces by
+    /// omission.
     #[default]
     Shadow,
     /// A share of the instances carries refusals out.

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::quantity::Rate;
 
-/// A number of tokens, one per request that may pass: at most 2^32, in units of 2^-32, so that the fractions of many
-/// small refills add up.
+/// A number of tokens, one per request that may pass: at most 2^32, in units of 2^-32, so that the fractions
+/// of many small refills add up.
 ///
-/// Eight bytes, to fit one atomic word. Rate and depth are arguments of each refill: they change with directives.
+/// Eight bytes, to fit one atomic word. Rate and depth are arguments of each refill: they change with
+/// directives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tokens(u64);
 
@@ -17,7 +18,8 @@ impl Tokens {
     /// The units in one token.
     const ONE: u64 = 1 << 32;
 
-    /// Converts a number of tokens, fractions included. Negative numbers and NaN become 0; above 2^32 becomes 2^32.
+    /// Converts a number of tokens, fractions included. Negative numbers and NaN become 0; above 2^32 becomes
+    /// 2^32.
     pub fn new(requests: f64) -> Self {
         // A cast from a float saturates and turns NaN into zero.
         Self((requests * Self::ONE as f64) as u64)
@@ -63,8 +65,8 @@ impl Tokens {
         Self(self.0 - paid * Self::ONE)
     }
 
-    /// Returns the tokens after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts to a depth that has
-    /// become smaller.
+    /// Returns the tokens after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts to a
+    /// depth that has become smaller.
     #[must_use]
     pub fn refilled(self, rate: Rate, elapsed: Duration, depth: Self) -> Self {
         let fresh = Self::new(rate.per_second() * elapsed.as_secs_f64());

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU128;
 
-/// The trace-id of a request; never zero. Callers choose it freely, so it is a name and not a source of randomness.
+/// The trace-id of a request; never zero. Callers choose it freely, so it is a name and not a source of
+/// randomness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceId(NonZeroU128);
 
@@ -12,7 +13,8 @@ const LENGTH: usize = 55;
 const VERSION_INVALID: u128 = 0xff;
 
 impl TraceId {
-    /// Builds the trace-id with this number, its first byte the most significant; `None` for 0, which names no trace.
+    /// Builds the trace-id with this number, its first byte the most significant; `None` for 0, which names
+    /// no trace.
     pub const fn new(id: u128) -> Option<Self> {
         match NonZeroU128::new(id) {
             Some(id) => Some(Self(id)),
@@ -20,9 +22,10 @@ impl TraceId {
         }
     }
 
-    /// Parses the value of a `traceparent` header by W3C Trace Context, sections 3.2 and 4.3. Returns `None` if the value
-    /// breaks a rule: letters are lower-case, neither trace-id nor parent-id is all zeros, version `ff` does not exist,
-    /// version 00 is 55 bytes long, and a later version's additions follow a `-`.
+    /// Parses the value of a `traceparent` header by W3C Trace Context, sections 3.2 and 4.3. Returns `None`
+    /// if the value breaks a rule: letters are lower-case, neither trace-id nor parent-id is all zeros,
+    /// version `ff` does not exist, version 00 is 55 bytes long, and a later version's additions follow a
+    /// `-`.
     ///
     /// Reads no further than the first 56 bytes, and neither blocks nor allocates.
     pub fn of_traceparent(value: &[u8]) -> Option<Self> {

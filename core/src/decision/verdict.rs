@@ -24,7 +24,8 @@ impl Verdict {
 pub struct Refusal {
     /// The reason.
     pub reason: Reason,
-    /// The time after which the caller may retry. Jittered, so that refused callers do not all return at once.
+    /// The time after which the caller may retry. Jittered, so that refused callers do not all return at
+    /// once.
     pub retry_after: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! The directives in force at one parent, versioned, so that each reader gets only what changed since it last read.
+//! The directives in force at one parent, versioned, so that each reader gets only what changed since it last
+//! read.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +10,9 @@ use super::{Audience, AudienceUpdate, BucketDirective, BucketUpdate, KeyDirectiv
 use crate::names::{Bucket, DEFAULT_TENANT, Tenant};
 use crate::quantity::Limit;
 
-/// Holds the whole state of every bucket and numbers its changes. A reader asks for the changes since the version it saw
-/// last, so slow readers are conflated here, before anything is encoded. Updates that many readers need are composed
-/// once.
+/// Holds the whole state of every bucket and numbers its changes. A reader asks for the changes since the
+/// version it saw last, so slow readers are conflated here, before anything is encoded. Updates that many
+/// readers need are composed once.
 #[derive(Debug, Default)]
 pub struct Board {
     version: u64,
@@ -56,9 +57,9 @@ impl Board {
         self.buckets.iter()
     }
 
-    /// Applies a directive; returns true if it changed the state. An absent value keeps the held one, a limit without a
-    /// number clears all values, and a whole directive removes the tenants that it does not name. Linear in the keys if
-    /// they are in the order of names, as they should be.
+    /// Applies a directive; returns true if it changed the state. An absent value keeps the held one, a limit
+    /// without a number clears all values, and a whole directive removes the tenants that it does not name.
+    /// Linear in the keys if they are in the order of names, as they should be.
     pub fn apply(&mut self, directive: &BucketDirective) -> bool {
         let next = self.version + 1;
         let is_new = !self.buckets.contains_key(&directive.bucket);
@@ -79,7 +80,8 @@ impl Board {
         }
         (posted.before, posted.changed) = (posted.changed, next);
         self.cache.clear();
-        // New terms alone keep the shape: they are sent with every directive, and a hold changes all the time.
+        // New terms alone keep the shape: they are sent with every directive, and a hold changes all the
+        // time.
         if is_new || removed {
             posted.reshaped = next;
         }
@@ -93,9 +95,9 @@ impl Board {
         (posted.changed > seen).then(|| posted.since(bucket, Seen { version: seen, values: true }))
     }
 
-    /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of the version before the
-    /// latest get the latest change alone; of the slower ones, all but a few get the whole state. Without `values`, the
-    /// values of keys are left out.
+    /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of the version
+    /// before the latest get the latest change alone; of the slower ones, all but a few get the whole state.
+    /// Without `values`, the values of keys are left out.
     pub fn update(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<BucketUpdate>> {
         let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
@@ -108,8 +110,9 @@ impl Board {
         Some(self.cache.of_bucket(bucket, Seen { version, values }, compose))
     }
 
-    /// Returns the changes since version `seen` for an audience; `None` if there are none. The result is shared: it costs
-    /// one reference count per child, and time linear in the buckets for the first child after a change.
+    /// Returns the changes since version `seen` for an audience; `None` if there are none. The result is
+    /// shared: it costs one reference count per child, and time linear in the buckets for the first child
+    /// after a change.
     pub fn audience_update(
         &mut self,
         audience: &Audience,
@@ -148,7 +151,8 @@ impl Posted {
         &self.terms
     }
 
-    /// The tenants with a directive of their own, the default class included, with their values, in the order of names.
+    /// The tenants with a directive of their own, the default class included, with their values, in the order
+    /// of names.
     pub fn keys(&self) -> impl Iterator<Item = (&Tenant, Values)> {
         self.keys.iter().map(|key| (&key.tenant, key.values))
     }

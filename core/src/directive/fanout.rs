@@ -1,4 +1,5 @@
-//! Fan-out of directives: an update that many children need is composed and encoded once and shared by all of them.
+//! Fan-out of directives: an update that many children need is composed and encoded once and shared by all of
+//! them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -6,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use super::{BucketDirective, Directives};
 use crate::names::Bucket;
 
-/// The distinct updates of one bucket kept until the next change. A child that has seen less than all of them gets the
-/// whole state.
+/// The distinct updates of one bucket kept until the next change. A child that has seen less than all of them
+/// gets the whole state.
 const UPDATES_PER_BUCKET_MAX: usize = 4;
 /// The updates of whole audiences kept until the next change; further ones are composed for each child.
 const AUDIENCE_UPDATES_MAX: usize = 1_024;
@@ -106,7 +107,8 @@ impl UpdateCache {
         self.by_audience.clear();
     }
 
-    /// Returns the update of a bucket for children that have `seen` this version, or the whole state if the cache is full.
+    /// Returns the update of a bucket for children that have `seen` this version, or the whole state if the
+    /// cache is full.
     pub(super) fn of_bucket(
         &mut self,
         bucket: &Bucket,

@@ -26,8 +26,8 @@ use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::{Echo, InstanceId};
 use crate::rollout::Cohort;
 
-/// The epoch (term) of a controller: one higher with every start, so that messages of an older controller are refused.
-/// Never 0.
+/// The epoch (term) of a controller: one higher with every start, so that messages of an older controller are
+/// refused. Never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
@@ -35,8 +35,8 @@ pub struct Epoch(pub u64);
 /// A message from a parent to a child.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Directives {
-    /// The controller's epoch, also in the message of an aggregator. Absent if the parent has no controller yet: the
-    /// message then carries only kill generations and the echo.
+    /// The controller's epoch, also in the message of an aggregator. Absent if the parent has no controller
+    /// yet: the message then carries only kill generations and the echo.
     pub epoch: Option<Epoch>,
     /// Numbers the parent's messages on this stream, from 1.
     pub seq: u64,
@@ -50,18 +50,18 @@ pub struct Directives {
     pub policy_hash: Option<u64>,
     /// The acknowledgement of the child's reports.
     pub echo: Echo,
-    /// The time since the controller last covered a report of the parent; absent if it never did. A controller sends zero,
-    /// each hop adds its own monotonic wait, and a relay never resets it.
+    /// The time since the controller last covered a report of the parent; absent if it never did. A
+    /// controller sends zero, each hop adds its own monotonic wait, and a relay never resets it.
     pub upstream_age: Option<Duration>,
     /// The report interval; absent means unchanged.
     pub report_interval: Option<Duration>,
     /// The parent's instance, only in the first message of a stream.
     pub parent: Option<InstanceId>,
-    /// The number of children that the receiver had when it last reported counts here, also in an earlier process. A
-    /// restarted aggregator waits for as many. Absent if unknown, and for clients.
+    /// The number of children that the receiver had when it last reported counts here, also in an earlier
+    /// process. A restarted aggregator waits for as many. Absent if unknown, and for clients.
     pub children: Option<u32>,
-    /// To an aggregator: the known number of aggregators between it and the controller, the parent included. A controller
-    /// sends 0.
+    /// To an aggregator: the known number of aggregators between it and the controller, the parent included.
+    /// A controller sends 0.
     pub above: u32,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
@@ -76,11 +76,13 @@ pub struct BucketDirective {
     pub whole: bool,
     /// The terms of the bucket, for all its keys.
     pub terms: Terms,
-    /// The directives of tenants, in the order of names; a tenant without an entry uses that of the default class.
+    /// The directives of tenants, in the order of names; a tenant without an entry uses that of the default
+    /// class.
     pub keys: Vec<KeyDirective>,
 }
 
-/// The terms of a bucket as a whole. Always sent in full, except for fields that only one kind of child needs.
+/// The terms of a bucket as a whole. Always sent in full, except for fields that only one kind of child
+/// needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// The limit over all zones. A limit without a number clears every value of every key.
@@ -93,14 +95,15 @@ pub struct Terms {
     pub cohort: Cohort,
     /// The coin with which clients turn a ratio into decisions.
     pub coin: Coin,
-    /// The key and salt of a coherent coin, equal throughout the fleet; absent for other coins. Without them a client draws
-    /// independently.
+    /// The key and salt of a coherent coin, equal throughout the fleet; absent for other coins. Without them
+    /// a client draws independently.
     pub coherence: Option<Coherence>,
     /// The rule of a zone while the controller is silent.
     pub on_silence: OnSilence,
     /// To an aggregator: the number of children between which tenant limits and floors are divided.
     pub presences: Option<Presences>,
-    /// To an aggregator: its hold, the part of the limit while the controller is silent. Absent means unchanged.
+    /// To an aggregator: its hold, the part of the limit while the controller is silent. Absent means
+    /// unchanged.
     pub hold: Option<Rate>,
     /// To a client: the number of clients that share the zone's guard.
     pub clients: Option<u32>,
@@ -126,7 +129,8 @@ pub struct KeyDirective {
     pub values: Values,
 }
 
-/// The values of a key. An absent value means unchanged; a child that holds none admits and counts. Absent is not zero.
+/// The values of a key. An absent value means unchanged; a child that holds none admits and counts. Absent is
+/// not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     /// The probability of refusal.

@@ -58,8 +58,8 @@ impl Sequence {
         self.seq = 0;
     }
 
-    /// Accepts a message if it is newer than all applied so far. A parent without a controller sends no epoch; its messages
-    /// carry no values, so only their number is checked.
+    /// Accepts a message if it is newer than all applied so far. A parent without a controller sends no
+    /// epoch; its messages carry no values, so only their number is checked.
     ///
     /// # Errors
     /// If it is older or implausible; the state is unchanged then.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// The span from which the first wait is drawn.
 pub const FIRST: Duration = Duration::from_millis(500);
-/// The longest span from which a wait is drawn. Every child has tried again 12 s after its parent is back, however long
-/// the parent was away, and a parent of ten thousand children accepts them within 15 s. With a span of 30 s a quarter
-/// would not even have tried by then.
+/// The longest span from which a wait is drawn. Every child has tried again 12 s after its parent is back,
+/// however long the parent was away, and a parent of ten thousand children accepts them within 15 s. With a
+/// span of 30 s a quarter would not even have tried by then.
 pub const LONGEST: Duration = Duration::from_secs(12);
 
 /// Counts consecutive failures. Pure: the draw is an argument.
@@ -16,8 +16,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the wait before the next attempt: uniform between 0 and a span that doubles from 0.5 s to 12 s. `draw` is
-    /// uniform over `u32`.
+    /// Returns the wait before the next attempt: uniform between 0 and a span that doubles from 0.5 s to 12
+    /// s. `draw` is uniform over `u32`.
     pub fn next_wait(&mut self, draw: u32) -> Duration {
         let span = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);

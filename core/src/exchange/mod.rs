@@ -1,8 +1,8 @@
-//! The exchange between a parent and its children. One protocol serves every hop: client to aggregator, aggregator to
-//! aggregator, and aggregator to controller.
+//! The exchange between a parent and its children. One protocol serves every hop: client to aggregator,
+//! aggregator to aggregator, and aggregator to controller.
 //!
-//! Both sides are traits, so that one driver per side serves every tier over gRPC, and the simulator drives the same state
-//! machines. Nothing here waits, sends or reads a clock.
+//! Both sides are traits, so that one driver per side serves every tier over gRPC, and the simulator drives
+//! the same state machines. Nothing here waits, sends or reads a clock.
 
 pub mod backoff;
 mod path;
@@ -23,8 +23,8 @@ pub struct StreamId(pub u64);
 
 /// The state machine that answers reports with directives.
 pub trait Parent {
-    /// Takes a report. The first one on a stream is the greeting, which carries the child's identity. Returns true if the
-    /// report changed the directives of other children.
+    /// Takes a report. The first one on a stream is the greeting, which carries the child's identity. Returns
+    /// true if the report changed the directives of other children.
     ///
     /// # Errors
     /// If the stream must be closed; nothing of the report was counted.
@@ -33,8 +33,8 @@ pub trait Parent {
     /// Handles the end of a stream, for whatever cause.
     fn on_close(&mut self, now: MonoTime, stream: StreamId);
 
-    /// Returns the changes that were not sent on this stream yet, with the updates it shares with others. `None` if there
-    /// are none; ask again after the next change.
+    /// Returns the changes that were not sent on this stream yet, with the updates it shares with others.
+    /// `None` if there are none; ask again after the next change.
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message>;
 
     /// Returns the same message as the child decodes it.
@@ -63,8 +63,8 @@ pub trait Child {
     /// The time between reports.
     fn report_interval(&self) -> Duration;
 
-    /// Returns true if the parent waits for an acknowledgement, so that the next report should be sent before its interval
-    /// is over.
+    /// Returns true if the parent waits for an acknowledgement, so that the next report should be sent before
+    /// its interval is over.
     fn is_report_due(&self) -> bool {
         false
     }
@@ -133,8 +133,8 @@ pub enum StreamRejected {
 }
 
 impl StreamRejected {
-    /// Checks the epoch and kill generations of a report against those of its parent. A child may know later ones, but not
-    /// ones so far ahead that they would lock out all that follow.
+    /// Checks the epoch and kill generations of a report against those of its parent. A child may know later
+    /// ones, but not ones so far ahead that they would lock out all that follow.
     ///
     /// # Errors
     /// If a claim is implausible.

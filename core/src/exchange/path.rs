@@ -5,27 +5,29 @@ use std::fmt;
 use crate::exchange::StreamRejected;
 use crate::report::InstanceId;
 
-/// The instance ids of the aggregators below a child, along its longest chain, the nearest first. Empty if none is
-/// connected.
+/// The instance ids of the aggregators below a child, along its longest chain, the nearest first. Empty if
+/// none is connected.
 ///
-/// In a loop, the path of each member grows with every report, until a member finds its own id in it or the chain is
-/// too long. So a loop is detected even if its members connected at the same time.
+/// In a loop, the path of each member grows with every report, until a member finds its own id in it or the
+/// chain is too long. So a loop is detected even if its members connected at the same time.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(pub Vec<InstanceId>);
 
 impl Path {
-    /// The maximum number of ids in a path. A parent refuses a child with a longer one, so at most one aggregator more than
-    /// this lies between a client and its controller.
+    /// The maximum number of ids in a path. A parent refuses a child with a longer one, so at most one
+    /// aggregator more than this lies between a client and its controller.
     pub const IDS_MAX: usize = 4;
 
-    /// Returns the path of an aggregator with this child on its longest chain. `below` is the child's own path.
+    /// Returns the path of an aggregator with this child on its longest chain. `below` is the child's own
+    /// path.
     pub fn through(child: InstanceId, below: &Self) -> Self {
         Self(std::iter::once(child).chain(below.0.iter().copied()).collect())
     }
 
-    /// Checks the path of `child` at the parent `own`. Between the parent and the controller there are `further`
-    /// aggregators, the parent included; a controller passes 0. Each of them adds an id to the path, so a chain that would
-    /// become too long is refused at its lowest link, and no other aggregator loses its controller.
+    /// Checks the path of `child` at the parent `own`. Between the parent and the controller there are
+    /// `further` aggregators, the parent included; a controller passes 0. Each of them adds an id to the
+    /// path, so a chain that would become too long is refused at its lowest link, and no other aggregator
+    /// loses its controller.
     ///
     /// # Errors
     /// If the path shows a loop, or the chain is too long.

@@ -12,13 +12,13 @@
 //!    report with it. The maximum alone is not enough: two processes that count independently reach the same
 //!    numbers, so the end of one kill (2) could hide another kill (1). While an order is kept, its generation
 //!    is raised to odd again after every merge, and its buckets stay in shadow, also after its end.
-//! 4. **Orders are sent once per stream**, and a parent aggregator relays them as its own. It takes the end of a
-//!    child's order only if it holds no order for the scope: it cannot tell which order has ended.
+//! 4. **Orders are sent once per stream**, and a parent aggregator relays them as its own. It takes the end
+//!    of a child's order only if it holds no order for the scope: it cannot tell which order has ended.
 //! 5. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
 //!    the generations that it sends.
 //!
-//! A *drill* is a number in the same messages. It changes no mode, and measures the time that a kill would take
-//! to reach the clients.
+//! A *drill* is a number in the same messages. It changes no mode, and measures the time that a kill would
+//! take to reach the clients.
 //!
 //! ```text
 //! kill order at an aggregator:  none --- order --> in force --- end --> ended
@@ -43,8 +43,8 @@ use crate::decision::Mode;
 pub const JUMP_MAX: u64 = 1 << 32;
 
 /// The generation of a kill switch; odd means killed. Generations are merged by maximum on every message in
-/// both directions, so no loss, repetition or reordering of messages can undo a merged kill. Independent kills
-/// may reach the same number; the relay keeps orders for that reason.
+/// both directions, so no loss, repetition or reordering of messages can undo a merged kill. Independent
+/// kills may reach the same number; the relay keeps orders for that reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KillGeneration(pub u64);
@@ -92,8 +92,8 @@ impl Kill {
 
     /// Returns the mode in force at a process that holds `self`, for a mode `decided` with the generations
     /// `known`. It is shadow while killed, and while the decision did not know the latest generation. So no
-    /// decision from before a kill takes effect again, in whatever order it arrives, as long as it states honestly
-    /// what it knew and a process on its way still holds the generation.
+    /// decision from before a kill takes effect again, in whatever order it arrives, as long as it states
+    /// honestly what it knew and a process on its way still holds the generation.
     pub const fn mode(self, decided: Mode, known: Self) -> Mode {
         let is_known = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
         if self.is_on() || !is_known { Mode::Shadow } else { decided }

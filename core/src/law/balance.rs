@@ -6,10 +6,10 @@ use super::Parameters;
 
 /// The token account of one bucket, in requests: credit above zero, debt below.
 ///
-/// Tokens come in at the limit L and go out with the requests V that were let through, so dB/dt = L - V. The target,
-/// `L + B / tau`, makes B return to zero as `dB/dt = -B(t - theta) / tau`, where theta is the time until a decision
-/// shows in the counts (about 0.9 s at half-second ticks). That is stable for theta/tau < pi/2 and free of overshoot
-/// for theta/tau <= 1/e; `tau_min` is chosen for the latter.
+/// Tokens come in at the limit L and go out with the requests V that were let through, so dB/dt = L - V. The
+/// target, `L + B / tau`, makes B return to zero as `dB/dt = -B(t - theta) / tau`, where theta is the time
+/// until a decision shows in the counts (about 0.9 s at half-second ticks). That is stable for theta/tau <
+/// pi/2 and free of overshoot for theta/tau <= 1/e; `tau_min` is chosen for the latter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Balance {
     tokens: f64,
@@ -28,8 +28,8 @@ impl Balance {
         }
     }
 
-    /// Cuts credit and debt to their caps and returns the rate to admit now, in requests/s: the limit plus the balance
-    /// spread over tau, within bounds. `burst` is the largest credit, in seconds of the limit.
+    /// Cuts credit and debt to their caps and returns the rate to admit now, in requests/s: the limit plus
+    /// the balance spread over tau, within bounds. `burst` is the largest credit, in seconds of the limit.
     pub fn target(&mut self, limit: f64, burst: Duration, parameters: &Parameters) -> f64 {
         let credit = (burst.as_secs_f64() * limit).max(parameters.credit_deviations * limit.sqrt());
         let debt = (parameters.debt.as_secs_f64() * limit).max(parameters.debt_requests);
@@ -80,8 +80,8 @@ mod tests {
         assert_eq!(balance.tokens(), 0.0);
     }
 
-    /// With a delay of one second in the loop the balance returns to zero almost without overshoot; with a time constant
-    /// of half a second it oscillates.
+    /// With a delay of one second in the loop the balance returns to zero almost without overshoot; with a
+    /// time constant of half a second it oscillates.
     #[test]
     fn overshoot_is_repaid_without_swinging() {
         let swing = |tau: Duration| {

@@ -9,9 +9,9 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Accounts for `dt` seconds in which `passed` requests of the tenant went through at a share of `share` requests/s,
-    /// and returns the factor on its weight: 1 to `multiplier`. A full credit pays for `burst_time` at the full
-    /// multiplier; the factor fades over the last `burst_fade` of the credit.
+    /// Accounts for `dt` seconds in which `passed` requests of the tenant went through at a share of `share`
+    /// requests/s, and returns the factor on its weight: 1 to `multiplier`. A full credit pays for
+    /// `burst_time` at the full multiplier; the factor fades over the last `burst_fade` of the credit.
     pub fn on_tick(
         &mut self,
         dt: f64,
@@ -41,7 +41,8 @@ mod tests {
     fn credit_is_saved_below_the_share_and_spent_above_it() {
         let parameters = Parameters::default();
         let mut burst = Burst::default();
-        // The credit is empty at the start; an idle tenant with a share of 100/s saves 200 requests in two seconds.
+        // The credit is empty at the start; an idle tenant with a share of 100/s saves 200 requests in two
+        // seconds.
         assert_eq!(burst.on_tick(0.0, 100.0, 0.0, 2.0, &parameters), 1.0);
         assert_eq!(burst.on_tick(2.0, 100.0, 0.0, 2.0, &parameters), 2.0);
         assert_eq!(burst.on_tick(60.0, 100.0, 0.0, 2.0, &parameters), 2.0);

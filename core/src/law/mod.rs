@@ -1,11 +1,12 @@
 //! The control law: offered rates in, allocations and drop ratios out. Pure, one concept per file.
 //!
-//! The steps, in order. The controller takes [`smoothed`] rates and the [`Balance`] of admitted requests and computes a
-//! target. [`Division`] divides the target between tenants; a tenant's [`Burst`] credit may raise its weight.
-//! [`Whole::part`] splits the allocation of each tenant between zones. The fast loop of a zone's aggregator turns its
-//! part into a drop ratio ([`fast_ratio`]) with the recent counts in a [`Window`], adapts the [`Slack`] of the guards,
-//! and uses [`divide_hold`] while the controller is silent. An aggregator with aggregators below it divides its part
-//! between them ([`Sharing`]). `docs/control-law.md` describes the whole.
+//! The steps, in order. The controller takes [`smoothed`] rates and the [`Balance`] of admitted requests and
+//! computes a target. [`Division`] divides the target between tenants; a tenant's [`Burst`] credit may raise
+//! its weight. [`Whole::part`] splits the allocation of each tenant between zones. The fast loop of a zone's
+//! aggregator turns its part into a drop ratio ([`fast_ratio`]) with the recent counts in a [`Window`],
+//! adapts the [`Slack`] of the guards, and uses [`divide_hold`] while the controller is silent. An aggregator
+//! with aggregators below it divides its part between them ([`Sharing`]). `docs/control-law.md` describes the
+//! whole.
 
 mod balance;
 mod burst;

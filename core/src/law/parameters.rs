@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The parameters of the law. The defaults were found by simulation over some 60 variants and 30 traffic patterns;
-/// `docs/control-law.md` shows where each one acts.
+/// The parameters of the law. The defaults were found by simulation over some 60 variants and 30 traffic
+/// patterns; `docs/control-law.md` shows where each one acts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     /// The interval of a zone's roll-ups and of the controller's law.
@@ -24,7 +24,8 @@ pub struct Parameters {
     pub gain_counts: f64,
     /// The shortest time over which the balance is repaid.
     pub tau_min: Duration,
-    /// The time over which the balance is repaid, in requests: a limit of L has at least `tau_requests / L` seconds.
+    /// The time over which the balance is repaid, in requests: a limit of L has at least `tau_requests / L`
+    /// seconds.
     pub tau_requests: f64,
     /// The time over which the balance is repaid where a tick takes a second or more.
     pub tau_slow: Duration,
@@ -64,7 +65,8 @@ pub struct Parameters {
     pub slack_min: f64,
     /// The largest slack of a guard.
     pub slack_max: f64,
-    /// The linear term of a guard's depth at rate g: `depth_time * g + 2 * sqrt(depth_noise * g) + depth_requests`.
+    /// The linear term of a guard's depth at rate g: `depth_time * g + 2 * sqrt(depth_noise * g) +
+    /// depth_requests`.
     pub depth_time: Duration,
     /// See `depth_time`.
     pub depth_noise: Duration,
@@ -138,7 +140,8 @@ impl Parameters {
         self.child_silent.max(self.tick * self.child_silent_ticks)
     }
 
-    /// Returns the room above a share of `rate` requests/s that is not scarce: the chance fluctuation of one window.
+    /// Returns the room above a share of `rate` requests/s that is not scarce: the chance fluctuation of one
+    /// window.
     pub fn margin(&self, rate: f64) -> f64 {
         self.margin_deviations * (rate / self.window.as_secs_f64()).sqrt()
     }

@@ -1,4 +1,5 @@
-//! Validated names of buckets, tenants, zones, services and instances, and the key: a pair of bucket and tenant.
+//! Validated names of buckets, tenants, zones, services and instances, and the key: a pair of bucket and
+//! tenant.
 
 mod key_table;
 mod stable_hash;
@@ -39,7 +40,8 @@ pub enum InvalidName {
     },
 }
 
-/// Checks the rule of names: 1 to 128 bytes of `[A-Za-z0-9._:/@-]`. Linear in the length, which it bounds first.
+/// Checks the rule of names: 1 to 128 bytes of `[A-Za-z0-9._:/@-]`. Linear in the length, which it bounds
+/// first.
 ///
 /// # Errors
 /// The first rule that is broken.
@@ -131,7 +133,8 @@ name! {
     Bucket
 }
 name! {
-    /// The tenant that a request belongs to. Tenants that the policy does not list share the class [`DEFAULT_TENANT`].
+    /// The tenant that a request belongs to. Tenants that the policy does not list share the class
+    /// [`DEFAULT_TENANT`].
     Tenant
 }
 name! {

@@ -1,8 +1,8 @@
-//! A hash that is equal on every machine and in every version, for choices that many processes must make alike without
-//! communicating.
+//! A hash that is equal on every machine and in every version, for choices that many processes must make
+//! alike without communicating.
 
-/// Returns FNV-1a of the bytes. Its upper bits are weak for short names, so the finaliser of splitmix64 mixes them (Steele,
-/// Lea and Flood, 2014). Spreads names evenly; names can be chosen to collide.
+/// Returns FNV-1a of the bytes. Its upper bits are weak for short names, so the finaliser of splitmix64 mixes
+/// them (Steele, Lea and Flood, 2014). Spreads names evenly; names can be chosen to collide.
 pub fn stable_hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let hash = bytes.into_iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,4 +1,5 @@
-//! A line of free text from an operator, such as the reason of a kill, that is safe in logs, tables and files.
+//! A line of free text from an operator, such as the reason of a kill, that is safe in logs, tables and
+//! files.
 
 use std::fmt;
 

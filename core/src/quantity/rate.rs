@@ -33,8 +33,8 @@ impl Rate {
         }
     }
 
-    /// Returns `count` requests over `span`, normalised to one second; `None` for an empty span, because an unmeasured rate
-    /// is not zero.
+    /// Returns `count` requests over `span`, normalised to one second; `None` for an empty span, because an
+    /// unmeasured rate is not zero.
     pub fn over(count: u64, span: Duration) -> Option<Self> {
         let per_second = count as f64 / span.as_secs_f64();
         (per_second.is_finite()).then_some(Self(per_second))
@@ -100,8 +100,8 @@ impl From<Rate> for f64 {
 pub enum Limit {
     /// Deliberately no limit: everything is admitted.
     Unlimited,
-    /// An unknown limit (the policy does not name the bucket, or its source has no value yet): everything is admitted and
-    /// counted. This is not a limit of zero.
+    /// An unknown limit (the policy does not name the bucket, or its source has no value yet): everything is
+    /// admitted and counted. This is not a limit of zero.
     #[default]
     Unknown,
     /// At most this many requests per second; zero denies everything.

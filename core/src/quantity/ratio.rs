@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::quantity::Rate;
 
-/// The probability of refusal, in units of 2^-31: 0 admits all, 2^31 refuses all, larger values cannot be built.
+/// The probability of refusal, in units of 2^-31: 0 admits all, 2^31 refuses all, larger values cannot be
+/// built.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DropRatio(u32);
 

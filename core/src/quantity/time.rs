@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// A point on the monotonic clock of one process, in nanoseconds since an origin that the process chose.
 ///
-/// Points of two processes must never be compared; only *spans* between points of one sender are sent (see [`Pace`]).
-/// 64 bits of nanoseconds last 584 years.
+/// Points of two processes must never be compared; only *spans* between points of one sender are sent (see
+/// [`Pace`]). 64 bits of nanoseconds last 584 years.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MonoTime(u64);
 
@@ -52,17 +52,19 @@ impl fmt::Debug for MonoTime {
 
 /// The sum of spans after which the sender's clock is compared with the receiver's.
 const JUDGED_AFTER: Duration = Duration::from_secs(10);
-/// The longest time that one comparison covers, so that a clock that was sound for a day is still checked afterwards.
+/// The longest time that one comparison covers, so that a clock that was sound for a day is still checked
+/// afterwards.
 const JUDGED_OVER: Duration = Duration::from_secs(60);
 /// The tolerance for reports that the network bunches.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Measures the time between the reports of one stream.
 ///
-/// Reports bunched by the network must not look like a surge, so the span between two reports is taken from the
-/// *sender's* monotonic clock. A wrong clock would distort every rate, so the sum of its spans is compared with the
-/// receiver's clock: over the last 10 s or more (up to a minute) it must lie between half and twice the receiver's time,
-/// with a tolerance of 2 s. Otherwise arrival times are used for the rest of the stream.
+/// Reports bunched by the network must not look like a surge, so the span between two reports is taken from
+/// the
+/// *sender's* monotonic clock. A wrong clock would distort every rate, so the sum of its spans is compared
+/// with the receiver's clock: over the last 10 s or more (up to a minute) it must lie between half and twice
+/// the receiver's time, with a tolerance of 2 s. Otherwise arrival times are used for the rest of the stream.
 #[derive(Clone, Debug)]
 pub struct Pace {
     /// The start of the comparison by both clocks; `None` until the first report of a new stream.
@@ -77,8 +79,8 @@ impl Pace {
         Self { from: Some((sender, arrival)), last: (sender, arrival), distrusted: false }
     }
 
-    /// Begins a new stream of the same sender. Its clock is compared afresh, because a machine that was suspended returns
-    /// with a sound clock.
+    /// Begins a new stream of the same sender. Its clock is compared afresh, because a machine that was
+    /// suspended returns with a sound clock.
     pub const fn open(&mut self) {
         self.from = None;
         self.distrusted = false;

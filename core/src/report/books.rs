@@ -1,4 +1,5 @@
-//! The parent's side of the books: the counts of one child, and the point from which counting continues on a new stream.
+//! The parent's side of the books: the counts of one child, and the point from which counting continues on a
+//! new stream.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,13 +10,14 @@ use crate::quantity::{MonoTime, Pace};
 
 /// The counts that a parent remembers of one child instance, across its streams.
 ///
-/// Nothing is counted twice, and as little as possible is lost, whichever process crashes. A parent that remembers a key
-/// of this instance at or above its `base` continues from its own count. Any other parent begins at `base`, which was
-/// counted in earlier lives, and adds `value - sent`; it gives up `sent - base` as unconfirmed, because those requests
-/// may or may not have been counted. Hence counted <= decided <= counted + unconfirmed.
+/// Nothing is counted twice, and as little as possible is lost, whichever process crashes. A parent that
+/// remembers a key of this instance at or above its `base` continues from its own count. Any other parent
+/// begins at `base`, which was counted in earlier lives, and adds `value - sent`; it gives up `sent - base`
+/// as unconfirmed, because those requests may or may not have been counted. Hence counted <= decided <=
+/// counted + unconfirmed.
 ///
-/// A parent remembers a key only as long as the child reported its counts to no other parent. After that, its memory
-/// cannot tell lost counts from those that the other parent counted.
+/// A parent remembers a key only as long as the child reported its counts to no other parent. After that, its
+/// memory cannot tell lost counts from those that the other parent counted.
 #[derive(Debug)]
 pub struct Books {
     /// The instance of the parent.
@@ -121,8 +123,8 @@ impl Books {
         self.lines.clear();
     }
 
-    /// Enters one report and returns what it added. `intern` returns the parent's own id for a key, or `None` if there is no
-    /// room. Linear in the size of the report.
+    /// Enters one report and returns what it added. `intern` returns the parent's own id for a key, or `None`
+    /// if there is no room. Linear in the size of the report.
     ///
     /// # Errors
     /// If the report violates the protocol. The books are unchanged then, but the stream must be closed.
@@ -181,7 +183,8 @@ impl Books {
                 entered.unconfirmed += sent.since(base).offered;
                 (from, origin) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
             }
-            // A report overtaken by one of a later stream carries smaller counts; the difference was counted before.
+            // A report overtaken by one of a later stream carries smaller counts; the difference was counted
+            // before.
             line.counts = tally.counts.merge(from.counts);
             if let Some(late) = self.late.get_mut(id.index()) {
                 *late = tally.late.merge(from.late);

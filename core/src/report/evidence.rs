@@ -38,8 +38,8 @@ pub struct Outcomes {
     pub refused: u64,
     /// Refusals decided but not carried out.
     pub would_dropped: u64,
-    /// Admitted requests that ended in an error of the service or were cancelled by the caller. Only where responses are
-    /// observed.
+    /// Admitted requests that ended in an error of the service or were cancelled by the caller. Only where
+    /// responses are observed.
     pub failed: u64,
     /// The latencies of admitted requests. Only where responses are observed.
     pub latency: Histogram,
@@ -53,9 +53,9 @@ pub struct Evidence {
 
 /// Evidence on its way to the controller, in batches by the number of the report that first carried them.
 ///
-/// Books count every request exactly; evidence is a sample and may be lost with a stream. So it is sent in batches that
-/// count once: a batch that arrives again is recognised by its number. No parent has to store the cumulative latencies of
-/// each child and bucket.
+/// Books count every request exactly; evidence is a sample and may be lost with a stream. So it is sent in
+/// batches that count once: a batch that arrives again is recognised by its number. No parent has to store
+/// the cumulative latencies of each child and bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batches {
     by_report: BTreeMap<u64, Evidence>,
@@ -88,7 +88,8 @@ impl Outcomes {
 }
 
 impl Evidence {
-    /// Adds the outcomes of one cohort, unless that would exceed `most` cohorts. Returns true if they were added.
+    /// Adds the outcomes of one cohort, unless that would exceed `most` cohorts. Returns true if they were
+    /// added.
     pub fn add(&mut self, cohort: &CohortKey, outcomes: &Outcomes, most: usize) -> bool {
         if let Some(held) = self.cells.get_mut(cohort) {
             held.add(outcomes);

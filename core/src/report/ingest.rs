@@ -51,7 +51,8 @@ pub struct Entry {
 /// The additions of one report to the books.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entered {
-    /// The time that the report covers, by the child's clock; `None` for an instance's first report with a time.
+    /// The time that the report covers, by the child's clock; `None` for an instance's first report with a
+    /// time.
     pub span: Option<Duration>,
     /// True if the span is the first one of the instance.
     pub first_span: bool,

@@ -1,5 +1,5 @@
-//! Reports: the messages in which a child sends cumulative counts to its parent. Cumulative counts make loss, repetition
-//! and reordering harmless.
+//! Reports: the messages in which a child sends cumulative counts to its parent. Cumulative counts make loss,
+//! repetition and reordering harmless.
 
 mod books;
 mod evidence;
@@ -58,8 +58,8 @@ impl Counts {
         self.offered.saturating_sub(self.refused())
     }
 
-    /// The requests let through, *or that would be under enforcement*: the input V of the law. If the law counted all that
-    /// shadow lets pass, its balance would fall to the debt cap before anything is enforced.
+    /// The requests let through, *or that would be under enforcement*: the input V of the law. If the law
+    /// counted all that shadow lets pass, its balance would fall to the debt cap before anything is enforced.
     pub const fn passed(self) -> u64 {
         self.admitted().saturating_sub(self.would_dropped)
     }
@@ -127,7 +127,8 @@ impl Counts {
 pub struct Tally {
     /// All requests counted.
     pub counts: Counts,
-    /// Late requests: they are counted but enter no rate, so that a client that reconnects does not look like a surge.
+    /// Late requests: they are counted but enter no rate, so that a client that reconnects does not look like
+    /// a surge.
     pub late: Counts,
 }
 
@@ -165,20 +166,22 @@ impl Tally {
 
 /// Defines a key on a stream, and where its books continue (see [`Books`]).
 ///
-/// The ids of a stream are dense: a new id is the number of ids defined so far. An id that is defined again belongs to
-/// another key from then on, which counts from zero; all counts sent for the previous key were confirmed.
+/// The ids of a stream are dense: a new id is the number of ids defined so far. An id that is defined again
+/// belongs to another key from then on, which counts from zero; all counts sent for the previous key were
+/// confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyDefinition {
     /// The key.
     pub key: Key,
     /// Its counts that the controller has confirmed; zero for a key that this instance never sent before.
     pub base: Counts,
-    /// Its counts in the last report sent on any earlier stream; zero for a key that this instance never sent before.
+    /// Its counts in the last report sent on any earlier stream; zero for a key that this instance never sent
+    /// before.
     pub sent: Counts,
-    /// True if the parent may continue from its own memory of the key: it was the last parent to which this instance sent
-    /// counts of the key, and has merged some of them or never knew another key of this name. Any other parent forgets its
-    /// own counts of the key: they cannot tell lost counts from those that another parent counted, nor this key from an
-    /// earlier one of the same name.
+    /// True if the parent may continue from its own memory of the key: it was the last parent to which this
+    /// instance sent counts of the key, and has merged some of them or never knew another key of this name.
+    /// Any other parent forgets its own counts of the key: they cannot tell lost counts from those that
+    /// another parent counted, nor this key from an earlier one of the same name.
     pub continues: bool,
 }
 
@@ -197,15 +200,16 @@ pub struct Report {
     pub kill: KillGeneration,
     /// The kill generations of single buckets: all in a greeting, then only changes.
     pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// From an aggregator: kills ordered there or below it that the controller has not confirmed yet, once per stream. Each
-    /// is a new kill, whatever its generation.
+    /// From an aggregator: kills ordered there or below it that the controller has not confirmed yet, once
+    /// per stream. Each is a new kill, whatever its generation.
     pub ordered: BTreeSet<Scope>,
-    /// From an aggregator: kills ordered there or below it that have ended again, not confirmed yet. The buckets concerned
-    /// have to be in shadow, whatever was decided without knowing of the kill.
+    /// From an aggregator: kills ordered there or below it that have ended again, not confirmed yet. The
+    /// buckets concerned have to be in shadow, whatever was decided without knowing of the kill.
     pub ended: BTreeSet<Scope>,
     /// The latest drill.
     pub drill: Drill,
-    /// From an aggregator: the time that the drill took to reach the clients below it, by zone, if that changed.
+    /// From an aggregator: the time that the drill took to reach the clients below it, by zone, if that
+    /// changed.
     pub spreads: BTreeMap<Zone, Spread>,
     /// The number of connected children of the child.
     pub children: u32,
@@ -226,8 +230,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Joins two reports of one stream: associative, commutative and idempotent, so that the parts of a message may arrive
-    /// in any order and more than once. Counts of a key whose id was redefined are dropped: they were confirmed.
+    /// Joins two reports of one stream: associative, commutative and idempotent, so that the parts of a
+    /// message may arrive in any order and more than once. Counts of a key whose id was redefined are
+    /// dropped: they were confirmed.
     #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {

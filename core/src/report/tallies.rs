@@ -6,8 +6,8 @@ use crate::stats::merge_ascending;
 
 /// Cumulative tallies by the child's ids, ascending, each id once.
 ///
-/// Columns, because almost no tally has a late part: ids and counts are dense, and late parts take room only in a report
-/// that has any.
+/// Columns, because almost no tally has a late part: ids and counts are dense, and late parts take room only
+/// in a report that has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tallies {
     ids: Vec<KeyId>,
@@ -22,7 +22,8 @@ impl Tallies {
         Self { ids: Vec::with_capacity(keys), counts: Vec::with_capacity(keys), late: Vec::new() }
     }
 
-    /// Adds the tally of a key with an id above all others. Returns false, without a change, for other ids. Amortised O(1).
+    /// Adds the tally of a key with an id above all others. Returns false, without a change, for other ids.
+    /// Amortised O(1).
     #[inline]
     pub fn push(&mut self, id: KeyId, tally: Tally) -> bool {
         if self.ids.last().is_some_and(|last| *last >= id) {

@@ -30,8 +30,9 @@ impl Cohort {
         stable_hash(bucket.bytes())
     }
 
-    /// Returns true if the instance with this stable name belongs to the cohort: the same answer after every restart, on
-    /// every machine and in every version. An instance that belongs at one percentage belongs at every larger one.
+    /// Returns true if the instance with this stable name belongs to the cohort: the same answer after every
+    /// restart, on every machine and in every version. An instance that belongs at one percentage belongs at
+    /// every larger one.
     pub fn contains(self, instance: &Name) -> bool {
         let hash = stable_hash(self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes()));
         let position = (hash >> 11) as f64 / (1_u64 << 53) as f64;
@@ -78,7 +79,8 @@ mod tests {
         }
     }
 
-    /// The choice is part of the protocol (`docs/reference/wire.md`): these positions were computed independently.
+    /// The choice is part of the protocol (`docs/reference/wire.md`): these positions were computed
+    /// independently.
     #[test]
     fn known_positions_never_change() {
         for (salt, name, position) in [

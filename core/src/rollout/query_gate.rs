@@ -1,6 +1,8 @@
-//! Extra gates: the answer of a Prometheus query compared with a bound. Pure: the answer and its age are arguments.
+//! Extra gates: the answer of a Prometheus query compared with a bound. Pure: the answer and its age are
+//! arguments.
 //!
-//! An unknown value neither passes nor fails: no answer yet, an answer that is not a number, or one that is too old.
+//! An unknown value neither passes nor fails: no answer yet, an answer that is not a number, or one that is
+//! too old.
 
 use std::fmt;
 use std::time::Duration;

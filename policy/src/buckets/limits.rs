@@ -17,8 +17,8 @@ pub enum LimitSource {
     Prometheus(Prometheus),
 }
 
-/// A limit learned from history: a percentile of past rates, times some headroom, within bounds. [`crate::learning`] has the
-/// formula.
+/// A limit learned from history: a percentile of past rates, times some headroom, within bounds.
+/// [`crate::learning`] has the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learned {
     /// The percentile of the offered rates: above 0, at most 100. Default 95.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::names::{Bucket, InvalidName, check_name};
 
-/// The prefix of a pattern: everything before the `*`, possibly empty. The pattern also matches the bare prefix, since
-/// `*` means any number of characters.
+/// The prefix of a pattern: everything before the `*`, possibly empty. The pattern also matches the bare
+/// prefix, since `*` means any number of characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pattern(String);
 
@@ -50,8 +50,8 @@ impl std::fmt::Display for Pattern {
     }
 }
 
-/// Returns the longest pattern that matches `name`, with its value. At most 129 look-ups, whatever the number of
-/// patterns.
+/// Returns the longest pattern that matches `name`, with its value. At most 129 look-ups, whatever the number
+/// of patterns.
 pub(crate) fn longest_match<'a, T>(
     patterns: &'a BTreeMap<Pattern, T>,
     name: &Bucket,

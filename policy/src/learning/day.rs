@@ -17,8 +17,8 @@ const SPAN: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs
 pub struct Sample {
     /// Requests/s offered over all zones; more than zero.
     pub offered: Rate,
-    /// True if nothing was refused, would have been refused, or was killed: the rate then shows the undisturbed demand. Other
-    /// minutes are left out.
+    /// True if nothing was refused, would have been refused, or was killed: the rate then shows the
+    /// undisturbed demand. Other minutes are left out.
     pub clean: bool,
 }
 
@@ -37,15 +37,16 @@ pub struct DaySamples {
 pub struct DayPeak {
     /// The percentile of its clean minutes.
     pub rate: Rate,
-    /// True if the minutes left out are too few to contain the percentile. Otherwise the peak was at least this high.
+    /// True if the minutes left out are too few to contain the percentile. Otherwise the peak was at least
+    /// this high.
     pub is_whole: bool,
 }
 
 // === impl Sample ===
 
 impl Sample {
-    /// Builds a sample from the counts of `span`. `None` without requests: a bucket without traffic or reports shows nothing
-    /// about its usual demand. Late counts have no time and are not part of the rate.
+    /// Builds a sample from the counts of `span`. `None` without requests: a bucket without traffic or
+    /// reports shows nothing about its usual demand. Late counts have no time and are not part of the rate.
     pub fn of(counted: Tally, span: Duration, killed: bool) -> Option<Self> {
         if span < SPAN.0 || span > SPAN.1 {
             return None;
@@ -60,7 +61,8 @@ impl Sample {
 // === impl DaySamples ===
 
 impl DaySamples {
-    /// Adds the sample of a minute, of any day. The first sample of a minute is kept, and one of zero is ignored.
+    /// Adds the sample of a minute, of any day. The first sample of a minute is kept, and one of zero is
+    /// ignored.
     pub fn record(&mut self, minute: Minute, sample: Sample) {
         // An `f32` holds 7 digits; larger rates are clamped to its range.
         let offered = (sample.offered.per_second() as f32).min(f32::MAX);
@@ -87,14 +89,16 @@ impl DaySamples {
         self.left_out
     }
 
-    /// The percentile `percent` of the clean minutes; `None` where they are fewer than [`CLEAN_MINUTES_MIN`]. O(minutes).
+    /// The percentile `percent` of the clean minutes; `None` where they are fewer than [`CLEAN_MINUTES_MIN`].
+    /// O(minutes).
     pub fn peak(&self, percent: f64) -> Option<DayPeak> {
         if self.clean.len() < CLEAN_MINUTES_MIN {
             return None;
         }
         let mut rates: Vec<f64> = self.clean.iter().map(|rate| f64::from(*rate)).collect();
         let rate = Rate::new(percentile(&mut rates, percent)?).ok()?;
-        // Minutes are mostly left out because much was offered. Were they all above, would the percentile be among them?
+        // Minutes are mostly left out because much was offered. Were they all above, would the percentile be
+        // among them?
         let (left_out, all) = (self.left_out as f64, (self.clean.len() + self.left_out) as f64);
         let is_whole = left_out * 100.0 <= all * (100.0 - percent);
         Some(DayPeak { rate, is_whole })

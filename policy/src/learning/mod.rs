@@ -1,5 +1,5 @@
-//! Learned limits: one sample a minute, one peak a day, and the limit that follows. `docs/guides/learned-limits.md`
-//! describes the whole.
+//! Learned limits: one sample a minute, one peak a day, and the limit that follows.
+//! `docs/guides/learned-limits.md` describes the whole.
 //!
 //! With `p`, `days` and `headroom` of the policy:
 //!
@@ -11,12 +11,13 @@
 //! limit         = clamp(learned, min, max)
 //! ```
 //!
-//! Minutes are mostly left out because much was offered. Where so many are that the percentile may lie among them, what is
-//! left is only the quiet hours: such a day gives a peak where it is above `typical`, and else none.
+//! Minutes are mostly left out because much was offered. Where so many are that the percentile may lie among
+//! them, what is left is only the quiet hours: such a day gives a peak where it is above `typical`, and else
+//! none.
 //!
-//! `percentile_p` of n values in ascending order x\[0\], .., x\[n-1\] lies at h = (n - 1) p / 100 and is interpolated:
-//! x\[floor h\] + (h - floor h) (x\[floor h + 1\] - x\[floor h\]), method 7 of Hyndman and Fan, "Sample Quantiles in
-//! Statistical Packages" (1996).
+//! `percentile_p` of n values in ascending order x\[0\], .., x\[n-1\] lies at h = (n - 1) p / 100 and is
+//! interpolated: x\[floor h\] + (h - floor h) (x\[floor h + 1\] - x\[floor h\]), method 7 of Hyndman and Fan,
+//! "Sample Quantiles in Statistical Packages" (1996).
 
 mod calendar;
 mod day;
@@ -44,7 +45,8 @@ pub const STEP_MAX: f64 = 0.2;
 
 /// The traffic history of one bucket, and the limit that follows.
 ///
-/// At most 10.5 KiB: 4 bytes for each clean minute of the present day and 16 for each peak, spare capacity included.
+/// At most 10.5 KiB: 4 bytes for each clean minute of the present day and 16 for each peak, spare capacity
+/// included.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline {
     today: Option<(Day, DaySamples)>,
@@ -110,11 +112,11 @@ impl Baseline {
         Closed { open: self.today(), ..self.closed.clone() }
     }
 
-    /// Advances to `day` and closes the day before. `learned` are the settings if the limit is learned. Returns true if
-    /// another day has begun.
+    /// Advances to `day` and closes the day before. `learned` are the settings if the limit is learned.
+    /// Returns true if another day has begun.
     ///
-    /// Days may come in any order, so a clock that jumps costs at most the samples of the day it jumps from. A day that
-    /// comes twice adds one peak and moves the limit once.
+    /// Days may come in any order, so a clock that jumps costs at most the samples of the day it jumps from.
+    /// A day that comes twice adds one peak and moves the limit once.
     pub fn turn(&mut self, day: Day, learned: Option<&Learned>) -> bool {
         if self.today() == Some(day) {
             return false;
@@ -132,14 +134,16 @@ impl Baseline {
             }
         }
         if learned.is_none() {
-            // A limit that is no longer learned is dropped, since it would be stale later; the peaks are kept.
+            // A limit that is no longer learned is dropped, since it would be stale later; the peaks are
+            // kept.
             self.closed.limit = None;
         }
         self.learn(learned);
         true
     }
 
-    /// Adds the sample of a minute of the present day, set by [`turn`](Self::turn). The first sample of a minute is kept.
+    /// Adds the sample of a minute of the present day, set by [`turn`](Self::turn). The first sample of a
+    /// minute is kept.
     pub fn record(&mut self, minute: Minute, sample: Sample) {
         if let Some((day, samples)) = &mut self.today
             && *day == minute.day()
@@ -148,8 +152,8 @@ impl Baseline {
         }
     }
 
-    /// Applies a policy: learns the first limit from the known peaks, if there are enough. Returns true if a limit was
-    /// learned that was absent before.
+    /// Applies a policy: learns the first limit from the known peaks, if there are enough. Returns true if a
+    /// limit was learned that was absent before.
     pub fn learn(&mut self, learned: Option<&Learned>) -> bool {
         let (Some(learned), None, Some(day)) = (learned, self.closed.limit, self.today()) else {
             return false;
@@ -158,8 +162,8 @@ impl Baseline {
         self.closed.limit.is_some()
     }
 
-    /// Imports a closed day. Its peak is inserted by date; the limit in force follows with the next day that ends, by a step
-    /// as usual. `replace` decides which peak is kept if the day is known.
+    /// Imports a closed day. Its peak is inserted by date; the limit in force follows with the next day that
+    /// ends, by a step as usual. `replace` decides which peak is kept if the day is known.
     pub fn file(&mut self, day: Day, samples: &DaySamples, replace: bool, learned: &Learned) -> Filed {
         let peak = match self.judge(day, samples, replace, learned) {
             Ok(peak) => peak,
@@ -185,7 +189,8 @@ impl Baseline {
             return Err(Filed::Kept);
         }
         let peak = samples.peak(learned.percentile).ok_or(Filed::TooFew)?;
-        // The minutes left out may be all the busy hours. The others then show only a lower bound of the peak.
+        // The minutes left out may be all the busy hours. The others then show only a lower bound of the
+        // peak.
         if !peak.is_whole && self.typical(learned).is_none_or(|typical| peak.rate < typical) {
             return Err(Filed::Cut);
         }
@@ -198,8 +203,8 @@ impl Baseline {
         Some(Step { limit: learned.bounds.clamp(step.limit), ..step })
     }
 
-    /// Returns the typical peak in requests/s: the percentile of the last days' peaks, in the order in which the days ended.
-    /// `None` before there are enough.
+    /// Returns the typical peak in requests/s: the percentile of the last days' peaks, in the order in which
+    /// the days ended. `None` before there are enough.
     pub fn typical(&self, learned: &Learned) -> Option<Rate> {
         if self.closed.peaks.len() < DAYS_MIN {
             return None;

@@ -1,7 +1,7 @@
 //! The interpolated percentile.
 
-/// Returns the percentile `percent` (0..=100) of finite values: at h = (n - 1) percent / 100 of the n values in ascending
-/// order, interpolated between its neighbours. `None` without values. Changes their order. O(n).
+/// Returns the percentile `percent` (0..=100) of finite values: at h = (n - 1) percent / 100 of the n values
+/// in ascending order, interpolated between its neighbours. `None` without values. Changes their order. O(n).
 pub fn percentile(values: &mut [f64], percent: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
     let h = last as f64 * (percent / 100.0).clamp(0.0, 1.0);

@@ -179,8 +179,8 @@ fn a_limit_of_zero_does_not_stay_for_ever() {
     near(limit(&baseline, &some), Some(120.0));
 }
 
-/// Ten times the traffic for 20 days, beginning and ending at any hour: traffic above the limit makes its minute unclean,
-/// by drops in enforce and by would-drops in shadow.
+/// Ten times the traffic for 20 days, beginning and ending at any hour: traffic above the limit makes its
+/// minute unclean, by drops in enforce and by would-drops in shadow.
 #[test]
 fn an_attack_of_twenty_days_moves_the_limit_by_a_fifth_at_most_in_all() {
     let learned = learned("until_history: 1500");

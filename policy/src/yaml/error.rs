@@ -40,8 +40,8 @@ pub struct Fault {
     pub hint: String,
 }
 
-/// A refused policy with its faults: at least one and at most [`FAULTS_MAX`], in the order of the files and of the places
-/// in them.
+/// A refused policy with its faults: at least one and at most [`FAULTS_MAX`], in the order of the files and
+/// of the places in them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{}", self.rendered())]
 pub struct PolicyError {

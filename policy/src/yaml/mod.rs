@@ -1,5 +1,5 @@
-//! YAML as far as the policy allows it: structure with places, numbers as written, and errors that name file, line and
-//! field.
+//! YAML as far as the policy allows it: structure with places, numbers as written, and errors that name file,
+//! line and field.
 
 mod error;
 mod nearest;

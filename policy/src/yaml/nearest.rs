@@ -12,7 +12,8 @@ pub(crate) fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Returns the word of `known` at the smallest edit distance, if that is at most one edit in three characters.
+/// Returns the word of `known` at the smallest edit distance, if that is at most one edit in three
+/// characters.
 fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     if word.chars().nth(WORD_CHARS_MAX).is_some() {
         return None;

@@ -1,5 +1,5 @@
-//! The outline of a YAML text: every key with its place. It refuses constructs that the schema does not use (anchors,
-//! aliases, tags, nulls, repeated keys, a second document) and gives errors the place of a field.
+//! The outline of a YAML text: every key with its place. It refuses constructs that the schema does not use
+//! (anchors, aliases, tags, nulls, repeated keys, a second document) and gives errors the place of a field.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -42,7 +42,8 @@ impl Node {
         Self { key_at, at, entries: BTreeMap::new() }
     }
 
-    /// Reads the outline of a text. Linear in its length, except for sorting keys; recursion is bounded by [`NESTING_MAX`].
+    /// Reads the outline of a text. Linear in its length, except for sorting keys; recursion is bounded by
+    /// [`NESTING_MAX`].
     pub(crate) fn read(source: Source<'_>) -> Checked<Self> {
         Outliner { source, open: Vec::new(), root: None }.read()
     }

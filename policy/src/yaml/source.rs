@@ -18,14 +18,15 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// A source that is well-formed YAML of the allowed kind, with its outline: a mapping without anchors, aliases, tags,
-/// nulls and repeated keys.
+/// A source that is well-formed YAML of the allowed kind, with its outline: a mapping without anchors,
+/// aliases, tags, nulls and repeated keys.
 pub struct Document<'a> {
     source: Source<'a>,
     root: Node,
 }
 
-/// One field of a document, with its name and place. An absent field has the place of the mapping that lacks it.
+/// One field of a document, with its name and place. An absent field has the place of the mapping that lacks
+/// it.
 #[derive(Clone)]
 pub struct Field<'a> {
     document: &'a Document<'a>,
@@ -37,7 +38,8 @@ pub struct Field<'a> {
 // === impl Source ===
 
 impl<'a> Source<'a> {
-    /// Decodes the bytes of a file. To detect a file that is too large, [`FILE_BYTES_MAX`] + 1 bytes are enough.
+    /// Decodes the bytes of a file. To detect a file that is too large, [`FILE_BYTES_MAX`] + 1 bytes are
+    /// enough.
     ///
     /// # Errors
     /// If there are more than [`FILE_BYTES_MAX`] bytes, or they are not UTF-8.
@@ -93,7 +95,8 @@ impl<'a> Document<'a> {
 // === impl Field ===
 
 impl<'a> Field<'a> {
-    /// Returns the field `name` inside this one, present or absent. Items of a sequence are named by their index.
+    /// Returns the field `name` inside this one, present or absent. Items of a sequence are named by their
+    /// index.
     pub fn then(&self, name: &str) -> Self {
         let mut path = self.path.clone();
         path.push(name.to_owned());
@@ -170,7 +173,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Joins a path as `a.b.c`; a name with a dot or other special characters is quoted, so that the path stays readable.
+/// Joins a path as `a.b.c`; a name with a dot or other special characters is quoted, so that the path stays
+/// readable.
 pub(super) fn joined<'a>(path: impl Iterator<Item = &'a str>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-/:@*".contains(c);
     let quoted = path.map(|name| match name {

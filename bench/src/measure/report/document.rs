@@ -1,5 +1,5 @@
-//! docs/benchmarks.md: the rows of a run, and the results of the benchmarks of single crates, in the places that
-//! `document.md` has for them.
+//! docs/benchmarks.md: the rows of a run, and the results of the benchmarks of single crates, in the places
+//! that `document.md` has for them.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -32,7 +32,8 @@ impl Sessions {
         Self { sessions: BTreeMap::from([(ONLY, Session::new(Keys::All))]) }
     }
 
-    /// Adds a session that reports the keys assigned to it, and in which directives older than `epoch` are stale.
+    /// Adds a session that reports the keys assigned to it, and in which directives older than `epoch` are
+    /// stale.
     pub(super) fn add(&mut self, id: EndpointId, epoch: Option<Epoch>) {
         let mut session = Session::new(Keys::Assigned(AssignedKeys::default()));
         session.raise_epoch(epoch);

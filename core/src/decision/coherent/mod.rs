@@ -1,5 +1,5 @@
-//! The coherent coin: one draw per request, equal at every hop, so that a request that one hop refuses is already refused
-//! by the first hop with that ratio.
+//! The coherent coin: one draw per request, equal at every hop, so that a request that one hop refuses is
+//! already refused by the first hop with that ratio.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use siphasher::sip::SipHasher24;
 
 use crate::decision::trace::TraceId;
 
-/// The secret key of a fleet's draws. Without it, the draw of a trace-id can be neither predicted nor chosen. Never
-/// printed.
+/// The secret key of a fleet's draws. Without it, the draw of a trace-id can be neither predicted nor chosen.
+/// Never printed.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CoinKey(u128);
@@ -23,8 +23,8 @@ pub struct Coherence {
     pub salt: u64,
 }
 
-/// The mix of the key and salt of a [`Coherence`]: SipHash-2-4 (Aumasson and Bernstein, 2012) under this key turns
-/// trace-ids into draws. Never printed.
+/// The mix of the key and salt of a [`Coherence`]: SipHash-2-4 (Aumasson and Bernstein, 2012) under this key
+/// turns trace-ids into draws. Never printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DrawKey {
     k0: u64,
@@ -44,8 +44,8 @@ impl CoinKey {
 }
 
 impl Coherence {
-    /// Mixes key and salt: the halves are SipHash-2-4 under the key of the salt's 8 bytes, least significant first, and
-    /// a byte that numbers the half.
+    /// Mixes key and salt: the halves are SipHash-2-4 under the key of the salt's 8 bytes, least significant
+    /// first, and a byte that numbers the half.
     pub fn draw_key(self) -> DrawKey {
         let hasher = SipHasher24::new_with_key(&self.key.to_bytes());
         let half = |number: u8| {
@@ -58,7 +58,8 @@ impl Coherence {
 }
 
 impl DrawKey {
-    /// Builds a key from its halves. Halves of two keys make a third key, equally random but held by no other process.
+    /// Builds a key from its halves. Halves of two keys make a third key, equally random but held by no other
+    /// process.
     pub const fn of_halves(k0: u64, k1: u64) -> Self {
         Self { k0, k1 }
     }
@@ -68,10 +69,11 @@ impl DrawKey {
         (self.k0, self.k1)
     }
 
-    /// Returns the draw of a request, uniform over `u32`: the upper half of SipHash-2-4 of the trace-id's 16 bytes.
+    /// Returns the draw of a request, uniform over `u32`: the upper half of SipHash-2-4 of the trace-id's 16
+    /// bytes.
     ///
-    /// A coin [refuses](crate::decision::coin::refuses) a draw below its ratio. Hops with the same key therefore admit
-    /// `1 - max(ratio)` together, where independent coins would admit the product.
+    /// A coin [refuses](crate::decision::coin::refuses) a draw below its ratio. Hops with the same key
+    /// therefore admit `1 - max(ratio)` together, where independent coins would admit the product.
     pub fn draw(self, trace_id: TraceId) -> u32 {
         let hash = SipHasher24::new_with_keys(self.k0, self.k1).hash(&trace_id.to_bytes());
         (hash >> 32) as u32

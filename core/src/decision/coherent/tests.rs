@@ -1,4 +1,5 @@
-//! Properties of coherent draws: equal everywhere, uniform for every kind of trace-id, and unpredictable without the key.
+//! Properties of coherent draws: equal everywhere, uniform for every kind of trace-id, and unpredictable
+//! without the key.
 
 use super::*;
 use crate::decision::coin::refuses;
@@ -19,7 +20,8 @@ fn ratio(share: f64) -> DropRatio {
     DropRatio::new((share * f64::from(DropRatio::ONE)).round() as u32).unwrap()
 }
 
-/// Draws are part of the protocol: these values were computed independently, as docs/reference/wire.md describes.
+/// Draws are part of the protocol: these values were computed independently, as docs/reference/wire.md
+/// describes.
 #[test]
 fn known_draws_never_change() {
     for (key, salt, id, draw) in DRAWS {
@@ -35,7 +37,8 @@ const DRAWS: [(u128, u64, u128, u32); 3] = [
     (0, u64::MAX, 1, 0x6b56_3b74),
 ];
 
-/// The statistic of a chi-square test with 255 degrees of freedom, over 256 cells by the 8 bits above `shift`.
+/// The statistic of a chi-square test with 255 degrees of freedom, over 256 cells by the 8 bits above
+/// `shift`.
 fn chi_square(draws: impl Iterator<Item = u32>, shift: u32) -> f64 {
     let mut cells = [0_u32; 256];
     draws.for_each(|draw| cells[(draw >> shift) as usize & 0xff] += 1);
@@ -60,7 +63,8 @@ fn families() -> [(&'static str, Made); 6] {
 
 #[test]
 fn draws_are_uniform_for_every_kind_of_trace_id() {
-    // 255 degrees of freedom: 255 on average, with a standard deviation of 22.6. Six of them away is never chance.
+    // 255 degrees of freedom: 255 on average, with a standard deviation of 22.6. Six of them away is never
+    // chance.
     const WITHIN: std::ops::Range<f64> = 120.0..391.0;
     for (how, id) in families() {
         for shift in [24, 16, 1] {
@@ -74,7 +78,8 @@ fn draws_are_uniform_for_every_kind_of_trace_id() {
     }
 }
 
-/// A trace sampler selects by the last bytes of the trace-id; sampled requests must be refused like all others.
+/// A trace sampler selects by the last bytes of the trace-id; sampled requests must be refused like all
+/// others.
 #[test]
 fn refusals_are_independent_of_trace_sampling() {
     let mut state = 1_u128;

@@ -1,4 +1,5 @@
-//! Refusals of the coins: at ratios 0 and 1, in the long run, from the first request, and under periodic traffic.
+//! Refusals of the coins: at ratios 0 and 1, in the long run, from the first request, and under periodic
+//! traffic.
 
 use super::*;
 use proptest::prelude::*;
@@ -55,8 +56,8 @@ fn evenly_spaced_draws_are_refused_at_the_ratio() {
     }
 }
 
-/// Returns the largest error of the admitted share of two alternating positions against `1 - ratio`, over several ratios
-/// and starts.
+/// Returns the largest error of the admitted share of two alternating positions against `1 - ratio`, over
+/// several ratios and starts.
 fn locking<S>(
     start: impl Fn(f64) -> S,
     refuses: impl Fn(&mut S, DropRatio, &mut dyn FnMut() -> (u32, u32)) -> bool,
@@ -82,8 +83,8 @@ fn locking<S>(
 fn alternating_positions_are_refused_at_the_same_ratio() {
     let worst = locking(|_| Dither::default(), |dither, ratio, draw| dither.refuses(ratio, draw));
     assert!(worst < 0.01, "{worst}");
-    // Plain accumulators, which admit at a threshold, lock onto the pattern: wholly with a fixed threshold, in part with one
-    // drawn after each admission.
+    // Plain accumulators, which admit at a threshold, lock onto the pattern: wholly with a fixed threshold,
+    // in part with one drawn after each admission.
     let accumulate = |(owed, threshold): &mut (f64, f64), ratio: DropRatio, threshold_next: f64| {
         *owed += 1.0 - ratio.as_f64();
         let admitted = *owed >= *threshold;

@@ -1,4 +1,5 @@
-//! The effect of a directive on the board: absent values are kept, and a limit without a number clears all values.
+//! The effect of a directive on the board: absent values are kept, and a limit without a number clears all
+//! values.
 
 use super::*;
 use crate::kill::{Kill, KillGeneration};

@@ -62,9 +62,9 @@ impl Reader {
         self.seen = board.version();
     }
 
-    /// Both have equal buckets, terms and tenants, and equal values wherever the board has one. Where the board has none,
-    /// a reader that missed the clearing may still hold a value that was sent before, but never an invented one, and
-    /// only an entitlement once the limit has no number.
+    /// Both have equal buckets, terms and tenants, and equal values wherever the board has one. Where the
+    /// board has none, a reader that missed the clearing may still hold a value that was sent before, but
+    /// never an invented one, and only an entitlement once the limit has no number.
     fn check_agrees(&self, board: &Board) {
         assert_eq!(self.own.iter().count(), board.iter().count());
         for (bucket, posted) in board.iter() {

@@ -30,7 +30,8 @@ fn directives_only_move_forward() {
     };
     let new_stream = (None, Ok(()));
 
-    // Within one stream numbers grow; gaps are harmless, since a message carries the whole state of the keys it names.
+    // Within one stream numbers grow; gaps are harmless, since a message carries the whole state of the keys
+    // it names.
     check_order(&[
         take(Some(5), 1),
         take(Some(5), 2),

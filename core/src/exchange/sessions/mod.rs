@@ -11,8 +11,8 @@ use crate::names::Bucket;
 use crate::quantity::MonoTime;
 use crate::report::{Books, Echo, Identity, InstanceId, Role};
 
-/// The time for which the books of a disconnected child are kept. A child that returns later is taken over by its own
-/// figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
+/// The time for which the books of a disconnected child are kept. A child that returns later is taken over by
+/// its own figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
 pub const REMEMBERED: Duration = Duration::from_secs(120);
 /// The interval of heartbeats to a child without changes, unless its report interval is longer.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -99,8 +99,8 @@ impl Head {
 }
 
 impl Sessions {
-    /// Creates the sessions of the parent `own`, for at most `children_max` children, disconnected but remembered ones
-    /// included, with at most `keys_per_child_max` keys each.
+    /// Creates the sessions of the parent `own`, for at most `children_max` children, disconnected but
+    /// remembered ones included, with at most `keys_per_child_max` keys each.
     pub fn new(own: InstanceId, children_max: usize, keys_per_child_max: usize) -> Self {
         Self {
             own,
@@ -170,8 +170,8 @@ impl Sessions {
         Ok(child)
     }
 
-    /// Ends a stream. The child is remembered for [`REMEMBERED`]. Returns its instance if this was its present stream, and
-    /// not one that was replaced.
+    /// Ends a stream. The child is remembered for [`REMEMBERED`]. Returns its instance if this was its
+    /// present stream, and not one that was replaced.
     pub fn close(&mut self, now: MonoTime, stream: StreamId) -> Option<InstanceId> {
         let instance = self.streams.remove(&stream)?;
         let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
@@ -195,7 +195,8 @@ impl Sessions {
         self.streams.retain(|_, owner| *owner != instance);
     }
 
-    /// Removes children that have been disconnected for longer than [`REMEMBERED`] and returns them. Linear in their number.
+    /// Removes children that have been disconnected for longer than [`REMEMBERED`] and returns them. Linear
+    /// in their number.
     pub fn prune(&mut self, now: MonoTime) -> Vec<InstanceId> {
         let mut gone = Vec::new();
         while let Some((at, instance)) = self.away.front().copied()
@@ -216,7 +217,8 @@ impl Sessions {
         self.connected
     }
 
-    /// The number of children that disconnected within the last `span` and have not returned. Linear in that number.
+    /// The number of children that disconnected within the last `span` and have not returned. Linear in that
+    /// number.
     pub fn left_within(&self, now: MonoTime, span: Duration) -> usize {
         let lately = self.away.iter().rev().take_while(|(at, _)| now.since(*at) <= span);
         lately.filter(|(at, instance)| self.is_away_since(*at, *instance)).count()
@@ -288,9 +290,9 @@ impl Child {
         self.sent.seen = 0;
     }
 
-    /// Returns the next message to this child, if there are changes or a heartbeat is due. While `values` is false, values
-    /// are left out, and sent once they may pass. O(1) for all but the first child of an audience after a change, except
-    /// for buckets that are new to the child.
+    /// Returns the next message to this child, if there are changes or a heartbeat is due. While `values` is
+    /// false, values are left out, and sent once they may pass. O(1) for all but the first child of an
+    /// audience after a change, except for buckets that are new to the child.
     pub fn next_message(
         &mut self,
         now: MonoTime,

@@ -18,8 +18,8 @@ use crate::names::{Bucket, Zone};
 use crate::quantity::MonoTime;
 use crate::report::{InstanceId, Report, Role};
 
-/// The kill state of an aggregator or a controller. A controller raises generations and gives no orders, which
-/// no parent would confirm.
+/// The kill state of an aggregator or a controller. A controller raises generations and gives no orders,
+/// which no parent would confirm.
 #[derive(Debug, Default)]
 pub struct KillRelay {
     kills: Kills,
@@ -48,8 +48,8 @@ impl KillRelay {
         if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
 
-    /// Enters an operator's kill order at this tier, or its end. The order is kept in any case. Returns true if
-    /// the generation changed.
+    /// Enters an operator's kill order at this tier, or its end. The order is kept in any case. Returns true
+    /// if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -153,8 +153,9 @@ impl KillRelay {
         is_new
     }
 
-    /// Raises the generation to killed again for every order in force that is not confirmed. An end from elsewhere
-    /// was meant for another kill, even if its generation is higher. Returns true if a generation changed.
+    /// Raises the generation to killed again for every order in force that is not confirmed. An end from
+    /// elsewhere was meant for another kill, even if its generation is higher. Returns true if a generation
+    /// changed.
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
         for scope in self.orders.in_force() {
@@ -163,9 +164,9 @@ impl KillRelay {
         changed
     }
 
-    /// Takes over the orders of a child aggregator. An end counts only if no order for its scope is held here,
-    /// because it is unknown which order has ended: a kill that was relayed and then ended below stays on until
-    /// the controller has confirmed it and ends it. Returns true if any is new.
+    /// Takes over the orders of a child aggregator. An end counts only if no order for its scope is held
+    /// here, because it is unknown which order has ended: a kill that was relayed and then ended below stays
+    /// on until the controller has confirmed it and ends it. Returns true if any is new.
     fn relay_orders(&mut self, report: &Report) -> bool {
         let mut is_new = false;
         for scope in report.ordered.iter().filter(|scope| self.kills.has_room(scope)) {

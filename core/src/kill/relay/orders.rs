@@ -21,8 +21,8 @@ struct Order {
 }
 
 impl Orders {
-    /// Enters an order given here, or its end. If the controller knows the kill already, the end needs no entry:
-    /// the generation shows it.
+    /// Enters an order given here, or its end. If the controller knows the kill already, the end needs no
+    /// entry: the generation shows it.
     pub(super) fn give(&mut self, scope: &Scope, killed: bool) {
         let order = Order { killed, sent: None };
         if killed {
@@ -63,8 +63,8 @@ impl Orders {
         unsent.map(|(scope, _)| scope.clone()).collect()
     }
 
-    /// Drops the orders in the reports up to `confirmed`: the controller decides modes with knowledge of them from
-    /// now on.
+    /// Drops the orders in the reports up to `confirmed`: the controller decides modes with knowledge of them
+    /// from now on.
     pub(super) fn confirm(&mut self, confirmed: u64) {
         self.0.retain(|_, order| order.sent.is_none_or(|sent| sent > confirmed));
     }

@@ -21,7 +21,8 @@ impl SentKills {
         *self = Self { version: kills.version(), drill: kills.drill() };
     }
 
-    /// Returns true if a drill arrived that no report carries yet; its report should go before the interval is over.
+    /// Returns true if a drill arrived that no report carries yet; its report should go before the interval
+    /// is over.
     pub fn is_report_due(&self, kills: &Kills) -> bool {
         self.drill < kills.drill()
     }

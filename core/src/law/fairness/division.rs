@@ -10,8 +10,8 @@ pub enum Class {
     Listed,
     /// The key of the class `default`: all tenants without a key of their own.
     Default,
-    /// An unlisted tenant with a key of its own. It shares one entry with `default`; otherwise invented names would each
-    /// collect a share and a floor.
+    /// An unlisted tenant with a key of its own. It shares one entry with `default`; otherwise invented names
+    /// would each collect a share and a floor.
     Unlisted,
 }
 
@@ -66,8 +66,8 @@ impl Division {
         &self.allocations
     }
 
-    /// Returns the rate up to which each claimant may grow without taking from others, in their order: never below its
-    /// allocation.
+    /// Returns the rate up to which each claimant may grow without taking from others, in their order: never
+    /// below its allocation.
     pub fn rooms(&self) -> &[f64] {
         &self.rooms
     }
@@ -77,8 +77,9 @@ impl Division {
         self.overloaded
     }
 
-    /// Divides `capacity` requests/s. Listed tenants and the class `default` share it by weighted max-min with floors;
-    /// inside the class, the unlisted keys share its part by max-min with equal weights. O(K log K).
+    /// Divides `capacity` requests/s. Listed tenants and the class `default` share it by weighted max-min
+    /// with floors; inside the class, the unlisted keys share its part by max-min with equal weights. O(K log
+    /// K).
     pub fn divide(&mut self, law: LawName, capacity: f64, claimants: &[Claimant]) {
         self.entries.clear();
         self.shared.clear();

@@ -3,13 +3,14 @@
 use super::{Claimant, Class, Division};
 use crate::law::{LawName, Parameters};
 
-/// Returns the allocation of each claimant of a zone in requests/s, in their order, while the zone is on hold with `hold`
-/// requests/s. The fast loop and the guards both use it. Tenant limits and floors apply to the whole fleet, so the zone
-/// takes its part of them: one of `presences` children.
+/// Returns the allocation of each claimant of a zone in requests/s, in their order, while the zone is on hold
+/// with `hold` requests/s. The fast loop and the guards both use it. Tenant limits and floors apply to the
+/// whole fleet, so the zone takes its part of them: one of `presences` children.
 ///
-/// Each claimant gets its fair part of the hold. Unused capacity becomes room to grow, by weight. A claimant that gets
-/// its whole demand has a margin for chance. A split frozen at the last directive would starve every key that grows
-/// meanwhile; this one stays inside the hold that the controller gave the zone. O(K log K).
+/// Each claimant gets its fair part of the hold. Unused capacity becomes room to grow, by weight. A claimant
+/// that gets its whole demand has a margin for chance. A split frozen at the last directive would starve
+/// every key that grows meanwhile; this one stays inside the hold that the controller gave the zone. O(K log
+/// K).
 pub fn divide_hold(
     division: &mut Division,
     hold: f64,
@@ -65,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_tenant_that_grows_on_hold_gets_its_fair_part() {
-        // The hold was split 80, 80, 107 when the controller fell silent; now the third tenant offers eight times as much.
+        // The hold was split 80, 80, 107 when the controller fell silent; now the third tenant offers eight
+        // times as much.
         let got = held(267.0, &[listed(100.0, 4.0), listed(100.0, 1.0), listed(800.0, 0.25)]);
         assert!((got[2] - 67.0).abs() < 1e-9, "{got:?}");
         assert!(got[0] > 100.0 && got[1] > 100.0, "who gets all it asks for has a margin: {got:?}");

@@ -7,9 +7,9 @@ pub use window::{Spread, Window};
 use crate::law::Parameters;
 use crate::quantity::{DropRatio, MonoTime, Rate};
 
-/// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window. Where the
-/// window holds too few counts, chance would decide the ratio: a zone on hold then uses a longer window, and otherwise
-/// the `directed` ratio applies, or none.
+/// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window.
+/// Where the window holds too few counts, chance would decide the ratio: a zone on hold then uses a longer
+/// window, and otherwise the `directed` ratio applies, or none.
 pub fn fast_ratio(
     window: Option<&mut Window>,
     now: MonoTime,

@@ -10,9 +10,9 @@ const BINS: usize = 48;
 
 /// Counts of one key in bins as long as the fast loop's period.
 ///
-/// A report carries the number of requests since the last one, not their times. The window spreads them evenly over
-/// the report's interval, from its arrival on. Counted all at once on arrival they would alias with the loop that reads
-/// them when one client carries a zone. The spread needs no history per client.
+/// A report carries the number of requests since the last one, not their times. The window spreads them
+/// evenly over the report's interval, from its arrival on. Counted all at once on arrival they would alias
+/// with the loop that reads them when one client carries a zone. The spread needs no history per client.
 #[derive(Clone, Debug)]
 pub struct Window {
     bins: [f32; BINS],
@@ -45,8 +45,9 @@ impl Spread {
         spread
     }
 
-    /// Spreads the first requests of a client, gathered over `span` and arriving `now`: from now on as usual, and also
-    /// before `now`, when they happened. Otherwise a new client would count one report interval late.
+    /// Spreads the first requests of a client, gathered over `span` and arriving `now`: from now on as usual,
+    /// and also before `now`, when they happened. Otherwise a new client would count one report interval
+    /// late.
     pub fn first(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
         let mut spread = Self::new(now, span, parameters);
         let seen = span.min(parameters.window);
@@ -86,7 +87,8 @@ impl Window {
         }
     }
 
-    /// Returns the rate in requests/s over `window`, or over the last bin if that exceeds it by more than chance.
+    /// Returns the rate in requests/s over `window`, or over the last bin if that exceeds it by more than
+    /// chance.
     pub fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
         self.turn(now, parameters);
         let bin = parameters.fast_period.as_secs_f64();
@@ -106,7 +108,8 @@ impl Window {
         counted / (bins as f64 * bin)
     }
 
-    /// Advances the window to `now`: bins that have left the longest window are cleared and become the future.
+    /// Advances the window to `now`: bins that have left the longest window are cleared and become the
+    /// future.
     pub fn turn(&mut self, now: MonoTime, parameters: &Parameters) {
         let current = bins_in(now.since(MonoTime::ZERO), parameters);
         let behind = bins_in(parameters.window_few, parameters);

@@ -33,10 +33,11 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Returns the part of a client that offers `own`, `None` before its first interval is over:
-    /// `g = G*((1-eta)*min(1, o/O) + eta/n)`, or `G*eta/n` while `o` is unknown; `o/O` counts as `1/n` where nothing is
-    /// offered. The depth is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (`depth_time`, `depth_noise` and `depth_requests` of
-    /// [`Parameters`]): a fixed time at the rate, the chance fluctuation, and a few requests for a client with a tiny part.
+    /// Returns the part of a client that offers `own`, `None` before its first interval is over: `g =
+    /// G*((1-eta)*min(1, o/O) + eta/n)`, or `G*eta/n` while `o` is unknown; `o/O` counts as `1/n` where
+    /// nothing is offered. The depth is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (`depth_time`,
+    /// `depth_noise` and `depth_requests` of [`Parameters`]): a fixed time at the rate, the chance
+    /// fluctuation, and a few requests for a client with a tiny part.
     pub fn part_of(zone: &ZoneGuard, own: Option<Rate>, parameters: &Parameters) -> Self {
         let clients = f64::from(zone.clients.max(1));
         let even = parameters.even_share;
@@ -58,8 +59,8 @@ fn burst(rate: f64, parameters: &Parameters) -> Tokens {
     Tokens::new(parameters.depth_time.as_secs_f64() * rate + noise + parameters.depth_requests)
 }
 
-/// Returns a client's smoothed offered rate after `measured` over `span`: a moving average with the time constant
-/// `share_time`. The first measurement is taken as it is.
+/// Returns a client's smoothed offered rate after `measured` over `span`: a moving average with the time
+/// constant `share_time`. The first measurement is taken as it is.
 pub fn client_rate(held: Option<Rate>, measured: Rate, span: Duration, parameters: &Parameters) -> Rate {
     let Some(held) = held else { return measured };
     let kept = (-span.as_secs_f64() / parameters.share_time.as_secs_f64()).exp();

@@ -1,5 +1,5 @@
-//! The slack of a guard: an adaptive factor on its rate. It grows while the guard refuses requests that would have fitted
-//! below the limit.
+//! The slack of a guard: an adaptive factor on its rate. It grows while the guard refuses requests that would
+//! have fitted below the limit.
 
 use std::time::Duration;
 
@@ -37,10 +37,10 @@ impl Slack {
         self.factor
     }
 
-    /// Adapts the slack after a [`SLACK_PERIOD`] with `counts`, in which the key had room for `cap` requests/s. Judges two
-    /// periods, never one: half a second of on/off traffic is all on or all off. Only room present in both periods counts
-    /// as wasted. A zone whose counts of a surge arrive first is given the room of the others for one tick and cannot have
-    /// used it yet.
+    /// Adapts the slack after a [`SLACK_PERIOD`] with `counts`, in which the key had room for `cap`
+    /// requests/s. Judges two periods, never one: half a second of on/off traffic is all on or all off. Only
+    /// room present in both periods counts as wasted. A zone whose counts of a surge arrive first is given
+    /// the room of the others for one tick and cannot have used it yet.
     pub fn on_period(&mut self, counts: Counts, cap: f64, parameters: &Parameters) {
         let (before, cap_before) = std::mem::replace(&mut self.before, (counts, cap));
         let seen = counts.plus(before);

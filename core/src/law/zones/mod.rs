@@ -1,4 +1,5 @@
-//! Division of rates between zones: by presence, by where the traffic is, and between aggregators below an aggregator.
+//! Division of rates between zones: by presence, by where the traffic is, and between aggregators below an
+//! aggregator.
 
 pub mod presence;
 mod sharing;

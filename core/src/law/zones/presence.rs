@@ -1,4 +1,5 @@
-//! The presence of a silent zone. A zone that died and one that is cut off look the same, so its share is released slowly.
+//! The presence of a silent zone. A zone that died and one that is cut off look the same, so its share is
+//! released slowly.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ pub const HELD: Duration = Duration::from_secs(30);
 /// The time after which a silent child no longer counts.
 pub const GONE: Duration = Duration::from_secs(60);
 
-/// Returns the presence of a child whose last report is `silent_for` old: 1 up to [`HELD`], then linear down to 0 at
-/// [`GONE`].
+/// Returns the presence of a child whose last report is `silent_for` old: 1 up to [`HELD`], then linear down
+/// to 0 at [`GONE`].
 pub fn presence(silent_for: Duration) -> f64 {
     let left = GONE.saturating_sub(silent_for).as_secs_f64();
     (left / (GONE - HELD).as_secs_f64()).min(1.0)

@@ -1,5 +1,5 @@
-//! The split of an aggregator's allocation between the aggregators below it and its own clients, which together count as
-//! one more aggregator.
+//! The split of an aggregator's allocation between the aggregators below it and its own clients, which
+//! together count as one more aggregator.
 
 use super::split::mixed;
 use crate::law::Parameters;
@@ -31,8 +31,9 @@ impl Sharing {
         })
     }
 
-    /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the offered rate, or
-    /// `1 / n` where nothing is offered. The parts sum to 1, so that rates, caps and holds divide without excess.
+    /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the
+    /// offered rate, or `1 / n` where nothing is offered. The parts sum to 1, so that rates, caps and holds
+    /// divide without excess.
     pub fn part(&self, one: Share, parameters: &Parameters) -> f64 {
         let even = one.presence / self.presences.max(1.0);
         let share = one.presence * one.offered / self.offered;

@@ -1,4 +1,5 @@
-//! The split of a key's allocation between zones: by traffic, with an even part for zones where traffic may appear.
+//! The split of a key's allocation between zones: by traffic, with an even part for zones where traffic may
+//! appear.
 
 use crate::law::Parameters;
 
@@ -37,9 +38,9 @@ impl Whole {
         self.offered > self.allocation
     }
 
-    /// Returns the part of a child that offers `offered` requests/s of the key. A scarce allocation follows the traffic, and
-    /// each child keeps a fraction of the even part for traffic that appears there. An allocation that is not scarce has a
-    /// margin on top, for chance.
+    /// Returns the part of a child that offers `offered` requests/s of the key. A scarce allocation follows
+    /// the traffic, and each child keeps a fraction of the even part for traffic that appears there. An
+    /// allocation that is not scarce has a margin on top, for chance.
     pub fn part(&self, child: Child, offered: f64, parameters: &Parameters) -> Part {
         let (share, even) = self.shares(child, offered);
         let cap = self.room * mixed(share, even, parameters);
@@ -51,8 +52,8 @@ impl Whole {
         Part { rate, cap }
     }
 
-    /// Returns the key's contribution to the child's hold, its part of the limit while the controller is silent.
-    /// `overloaded` is true if the demand on the bucket exceeds its target.
+    /// Returns the key's contribution to the child's hold, its part of the limit while the controller is
+    /// silent. `overloaded` is true if the demand on the bucket exceeds its target.
     pub fn hold(&self, child: Child, offered: f64, overloaded: bool, parameters: &Parameters) -> f64 {
         let (share, even) = self.shares(child, offered);
         match (overloaded, self.is_scarce()) {
@@ -102,8 +103,8 @@ mod tests {
     }
 
     proptest! {
-        /// Caps and holds of all children sum to the room and the allocation; rates exceed them by no more than the even parts
-        /// and margins.
+        /// Caps and holds of all children sum to the room and the allocation; rates exceed them by no more
+        /// than the even parts and margins.
         #[test]
         fn the_parts_sum_to_the_whole(
             offered in prop::collection::vec(0.0..1e5, 1..8), allocation in 0.0..1e5, extra in 0.0..1e5,

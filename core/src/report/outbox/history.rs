@@ -16,9 +16,9 @@ pub(super) struct History<P = ParentIndex> {
 /// The parent that received the counts of a key last, and whether what it remembers of the key can be relied
 /// on.
 ///
-/// For each child instance, a parent remembers the totals of keys by name. Its memory is out of date if another
-/// parent received counts of the key in between. It belongs to another key if one key ended and a later one got
-/// its name. Once the parent has merged a report of the key, its memory is right again.
+/// For each child instance, a parent remembers the totals of keys by name. Its memory is out of date if
+/// another parent received counts of the key in between. It belongs to another key if one key ended and a
+/// later one got its name. Once the parent has merged a report of the key, its memory is right again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastParent<P = ParentIndex> {
     /// No parent received counts under this name: none has a memory that could mislead.
@@ -27,7 +27,8 @@ pub(super) enum LastParent<P = ParentIndex> {
     ReusedName,
     /// This parent, whose memory may still hold older counts under the name.
     MaybeStale(P),
-    /// This parent, whose memory under the name holds only counts of this key; no other parent received any since.
+    /// This parent, whose memory under the name holds only counts of this key; no other parent received any
+    /// since.
     Current(P),
 }
 

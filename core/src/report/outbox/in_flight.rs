@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use crate::report::Counts;
 
-/// The maximum number of entries: at 10 reports/s these are 6.4 s, ten times as long as a healthy confirmation
-/// takes. The last entry joins all later reports, which delays a confirmation but never invents one.
+/// The maximum number of entries: at 10 reports/s these are 6.4 s, ten times as long as a healthy
+/// confirmation takes. The last entry joins all later reports, which delays a confirmation but never invents
+/// one.
 const REPORTS_MAX: usize = 64;
 
 /// Unconfirmed reports, oldest first.

@@ -9,8 +9,8 @@ use crate::report::{Counts, Tally};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     pub(super) progress: KeyProgress,
-    /// Changes whenever a key enters or leaves the slot, so that an acknowledgement for one key never counts for
-    /// the next.
+    /// Changes whenever a key enters or leaves the slot, so that an acknowledgement for one key never counts
+    /// for the next.
     pub(super) generation: u32,
 }
 
@@ -94,8 +94,8 @@ impl KeyProgress {
     }
 
     /// Records that the report being filled carries the key to `parent`, and returns its part of it. Returns
-    /// `None` if the total was already sent on this stream, if it is zero and nothing was sent, or if there is no
-    /// key. `read` returns the present total.
+    /// `None` if the total was already sent on this stream, if it is zero and nothing was sent, or if there
+    /// is no key. `read` returns the present total.
     #[inline]
     pub(super) fn report(&mut self, parent: ParentIndex, read: impl FnOnce() -> Tally) -> Option<Reported> {
         let (id, history, is_first) = match self {

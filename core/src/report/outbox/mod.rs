@@ -13,8 +13,8 @@
 //!    parent was the last to receive counts of the key.
 //! 3. **A key is defined before its first counts on a stream.** The [definition](KeyDefinition) gives the key
 //!    a small number for this stream, its wire id. It also tells the parent from which total to count on: how
-//!    much of the key is confirmed, how much was sent to any parent, and whether the parent may rely on its own
-//!    memory of the key (see [`Books`](super::Books) for the parent's side).
+//!    much of the key is confirmed, how much was sent to any parent, and whether the parent may rely on its
+//!    own memory of the key (see [`Books`](super::Books) for the parent's side).
 //! 4. **Acknowledgement has two steps** ([`Echo`]). *Covered*: the parent has merged the report, but would
 //!    lose it in a crash. *Confirmed*: the controller has the counts, and no crash of an aggregator can lose
 //!    them any more. A controller as the parent confirms what it covers.
@@ -51,8 +51,9 @@ use key_progress::Slot;
 
 /// Builds the reports of one uplink and tracks what of them is acknowledged.
 ///
-/// The owner numbers its keys densely from 0; the outbox has a slot for each. Wire ids are dense as well. They
-/// equal the slot numbers until a key is [released](Self::release); after that even their order may differ.
+/// The owner numbers its keys densely from 0; the outbox has a slot for each. Wire ids are dense as well.
+/// They equal the slot numbers until a key is [released](Self::release); after that even their order may
+/// differ.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The number of the last report on the present stream.
@@ -96,9 +97,9 @@ impl Outbox {
     /// Fills `report` with its number, the definitions of keys new on this stream and the totals that
     /// changed.
     ///
-    /// `keys` are all keys of the owner, with an entry for each slot, empty ones included; `tally_of` reads the
-    /// total of one. Until the parent has answered, this adds no counts and removes the report's time. Linear in
-    /// the number of keys.
+    /// `keys` are all keys of the owner, with an entry for each slot, empty ones included; `tally_of` reads
+    /// the total of one. Until the parent has answered, this adds no counts and removes the report's time.
+    /// Linear in the number of keys.
     pub fn fill(&mut self, report: &mut Report, keys: &[Key], tally_of: impl FnMut(KeyId) -> Tally) {
         self.fill_with(report, keys, tally_of, |_, _| {});
     }
@@ -204,9 +205,9 @@ impl Outbox {
 
     /// Puts a new key, which counts from zero, into an empty slot or the slot of a finished key.
     ///
-    /// Returns false and changes nothing while counts of the key are unconfirmed: a parent that has forgotten the
-    /// key could no longer account for them. The new key counts as one with a reused name, which is the safe
-    /// choice: the owner does not remember whether the name was used before.
+    /// Returns false and changes nothing while counts of the key are unconfirmed: a parent that has forgotten
+    /// the key could no longer account for them. The new key counts as one with a reused name, which is the
+    /// safe choice: the owner does not remember whether the name was used before.
     pub fn replace(&mut self, id: KeyId) -> bool {
         let tally = self.history(id).map_or(Tally::ZERO, |history| history.tally);
         let is_settled = self.is_settled(id, tally);
@@ -226,8 +227,8 @@ impl Outbox {
         Some(Handover::new(history.map_parent(|ParentIndex(index)| self.parents[index as usize])))
     }
 
-    /// Adopts a key: one that another outbox released, or one that counts from zero. The caller gives it a slot
-    /// that is empty or holds a finished key. The next report defines it.
+    /// Adopts a key: one that another outbox released, or one that counts from zero. The caller gives it a
+    /// slot that is empty or holds a finished key. The next report defines it.
     pub fn adopt(&mut self, id: KeyId, handover: Handover) {
         let history = handover.into_history().map_parent(|parent| self.parent_index(parent));
         self.slot(id).adopt(history);

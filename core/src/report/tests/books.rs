@@ -35,8 +35,8 @@ pub(super) fn enter(books: &mut Books, report: &Report) -> Result<Entered, Inval
     books.enter(MonoTime::ZERO, report, |key| Some(KeyId(u32::from(key.tenant.as_str().as_bytes()[0]))))
 }
 
-/// Checks that an invalid report is refused for the given reason, interns no key and changes nothing: the good report
-/// sent in its place counts as usual.
+/// Checks that an invalid report is refused for the given reason, interns no key and changes nothing: the
+/// good report sent in its place counts as usual.
 fn check_refused(broken: &Report, why: &InvalidReport) {
     let mut books = books();
     let refused = books.enter(MonoTime::ZERO, broken, |key| panic!("{key:?} asked for room"));
@@ -182,8 +182,8 @@ fn a_key_without_room_is_counted_once_as_rejected_and_its_counts_stay_separate()
     assert_eq!((entered.rejected_keys, entered.entries), (0, vec![homeless(tally(2))]));
 }
 
-/// One key of a child that reconnects: `remembered` by the parent, `base`, `sent` and `value` from the child, and the
-/// resulting `counted` and `unconfirmed`.
+/// One key of a child that reconnects: `remembered` by the parent, `base`, `sent` and `value` from the child,
+/// and the resulting `counted` and `unconfirmed`.
 struct Return {
     continues: bool,
     remembered: Option<u64>,
@@ -323,8 +323,8 @@ fn a_lost_definition_invalidates_later_ids() {
     assert_eq!(enter(&mut books(), &joined), Ok(Entered::default()));
 }
 
-/// The previous key of a redefined id is finished: the new key counts from zero, and so does the previous one if it
-/// returns.
+/// The previous key of a redefined id is finished: the new key counts from zero, and so does the previous one
+/// if it returns.
 #[test]
 fn a_redefined_id_counts_its_new_key_from_zero() {
     let report = |seq, defines: Option<&str>, offered| Report {

@@ -1,5 +1,5 @@
-//! Random histories of one child with two parents, links that break anywhere, and keys handed over between links: no
-//! request is counted twice, and every missing request is counted as unconfirmed.
+//! Random histories of one child with two parents, links that break anywhere, and keys handed over between
+//! links: no request is counted twice, and every missing request is counted as unconfirmed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,8 +46,8 @@ enum Step {
     Move(usize),
     /// A key moves to the other uplink, whatever is on its way.
     Hand(usize),
-    /// A key is finished if all its counts are confirmed, and its place goes to a key that counts from zero: with another
-    /// name, or with the same one.
+    /// A key is finished if all its counts are confirmed, and its place goes to a key that counts from zero:
+    /// with another name, or with the same one.
     Finish { key: usize, renames: bool },
 }
 
@@ -405,7 +405,8 @@ impl World {
         }
     }
 
-    /// The quiet end: the child is connected to one parent, or with two uplinks to both, and both roll up everything.
+    /// The quiet end: the child is connected to one parent, or with two uplinks to both, and both roll up
+    /// everything.
     fn settle(&mut self, parent: usize) {
         self.lose(0);
         self.lose(1);

@@ -57,7 +57,8 @@ impl Counting for Cumulative {
     }
 }
 
-/// Checks that nothing decided is missing once a report has arrived: the first and the last do, others by `lost`.
+/// Checks that nothing decided is missing once a report has arrived: the first and the last do, others by
+/// `lost`.
 fn check_nothing_is_lost(child: &mut impl Counting, lost: &[bool]) -> Result<(), String> {
     let mut decided = 0;
     let mut counted = 0;

@@ -1,7 +1,7 @@
 //! The gates between the stages of a rollout: evidence in, judgement out. Pure.
 //!
-//! Too few samples, an absent value and NaN are inconclusive and never pass. A value known to be bad fails the gate,
-//! whatever else is unknown.
+//! Too few samples, an absent value and NaN are inconclusive and never pass. A value known to be bad fails
+//! the gate, whatever else is unknown.
 
 use std::fmt;
 use std::time::Duration;
@@ -59,7 +59,8 @@ impl Default for CanaryGate {
 pub struct Observed {
     /// The time with data.
     pub with_data: Duration,
-    /// In shadow would-dropped / offered, in canary refused / offered in the cohort; the samples are the offered requests.
+    /// In shadow would-dropped / offered, in canary refused / offered in the cohort; the samples are the
+    /// offered requests.
     pub drop_ratio: Reading,
     /// The 99th percentile of the canary cohort in seconds.
     pub canary_p99: Reading,
@@ -163,8 +164,8 @@ pub enum Why {
     },
 }
 
-/// Judges whether a bucket may leave shadow for canary. A stale zone makes the judgement inconclusive: its evidence is
-/// missing.
+/// Judges whether a bucket may leave shadow for canary. A stale zone makes the judgement inconclusive: its
+/// evidence is missing.
 pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
     reasons.share(Measure::WouldDropRatio, observed.drop_ratio, min_samples, gate.max_drop_ratio);
@@ -174,8 +175,8 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
     reasons.judgement()
 }
 
-/// Judges whether a bucket may leave canary for enforce; one that fails returns to shadow. A stale zone fails the gate:
-/// the effect of its canary is unknown.
+/// Judges whether a bucket may leave canary for enforce; one that fails returns to shadow. A stale zone fails
+/// the gate: the effect of its canary is unknown.
 pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
     reasons.bad.extend(observed.stale.clone().map(Why::Stale));

@@ -1,4 +1,5 @@
-//! The truth table of the gates: each input below, at, above, absent, not a number, stale and with too few samples.
+//! The truth table of the gates: each input below, at, above, absent, not a number, stale and with too few
+//! samples.
 
 use super::*;
 use crate::rollout::Bound;

@@ -1,9 +1,10 @@
 //! Weighted max-min fairness with floors, by water-filling.
 //!
-//! The allocation of a claim follows one common water level, `a(level) = clip(weight * level, min(demand, floor), demand)`,
-//! at the level where the allocations sum to the capacity. No claim gets more than its demand, its unused part goes to
-//! the others by weight, and no claim could grow without taking from one that has less for its weight (Bertsekas and
-//! Gallager, *Data Networks*, section 6.5.2; weights and floors only bend each claim's line).
+//! The allocation of a claim follows one common water level, `a(level) = clip(weight * level, min(demand,
+//! floor), demand)`, at the level where the allocations sum to the capacity. No claim gets more than its
+//! demand, its unused part goes to the others by weight, and no claim could grow without taking from one that
+//! has less for its weight (Bertsekas and Gallager, *Data Networks*, section 6.5.2; weights and floors only
+//! bend each claim's line).
 
 /// The smallest weight.
 const WEIGHT_MIN: f64 = 1e-6;
@@ -27,9 +28,9 @@ pub struct Claim {
 
 /// Divides capacities. Holds only scratch space, so that a warm instance allocates nothing.
 ///
-/// Callers validate their input. Even so nothing here panics or returns NaN: a demand, floor or capacity that is negative
-/// or not finite counts as 0, a weight outside 1e-6..=1e6 as the nearer end (NaN as the lower), and a capacity beyond
-/// 1e300 as 1e300.
+/// Callers validate their input. Even so nothing here panics or returns NaN: a demand, floor or capacity that
+/// is negative or not finite counts as 0, a weight outside 1e-6..=1e6 as the nearer end (NaN as the lower),
+/// and a capacity beyond 1e300 as 1e300.
 #[derive(Debug, Default)]
 pub struct Waterfill {
     /// Groups of four claims; the last group is padded with empty claims.
@@ -38,7 +39,8 @@ pub struct Waterfill {
     bends: Vec<f64>,
 }
 
-/// The allocations of four claims as a function of the level: `clip(weight * level, floor, demand)`, `floor <= demand`.
+/// The allocations of four claims as a function of the level: `clip(weight * level, floor, demand)`, `floor
+/// <= demand`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lines {
     weight: [f64; LANES],
@@ -49,9 +51,9 @@ struct Lines {
 // === impl Waterfill ===
 
 impl Waterfill {
-    /// Fills `allocations` with the allocation of each claim, in the order of the claims: the demands if they fit, else
-    /// parts that sum to the capacity (up to rounding). Floors that cannot all be met are divided by weight, none above
-    /// its floor. Time O(K log K) for K claims.
+    /// Fills `allocations` with the allocation of each claim, in the order of the claims: the demands if they
+    /// fit, else parts that sum to the capacity (up to rounding). Floors that cannot all be met are divided
+    /// by weight, none above its floor. Time O(K log K) for K claims.
     pub fn divide(&mut self, capacity: f64, claims: &[Claim], allocations: &mut Vec<f64>) {
         let capacity = counted(capacity);
         allocations.clear();
@@ -62,13 +64,13 @@ impl Waterfill {
         self.pour(capacity, claims.iter().copied(), allocations);
     }
 
-    /// Fills `rooms` with the rate up to which each claim may grow before the next division, given the result of
-    /// [`Self::divide`] for the same `capacity` and `claims`.
+    /// Fills `rooms` with the rate up to which each claim may grow before the next division, given the result
+    /// of [`Self::divide`] for the same `capacity` and `claims`.
     ///
-    /// When all demands fit, the unused capacity is room too and goes to the claims with the least for their weight:
-    /// `max(demand, weight * level)` at the level where these sum to the capacity. Otherwise a claim with a demand below
-    /// its part by weight may grow back to that part: `max(allocation, capacity * weight / sum of all weights)`, the
-    /// weights of empty claims included. Time O(K log K) for K claims.
+    /// When all demands fit, the unused capacity is room too and goes to the claims with the least for their
+    /// weight: `max(demand, weight * level)` at the level where these sum to the capacity. Otherwise a claim
+    /// with a demand below its part by weight may grow back to that part: `max(allocation, capacity * weight
+    /// / sum of all weights)`, the weights of empty claims included. Time O(K log K) for K claims.
     pub fn rooms(&mut self, capacity: f64, claims: &[Claim], allocations: &[f64], rooms: &mut Vec<f64>) {
         let capacity = counted(capacity);
         rooms.clear();
@@ -122,9 +124,9 @@ impl Waterfill {
 
     /// Returns the level at which all lines sum to the capacity.
     ///
-    /// Between two neighbouring bends the sum is a straight line, so two bends determine it. They are found by bisection
-    /// with a fresh sum at each bend. A running sum would subtract large weights again, and a weight of 1e-6 that remains
-    /// after one of 1e6 came and went is mostly rounding.
+    /// Between two neighbouring bends the sum is a straight line, so two bends determine it. They are found
+    /// by bisection with a fresh sum at each bend. A running sum would subtract large weights again, and a
+    /// weight of 1e-6 that remains after one of 1e6 came and went is mostly rounding.
     fn level(&mut self, capacity: f64) -> f64 {
         self.bends.clear();
         for lines in &self.lines {
