@@ -37,8 +37,10 @@ pub(crate) struct Args {
     parts: Vec<String>,
 }
 
+type Measure = fn(&mut Report);
+
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, fn(&mut Report)); 10] = [
+const PARTS: [(&str, Measure); 10] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
