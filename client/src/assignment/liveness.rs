@@ -91,8 +91,13 @@ impl Liveness {
 
     /// Removes the aggregators that are neither listed nor in use. Returns them.
     pub(super) fn remove_unlisted(&mut self, is_used: impl Fn(EndpointId) -> bool) -> Vec<EndpointId> {
-        let idle = self.aggregators.extract_if(.., |id, aggregator| !aggregator.is_listed && !is_used(*id));
-        idle.map(|(id, _)| id).collect()
+        let mut removed = Vec::new();
+        self.aggregators.retain(|id, aggregator| {
+            let is_kept = aggregator.is_listed || is_used(*id);
+            removed.extend((!is_kept).then_some(*id));
+            is_kept
+        });
+        removed
     }
 
     /// Works out the candidates. Returns true if they have changed. Linear in the aggregators.
