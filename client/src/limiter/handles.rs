@@ -43,7 +43,7 @@ pub struct Peek {
 }
 
 impl BucketHandle {
-    /// Decides for a tenant by name; see [`Limiter::admit`].
+    /// Decides for a tenant by name; see [`Limiter::admit`](crate::Limiter::admit).
     #[inline]
     pub fn admit(&self, tenant: &str) -> Verdict {
         let place = self.table.key(self.place, tenant);
