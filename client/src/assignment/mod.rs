@@ -14,10 +14,10 @@
 //!    the names of bucket and aggregators alone (rendezvous hashing), so all clients of a zone agree without
 //!    asking each other.
 //! 2. **A candidate is an aggregator that is listed and not gone.** The settings or DNS list the aggregators.
-//!    One is gone while its stream has been lost for more than the
-//!    [failover delay](FAILOVER_DELAY_DEFAULT) of 20 s, or while it has not been reached for 3 s (or for the
-//!    failover delay, if that is shorter). It is a candidate again when it answers. Without any candidate
-//!    every bucket stays where it is.
+//!    One is gone while its stream has been lost for more than the [failover delay](FAILOVER_DELAY_DEFAULT)
+//!    of 20 s, or while it was never reached and was listed at least 3 s ago (or the failover delay, if that
+//!    is shorter). It is a candidate again when it answers. Without any candidate every bucket stays where it
+//!    is, and a new bucket has no owner until its home is live.
 //! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or by
 //!    handback. At the start of either, the new owner must be live and in contact with the controller;
 //!    otherwise it could not serve the bucket, and the bucket stays.

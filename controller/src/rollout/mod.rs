@@ -23,7 +23,7 @@
 //! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce.
 //! [`Rollouts::judge`] collects the inputs of the gate, which is a function of
 //! `plimsoll_core::rollout::gates`:
-//! * the time with requests, which must reach a minimum;
+//! * the time with requests, which must reach a minimum to pass;
 //! * in shadow the share of requests that would have been dropped, in canary the share of requests that the
 //!   canary cohort dropped, and how much slower its requests are than those of the control cohort;
 //! * the latest answers to the entry's query gates, which are numbers from Prometheus with a bound;
@@ -31,7 +31,9 @@
 //!   stale zone), even if other aggregators of the zone report.
 //!
 //! The gate *passes*, it *fails* because a value is known to be bad, or it is *inconclusive* because a value
-//! is not known yet. A stale zone makes the shadow gate inconclusive, and ends every canary.
+//! is not known yet or the time is too short. A ratio or latency with fewer than `min_samples` is not known.
+//! A gate may fail before its minimum time. A stale zone makes the shadow gate inconclusive, and ends every
+//! canary.
 //!
 //! **Moves.** An entry changes its stage in one of these ways:
 //! * `Rollouts::on_tick` moves an entry one stage up if its gate passes, and either `auto_promote` is on or
@@ -42,12 +44,14 @@
 //! * `Rollouts::promote` moves an entry up for an operator, if its gate passes or no gate is required. With a
 //!   reason it also moves past a gate that does not pass. Skipping canary counts as a gate that does not
 //!   pass: it needs a reason, unless the policy requires no gates.
-//! * `Rollouts::abort` moves an entry to shadow for an operator.
+//! * `Rollouts::abort` moves an entry to shadow for an operator. In shadow with a pending mode, an abort or a
+//!   kill begins shadow anew, with empty stats.
 //! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode of the
-//!   file, or in shadow if it is killed or the state was lost. A lower mode in the file takes effect at once;
-//!   a higher one waits for the gates, unless `require_gates` is off. A kill moves its entries to shadow, and
-//!   no entry moves up while it is killed: a higher mode written meanwhile is ignored. The kill of one bucket
-//!   under a pattern holds that bucket alone in shadow, and leaves the stage of the pattern as it is.
+//!   file, or in shadow if it is killed or the state was lost. Only a change of the mode in the file counts:
+//!   a new mode below the stage takes effect at once, one above it waits for the gates, unless
+//!   `require_gates` is off. A kill moves its entries to shadow, and no entry moves up while it is killed: a
+//!   higher mode written meanwhile is ignored. The kill of one bucket under a pattern holds that bucket alone
+//!   in shadow, and leaves the stage of the pattern as it is.
 //!
 //! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode
 //! once the change is saved, or once saving fails.
@@ -142,7 +146,8 @@ impl Rollouts {
     }
 
     /// Attaches to each change since the last call the evidence of the stage that it ended, and drops the
-    /// stats. `policy` is the one that was in force while the stage lasted.
+    /// stats. If an entry changed several times, the last change gets the evidence. `policy` is the one that
+    /// was in force while the stage lasted.
     pub(crate) fn close_ended_stages(&mut self, durable: &mut DurableState, policy: &Policy, now: MonoTime) {
         let is_new = durable.changes > self.last_change;
         let rollouts: BTreeMap<String, &RolloutPolicy> =

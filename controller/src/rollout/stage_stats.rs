@@ -11,8 +11,8 @@ use plimsoll_core::stats::{Histogram, Quantile};
 
 use crate::state::{CohortSums, Evidence, SavedStageStats};
 
-/// Slots into which a window is divided. The stats cover the window and at most one further slot, or two
-/// windows after the policy made the window longer.
+/// Slots into which a window is divided. The stats cover the window and less than two further slots. After
+/// the policy changed the window, an old slot stays until newer ones cover the window.
 const SLOTS: u32 = 24;
 
 /// The stats of one stage of one entry.
@@ -22,7 +22,7 @@ pub(super) struct StageStats {
     pub(super) change: u64,
     /// Ticks with requests in the whole stage.
     ticks: u64,
-    /// The length of a tick; earlier ticks are converted if it changes.
+    /// The length of the latest tick, at which all ticks are valued.
     tick: Duration,
     /// Counts since the last tick.
     fresh: Cohorts,

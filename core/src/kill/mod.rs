@@ -6,12 +6,13 @@
 //!    directions, and merge by maximum.
 //! 2. **A mode carries the generations known when it was decided.** A process applies a mode only if nothing
 //!    is killed and the decision knew the latest generation that the process holds; otherwise the mode counts
-//!    as shadow. The end of a kill therefore restores nothing: buckets stay in shadow until a controller that
-//!    knows the generation decides again.
+//!    as shadow. The controller also moves killed entries of the policy to shadow (a bucket under a pattern
+//!    is held in shadow alone), so the end of a kill restores nothing: the entry has to be raised again.
 //! 3. **A kill ordered at an aggregator is also kept as a kill order**, until the controller has confirmed a
 //!    report with it. The maximum alone is not enough: two processes that count independently reach the same
-//!    numbers, so the end of one kill (2) could hide another kill (1). While an order is kept, its generation
-//!    is raised to odd again after every merge, and its buckets stay in shadow, also after its end.
+//!    numbers, so the end of one kill (2) could hide another kill (1). While an order is in force, the
+//!    generation of its scope is raised to odd again after every merge. While it is kept, in force or ended,
+//!    its buckets stay in shadow.
 //! 4. **Orders are sent once per stream**, and a parent aggregator relays them as its own. It takes the end
 //!    of a child's order only if it holds no order for the scope: it cannot tell which order has ended.
 //! 5. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
@@ -21,8 +22,10 @@
 //! take to reach the clients.
 //!
 //! ```text
-//! kill order at an aggregator:  none --- order --> in force --- end --> ended
-//!                               in force, ended --- the controller confirms --> none
+//! kill order at an aggregator:  none, ended ------ order -----------------------> in force
+//!                               in force --------- end -------------------------> ended
+//!                               none ------------- a child's end ---------------> ended
+//!                               in force, ended -- the controller confirms -----> none
 //! ```
 
 pub mod drill;

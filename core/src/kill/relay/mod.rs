@@ -1,5 +1,6 @@
-//! The relay of kills and drills at an aggregator or a controller: it merges the generations that both sides
-//! send, keeps kill orders given at this tier until the controller has confirmed them, and times drills.
+//! The relay of kills and drills. At an aggregator it merges the generations of parent and children, keeps
+//! kill orders given here or relayed by child aggregators until the controller has confirmed them, and times
+//! drills. A controller uses it to send generations and to time drills; its durable state does the rest.
 
 mod orders;
 mod sent;
@@ -48,8 +49,9 @@ impl KillRelay {
         if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
 
-    /// Enters an operator's kill order at this tier, or its end. The order is kept in any case. Returns true
-    /// if the generation changed.
+    /// Enters an operator's kill order at this tier, or its end. An order to kill is kept even if the
+    /// generation is unchanged; an end is kept only while an order for the scope is held. Returns true if the
+    /// generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -165,8 +167,9 @@ impl KillRelay {
     }
 
     /// Takes over the orders of a child aggregator. An end counts only if no order for its scope is held
-    /// here, because it is unknown which order has ended: a kill that was relayed and then ended below stays
-    /// on until the controller has confirmed it and ends it. Returns true if any is new.
+    /// here, because it is unknown which order has ended. A kill that was relayed and then ended below
+    /// therefore stays on; its end must be ordered again, here or at the controller. Returns true if any is
+    /// new.
     fn relay_orders(&mut self, report: &Report) -> bool {
         let mut is_new = false;
         for scope in report.ordered.iter().filter(|scope| self.kills.has_room(scope)) {

@@ -13,16 +13,16 @@ pub(super) struct Orders(BTreeMap<Scope, Order>);
 /// An unconfirmed kill order.
 #[derive(Clone, Copy, Debug)]
 struct Order {
-    /// False once the kill was ended here. The entry stays until the controller knows of both: a controller
-    /// that did not know of the kill may have decided to enforce meanwhile.
+    /// False once the kill has ended, here or at a child. The entry stays until the controller knows: a
+    /// controller that did not know of the kill may have decided to enforce meanwhile.
     killed: bool,
     /// The first report of the present stream with the order.
     sent: Option<u64>,
 }
 
 impl Orders {
-    /// Enters an order given here, or its end. If the controller knows the kill already, the end needs no
-    /// entry: the generation shows it.
+    /// Enters an order given here, or its end. Without an order for the scope the end needs no entry: the
+    /// controller knows the kill, and the generation shows its end.
     pub(super) fn give(&mut self, scope: &Scope, killed: bool) {
         let order = Order { killed, sent: None };
         if killed {

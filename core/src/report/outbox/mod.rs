@@ -29,12 +29,14 @@
 //!  Defined --- a report carries its total --------------> Reported
 //!  Defined, Reported --- a new stream begins -----------> Undefined
 //!  any state --- release: the slot is empty ------------> Released
-//!  Released, new slot --- adopt: a key takes the slot --> Undefined
+//!  new slot --- the owner has a new key ---------------> Undefined
+//!  Released --- adopt: a key takes the slot ------------> Undefined
 //!  a finished key --- replace: the next key takes over -> Undefined
 //! ```
 //! `KeyProgress` is this state. `History` goes with it over all streams: the total sent, the total confirmed,
 //! and `LastParent`, the parent that received counts last. `InFlight` holds the reports that are not
-//! confirmed yet. A key is *finished* once its owner counts no more for it and everything sent is confirmed.
+//! confirmed yet. A key is *finished* once its owner counts no more for it and all its counts are sent and
+//! confirmed.
 
 mod history;
 mod in_flight;
