@@ -12,8 +12,8 @@ use crate::downstream::Downstream;
 impl Zone {
     /// Enters an operator's kill order, or its end. The generation moves to the next odd or even number,
     /// which is sent to all children at once and to the parent with the next report. From then on the buckets
-    /// are in shadow, until the controller has confirmed the order and decided their modes again. The order
-    /// is kept also if the generation is unchanged. Returns true if the generation changed.
+    /// are in shadow, until the controller has confirmed the order and their entries are raised again. An
+    /// order to kill is kept even if the generation is unchanged. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
