@@ -2,7 +2,7 @@
 
 use plimsoll_core::names::InvalidName;
 
-use super::{invalid_name, too_many};
+use super::{check_last_rejected, invalid_name, too_many};
 use crate::tests::*;
 
 fn directives(buckets: Vec<wire::BucketDirective>) -> wire::Directives {
@@ -24,15 +24,7 @@ fn key(tenant: &str, ratio: Option<u32>) -> wire::KeyDirective {
 
 fn check_directives_rejected(parts: Vec<wire::Directives>, error: &DecodeError) {
     let mut decoder = DirectivesDecoder::default();
-    let last = parts.len() - 1;
-    for (at, part) in parts.into_iter().enumerate() {
-        let decoded = decoder.decode(part);
-        if at < last {
-            assert_eq!(decoded, Ok(None), "part {at} before {error}");
-        } else {
-            assert_eq!(decoded.as_ref(), Err(error));
-        }
-    }
+    check_last_rejected(parts, error, |part| decoder.decode(part));
 }
 
 #[test]

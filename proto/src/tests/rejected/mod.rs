@@ -14,3 +14,20 @@ fn invalid_name(field: &'static str, source: InvalidName) -> DecodeError {
 fn too_many(field: &'static str, got: usize, most: usize) -> DecodeError {
     DecodeError::TooMany { field, got, most }
 }
+
+/// Asserts that the last part is rejected and all parts before it are accepted.
+fn check_last_rejected<Part, Message: std::fmt::Debug + PartialEq>(
+    parts: Vec<Part>,
+    error: &DecodeError,
+    mut decode: impl FnMut(Part) -> Result<Option<Message>, DecodeError>,
+) {
+    let last = parts.len() - 1;
+    for (at, part) in parts.into_iter().enumerate() {
+        let decoded = decode(part);
+        if at < last {
+            assert_eq!(decoded, Ok(None), "part {at} before {error}");
+        } else {
+            assert_eq!(decoded.as_ref(), Err(error));
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use plimsoll_core::names::InvalidName;
 
-use super::{invalid_name, too_many};
+use super::{check_last_rejected, invalid_name, too_many};
 use crate::tests::*;
 
 fn report() -> wire::Report {
@@ -65,18 +65,9 @@ fn more(report: wire::Report) -> wire::Report {
     wire::Report { more: true, ..report }
 }
 
-/// Asserts that the last part is rejected and all parts before it are accepted.
 fn check_report_rejected(parts: Vec<wire::Report>, error: &DecodeError) {
     let mut decoder = ReportDecoder::default();
-    let last = parts.len() - 1;
-    for (at, part) in parts.into_iter().enumerate() {
-        let decoded = decoder.decode(part);
-        if at < last {
-            assert_eq!(decoded, Ok(None), "part {at} before {error}");
-        } else {
-            assert_eq!(decoded.as_ref(), Err(error));
-        }
-    }
+    check_last_rejected(parts, error, |part| decoder.decode(part));
 }
 
 #[test]
