@@ -5,11 +5,8 @@
 //! names: only candidates whose name contains one of them are measured.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)] // it measures or it stops
 
-#[path = "decision/ours.rs"]
 mod ours;
-#[path = "decision/peers.rs"]
 mod peers;
-#[path = "decision/rounds.rs"]
 mod rounds;
 
 use ours::Ours;
