@@ -21,7 +21,7 @@
 //! let checkout = limiter.bucket("checkout")?;
 //! match checkout.admit("acme") {
 //!     Verdict::Admit => { /* serve the request */ }
-//!     Verdict::Refuse(refusal) => println!("retry in {:?}", refusal.retry_after),
+//!     Verdict::Refuse(refusal) => println!("retry in {:?}", refusal.retry_after()),
 //! }
 //! # Ok(()) }
 //! ```

@@ -6,9 +6,8 @@ use plimsoll_core::decision::coin;
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::decision::{Reason, Refusal, Verdict};
 
-use crate::hot::directive_word::DirectiveWord;
-use crate::hot::rng::{Draw, DrawSource};
-use crate::hot::table::{KeyPlace, Table};
+use crate::hot::rng::DrawSource;
+use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, CounterRow, Outcome};
 
 /// Per-thread counters and random generator of one decision.
@@ -17,10 +16,10 @@ pub(crate) struct DecideCtx<'a, D> {
     pub(crate) draws: D,
 }
 
-/// Makes the verdict; a refused caller waits as long as the draw says.
+/// Makes the verdict; `jitter` spreads the time after which refused callers return.
 #[inline]
-fn verdict(refused: bool, draw: Draw) -> Verdict {
-    let refusal = Refusal { reason: Reason::ClusterOverload, retry_after: draw.retry_after() };
+fn verdict(refused: bool, jitter: u32) -> Verdict {
+    let refusal = Refusal::new(Reason::ClusterOverload, jitter);
     select_unpredictable(refused, Verdict::Refuse(refusal), Verdict::Admit)
 }
 
@@ -31,21 +30,22 @@ impl Table {
     /// it: the mispredictions would cost more than all the rest. Only the simplest cases are inlined into the
     /// caller.
     #[inline]
-    pub(crate) fn decide(&self, place: KeyPlace, ctx: &mut DecideCtx<'_, impl DrawSource>) -> Verdict {
-        let (source, word) = self.directive_of(place);
+    pub(crate) fn decide(&self, target: Target, ctx: &mut DecideCtx<'_, impl DrawSource>) -> Verdict {
+        let word = target.word;
+        let Some(row) = ctx.counters.row(target.key) else { return self.decide_slowly(target, ctx) };
         if word.admits() {
-            ctx.counters.add(place.key, Outcome::Admitted, 1);
+            row.count(false);
             return Verdict::Admit;
         }
-        match ctx.counters.row(place.key) {
-            Some(row) if word.is_plain() => {
-                let draw = ctx.draws.draw();
-                let refused = coin::refuses(word.ratio(), draw.coin());
-                row.count(refused);
-                verdict(refused, draw)
-            }
-            Some(row) if word.is_enforced() => self.decide_enforced(row, place.key, source, word, ctx),
-            _ => self.decide_slowly(place.key, source, word, ctx),
+        if word.is_plain() {
+            let draw = ctx.draws.draw();
+            let refused = coin::refuses(word.ratio(), draw.coin());
+            row.count(refused);
+            verdict(refused, draw.other())
+        } else if word.is_enforced() {
+            self.decide_enforced(row, target, ctx)
+        } else {
+            self.decide_slowly(target, ctx)
         }
     }
 
@@ -54,21 +54,21 @@ impl Table {
     /// [`decide`](Self::decide).
     pub(crate) fn decide_traced(
         &self,
-        place: KeyPlace,
+        target: Target,
         trace: impl FnOnce() -> Option<TraceId>,
         ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let (_, word) = self.directive_of(place);
+        let word = target.word;
         let trace = if word.uses_trace() { trace() } else { None };
-        let Some(trace) = trace else { return self.decide(place, ctx) };
+        let Some(trace) = trace else { return self.decide(target, ctx) };
         let drawn = self.draw_key.load().draw(trace);
-        match ctx.counters.row(place.key) {
+        match ctx.counters.row(target.key) {
             Some(row) if word.is_plain() => {
                 let refused = coin::refuses(word.ratio(), drawn);
                 row.count(refused);
-                verdict(refused, ctx.draws.draw())
+                verdict(refused, ctx.draws.draw().other())
             }
-            _ => self.decide_by(place, 1, Some(drawn), ctx),
+            _ => self.decide_by(target, 1, Some(drawn), ctx),
         }
     }
 
@@ -77,23 +77,19 @@ impl Table {
     fn decide_enforced(
         &self,
         row: CounterRow<'_>,
-        key: u32,
-        source: u32,
-        word: DirectiveWord,
+        target: Target,
         ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
+        let Target { key, source, word } = target;
         let Some(source_row) = ctx.counters.row(source) else { return Verdict::Admit };
         let ratio = word.ratio();
-        let (refused, draw) = if word.is_independent() {
+        let (refused, jitter) = if word.is_independent() {
             let draw = ctx.draws.draw();
-            (coin::refuses(ratio, draw.coin()), draw)
+            (coin::refuses(ratio, draw.coin()), draw.other())
         } else {
             // The coin state belongs to the directive's key, not to each tenant that shares the directive:
             // otherwise every short-lived tenant would start with a fresh state.
-            source_row.with_coin(|coin| {
-                let refused = coin.refuses(ratio, || ctx.draws.draw().both());
-                (refused, Draw::from_number(coin.phase()))
-            })
+            source_row.with_coin(|coin| (coin.refuses(ratio, || ctx.draws.draw().both()), coin.phase()))
         };
         // A request that the coin refuses takes no token.
         if word.is_guarded()
@@ -101,47 +97,45 @@ impl Table {
             && !self.take(source, 1, ctx.counters)
         {
             ctx.counters.add(key, Outcome::GuardDropped, 1);
-            return verdict(true, ctx.draws.draw());
+            return verdict(true, ctx.draws.draw().other());
         }
         row.count(refused);
-        verdict(refused, draw)
+        verdict(refused, jitter)
     }
 
     /// The path for refusals that are only counted, and for threads without counters of their own.
     #[inline(never)]
-    fn decide_slowly(
-        &self,
-        key: u32,
-        source: u32,
-        word: DirectiveWord,
-        ctx: &mut DecideCtx<'_, impl DrawSource>,
-    ) -> Verdict {
+    fn decide_slowly(&self, target: Target, ctx: &mut DecideCtx<'_, impl DrawSource>) -> Verdict {
+        let Target { key, source, word } = target;
+        if word.admits() {
+            ctx.counters.add(key, Outcome::Admitted, 1);
+            return Verdict::Admit;
+        }
         let draw = ctx.draws.draw();
         let refused = if word.is_independent() {
             coin::refuses(word.ratio(), draw.coin())
         } else {
             ctx.counters.with_coin(source, |coin| coin.refuses(word.ratio(), || ctx.draws.draw().both()))
         };
-        let outcome = self.guard(source, word, refused, 1, ctx.counters);
+        let outcome = self.guard(target, refused, 1, ctx.counters);
         ctx.counters.add(key, outcome, 1);
-        verdict(outcome.is_refusal(), draw)
+        verdict(outcome.is_refusal(), draw.other())
     }
 
     /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent
     /// draw, as a whole.
     pub(crate) fn decide_by(
         &self,
-        place: KeyPlace,
+        target: Target,
         cost: u32,
         drawn: Option<u32>,
         ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let (source, word) = self.directive_of(place);
         let draw = ctx.draws.draw();
-        let refused = coin::refuses(word.ratio(), drawn.unwrap_or(draw.coin()));
-        let outcome = self.guard(source, word, refused, cost, ctx.counters);
-        ctx.counters.add(place.key, outcome, cost);
-        verdict(outcome.is_refusal(), draw)
+        let refused = coin::refuses(target.word.ratio(), drawn.unwrap_or(draw.coin()));
+        let outcome = self.guard(target, refused, cost, ctx.counters);
+        ctx.counters.add(target.key, outcome, cost);
+        verdict(outcome.is_refusal(), draw.other())
     }
 
     /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
@@ -149,26 +143,24 @@ impl Table {
     /// there is a trace and any of the coins is coherent.
     pub(crate) fn decide_all<const N: usize>(
         &self,
-        places: [KeyPlace; N],
+        targets: [Target; N],
         trace: Option<TraceId>,
         ctx: &mut DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
         let draw = ctx.draws.draw();
-        let directives = places.map(|place| self.directive_of(place));
-        let trace = trace.filter(|_| directives.iter().any(|(_, word)| word.uses_trace()));
+        let trace = trace.filter(|_| targets.iter().any(|target| target.word.uses_trace()));
         let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
-        let drawn_by_key =
-            directives.map(|(source, word)| (source, word, coin::refuses(word.ratio(), drawn)));
+        let refuses = |target: &Target| coin::refuses(target.word.ratio(), drawn);
         let mut outcomes = [Outcome::Admitted; N];
-        if drawn_by_key.iter().any(|(_, word, refused)| *refused && word.is_enforced()) {
+        if targets.iter().any(|target| target.word.is_enforced() && refuses(target)) {
             outcomes = [Outcome::Dropped; N];
         } else {
-            for (at, (source, word, refused)) in drawn_by_key.into_iter().enumerate() {
-                outcomes[at] = self.guard(source, word, refused, 1, ctx.counters);
+            for (at, target) in targets.into_iter().enumerate() {
+                outcomes[at] = self.guard(target, refuses(&target), 1, ctx.counters);
                 if outcomes[at] == Outcome::GuardDropped {
-                    for (taken, (source, word, _)) in outcomes.iter().zip(drawn_by_key).take(at) {
-                        if *taken == Outcome::Admitted && word.is_guarded() {
-                            self.give_back(source, ctx.counters);
+                    for (taken, target) in outcomes.iter().zip(targets).take(at) {
+                        if *taken == Outcome::Admitted && target.word.is_guarded() {
+                            self.give_back(target.source, ctx.counters);
                         }
                     }
                     // The other keys count it as dropped, because their guards did not refuse it.
@@ -178,21 +170,15 @@ impl Table {
                 }
             }
         }
-        places.iter().zip(outcomes).for_each(|(place, outcome)| ctx.counters.add(place.key, outcome, 1));
-        verdict(outcomes.iter().any(|outcome| outcome.is_refusal()), draw)
+        targets.iter().zip(outcomes).for_each(|(target, outcome)| ctx.counters.add(target.key, outcome, 1));
+        verdict(outcomes.iter().any(|outcome| outcome.is_refusal()), draw.other())
     }
 
     /// Applies the guard after the coin: a request that the coin refuses takes no token. Both decide alike in
     /// shadow mode, so that its counts predict the effect of enforcing.
     #[inline]
-    fn guard(
-        &self,
-        source: u32,
-        word: DirectiveWord,
-        by_coin: bool,
-        cost: u32,
-        counters: &CounterBlock,
-    ) -> Outcome {
+    fn guard(&self, target: Target, by_coin: bool, cost: u32, counters: &CounterBlock) -> Outcome {
+        let Target { source, word, .. } = target;
         match (by_coin, word.is_enforced()) {
             (true, true) => Outcome::Dropped,
             (true, false) => Outcome::WouldDropped,

@@ -6,15 +6,19 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::hot::directive_word::{AtomicDirectiveWord, DirectiveWord};
+use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
 use crate::hot::shared_key::SharedKey;
-use crate::hot::sync::{AtomicU32, Ordering};
+use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::thread_counters::{CounterBlock, Outcome};
 use crate::hot::thread_slots::ThreadSlots;
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::coherent::DrawKey;
 use plimsoll_core::quantity::DropRatio;
+
+fn publish(shared: &AtomicU64, directive: DirectiveWord) {
+    KeyWord::new(1, directive).store(shared);
+}
 
 /// Runs every interleaving with up to two preemptions: an error that needs more is unlikely, and without a
 /// bound their number explodes.
@@ -82,7 +86,7 @@ fn refill_during_decisions_accounts_for_every_token() {
 #[test]
 fn coherent_coin_never_draws_without_a_key() {
     model(|| {
-        let shared = Arc::new((AtomicDirectiveWord::default(), SharedKey::default()));
+        let shared = Arc::new((AtomicU64::new(0), SharedKey::default()));
         let half = DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap())
             .enforced(true)
             .coin(Coin::Coherent);
@@ -91,7 +95,7 @@ fn coherent_coin_never_draws_without_a_key() {
             thread::spawn(move || {
                 let (word, key) = &*shared;
                 for _ in 0..2 {
-                    if word.load().uses_trace() {
+                    if KeyWord::load(word).directive().uses_trace() {
                         let (k0, k1) = key.load().halves();
                         assert!([1, 3].contains(&k0) && [2, 4].contains(&k1), "{k0} {k1}");
                     }
@@ -99,11 +103,11 @@ fn coherent_coin_never_draws_without_a_key() {
             })
         };
         let (word, key) = &*shared;
-        word.store(half);
+        publish(word, half);
         key.store(DrawKey::of_halves(1, 2));
-        word.store(half.coherent(true));
+        publish(word, half.coherent(true));
         key.store(DrawKey::of_halves(3, 4));
-        word.store(half.coherent(true));
+        publish(word, half.coherent(true));
         reader.join().unwrap();
     });
 }
@@ -113,7 +117,7 @@ fn coherent_coin_never_draws_without_a_key() {
 #[test]
 fn directive_is_never_torn() {
     model(|| {
-        let word = Arc::new(AtomicDirectiveWord::default());
+        let word = Arc::new(AtomicU64::new(0));
         let pool = Arc::new(GuardPool::default());
         let half =
             DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap()).enforced(true).guarded(true);
@@ -122,15 +126,15 @@ fn directive_is_never_torn() {
             let (word, pool) = (Arc::clone(&word), Arc::clone(&pool));
             thread::spawn(move || {
                 for _ in 0..2 {
-                    let seen = word.load();
+                    let seen = KeyWord::load(&word).directive();
                     assert!([DirectiveWord::NOTHING, half, none].contains(&seen), "{seen:?}");
                     assert!(!seen.is_guarded() || !pool.is_empty(), "a guard without its tokens");
                 }
             })
         };
         pool.fill(5, 5.0, 1);
-        word.store(half);
-        word.store(none);
+        publish(&word, half);
+        publish(&word, none);
         reader.join().unwrap();
     });
 }

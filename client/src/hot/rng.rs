@@ -4,7 +4,6 @@
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use fastrand::Rng as Wyrand;
 use rand::Rng;
@@ -37,21 +36,6 @@ impl Draw {
     #[inline]
     pub(crate) const fn both(self) -> (u32, u32) {
         (self.coin(), self.other())
-    }
-
-    /// Makes a draw of a given number, for a purpose that only needs it to differ between requests.
-    #[inline]
-    pub(crate) const fn from_number(number: u32) -> Self {
-        Self(number as u64)
-    }
-
-    /// Returns the time that a refused caller should wait, 1 s to 3 s, by the second number. The jitter keeps
-    /// refused callers from returning at once.
-    #[inline]
-    pub(crate) fn retry_after(self) -> Duration {
-        let seconds = 1 + (self.other() >> 31);
-        let nanos = (u64::from(self.other() << 1) * 1_000_000_000) >> 32;
-        Duration::new(u64::from(seconds), nanos as u32)
     }
 }
 
@@ -107,14 +91,6 @@ impl DrawSource for ThreadRng {
 #[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn retry_after_is_spread_over_two_seconds() {
-        let wait = |number: u32| Draw::from_number(number).retry_after();
-        assert_eq!((wait(0), wait(1 << 31)), (Duration::from_secs(1), Duration::from_secs(2)));
-        assert!((Duration::from_millis(2_999)..Duration::from_secs(3)).contains(&wait(u32::MAX)));
-        assert_eq!(wait(3 << 30).as_millis(), 2_500);
-    }
 
     #[test]
     fn threads_draw_different_uniform_numbers() {

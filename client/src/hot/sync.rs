@@ -1,9 +1,13 @@
-//! The atomics of lock-free code: the standard library's, or those of the model checker loom.
+//! The atomics and locks that threads share: the standard library's, or those of the model checker loom.
 
 #[cfg(feature = "loom")]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(feature = "loom")]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(feature = "loom"))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(feature = "loom"))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Allocates zeros. Pages take no memory until they are written: the allocator requests zeroed pages, which
 /// the operating system commits on first use.

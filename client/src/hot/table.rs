@@ -4,7 +4,7 @@
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
 
-use crate::hot::directive_word::{AtomicDirectiveWord, DirectiveWord};
+use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
@@ -23,14 +23,29 @@ pub(crate) struct BucketPlace {
     pub(crate) bucket: u32,
     /// The key of the default class, which tenants without room or with an invalid name share.
     pub(crate) default_key: u32,
+    /// The slot of that key.
+    pub(crate) default_slot: u32,
 }
 
 /// The ids of a key in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPlace {
     pub(crate) key: u32,
+    /// The slot of the key, with its directive.
+    pub(crate) slot: u32,
     /// The key of its bucket's default class, whose directive applies while the key has none of its own.
     pub(crate) default_key: u32,
+    /// The slot of that key.
+    pub(crate) default_slot: u32,
+}
+
+/// The key that a decision counts for, and the directive that it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) key: u32,
+    /// The key that the directive belongs to: the same, or its bucket's default class.
+    pub(crate) source: u32,
+    pub(crate) word: DirectiveWord,
 }
 
 /// All buckets and keys of one limiter: names, directives and counters. Everything is allocated at the start.
@@ -40,7 +55,6 @@ pub(crate) struct Table {
     pub(crate) keys: Interner,
     /// The key of each bucket's default class plus one; 0 until it is assigned.
     default_keys: Box<[AtomicU32]>,
-    words: Box<[AtomicDirectiveWord]>,
     pub(crate) counters: ThreadCounters,
     pools: Box<[GuardPool]>,
     /// The draw key of coherent coins.
@@ -63,7 +77,6 @@ impl Table {
             buckets: Interner::new(buckets_max, seed),
             keys: Interner::new(keys_max, seed),
             default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
-            words: (0..keys_max).map(|_| AtomicDirectiveWord::default()).collect(),
             counters: ThreadCounters::new(keys_max, thread_slots),
             pools: (0..keys_max).map(|_| GuardPool::default()).collect(),
             draw_key: SharedKey::default(),
@@ -77,20 +90,20 @@ impl Table {
     pub(crate) fn declare(&self, bucket: &str) -> Result<Option<BucketPlace>, InvalidName> {
         check_name(bucket)?;
         let Some(id) = self.buckets.intern(0, bucket) else { return Ok(None) };
-        let Some(default_key) = self.keys.pin(id, DEFAULT_TENANT) else { return Ok(None) };
-        Ok(self.set_default_key(id, default_key))
+        Ok(self.keys.pin(id, DEFAULT_TENANT).and_then(|key| self.set_default_key(id, key)))
     }
 
     /// Returns the place of a bucket, on the request path.
     fn bucket(&self, bucket: &str) -> Option<BucketPlace> {
-        let Lookup::Id(id) = self.buckets.look_up(0, bucket) else { return None };
+        let id = self.buckets.look_up(0, bucket).id()?;
         match self.default_key(id) {
-            None => match self.keys.try_pin(id, DEFAULT_TENANT) {
-                Lookup::Id(default_key) => self.set_default_key(id, default_key),
-                _ => None,
-            },
-            Some(default_key) => Some(BucketPlace { bucket: id, default_key }),
+            None => self.set_default_key(id, self.keys.try_pin(id, DEFAULT_TENANT).id()?),
+            Some(default_key) => Some(self.bucket_place(id, default_key)),
         }
+    }
+
+    fn bucket_place(&self, bucket: u32, default_key: u32) -> BucketPlace {
+        BucketPlace { bucket, default_key, default_slot: self.keys.slot_of(default_key) }
     }
 
     /// Returns the key of a bucket's default class, once it is assigned.
@@ -100,29 +113,55 @@ impl Table {
 
     fn set_default_key(&self, bucket: u32, default_key: u32) -> Option<BucketPlace> {
         self.default_keys.get(bucket as usize)?.store(default_key + 1, Ordering::Release);
-        Some(BucketPlace { bucket, default_key })
+        Some(self.bucket_place(bucket, default_key))
     }
 
-    /// Returns the place of a tenant's key: its own, or the default class where the name is invalid, or too
-    /// rare to get one of the remaining places.
+    /// Returns the target of a tenant's requests: its own key, or the default class where the name is
+    /// invalid, or too rare to get one of the remaining places.
     #[inline]
-    pub(crate) fn key(&self, place: BucketPlace, tenant: &str) -> KeyPlace {
-        let key = match self.keys.look_up(place.bucket, tenant) {
-            Lookup::Id(key) => key,
-            _ => place.default_key,
+    pub(crate) fn target(&self, place: BucketPlace, tenant: &str) -> Target {
+        let own = match self.keys.look_up(place.bucket, tenant) {
+            Lookup::Found(own) => own,
+            _ => KeyWord::new(place.default_key, DirectiveWord::NOTHING),
         };
-        KeyPlace { key, default_key: place.default_key }
+        self.follow(own, place.default_key, place.default_slot)
     }
 
-    /// Returns the place of a tenant's key if it has one, else the default class's. Inserts nothing.
-    pub(crate) fn known(&self, place: BucketPlace, tenant: &str) -> KeyPlace {
-        let key = self.keys.known(place.bucket, tenant).unwrap_or(place.default_key);
-        KeyPlace { key, default_key: place.default_key }
+    /// Returns the target of a tenant's requests if it has a key, else the default class's. Inserts nothing.
+    pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
+        let default = KeyWord::new(place.default_key, DirectiveWord::NOTHING);
+        let own = self.keys.known(place.bucket, tenant).unwrap_or(default);
+        self.follow(own, place.default_key, place.default_slot)
+    }
+
+    /// Returns the target of a key's requests.
+    #[inline]
+    pub(crate) fn target_of(&self, place: KeyPlace) -> Target {
+        let own = KeyWord::new(place.key, self.keys.word(place.slot).directive());
+        self.follow(own, place.default_key, place.default_slot)
+    }
+
+    /// Lets a key without a directive follow its bucket's default class.
+    #[inline]
+    fn follow(&self, own: KeyWord, default_key: u32, default_slot: u32) -> Target {
+        match own.directive() {
+            DirectiveWord::NOTHING => {
+                let word = self.keys.word(default_slot).directive();
+                Target { key: own.id(), source: default_key, word }
+            }
+            word => Target { key: own.id(), source: own.id(), word },
+        }
+    }
+
+    /// Returns the place of a key.
+    pub(crate) fn place_of(&self, key: u32, default_key: u32) -> KeyPlace {
+        let [slot, default_slot] = [key, default_key].map(|key| self.keys.slot_of(key));
+        KeyPlace { key, slot, default_key, default_slot }
     }
 
     /// Previews the decision about a request.
-    pub(crate) fn peek(&self, place: KeyPlace) -> Peek {
-        let (source, word) = self.directive_of(place);
+    pub(crate) fn peek(&self, target: Target) -> Peek {
+        let Target { source, word, .. } = target;
         let pool = self.pools.get(source as usize);
         Peek {
             ratio: word.ratio(),
@@ -131,34 +170,19 @@ impl Table {
         }
     }
 
-    /// Returns the place of a key by names; `None` where the bucket has no room or an invalid name. Such a
-    /// request is counted as untracked.
-    pub(crate) fn place(&self, bucket: &str, tenant: &str) -> Option<KeyPlace> {
-        let place = self.bucket(bucket).map(|place| self.key(place, tenant));
-        if place.is_none() {
+    /// Returns the target of a request by names; `None` where the bucket has no room or an invalid name. Such
+    /// a request is counted as untracked.
+    pub(crate) fn target_by_names(&self, bucket: &str, tenant: &str) -> Option<Target> {
+        let target = self.bucket(bucket).map(|place| self.target(place, tenant));
+        if target.is_none() {
             self.untracked.fetch_add(1, Ordering::Relaxed);
         }
-        place
-    }
-
-    /// Returns the directive that applies to a key, and the key that it belongs to: its own, or its bucket's
-    /// default class.
-    #[inline]
-    pub(crate) fn directive_of(&self, place: KeyPlace) -> (u32, DirectiveWord) {
-        match self.word(place.key) {
-            DirectiveWord::NOTHING => (place.default_key, self.word(place.default_key)),
-            own => (place.key, own),
-        }
-    }
-
-    #[inline]
-    fn word(&self, key: u32) -> DirectiveWord {
-        self.words.get(key as usize).map_or(DirectiveWord::NOTHING, AtomicDirectiveWord::load)
+        target
     }
 
     /// True if a key has a directive of its own.
     pub(crate) fn has_own_directive(&self, key: u32) -> bool {
-        self.word(key) != DirectiveWord::NOTHING
+        self.keys.word(self.keys.slot_of(key)).directive() != DirectiveWord::NOTHING
     }
 
     /// Returns the number of the last refill, modulo 2^16.
@@ -197,10 +221,7 @@ impl Table {
 
     /// Publishes the directive of a key, and of the keys that share it.
     pub(crate) fn publish(&self, key: u32, word: DirectiveWord) {
-        debug_assert!((key as usize) < self.words.len(), "key {key} is an id of the interner");
-        if let Some(held) = self.words.get(key as usize) {
-            held.store(word);
-        }
+        self.keys.publish(key, word);
     }
 
     /// Returns the number of requests admitted without a key to count them for.

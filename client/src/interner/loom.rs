@@ -4,19 +4,28 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::{Interner, Lookup};
+use crate::hot::directive_word::KeyWord;
 
 /// Makes the smallest interner whose names can collide: every atomic access multiplies the interleavings.
 fn names() -> Arc<Interner> {
     Arc::new(Interner::new(2, 7))
 }
 
-/// Returns the id, unless another thread held the write lock.
+/// Returns the id, unless another thread held the lock.
 fn id(found: Lookup) -> Option<u32> {
     match found {
-        Lookup::Id(id) => Some(id),
+        Lookup::Found(word) => Some(word.id()),
         Lookup::Busy => None,
         other => panic!("{other:?}"),
     }
+}
+
+/// Reads the inserted names.
+fn inserted(names: &Interner) -> Vec<String> {
+    let log = names.take_log();
+    let inserted = log.inserted().map(|(_, _, name)| name.to_owned()).collect();
+    names.return_log(log);
+    inserted
 }
 
 #[test]
@@ -28,8 +37,8 @@ fn loom_concurrent_inserts_of_one_name_agree() {
         let here = id(names.look_up(0, "a"));
         let there = thread.join().unwrap();
         assert!([Some(0), None].contains(&here) && [Some(0), None].contains(&there));
-        assert!(here.is_some() || there.is_some(), "one of them had the write lock");
-        assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
+        assert!(here.is_some() || there.is_some(), "one of them had the lock");
+        assert_eq!(id(names.look_up(0, "a")), Some(0));
         assert_eq!(names.capacity().free, 1);
     });
 }
@@ -43,32 +52,24 @@ fn loom_concurrent_inserts_of_two_names_get_two_ids() {
         let here = names.intern(0, "b");
         let there = thread.join().unwrap();
         assert!(here.is_some() && there.is_some() && here != there);
-        let mut inserted = Vec::new();
-        names.drain_inserted(|id| {
-            inserted.push(names.read(id).unwrap().1);
-            true
-        });
+        let mut inserted = inserted(&names);
         inserted.sort();
         assert_eq!(inserted, ["a", "b"]);
     });
 }
 
 #[test]
-fn loom_lookup_sees_a_whole_name_or_none() {
+fn loom_lookup_that_finds_a_name_sees_its_id() {
     loom::model(|| {
         let names = names();
+        names.intern(0, "a");
         let other = Arc::clone(&names);
-        let thread = thread::spawn(move || other.intern(0, "two-words"));
-        // A lookup compares exactly, and the reader of an inserted id reads the whole name.
-        let mut inserted = 0;
-        names.drain_inserted(|id| {
-            assert_eq!(names.read(id), Some((0, "two-words".to_owned())));
-            inserted += 1;
-            true
-        });
-        assert!(id(names.look_up(0, "two-words")).is_none_or(|id| id == 0));
-        assert_eq!(thread.join().unwrap(), Some(0));
-        assert!(inserted <= 1);
+        let thread = thread::spawn(move || other.intern(0, "b"));
+        // A lookup finds the fingerprint of a name only after its word was written.
+        let known = names.known(0, "b").map(KeyWord::id);
+        assert!(known.is_none_or(|id| id == 1), "{known:?}");
+        assert_eq!(thread.join().unwrap(), Some(1));
+        assert_eq!(inserted(&names), ["a", "b"]);
     });
 }
 
@@ -81,8 +82,8 @@ fn loom_tombstoned_name_is_revived_with_its_id() {
         let thread = thread::spawn(move || id(other.look_up(0, "a")));
         assert!(names.tombstone(0));
         assert!(thread.join().unwrap().is_none_or(|id| id == 0));
-        assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
-        assert!(!names.is_tombstone(0));
+        assert_eq!(id(names.look_up(0, "a")), Some(0));
+        assert!(names.known(0, "a").is_some());
     });
 }
 
@@ -92,7 +93,7 @@ fn loom_id_is_revived_or_reused_but_not_both() {
         let names = names();
         names.intern(0, "a");
         names.intern(0, "b");
-        names.drain_inserted(|_| true);
+        inserted(&names);
         assert!(names.tombstone(0) && names.release(0));
         let other = Arc::clone(&names);
         // The former name and a new one compete for the last id.
@@ -101,8 +102,8 @@ fn loom_id_is_revived_or_reused_but_not_both() {
         let revived = thread.join().unwrap();
         assert!(matches!((taken, revived), (Some(0), None) | (None, Some(0))), "{taken:?} {revived:?}");
         assert_eq!(names.capacity().free, 0);
-        let name = names.read(0).unwrap().1;
-        assert_eq!(name, if taken.is_some() { "c" } else { "a" });
+        let [a, c] = ["a", "c"].map(|name| names.known(0, name).map(KeyWord::id));
+        assert_eq!([a, c], [revived, taken]);
     });
 }
 
@@ -116,7 +117,7 @@ fn loom_pinned_name_is_not_tombstoned() {
         let tombstoned = names.tombstone(0);
         assert_eq!(thread.join().unwrap(), Some(0));
         // If it was tombstoned before, the pin revived it.
-        assert!(!names.is_tombstone(0), "{tombstoned}");
+        assert!(names.known(0, "a").is_some(), "{tombstoned}");
         assert!(!names.tombstone(0));
     });
 }

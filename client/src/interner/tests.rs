@@ -5,70 +5,93 @@ use std::sync::Barrier;
 
 use proptest::prelude::*;
 
+use super::log::Event;
 use super::*;
 
-/// A long name, which occupies an overflow cell.
-const LONG: &str = "a-workspace-with-a-name-so-long-that-it-takes-more-than-one-line/user";
+/// Returns the id that a lookup finds.
+#[track_caller]
+fn found(names: &Interner, owner: u32, name: &str) -> u32 {
+    let found = names.look_up(owner, name);
+    found.id().unwrap_or_else(|| panic!("{name}: {found:?}"))
+}
+
+/// Reads the log: each insertion as its id, owner and name, and each revival as its id.
+fn read(names: &Interner) -> (Vec<(u32, u32, String)>, Vec<u32>) {
+    let log = names.take_log();
+    let revived = log.events().filter_map(|event| match event {
+        Event::Revived(id) => Some(id),
+        Event::Inserted { .. } => None,
+    });
+    let events =
+        (log.inserted().map(|(id, owner, name)| (id, owner, name.to_owned())).collect(), revived.collect());
+    names.return_log(log);
+    events
+}
+
+fn inserted(names: &Interner) -> Vec<u32> {
+    read(names).0.into_iter().map(|(id, ..)| id).collect()
+}
+
+fn is_tombstone(names: &Interner, id: u32) -> bool {
+    matches!(names.lock().state(id), Some(State::Tombstoned | State::Released))
+}
 
 #[test]
 fn names_get_dense_ids_by_owner() {
     let names = Interner::new(8, 7);
-    assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
-    assert_eq!(names.look_up(1, "a"), Lookup::Id(1));
-    assert_eq!(names.look_up(0, LONG), Lookup::Id(2));
-    assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
-    assert_eq!(names.look_up(0, LONG), Lookup::Id(2));
-    assert_eq!(inserted(&names), [0, 1, 2]);
-    assert!(inserted(&names).is_empty());
-    assert_eq!(names.read(1), Some((1, "a".to_owned())));
-    assert_eq!(names.read(2), Some((0, LONG.to_owned())));
-    assert_eq!(names.read(3), None);
+    let longest = &"x".repeat(NAME_BYTES_MAX);
+    for _ in 0..2 {
+        assert_eq!(found(&names, 0, "a"), 0);
+        assert_eq!(found(&names, 1, "a"), 1);
+        assert_eq!(found(&names, 0, longest), 2);
+    }
+    let events = [(0, 0, "a"), (1, 1, "a"), (2, 0, longest)];
+    assert_eq!(read(&names), (events.map(|(id, owner, name)| (id, owner, name.to_owned())).into(), vec![]));
+    assert_eq!(read(&names), (vec![], vec![]));
     for bad in ["", "no name", "caf\u{e9}", &"x".repeat(129), &"x".repeat(70_000)] {
         assert_eq!((names.look_up(0, bad), names.intern(0, bad)), (Lookup::Invalid, None), "{bad:?}");
         assert_eq!((names.try_pin(0, bad), names.pin(0, bad)), (Lookup::Invalid, None), "{bad:?}");
     }
 }
 
-fn inserted(names: &Interner) -> Vec<u32> {
-    let mut ids = Vec::new();
-    names.drain_inserted(|id| {
-        ids.push(id);
-        true
-    });
-    ids
+#[test]
+fn ids_are_bounded() {
+    let names = Interner::new(2, 7);
+    assert_eq!((found(&names, 0, "a"), found(&names, 0, "b")), (0, 1));
+    let lookups: Vec<Lookup> = (0..9).map(|_| names.look_up(0, "c")).collect();
+    assert_eq!(
+        (lookups[0], lookups[6], lookups[7], lookups[8]),
+        (Lookup::Rare, Lookup::Rare, Lookup::Full, Lookup::Full)
+    );
+    assert_eq!(found(&names, 0, "b"), 1);
 }
 
 #[test]
-fn ids_and_cells_are_bounded() {
-    let names = Interner::new(2, 7);
-    assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
-    assert_eq!(names.look_up(0, "b"), Lookup::Id(1));
-    let found: Vec<Lookup> = (0..9).map(|_| names.look_up(0, "c")).collect();
-    assert_eq!(
-        (found[0], found[6], found[7], found[8]),
-        (Lookup::Rare, Lookup::Rare, Lookup::Full, Lookup::Full)
-    );
-    assert_eq!(names.look_up(0, "b"), Lookup::Id(1));
-
-    let names = Interner::new(8, 7);
-    assert_eq!(names.look_up(0, LONG), Lookup::Id(0));
-    assert_eq!(names.look_up(1, LONG), Lookup::Full, "there is one cell");
-    assert_eq!(names.look_up(0, "short"), Lookup::Id(1));
-    assert_eq!(names.look_up(0, LONG), Lookup::Id(0));
+fn requests_wait_for_room_in_the_log_but_handles_do_not() {
+    let names = Interner::new(100_000, 7);
+    let (mut entered, longest) = (0, "x".repeat(NAME_BYTES_MAX - 5));
+    while let Lookup::Found(_) = names.look_up(0, &format!("{longest}{entered:05}")) {
+        entered += 1;
+    }
+    assert!(entered > 1_000, "{entered}");
+    assert_eq!(names.look_up(0, "an-average-name-is-not-that-long"), Lookup::Busy);
+    assert!(names.pin(0, "handle").is_some() && names.intern(0, "directed").is_some());
+    assert_eq!(inserted(&names).len(), entered + 2);
+    assert!(names.look_up(0, "an-average-name-is-not-that-long").id().is_some());
 }
 
 #[test]
 fn beyond_half_only_frequent_names_get_ids() {
     let names = Interner::new(8, 7);
     for id in 0..5 {
-        assert_eq!(names.look_up(0, &format!("early-{id}")), Lookup::Id(id));
+        assert_eq!(found(&names, 0, &format!("early-{id}")), id);
     }
     assert_eq!(names.intern_if_roomy(0, "directed"), None);
     assert_eq!(names.intern_if_roomy(0, "early-3"), Some(3));
     for _ in 1..OFTEN {
         assert_eq!(names.look_up(0, "frequent"), Lookup::Rare);
     }
-    assert_eq!(names.look_up(0, "frequent"), Lookup::Id(5));
+    assert_eq!(found(&names, 0, "frequent"), 5);
     assert_eq!(names.decay_waiting(), WaitingNames::default(), "no name waits any longer");
     // Four requests a second never come to eight.
     for _ in 0..20 {
@@ -97,65 +120,37 @@ fn pinned_name_is_not_tombstoned() {
 #[test]
 fn tombstoned_name_is_revived_until_its_id_is_reused() {
     let names = Interner::new(2, 7);
-    assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
-    assert!(names.tombstone(0));
-    assert!(names.is_tombstone(0));
-    assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
-    assert!(!names.is_tombstone(0) && !names.release(0), "it was revived");
-    assert!(names.tombstone(0) && !names.release(0), "the taken ids were not read");
-    assert!(inserted(&names).is_empty(), "it is read, but the name is tombstoned");
-    assert!(names.release(0) && !names.release(0));
+    assert_eq!(found(&names, 0, "a"), 0);
+    assert!(names.tombstone(0) && is_tombstone(&names, 0));
+    assert_eq!(found(&names, 0, "a"), 0);
+    assert!(!is_tombstone(&names, 0) && !names.release(0), "it was revived");
+    assert!(names.tombstone(0) && names.release(0) && !names.release(0));
     assert_eq!(names.capacity(), Capacity { ids: 2, free: 2 });
-    assert_eq!(names.look_up(0, "a"), Lookup::Id(0));
+    assert_eq!(found(&names, 0, "a"), 0);
     assert_eq!(names.capacity(), Capacity { ids: 2, free: 1 });
-    assert!(names.tombstone(0) && names.release(0), "though it never left the free list");
-    assert_eq!(names.look_up(0, "b"), Lookup::Id(1));
-    assert_eq!(names.look_up(0, "c"), Lookup::Id(0));
-    assert_eq!(names.read(0), Some((0, "c".to_owned())));
+    assert_eq!(read(&names).1, [0, 0]);
+    assert!(names.tombstone(0) && names.release(0), "though it never left the queue of released ids");
+    assert_eq!((found(&names, 0, "b"), found(&names, 0, "c")), (1, 0));
     assert_eq!(names.intern(0, "a"), None);
     assert_eq!(inserted(&names), [1, 0]);
 }
 
 #[test]
-fn long_names_reuse_overflow_cells() {
-    let names = Interner::new(16, 7);
-    let long = |n: u32| format!("{LONG}-{n}");
-    assert_eq!((names.intern(0, &long(0)), names.intern(0, &long(1))), (Some(0), Some(1)));
-    assert_eq!(names.intern(0, &long(2)), None);
-    inserted(&names);
-    assert!(names.tombstone(0) && names.release(0));
-    assert_eq!(names.intern(0, &long(2)), Some(0));
-    assert_eq!(names.intern(0, &long(1)), Some(1));
-    assert_eq!(names.intern(0, &long(0)), None);
-    assert_eq!(inserted(&names), [0]);
-    // A short name that takes the id of a long one frees the cell.
-    (2..16).for_each(|id| assert_eq!(names.intern(0, &format!("short-{id}")), Some(id)));
-    inserted(&names);
-    assert!(names.tombstone(0) && names.release(0) && names.tombstone(5) && names.release(5));
-    assert_eq!(names.intern(0, "a"), Some(5));
-    assert_eq!(names.intern(0, "b"), Some(0));
-    inserted(&names);
-    assert!(names.tombstone(5) && names.release(5));
-    assert_eq!(names.intern(0, &long(3)), Some(5));
-}
-
-#[test]
 fn lookups_stay_short_under_churn() {
     let names = Interner::new(1_024, 7);
-    let mut released = 0;
+    let (mut released, mut known) = (0, BTreeMap::new());
     for turn in 0..50_000u32 {
-        let id = names.intern(turn % 3, &format!("tenant-{turn}")).unwrap();
+        let (owner, name) = (turn % 3, format!("tenant-{turn}"));
+        let id = names.intern(owner, &name).unwrap();
+        known.insert(id, (owner, name));
         inserted(&names);
         // Not in the order of insertion.
         let others = (0..1_024).map(|n| (id * 389 + n) % 1_024).filter(|_| turn >= 900);
         released += others.into_iter().find(|id| names.tombstone(*id) && names.release(*id)).map_or(0, |_| 1);
     }
     assert!(released > 40_000, "{released}");
-    let full = names.slots.iter().filter(|slot| slot.load(Ordering::Relaxed) != EMPTY).count();
-    let longest = names.slots.split(|slot| slot.load(Ordering::Relaxed) == EMPTY).map(<[_]>::len).max();
-    assert!(full <= 1_024 && longest < Some(PROBES_MAX), "{full} of 2,048 slots, {longest:?} in a row");
-    let all = (0..1_024).filter_map(|id| names.read(id).map(|(owner, name)| (id, owner, name)));
-    for (id, owner, name) in all {
+    assert!(names.slots.farthest() < 40, "{}", names.slots.farthest());
+    for (id, (owner, name)) in known {
         assert_eq!(names.intern(owner, &name), Some(id));
     }
 }
@@ -183,43 +178,56 @@ fn racing_threads_agree_on_one_id_for_each_name() {
 #[test]
 fn reused_ids_are_never_confused_between_threads() {
     let names = Interner::new(32, 7);
-    let name = |n: u32| if n.is_multiple_of(5) { format!("{LONG}{n}") } else { format!("tenant-{n}") };
-    let all: Vec<String> = (0..64).map(name).collect();
+    let all: Vec<String> = (0..64).map(|n| format!("tenant-{n}")).collect();
     let done = std::sync::atomic::AtomicBool::new(false);
     // This thread tombstones and releases ids while the others look names up. It waits for a full round of
-    // every reader before a release, so that a reader can compare the name it has found.
+    // every reader before a release, and before it lets another name have the id, so that the name of an id
+    // that a reader has found is known to be the one of this round or of the round before.
     let rounds: Vec<_> = (0..3).map(|_| std::sync::atomic::AtomicU64::new(0)).collect();
+    let owners: Vec<_> = (0..32).map(|_| std::sync::Mutex::new(HashSet::new())).collect();
     std::thread::scope(|scope| {
         for (reader, round) in rounds.iter().enumerate() {
-            let (names, all, done) = (&names, &all, &done);
+            let (names, all, done, owners) = (&names, &all, &done, &owners);
             scope.spawn(move || {
                 let mut at = reader * 17;
                 while !done.load(Ordering::Relaxed) {
                     at = (at + 7) % all.len();
-                    if let Lookup::Id(id) = names.look_up(1, &all[at]) {
-                        assert_eq!(names.read(id), Some((1, all[at].clone())));
+                    if let Some(word) = names.known(1, &all[at]) {
+                        assert!(owners[word.id() as usize].lock().unwrap().contains(&all[at]), "{}", all[at]);
                     }
                     round.fetch_add(1, Ordering::SeqCst);
                 }
             });
         }
-        let mut replaced = 0;
-        let mut known: BTreeMap<u32, String> = BTreeMap::new();
-        for turn in 0..100u32 {
-            names.drain_inserted(|id| {
-                let name = names.read(id).unwrap().1;
-                replaced += u32::from(known.insert(id, name.clone()).is_some_and(|before| before != name));
-                true
-            });
-            let tombstoned: Vec<u32> =
-                (0..8).map(|n| (turn * 8 + n) % 32).filter(|id| names.tombstone(*id)).collect();
+        let wait_for_readers = || {
             let round = |round: &std::sync::atomic::AtomicU64| round.load(Ordering::SeqCst);
             let before: Vec<u64> = rounds.iter().map(round).collect();
             while rounds.iter().zip(&before).any(|(now, before)| round(now) <= before + 1) {
                 std::thread::yield_now();
             }
+        };
+        let mut replaced = 0;
+        for turn in 0..60_usize {
+            let tombstoned: Vec<u32> =
+                (0..8).map(|n| (turn as u32 * 8 + n) % 32).filter(|id| names.tombstone(*id)).collect();
+            wait_for_readers();
             tombstoned.into_iter().for_each(|id| _ = names.release(id));
-            names.intern(0, &name(1_000 + turn));
+            for name in (0..8).map(|n| &all[(turn * 5 + n) % all.len()]) {
+                // A name whose id is not known yet is entered for the next id that it may get.
+                let next = names.lock().next().map(|(id, _)| id);
+                let may_get = names.known(1, name).map(KeyWord::id).or(next);
+                may_get
+                    .into_iter()
+                    .for_each(|id| _ = owners[id as usize].lock().unwrap().insert(name.clone()));
+                names.intern(1, name);
+            }
+            let inserted = read(&names).0;
+            wait_for_readers();
+            for (id, _, name) in inserted {
+                let mut owners = owners[id as usize].lock().unwrap();
+                replaced += u32::from(owners.len() > 1);
+                owners.retain(|owner| *owner == name);
+            }
         }
         done.store(true, Ordering::Relaxed);
         assert!(replaced > 10, "{replaced}");
@@ -233,7 +241,7 @@ fn memory_is_as_documented() {
         assert_eq!(info.bytes_max, Interner::bytes_for(ids) as u64, "{ids}");
     }
     // Bytes of each of 10,000 names.
-    assert_eq!(Interner::bytes_for(10_000) / 10_000, 102);
+    assert_eq!(Interner::bytes_for(10_000) / 10_000, 109);
 }
 
 /// One operation on the interner.
@@ -259,8 +267,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The model holds the name of each id, and the ids that are tombstoned or released. Only a released id
-    /// gets another name, a name keeps its id until then, and the number of free ids is exact.
+    /// The model holds the name of each id, the ids that are tombstoned or released, and the events since the
+    /// last reading. Only a released id gets another name, a name keeps its id until then, the number of free
+    /// ids is exact, and the log has every change.
     #[test]
     fn name_keeps_one_id_until_it_is_reused(steps in prop::collection::vec(step(), 1..400)) {
         const IDS: usize = 12;
@@ -268,12 +277,12 @@ proptest! {
         let name = |n: usize| "abcdefgh-".repeat(n / 3 + 1) + &n.to_string();
         let mut owners: HashMap<u32, (u32, usize)> = HashMap::new();
         let (mut tombstoned, mut released) = (HashSet::new(), HashSet::new());
-        let mut unread = HashSet::new();
+        let mut unread = (Vec::new(), Vec::new());
         for step in steps {
             let (owner, asked, id) = match step {
                 Step::LookUp(owner, n) => {
                     let found = names.look_up(owner, &name(n));
-                    let Lookup::Id(id) = found else {
+                    let Some(id) = found.id() else {
                         let had = owners.iter().find(|(_, has)| **has == (owner, n));
                         prop_assert!(had.is_none_or(|(id, _)| tombstoned.contains(id)), "{found:?}");
                         continue;
@@ -284,44 +293,24 @@ proptest! {
                     Some(id) => (owner, n, id),
                     None => {
                         let had = owners.values().any(|has| *has == (owner, n));
-                        let no_cell = name(n).len() > 56;
-                        prop_assert!(!had && (no_cell || owners.len() == IDS && released.is_empty()));
+                        prop_assert!(!had && owners.len() == IDS && released.is_empty());
                         continue;
                     }
                 },
                 Step::Tombstone(id) => {
-                    let done = names.tombstone(id);
-                    prop_assert_eq!(done, owners.contains_key(&id) && !released.contains(&id));
-                    if done {
-                        tombstoned.insert(id);
-                    }
+                    let is_tombstoned = names.tombstone(id);
+                    prop_assert_eq!(is_tombstoned, owners.contains_key(&id) && !tombstoned.contains(&id));
+                    tombstoned.extend(is_tombstoned.then_some(id));
                     continue;
                 }
                 Step::Release(id) => {
-                    let was_released = names.release(id);
-                    prop_assert!(!was_released || tombstoned.contains(&id) && !released.contains(&id));
-                    if !was_released && tombstoned.contains(&id) && !released.contains(&id) {
-                        // Ids that were taken or skipped must be read first.
-                        names.drain_inserted(|id| {
-                            unread.remove(&id);
-                            true
-                        });
-                        prop_assert!(names.release(id));
-                    }
-                    if tombstoned.contains(&id) {
-                        released.insert(id);
-                    }
+                    let is_released = names.release(id);
+                    prop_assert_eq!(is_released, tombstoned.contains(&id) && !released.contains(&id));
+                    released.extend(is_released.then_some(id));
                     continue;
                 }
                 Step::Read => {
-                    names.drain_inserted(|id| {
-                        unread.remove(&id);
-                        true
-                    });
-                    unread.clear();
-                    for (id, (owner, n)) in &owners {
-                        assert_eq!(names.read(*id), Some((*owner, name(*n))));
-                    }
+                    prop_assert_eq!(read(&names), std::mem::take(&mut unread));
                     continue;
                 }
                 Step::Decay => {
@@ -329,17 +318,17 @@ proptest! {
                     continue;
                 }
             };
+            let is_tombstoned = tombstoned.remove(&id);
+            let is_released = released.remove(&id);
             match owners.insert(id, (owner, asked)) {
-                Some(before) if before == (owner, asked) => {}
+                Some(before) if before == (owner, asked) => unread.1.extend(is_tombstoned.then_some(id)),
                 before => {
-                    prop_assert!(before.is_none() || released.contains(&id), "{id} was {before:?}");
+                    prop_assert!(before.is_none() || is_released, "{id} was {before:?}");
                     let others = owners.iter().filter(|(other, has)| **other != id && **has == (owner, asked));
                     prop_assert_eq!(others.count(), 0, "two ids for one name");
-                    unread.insert(id);
+                    unread.0.push((id, owner, name(asked)));
                 }
             }
-            tombstoned.remove(&id);
-            released.remove(&id);
             let free = (IDS - owners.len() + released.len()) as u32;
             prop_assert_eq!(names.capacity().free, free);
         }

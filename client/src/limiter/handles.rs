@@ -9,7 +9,7 @@ use plimsoll_core::report::Counts;
 
 use crate::hot::decision::DecideCtx;
 use crate::hot::rng::ThreadRng;
-use crate::hot::table::{BucketPlace, KeyPlace, Table};
+use crate::hot::table::{BucketPlace, KeyPlace, Table, Target};
 use crate::interner::pin::Pin;
 
 /// A bucket, resolved once: the fastest way to decide by a tenant's name.
@@ -46,20 +46,19 @@ impl BucketHandle {
     /// Decides for a tenant by name; see [`Limiter::admit`](crate::Limiter::admit).
     #[inline]
     pub fn admit(&self, tenant: &str) -> Verdict {
-        let place = self.table.key(self.place, tenant);
-        decide(&self.table, place)
+        decide(&self.table, self.table.target(self.place, tenant))
     }
 
     /// Decides for a request that counts as `cost` requests; see [`KeyHandle::admit_n`].
     #[inline]
     pub fn admit_n(&self, tenant: &str, cost: u32) -> Verdict {
-        decide_n(&self.table, self.table.key(self.place, tenant), cost)
+        decide_n(&self.table, self.table.target(self.place, tenant), cost)
     }
 
     /// Decides by the caller's own draw; see [`KeyHandle::admit_with`].
     #[inline]
     pub fn admit_with(&self, tenant: &str, draw: u32) -> Verdict {
-        decide_with(&self.table, self.table.key(self.place, tenant), draw)
+        decide_with(&self.table, self.table.target(self.place, tenant), draw)
     }
 
     /// Decides for a request that may belong to a trace; see [`KeyHandle::admit_traced`].
@@ -71,13 +70,13 @@ impl BucketHandle {
     /// Decides like `admit_traced`, and evaluates `trace` only where a coherent coin needs it.
     #[inline]
     pub(crate) fn admit_by_trace(&self, tenant: &str, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
-        decide_traced(&self.table, self.table.key(self.place, tenant), trace)
+        decide_traced(&self.table, self.table.target(self.place, tenant), trace)
     }
 
     /// Previews the decision about a tenant's request; see [`KeyHandle::peek`]. A new name takes no room.
     #[must_use]
     pub fn peek(&self, tenant: &str) -> Peek {
-        self.table.peek(self.table.known(self.place, tenant))
+        self.table.peek(self.table.known_target(self.place, tenant))
     }
 
     /// Resolves a tenant's key once; the key is not evicted while the handle lives. A tenant with an invalid
@@ -86,7 +85,7 @@ impl BucketHandle {
     pub fn key(&self, tenant: &str) -> KeyHandle {
         let pin = Pin::new(&self.table, self.place.bucket, tenant);
         let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
-        let place = KeyPlace { key, default_key: self.place.default_key };
+        let place = self.table.place_of(key, self.place.default_key);
         KeyHandle { table: Arc::clone(&self.table), place, bucket: self.place.bucket, _pin: pin }
     }
 }
@@ -95,7 +94,7 @@ impl KeyHandle {
     /// Decides for this key.
     #[inline]
     pub fn admit(&self) -> Verdict {
-        decide(&self.table, self.place)
+        decide(&self.table, self.target())
     }
 
     /// Decides for a request that counts as `cost` requests: by one independent draw, admitted or refused as
@@ -103,14 +102,14 @@ impl KeyHandle {
     /// full, and leaves a debt. A cost of 0 is admitted and not counted.
     #[inline]
     pub fn admit_n(&self, cost: u32) -> Verdict {
-        decide_n(&self.table, self.place, cost)
+        decide_n(&self.table, self.target(), cost)
     }
 
     /// Decides by the caller's own draw, uniform over all of `u32`. A draw is refused by every ratio above a
     /// threshold, so limiters that are passed one draw agree. The guard is applied as usual.
     #[inline]
     pub fn admit_with(&self, draw: u32) -> Verdict {
-        decide_with(&self.table, self.place, draw)
+        decide_with(&self.table, self.target(), draw)
     }
 
     /// Decides for a request that may belong to a trace. Where the bucket's coin is coherent, the draw is
@@ -130,24 +129,30 @@ impl KeyHandle {
     /// ```
     #[inline]
     pub fn admit_traced(&self, trace: Option<TraceId>) -> Verdict {
-        decide_traced(&self.table, self.place, || trace)
+        decide_traced(&self.table, self.target(), || trace)
     }
 
     /// Decides like `admit_traced`, and evaluates `trace` only where a coherent coin needs it.
     pub(crate) fn admit_by_trace(&self, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
-        decide_traced(&self.table, self.place, trace)
+        decide_traced(&self.table, self.target(), trace)
+    }
+
+    #[inline]
+    pub(super) fn target(&self) -> Target {
+        self.table.target_of(self.place)
     }
 
     /// Returns the bucket of this key.
     pub(crate) fn bucket(&self) -> BucketHandle {
-        let place = BucketPlace { bucket: self.bucket, default_key: self.place.default_key };
+        let KeyPlace { default_key, default_slot, .. } = self.place;
+        let place = BucketPlace { bucket: self.bucket, default_key, default_slot };
         BucketHandle { table: Arc::clone(&self.table), place }
     }
 
     /// Previews the decision about a request.
     #[must_use]
     pub fn peek(&self) -> Peek {
-        self.table.peek(self.place)
+        self.table.peek(self.target())
     }
 
     /// Returns the decisions counted for this key so far.
@@ -165,32 +170,32 @@ pub(super) fn thread_ctx(table: &Table) -> DecideCtx<'_, ThreadRng> {
 
 /// Decides with the current thread's context.
 #[inline]
-fn decide(table: &Table, place: KeyPlace) -> Verdict {
-    table.decide(place, &mut thread_ctx(table))
+fn decide(table: &Table, target: Target) -> Verdict {
+    table.decide(target, &mut thread_ctx(table))
 }
 
 /// Decides for a request that may belong to a trace.
 #[inline]
 pub(super) fn decide_traced(
     table: &Table,
-    place: KeyPlace,
+    target: Target,
     trace: impl FnOnce() -> Option<TraceId>,
 ) -> Verdict {
-    table.decide_traced(place, trace, &mut thread_ctx(table))
+    table.decide_traced(target, trace, &mut thread_ctx(table))
 }
 
 /// Decides for a request that counts as `cost` requests.
 #[inline]
-fn decide_n(table: &Table, place: KeyPlace, cost: u32) -> Verdict {
+fn decide_n(table: &Table, target: Target, cost: u32) -> Verdict {
     match cost {
         0 => Verdict::Admit,
-        1 => decide(table, place),
-        _ => table.decide_by(place, cost, None, &mut thread_ctx(table)),
+        1 => decide(table, target),
+        _ => table.decide_by(target, cost, None, &mut thread_ctx(table)),
     }
 }
 
 /// Decides by the caller's draw.
 #[inline]
-fn decide_with(table: &Table, place: KeyPlace, draw: u32) -> Verdict {
-    table.decide_by(place, 1, Some(draw), &mut thread_ctx(table))
+fn decide_with(table: &Table, target: Target, draw: u32) -> Verdict {
+    table.decide_by(target, 1, Some(draw), &mut thread_ctx(table))
 }

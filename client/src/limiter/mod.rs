@@ -101,16 +101,16 @@ impl Limiter {
     /// Decides by names. A tenant with an invalid name, or without room in the table, counts as the default
     /// class. A request for a bucket without room is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
-        match self.table.place(bucket, tenant) {
-            Some(place) => self.table.decide(place, &mut thread_ctx(&self.table)),
+        match self.table.target_by_names(bucket, tenant) {
+            Some(target) => self.table.decide(target, &mut thread_ctx(&self.table)),
             None => Verdict::Admit,
         }
     }
 
     /// Decides by names for a request that may belong to a trace; see [`KeyHandle::admit_traced`].
     pub fn admit_traced(&self, bucket: &str, tenant: &str, trace: Option<TraceId>) -> Verdict {
-        match self.table.place(bucket, tenant) {
-            Some(place) => decide_traced(&self.table, place, || trace),
+        match self.table.target_by_names(bucket, tenant) {
+            Some(target) => decide_traced(&self.table, target, || trace),
             None => Verdict::Admit,
         }
     }
@@ -138,8 +138,8 @@ impl Limiter {
         trace: Option<TraceId>,
     ) -> Verdict {
         debug_assert!(requests.iter().all(|(bucket, _)| Arc::ptr_eq(&self.table, &bucket.table)));
-        let places = requests.map(|(bucket, tenant)| self.table.key(bucket.place, tenant));
-        self.table.decide_all(places, trace, &mut thread_ctx(&self.table))
+        let targets = requests.map(|(bucket, tenant)| self.table.target(bucket.place, tenant));
+        self.table.decide_all(targets, trace, &mut thread_ctx(&self.table))
     }
 }
 

@@ -34,7 +34,8 @@ impl Shard {
     #[inline]
     pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
-        self.table.decide(key.place, &mut DecideCtx { counters: &self.counters, draws: &mut self.generator })
+        self.table
+            .decide(key.target(), &mut DecideCtx { counters: &self.counters, draws: &mut self.generator })
     }
 }
 

@@ -65,7 +65,7 @@ fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(refusal.retry_after)));
+    headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(refusal.retry_after())));
     headers.insert(RATE_LIMIT_REASON, HeaderValue::from_static(reason));
     response
 }
@@ -74,11 +74,11 @@ fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response
 fn grpc(refusal: Refusal, path: Option<&str>) -> Response<Full<Bytes>> {
     let mut details = ErrorDetails::new();
     details
-        .set_retry_info(Some(refusal.retry_after))
+        .set_retry_info(Some(refusal.retry_after()))
         .add_quota_failure_violation(path.unwrap_or_default(), detail(refusal.reason))
         // Google's rules for error reasons ask for capitals.
         .set_error_info(refusal.reason.as_str().to_ascii_uppercase(), ERROR_DOMAIN, []);
-    let pushback_ms = i32::try_from(refusal.retry_after.as_millis()).unwrap_or(i32::MAX);
+    let pushback_ms = i32::try_from(refusal.retry_after().as_millis()).unwrap_or(i32::MAX);
     let mut metadata = MetadataMap::new();
     metadata.insert(RETRY_PUSHBACK, pushback_ms.into());
     let message = title(refusal.reason);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn long_path_does_not_enlarge_the_refusal() {
-        let refusal = Refusal { reason: Reason::ClusterOverload, retry_after: Duration::MAX };
+        let refusal = Refusal::new(Reason::ClusterOverload, u32::MAX);
         for content_type in ["application/json", "application/grpc"] {
             let mut parts = http::Request::new(()).into_parts().0;
             parts.uri = format!("/{}", "x".repeat(60_000)).parse().unwrap();

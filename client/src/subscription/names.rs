@@ -11,19 +11,21 @@ use crate::interner::key_registry::Change;
 impl Subscription {
     /// Takes over the names that the request path entered since the last call.
     pub(super) fn sync_names(&mut self) {
+        // Taken before the buckets: the bucket of each of these keys was inserted before.
+        let keys = self.table.keys.take_log();
         let known = self.buckets.len();
-        self.table.buckets.drain_inserted(|id| {
-            let name = self.table.buckets.read(id);
-            self.buckets.extend(name.and_then(|(_, name)| Bucket::new(&name).ok()));
-            true
-        });
+        let buckets = self.table.buckets.take_log();
+        self.buckets.extend(buckets.inserted().filter_map(|(_, _, name)| Bucket::new(name).ok()));
+        self.table.buckets.return_log(buckets);
         for id in known..self.buckets.len() {
             if let Some(routing) = &mut self.routing {
                 routing.add_bucket(&self.buckets[id]);
             }
             self.publish(id);
         }
-        for change in self.registry.sync(&self.table, &self.buckets) {
+        let changes = self.registry.sync(&self.table, &self.buckets, &keys);
+        self.table.keys.return_log(keys);
+        for change in changes {
             match change {
                 Change::Inserted(id) => {
                     self.add_key(id, Handover::NEW_NAME);

@@ -11,6 +11,7 @@ use plimsoll_core::report::Counts;
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::table::{KeyPlace, Table};
 use crate::interner::eviction::{Candidate, Eviction};
+use crate::interner::log::{Event, Log};
 
 /// The interval of the search for idle keys.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -73,40 +74,30 @@ impl KeyRegistry {
         self.baselines.get(id.index()).map_or(counts, |baseline| counts.since(*baseline))
     }
 
-    /// Registers the keys that the request path inserted or revived since the last call. Linear in them and
-    /// in the evicted keys. `buckets` are the known buckets, by id; a key that appears before its bucket
-    /// waits for the next call.
-    pub(crate) fn sync(&mut self, table: &Table, buckets: &[Bucket]) -> Vec<Change> {
-        let mut changes = Vec::new();
-        table.keys.drain_inserted(|id| {
-            let Some((owner, name)) = table.keys.read(id) else { return true };
-            let Some(bucket) = buckets.get(owner as usize) else { return false };
-            let Ok(tenant) = Tenant::new(&name) else { return true };
-            changes.extend(self.insert(table, id, owner, Key { bucket: bucket.clone(), tenant }));
-            true
-        });
-        let Self { keys, evicted, eviction, .. } = self;
-        evicted.retain(|id, _| {
-            // An id without tombstone may have been taken by another key just now, which the next call
-            // registers.
-            let is_revived = !table.keys.is_tombstone(*id)
-                && keys.get(*id as usize).zip(table.keys.read(*id)).is_some_and(|(key, (owner, name))| {
-                    key.tenant.as_str() == name && buckets.get(owner as usize) == Some(&key.bucket)
-                });
-            if is_revived {
-                eviction.insert(*id, table.counters.counts(*id).offered);
-                changes.push(Change::Revived(*id));
+    /// Registers the keys that the request path inserted or revived, by the [log](Log) of the table's keys.
+    /// Linear in it. `buckets` are the known buckets, by id, with those of all inserted keys.
+    pub(crate) fn sync(&mut self, table: &Table, buckets: &[Bucket], log: &Log) -> Vec<Change> {
+        let change = |event| match event {
+            Event::Inserted { id, owner, name } => {
+                let bucket = buckets.get(owner as usize);
+                debug_assert!(bucket.is_some(), "bucket {owner} was inserted before its key {id}");
+                let key = Key { bucket: bucket?.clone(), tenant: Tenant::new(name).ok()? };
+                self.insert(table, id, owner, key)
             }
-            !is_revived
-        });
-        changes
+            Event::Revived(id) => {
+                self.evicted.remove(&id)?;
+                self.eviction.insert(id, table.counters.counts(id).offered);
+                Some(Change::Revived(id))
+            }
+        };
+        log.events().filter_map(change).collect()
     }
 
     fn insert(&mut self, table: &Table, id: u32, owner: u32, key: Key) -> Option<Change> {
         let at = id as usize;
         debug_assert!(at <= self.keys.len(), "ids are assigned in order: {id} before {}", self.keys.len());
         // The default class's own key may appear a moment before it is stored as such.
-        let place = KeyPlace { key: id, default_key: table.default_key(owner).unwrap_or(id) };
+        let place = table.place_of(id, table.default_key(owner).unwrap_or(id));
         let Some(known) = self.keys.get_mut(at) else {
             self.keys.push(key);
             self.places.push(place);
@@ -114,10 +105,6 @@ impl KeyRegistry {
             self.eviction.insert(id, 0);
             return Some(Change::Inserted(id));
         };
-        // A revived id that an insertion skipped still has its key.
-        if *known == key {
-            return None;
-        }
         let Some(Evicted::Released(last)) = self.evicted.remove(&id) else { return None };
         *known = key;
         (self.places[at], self.baselines[at]) = (place, last);
@@ -178,9 +165,7 @@ impl KeyRegistry {
             table.publish(id, DirectiveWord::NOTHING);
             self.evicted.insert(id, Evicted::Released(table.counters.counts(id)));
             changes.push(Change::Released(id));
-            if !table.keys.release(id) && table.keys.is_tombstone(id) {
-                self.evicted.insert(id, Evicted::Tombstoned(now));
-            }
+            table.keys.release(id);
         }
         changes
     }

@@ -35,14 +35,17 @@ impl Known {
     fn request(&self, tenant: &str, times: u64) -> u32 {
         let mut key = 0;
         for _ in 0..times {
-            key = self.table.key(self.bucket, tenant).key;
+            key = self.table.target(self.bucket, tenant).key;
             self.table.counters.current_thread().add(key, Outcome::Admitted, 1);
         }
         key
     }
 
     fn sync(&mut self) -> Vec<Change> {
-        self.registry.sync(&self.table, &self.buckets)
+        let log = self.table.keys.take_log();
+        let changes = self.registry.sync(&self.table, &self.buckets, &log);
+        self.table.keys.return_log(log);
+        changes
     }
 
     /// Passes seconds; in each of them, each of these tenants sends one request.
@@ -76,7 +79,8 @@ fn replaced_key_leaves_neither_directive_nor_counts() {
     // No further request: a minute until eviction, and ten seconds of tombstone.
     assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
     assert_eq!((known.offered(1), known.name(1)), (5, "acme"), "it is still reported");
-    assert_eq!(known.table.directive_of(KeyPlace { key: 1, default_key: 0 }), (0, DirectiveWord::NOTHING));
+    let target = known.table.target_of(known.registry.places()[1]);
+    assert_eq!((target.source, target.word), (0, DirectiveWord::NOTHING));
     assert_eq!(known.request("globex", 3), 1);
     assert_eq!(known.sync(), [Change::Replaced(1)]);
     assert_eq!((known.offered(1), known.name(1)), (3, "globex"));
@@ -130,12 +134,13 @@ fn pinned_and_active_keys_are_not_evicted() {
 }
 
 #[test]
-fn key_is_registered_after_its_bucket() {
+fn key_is_registered_with_its_bucket() {
     let mut known = Known::new(8);
     let other = known.table.declare("other").unwrap().unwrap();
-    known.table.key(other, "acme");
-    assert_eq!(known.sync(), []);
-    known.buckets.push(Bucket::new("other").unwrap());
+    let bucket = Bucket::new("other").unwrap();
+    known.buckets.push(bucket.clone());
+    known.table.target(other, "acme");
     assert_eq!(known.sync(), [Change::Inserted(1), Change::Inserted(2)]);
-    assert_eq!(known.registry.places()[2], KeyPlace { key: 2, default_key: 1 });
+    assert_eq!(known.registry.keys()[2], Key { bucket, tenant: Tenant::new("acme").unwrap() });
+    assert_eq!(known.registry.places()[2], known.table.place_of(2, 1));
 }

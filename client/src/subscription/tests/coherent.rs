@@ -25,9 +25,9 @@ fn due(coherence: Coherence, share: f64) -> Vec<bool> {
 
 impl TestClient {
     fn admit_traced(&mut self, bucket: &str, tenant: &str, id: Option<u128>) -> Verdict {
-        let place = self.table.place(bucket, tenant).unwrap();
+        let target = self.table.target_by_names(bucket, tenant).unwrap();
         let desk = &mut DecideCtx { counters: &self.slab, draws: &mut self.draws };
-        self.table.decide_traced(place, || id.map(trace), desk)
+        self.table.decide_traced(target, || id.map(trace), desk)
     }
 
     /// Returns which of the first 400 traces are refused.
@@ -96,10 +96,10 @@ fn trace_is_read_only_if_the_decision_depends_on_it() {
         let mut client = TestClient::new();
         client.direct(terms, &[("default", values)]);
         let mut reads = 0;
-        let place = client.table.place("api", "acme").unwrap();
+        let target = client.table.target_by_names("api", "acme").unwrap();
         let desk = &mut DecideCtx { counters: &client.slab, draws: &mut client.draws };
         let _ = client.table.decide_traced(
-            place,
+            target,
             || {
                 reads += 1;
                 None
@@ -150,15 +150,16 @@ fn several_keys_of_a_request_share_the_draw_of_its_trace() {
         terms,
         keys: vec![KeyDirective { tenant: Tenant::default_class(), values: ratio(share) }],
     };
-    let places =
-        |client: &TestClient| ["api", "users"].map(|bucket| client.table.place(bucket, "acme").unwrap());
+    let targets = |client: &TestClient| {
+        ["api", "users"].map(|bucket| client.table.target_by_names(bucket, "acme").unwrap())
+    };
     let refused = |client: &mut TestClient, trace: &dyn Fn(u128) -> Option<TraceId>| -> Vec<bool> {
-        let places = places(client);
+        let targets = targets(client);
         let slab = Arc::clone(&client.slab);
         let mut all = Vec::new();
         for id in 1..=400 {
             let desk = &mut DecideCtx { counters: &slab, draws: &mut client.draws };
-            all.push(!client.table.decide_all(places, trace(id), desk).is_admit());
+            all.push(!client.table.decide_all(targets, trace(id), desk).is_admit());
         }
         all
     };

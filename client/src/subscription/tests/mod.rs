@@ -108,8 +108,8 @@ impl TestClient {
     }
 
     fn admit_in(&mut self, bucket: &str, tenant: &str) -> Verdict {
-        let place = self.table.place(bucket, tenant).unwrap();
-        self.table.decide(place, &mut DecideCtx { counters: &self.slab, draws: &mut self.draws })
+        let target = self.table.target_by_names(bucket, tenant).unwrap();
+        self.table.decide(target, &mut DecideCtx { counters: &self.slab, draws: &mut self.draws })
     }
 
     /// Returns the share of a tenant's requests that is refused.

@@ -1,0 +1,129 @@
+//! The log of an interner: the names that were inserted or revived, in order, until the subscription reads
+//! them.
+
+/// The names that fit the log without an allocation, at most. It is read for each report, so this is room for
+/// some 8,000 new names a second; the names above it count as the default class until the next report.
+const NAMES_MAX: usize = 4_096;
+/// The least room, for tables with few ids.
+const NAMES_MIN: usize = 16;
+/// The room for each name, on average.
+const NAME_BYTES: usize = 32;
+
+/// A change of an id's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    /// An id that no name had, or whose name was released, has this name now.
+    Inserted {
+        /// The id.
+        id: u32,
+        /// The owner of the name.
+        owner: u32,
+        /// The name.
+        name: &'a str,
+    },
+    /// The tombstoned name of this id was revived.
+    Revived(u32),
+}
+
+/// Events in order, with a room that is allocated at the start.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    events: Vec<Logged>,
+    /// The inserted names, one after the other.
+    names: String,
+}
+
+/// An event; the bytes of an inserted name follow those of the names before.
+#[derive(Clone, Copy, Debug)]
+enum Logged {
+    Inserted { id: u32, owner: u32, bytes: u8 },
+    Revived(u32),
+}
+
+impl Log {
+    /// Makes a log beside a table of `ids` ids.
+    pub(crate) fn new(ids: usize) -> Self {
+        let names = Self::names_for(ids);
+        Self { events: Vec::with_capacity(names), names: String::with_capacity(names * NAME_BYTES) }
+    }
+
+    fn names_for(ids: usize) -> usize {
+        ids.clamp(NAMES_MIN, NAMES_MAX)
+    }
+
+    /// Returns the bytes of a log beside a table of `ids` ids.
+    #[cfg(test)]
+    #[cfg(not(feature = "loom"))]
+    pub(crate) fn bytes_for(ids: usize) -> usize {
+        Self::names_for(ids) * (size_of::<Logged>() + NAME_BYTES)
+    }
+
+    /// True if the event of a name can be added without an allocation.
+    pub(crate) fn has_room(&self, name: &str) -> bool {
+        self.events.len() < self.events.capacity() && name.len() <= self.names.capacity() - self.names.len()
+    }
+
+    /// Adds an insertion.
+    pub(crate) fn insert(&mut self, id: u32, owner: u32, name: &str) {
+        let bytes = u8::try_from(name.len());
+        debug_assert!(bytes.is_ok(), "names have at most 128 bytes");
+        if let Ok(bytes) = bytes {
+            self.names.push_str(name);
+            self.events.push(Logged::Inserted { id, owner, bytes });
+        }
+    }
+
+    /// Adds a revival.
+    pub(crate) fn revive(&mut self, id: u32) {
+        self.events.push(Logged::Revived(id));
+    }
+
+    /// Returns the events in order.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Event<'_>> {
+        let mut rest = self.names.as_str();
+        self.events.iter().map(move |event| match *event {
+            Logged::Inserted { id, owner, bytes } => {
+                let (name, others) = rest.split_at_checked(usize::from(bytes)).unwrap_or_default();
+                rest = others;
+                Event::Inserted { id, owner, name }
+            }
+            Logged::Revived(id) => Event::Revived(id),
+        })
+    }
+
+    /// Returns the id, the owner and the name of each insertion, in order.
+    pub(crate) fn inserted(&self) -> impl Iterator<Item = (u32, u32, &str)> {
+        self.events().filter_map(|event| match event {
+            Event::Inserted { id, owner, name } => Some((id, owner, name)),
+            Event::Revived(_) => None,
+        })
+    }
+
+    /// Removes all events, and keeps the room.
+    pub(crate) fn clear(&mut self) {
+        self.events.clear();
+        self.names.clear();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_in_order() {
+        let mut log = Log::new(1);
+        log.insert(0, 7, "acme");
+        log.revive(4);
+        log.insert(1, 8, "globex");
+        let [acme, globex] =
+            [(0, 7, "acme"), (1, 8, "globex")].map(|(id, owner, name)| Event::Inserted { id, owner, name });
+        assert_eq!(log.events().collect::<Vec<_>>(), [acme, Event::Revived(4), globex]);
+        (3..NAMES_MIN as u32).for_each(|id| log.revive(id));
+        assert!(!log.has_room("x"));
+        log.clear();
+        assert_eq!(log.events().count(), 0);
+        assert!(log.has_room("x"));
+    }
+}

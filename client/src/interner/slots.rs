@@ -1,0 +1,139 @@
+//! The index of an interner: a table of fingerprints, in which a lookup finds a name's id and directive with
+//! one memory access.
+//!
+//! A slot holds the fingerprint of a name, which is its keyed hash, and the [`KeyWord`] of its id. Names are
+//! not compared: two names with one fingerprint would share an id, its counts and its directive, until it is
+//! evicted. A fingerprint has 62 bits that differ between processes, so among 10,000 names that happens in
+//! one process of 10^11, and a caller cannot choose names for which it does.
+//!
+//! Names stay where they are, so that handles can refer to slots. One writer at a time changes the table (the
+//! caller holds the interner's lock), while any number of readers look names up.
+
+use crate::hot::directive_word::KeyWord;
+use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
+
+/// The farthest place of a name from its home. At most half of the slots hold a name, so hardly any is this
+/// far.
+const DISTANCE_MAX: u32 = 63;
+/// A slot that never had a name, at which every probe ends.
+const EMPTY: u64 = 0;
+/// A slot that lost its name: probes continue behind it, and the next name may take it.
+const VACANT: u64 = 2;
+/// The bit that a fingerprint has while lookups find it.
+const LIVE: u64 = 1;
+/// The bits that every hash gets, so that a fingerprint differs from both marks with [`LIVE`] and without.
+const FINGERPRINT: u64 = 4 | LIVE;
+
+/// A fingerprint, and the word of the id that has it.
+type Slot = [AtomicU64; 2];
+
+/// The slots of an interner. A slot is 16 bytes: four of them share a cache line.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    slots: Vec<Slot>,
+    /// The largest distance of a name from its home, at which a probe for an absent name ends once all slots
+    /// have had names.
+    farthest: AtomicU32,
+}
+
+/// The place of a name, as a writer finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The slot that holds the name.
+    Live(u32),
+    /// The slot that holds the name's tombstone.
+    Tombstone(u32),
+    /// The name is absent; this slot may take it.
+    Absent(u32),
+    /// The name is absent, and all slots that it may have are taken.
+    NoRoom,
+}
+
+impl Slots {
+    /// Makes empty slots for `ids` names, at least twice as many.
+    pub(crate) fn new(ids: usize) -> Self {
+        Self { slots: zeroed(Self::slots_for(ids)), farthest: AtomicU32::new(0) }
+    }
+
+    /// Returns the number of slots for `ids` names: a power of two, from two to four for each.
+    pub(crate) const fn slots_for(ids: usize) -> usize {
+        (ids * 2).next_power_of_two()
+    }
+
+    #[inline(always)]
+    fn at(&self, place: u32) -> &Slot {
+        &self.slots[place as usize & (self.slots.len() - 1)]
+    }
+
+    /// Finds the word of a live name.
+    #[inline(always)]
+    pub(crate) fn find(&self, hash: u64) -> Option<KeyWord> {
+        for distance in 0..=self.farthest.load(Ordering::Relaxed) {
+            let [fingerprint, word] = self.at((hash as u32).wrapping_add(distance));
+            let seen = fingerprint.load(Ordering::Acquire);
+            if seen == hash | FINGERPRINT {
+                return Some(KeyWord::load(word));
+            }
+            if seen == EMPTY {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Finds the place of a name, for a writer.
+    pub(crate) fn place(&self, hash: u64) -> Found {
+        let mut absent = Found::NoRoom;
+        for distance in 0..=DISTANCE_MAX {
+            let slot = (hash as u32).wrapping_add(distance);
+            let seen = self.at(slot)[0].load(Ordering::Relaxed);
+            match seen {
+                EMPTY | VACANT if absent == Found::NoRoom => absent = Found::Absent(slot),
+                _ if seen == hash | FINGERPRINT => return Found::Live(slot),
+                _ if seen == (hash | FINGERPRINT) & !LIVE => return Found::Tombstone(slot),
+                _ => {}
+            }
+            if seen == EMPTY {
+                break;
+            }
+        }
+        absent
+    }
+
+    /// Returns the word of a slot.
+    #[inline]
+    pub(crate) fn word(&self, slot: u32) -> KeyWord {
+        KeyWord::load(&self.at(slot)[1])
+    }
+
+    /// Publishes the word of a slot.
+    pub(crate) fn set_word(&self, slot: u32, word: KeyWord) {
+        word.store(&self.at(slot)[1]);
+    }
+
+    /// Fills a slot that is [absent](Found::Absent). A reader that finds the name sees its word.
+    pub(crate) fn fill(&self, slot: u32, hash: u64, word: KeyWord) {
+        self.farthest.fetch_max(slot.wrapping_sub(hash as u32), Ordering::Relaxed);
+        self.set_word(slot, word);
+        self.at(slot)[0].store(hash | FINGERPRINT, Ordering::Release);
+    }
+
+    /// Tombstones the name of a slot, so that lookups miss it, or revives it.
+    pub(crate) fn set_live(&self, slot: u32, live: bool) {
+        let fingerprint = &self.at(slot)[0];
+        let dead = fingerprint.load(Ordering::Relaxed) & !LIVE;
+        fingerprint.store(if live { dead | LIVE } else { dead }, Ordering::Release);
+    }
+
+    /// Removes the name of a slot.
+    pub(crate) fn vacate(&self, slot: u32) {
+        self.at(slot)[0].store(VACANT, Ordering::Relaxed);
+    }
+
+    /// Returns the largest distance of a name from its home.
+    #[cfg(test)]
+    #[cfg(not(feature = "loom"))]
+    pub(crate) fn farthest(&self) -> u32 {
+        self.farthest.load(Ordering::Relaxed)
+    }
+}
