@@ -1,65 +1,101 @@
 //! The cost of one decision, beside other rate limiters in the same run: on one thread and on two, for one
-//! hot key and for ten thousand.
+//! hot key and for ten thousand, with warm and with cold caches; and the cost of a layer before an axum
+//! handler.
 //!
-//! Prints a table, and writes the figures to `target/decision.json` for `./measure`. Arguments are parts of
-//! names: only candidates whose name contains one of them are measured.
+//! Prints tables and bars, and writes the figures to `target/decision.json` for `./measure`. Arguments are
+//! parts of names: only candidates whose name contains one of them are measured.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)] // it measures or it stops
 
+mod cold;
+#[path = "../../src/figures.rs"]
+mod figures;
+mod layers;
+mod loopback;
 mod ours;
 mod peers;
 mod rounds;
 
+use figures::{DECISIONS, Figures, REQUESTS};
 use ours::Ours;
-use rounds::Case;
+use rounds::{Candidate, Case};
 
 const TENANTS: usize = 10_000;
 const ROUNDS: usize = 21;
+/// A layer's cost is the small difference of two figures, which needs more rounds.
+const REQUEST_ROUNDS: usize = 61;
 /// Decisions before the order of keys repeats.
 const ORDER: usize = 1 << 16;
 
-fn cases() -> Vec<Case> {
-    let hot = vec![1_234_u32];
+/// The tenants that requests ask for, in random order.
+fn evenly() -> Vec<u32> {
     let mut state = 7_u64;
-    let evenly: Vec<u32> = (0..ORDER)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((state >> 33) % TENANTS as u64) as u32
-        })
-        .collect();
-    let case = |name, threads, order: &Vec<u32>| Case { name, threads, order: order.clone() };
-    vec![
-        case("1 thread, hot", 1, &hot),
-        case("1 thread, 10k", 1, &evenly),
-        case("2 threads, hot", 2, &hot),
-        case("2 threads, 10k", 2, &evenly),
-    ]
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % TENANTS as u64) as u32
+    };
+    (0..ORDER).map(|_| draw()).collect()
 }
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let is_asked = |candidate: &Candidate<'_>| {
+        asked.is_empty() || asked.iter().any(|part| candidate.name.contains(part))
+    };
     let tenants: Vec<String> = (0..TENANTS).map(|n| format!("orders/tenant_{n:04}")).collect();
+    // Header values of requests share no reference count, which threads would contend for.
+    let leaked: Vec<&'static str> = tenants.iter().map(|tenant| &*tenant.clone().leak()).collect();
+    let evenly = evenly();
+    let hot = || vec![1_234];
+    let case = |threads, order: Vec<u32>| Case { threads, order };
+    let cpu = figures::cpu();
+    println!("{cpu}");
+
     let ours = Ours::new(&tenants);
     let mut candidates = ours.all(&tenants);
     candidates.extend(peers::all(&tenants));
-    candidates.retain(|candidate| asked.is_empty() || asked.iter().any(|part| candidate.name.contains(part)));
-    let cases = cases();
-    let figures = rounds::measure(&candidates, &cases, ROUNDS);
+    candidates.retain(is_asked);
+    let cases = [case(1, hot()), case(1, evenly.clone()), case(2, hot()), case(2, evenly.clone())];
+    let warm = rounds::measure(&candidates, &cases, ROUNDS);
+    let cold = cold::measure(&candidates, &tenants, &evenly, ROUNDS);
+    let figures = warm.iter().zip(cold).map(|(warm, cold)| [warm[0], warm[1], cold, warm[2], warm[3]]);
+    let decisions = named(&candidates, figures);
+    print("ns for one decision, as each thread sees it", &DECISIONS, &decisions);
 
-    print!("{:<48}", "ns for one decision, as each thread sees it");
-    cases.iter().for_each(|case| print!("{:>16}", case.name));
-    println!();
-    for (candidate, figures) in candidates.iter().zip(&figures) {
-        print!("{:<48}", candidate.name);
-        figures.iter().for_each(|ns| print!("{ns:>16.1}"));
-        println!();
+    let mut services = layers::all(&ours, &leaked);
+    services.retain(is_asked);
+    let cases = [case(1, hot()), case(1, evenly), case(2, hot())];
+    let figures = rounds::measure(&services, &cases, REQUEST_ROUNDS);
+    let requests = named(&services, figures.into_iter().map(|cases| [cases[0], cases[1], cases[2]]));
+    print("ns for one request, without a socket", &REQUESTS, &requests);
+
+    if !asked.is_empty() {
+        return;
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")),
-        std::path::PathBuf::from,
-    );
-    if asked.is_empty() {
-        let rows: Vec<(&str, &Vec<f64>)> =
-            candidates.iter().map(|candidate| candidate.name).zip(&figures).collect();
-        std::fs::write(target.join("decision.json"), serde_json::to_string(&rows).unwrap()).unwrap();
+    let http = loopback::measure(&ours, ROUNDS);
+    let column = http.iter().map(|(name, per_second)| (name.clone(), [*per_second])).collect::<Vec<_>>();
+    print("requests/s over 32 connections", &["HTTP/1.1"], &column);
+    let figures = Figures { cpu, decisions, requests, http };
+    for bar in figures.bars() {
+        let verdict = if bar.is_met { "ok    " } else { "MISSED" };
+        println!("{verdict} {}: {} (bar: {})", bar.what, bar.figure, bar.bar);
+    }
+    figures.write().unwrap();
+}
+
+fn named<const N: usize>(
+    candidates: &[Candidate<'_>],
+    figures: impl Iterator<Item = [f64; N]>,
+) -> Vec<(String, [f64; N])> {
+    candidates.iter().map(|candidate| candidate.name.to_owned()).zip(figures).collect()
+}
+
+fn print<const N: usize>(what: &str, columns: &[&str; N], rows: &[(String, [f64; N])]) {
+    print!("\n{what:<48}");
+    columns.iter().for_each(|column| print!("{column:>20}"));
+    println!();
+    for (name, figures) in rows {
+        print!("{name:<48}");
+        figures.iter().for_each(|figure| print!("{figure:>20.1}"));
+        println!();
     }
 }

@@ -80,6 +80,10 @@ impl Ours {
         Self { keys: keys.collect(), limiter, buckets }
     }
 
+    pub(crate) const fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
     /// Returns the candidates with a target, and others that show the cost of their parts.
     pub(crate) fn all<'a>(&'a self, tenants: &'a [String]) -> Vec<Candidate<'a>> {
         let by_handle = |which: usize, name| {

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use governor::{DefaultKeyedRateLimiter, Quota};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use limitador::limit::{Context, Limit};
-use throttlecrab::{AdaptiveStore, RateLimiter};
+use throttlecrab::AdaptiveStore;
 
 use crate::rounds::{Candidate, spin};
 
 /// Returns every peer, over the same tenants.
 pub(crate) fn all(tenants: &[String]) -> Vec<Candidate<'_>> {
-    vec![governor(tenants), throttlecrab(tenants), limitador(tenants), textbook(tenants)]
+    vec![governor(tenants), governor_direct(), throttlecrab(tenants), limitador(tenants), textbook(tenants)]
 }
 
 fn governor(tenants: &[String]) -> Candidate<'_> {
@@ -23,8 +23,14 @@ fn governor(tenants: &[String]) -> Candidate<'_> {
     Candidate { name: "governor 0.10, keyed", spin: spin(move |at| limiter.check_key(&tenants[at]).is_ok()) }
 }
 
+/// One limit for all requests: no name is looked up.
+fn governor_direct() -> Candidate<'static> {
+    let limiter = RateLimiter::direct(Quota::per_second(NonZeroU32::MAX));
+    Candidate { name: "governor 0.10, direct", spin: spin(move |_| limiter.check().is_ok()) }
+}
+
 fn throttlecrab(tenants: &[String]) -> Candidate<'_> {
-    let limiter = Mutex::new(RateLimiter::new(AdaptiveStore::new()));
+    let limiter = Mutex::new(throttlecrab::RateLimiter::new(AdaptiveStore::new()));
     let decide = move |at: usize| {
         let mut limiter = limiter.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = limiter.rate_limit(&tenants[at], 1_000_000_000, 1_000_000_000, 1, 1, SystemTime::now());

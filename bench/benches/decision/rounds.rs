@@ -24,7 +24,6 @@ pub(crate) struct Candidate<'a> {
 /// One workload.
 #[derive(Clone)]
 pub(crate) struct Case {
-    pub(crate) name: &'static str,
     pub(crate) threads: usize,
     /// The key of each decision, cyclically.
     pub(crate) order: Vec<u32>,
@@ -62,7 +61,8 @@ pub(crate) fn measure(candidates: &[Candidate<'_>], cases: &[Case], rounds: usiz
     figures.into_iter().map(|cases| cases.into_iter().map(median).collect()).collect()
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+/// The median of at least one figure.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
     figures[figures.len() / 2]
 }

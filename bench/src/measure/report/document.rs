@@ -1,11 +1,11 @@
 //! docs/benchmarks.md: the rows of a run, and the results of the benchmarks of single crates, in the places
 //! that `document.md` has for them.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
 use super::{Report, met, output_of};
+use crate::figures::{Bar, Figures, NO_LAYER, REQUESTS, cpu};
 use crate::measure::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS, Point};
 use crate::measure::root;
 
@@ -18,7 +18,7 @@ impl Report {
             .rows
             .iter()
             .map(|row| format!("| {} | {} | {} | {} |\n", row.what, row.bar, row.figure, row.verdict));
-        let decisions = Decisions::read();
+        let decision = Figures::read();
         let places = [
             ("{date}", output_of("date", &["-u", "+%Y-%m-%d"])),
             ("{machine}", machine()),
@@ -30,8 +30,10 @@ impl Report {
             ("{ordinary_rps}", ORDINARY_RPS.to_string()),
             ("{limit}", LIMIT.to_string()),
             ("{goodput}", self.goodput.as_ref().map(goodput).unwrap_or_default()),
-            ("{decisions}", decisions.rows()),
-            ("{decision_bars}", decisions.bars()),
+            ("{decision_cpu}", decision.cpu.clone()),
+            ("{decisions}", rows(&decision.decisions, 1)),
+            ("{layers}", layers(&decision)),
+            ("{decision_bars}", bars(&decision)),
             ("{merging}", merging()),
             ("{allocation}", table("1,000,000 keys", |ns| ns / 1e6)),
             ("{simulation}", table("simulated_seconds", |ns| 10.0 / (ns / 1e9))),
@@ -40,59 +42,33 @@ impl Report {
     }
 }
 
-/// The nanoseconds of a decision with each candidate: hot and over 10,000 keys, on one thread and on two.
-struct Decisions(Vec<(String, [f64; 4])>);
+/// A row for each name, with its figures.
+fn rows<const N: usize>(rows: &[(String, [f64; N])], decimals: usize) -> String {
+    let row = |(name, figures): &(String, [f64; N])| {
+        let cells: String = figures.iter().map(|figure| format!(" {figure:.decimals$} |")).collect();
+        format!("| {name} |{cells}\n")
+    };
+    rows.iter().map(row).collect()
+}
 
-impl Decisions {
-    fn read() -> Self {
-        let json = fs::read_to_string(root().join("target/decision.json")).unwrap_or_default();
-        Self(serde_json::from_str(&json).unwrap_or_default())
-    }
+/// A row for each service with the nanoseconds of a request and those of the layer, and requests/s where
+/// they were measured.
+fn layers(figures: &Figures) -> String {
+    let row = |(name, ns): &(String, [f64; REQUESTS.len()])| {
+        let cells = ns.iter().zip(figures.request(NO_LAYER)).map(|(with, without)| match name.as_str() {
+            NO_LAYER => format!(" {with:.0} |"),
+            _ => format!(" {with:.0} ({:+.0}) |", with - without),
+        });
+        let http = figures.http.iter().find(|(service, _)| service == name);
+        let http = http.map_or(String::new(), |(_, per_second)| format!("{per_second:.0}"));
+        format!("| {name} |{} {http} |\n", cells.collect::<String>())
+    };
+    figures.requests.iter().map(row).collect()
+}
 
-    fn of(&self, name: &str, case: usize) -> f64 {
-        self.0.iter().find(|(row, _)| row.starts_with(name)).map_or(f64::NAN, |(_, figures)| figures[case])
-    }
-
-    fn rows(&self) -> String {
-        let row = |(name, [a, b, c, d]): &(String, [f64; 4])| {
-            format!("| {name} | {a:.1} | {b:.1} | {c:.1} | {d:.1} |\n")
-        };
-        self.0.iter().map(row).collect()
-    }
-
-    fn bars(&self) -> String {
-        let (handle, guarded) = ("by handle, independent coin", "by handle, dithered coin and guard");
-        let (tenant, governor) = ("by bucket and tenant, independent coin", "governor");
-        let mut bars = String::new();
-        for (what, most, ns) in [
-            ("by handle, independent coin", 3.0, self.of(handle, 0)),
-            ("by handle, dithered coin and guard", 6.0, self.of(guarded, 0)),
-            ("by bucket and tenant, one hot key", 10.0, self.of(tenant, 0)),
-            ("by bucket and tenant, 10,000 keys", 30.0, self.of(tenant, 1)),
-        ] {
-            let _ = writeln!(bars, "| {what} | <= {most:.0} ns | {ns:.1} ns | {} |", met(ns <= most));
-        }
-        for (what, least, times) in [
-            (
-                "by bucket and tenant, 1 thread, one hot key: times as fast as governor",
-                3.0,
-                self.of(governor, 0) / self.of(tenant, 0),
-            ),
-            (
-                "by bucket and tenant, 2 threads, one hot key: times as fast as governor",
-                10.0,
-                self.of(governor, 2) / self.of(tenant, 2),
-            ),
-            (
-                "by handle, one hot key: throughput of 2 threads over that of 1",
-                1.9,
-                2.0 * self.of(handle, 0) / self.of(handle, 2),
-            ),
-        ] {
-            let _ = writeln!(bars, "| {what} | >= {least} | {times:.2} | {} |", met(times >= least));
-        }
-        bars
-    }
+fn bars(figures: &Figures) -> String {
+    let row = |bar: Bar| format!("| {} | {} | {} | {} |\n", bar.what, bar.bar, bar.figure, met(bar.is_met));
+    figures.bars().into_iter().map(row).collect()
 }
 
 fn merging() -> String {
@@ -144,11 +120,8 @@ fn goodput(curves: &Curves) -> String {
 }
 
 fn machine() -> String {
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB"));
     let gib = memory.and_then(|kib| kib.parse::<f64>().ok()).map_or(0.0, |kib| kib / 1024.0 / 1024.0);
-    format!("{}, {cores} cores, {gib:.0} GiB, shared", model.map_or("unknown", |(_, model)| model))
+    format!("{}, {gib:.0} GiB, shared", cpu())
 }

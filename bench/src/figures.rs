@@ -1,0 +1,133 @@
+//! The figures of a decision and of a request, their bars, and the file that carries them from
+//! `cargo bench --bench decision` to docs/benchmarks.md.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The workloads of a decision: threads, and keys.
+pub(crate) const DECISIONS: [&str; 5] =
+    ["1 thread, hot", "1 thread, 10k", "1 thread, 10k cold", "2 threads, hot", "2 threads, 10k"];
+const HOT: usize = 0;
+const WARM: usize = 1;
+const COLD: usize = 2;
+const HOT_ON_TWO: usize = 3;
+/// The workloads of a request that is passed to a service without a socket.
+pub(crate) const REQUESTS: [&str; 3] = ["1 thread, hot", "1 thread, 10k", "2 threads, hot"];
+
+/// A service without a layer, and names of others: a layer and its place.
+pub(crate) const NO_LAYER: &str = "no layer";
+pub(crate) const OURS: &str = "LoadShedLayer";
+pub(crate) const PEER: &str = "tower_governor 0.8";
+pub(crate) const PLACES: [&str; 2] = ["on the routes", "around the router"];
+
+/// The figures of one run.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    /// The CPU and the number of its cores.
+    pub(crate) cpu: String,
+    /// By limiter: nanoseconds of a decision, by workload.
+    pub(crate) decisions: Vec<(String, [f64; DECISIONS.len()])>,
+    /// By service: nanoseconds of a request without a socket, by workload.
+    pub(crate) requests: Vec<(String, [f64; REQUESTS.len()])>,
+    /// By service: requests/s over sockets.
+    pub(crate) http: Vec<(String, f64)>,
+}
+
+/// A figure beside its bar.
+#[derive(Debug)]
+pub(crate) struct Bar {
+    pub(crate) what: String,
+    pub(crate) bar: String,
+    pub(crate) figure: String,
+    pub(crate) is_met: bool,
+}
+
+impl Bar {
+    fn at_least(what: &str, least: f64, ratio: f64) -> Self {
+        let (bar, figure) = (format!(">= {least}"), format!("{ratio:.2}"));
+        Self { what: what.to_owned(), bar, figure, is_met: ratio >= least }
+    }
+
+    fn at_most(what: &str, most: f64, ratio: f64) -> Self {
+        let (bar, figure) = (format!("<= {most}"), format!("{ratio:.2}"));
+        Self { what: what.to_owned(), bar, figure, is_met: ratio <= most }
+    }
+}
+
+impl Figures {
+    /// The file of the last run; cargo's target folder may be elsewhere.
+    fn path() -> PathBuf {
+        let default = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(default, PathBuf::from).join("decision.json")
+    }
+
+    /// Reads the figures of the last run; without one, there are none.
+    #[allow(dead_code)] // the benchmark writes, and the measuring program reads
+    pub(crate) fn read() -> Self {
+        let json = fs::read_to_string(Self::path()).unwrap_or_default();
+        serde_json::from_str(&json).unwrap_or_default()
+    }
+
+    /// Writes the figures to their file.
+    #[allow(dead_code)] // the benchmark writes, and the measuring program reads
+    pub(crate) fn write(&self) -> std::io::Result<()> {
+        fs::write(Self::path(), serde_json::to_string(self)?)
+    }
+
+    /// The bars: ratios of figures of this run, so that they hold for machines of any speed.
+    pub(crate) fn bars(&self) -> Vec<Bar> {
+        let tenant = self.decision("by bucket and tenant, dithered coin and guard");
+        let handle = self.decision("by handle, dithered coin and guard");
+        let governor = self.decision("governor 0.10, keyed");
+        let times = |what: &str, least, ours: [f64; DECISIONS.len()], case: usize| {
+            let what = format!("{what}, {}: times as fast as governor, keyed", DECISIONS[case]);
+            Bar::at_least(&what, least, governor[case] / ours[case])
+        };
+        let tenants = "by bucket and tenant, dithered coin and guard";
+        let layer = |place: &str| {
+            let what = format!("LoadShedLayer {place}, {}: its cost to that of tower_governor", REQUESTS[0]);
+            Bar::at_most(&what, 0.5, self.layer_cost(OURS, place)[0] / self.layer_cost(PEER, place)[0])
+        };
+        vec![
+            times(tenants, 4.0, tenant, HOT),
+            times(tenants, 12.0, tenant, HOT_ON_TWO),
+            times(tenants, 2.5, tenant, WARM),
+            times(tenants, 2.5, tenant, COLD),
+            times("by handle, dithered coin and guard", 8.0, handle, HOT),
+            Bar::at_least(
+                "by handle, dithered coin and guard, hot: throughput of 2 threads over that of 1",
+                1.9,
+                2.0 * handle[HOT] / handle[HOT_ON_TWO],
+            ),
+            layer(PLACES[0]),
+            layer(PLACES[1]),
+        ]
+    }
+
+    /// The nanoseconds that a layer adds to a request, by workload.
+    pub(crate) fn layer_cost(&self, layer: &str, place: &str) -> [f64; REQUESTS.len()] {
+        let (with, without) = (self.request(&format!("{layer}, {place}")), self.request(NO_LAYER));
+        std::array::from_fn(|case| with[case] - without[case])
+    }
+
+    /// The nanoseconds of a request to a service, by workload.
+    pub(crate) fn request(&self, service: &str) -> [f64; REQUESTS.len()] {
+        let found = self.requests.iter().find(|(name, _)| name == service);
+        found.map_or([f64::NAN; REQUESTS.len()], |(_, figures)| *figures)
+    }
+
+    fn decision(&self, name: &str) -> [f64; DECISIONS.len()] {
+        let found = self.decisions.iter().find(|(limiter, _)| limiter == name);
+        found.map_or([f64::NAN; DECISIONS.len()], |(_, figures)| *figures)
+    }
+}
+
+/// The name of the CPU and the number of cores that this process may use.
+pub(crate) fn cpu() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{}, {cores} cores", name.map_or("unknown CPU", |(_, name)| name))
+}
