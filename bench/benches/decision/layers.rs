@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::header::{ACCEPT, HOST};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, SameBody, Tenant};
 use tower::{Layer, Service};
 use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
 use tower_governor::key_extractor::KeyExtractor;
@@ -48,9 +48,10 @@ fn routes() -> Router {
 }
 
 /// Our layer, by rules and with a guard that always admits.
-pub(crate) fn ours(ours: &Ours) -> LoadShedLayer {
+pub(crate) fn ours(ours: &Ours) -> LoadShedLayer<SameBody> {
     let tenant = Tenant::header(TENANT).unwrap();
-    LoadShedLayer::new(Rules::new(ours.limiter(), tenant, [Rule::bucket("guard-alone").path(PATH)]).unwrap())
+    let rules = [Rule::bucket("guard-alone").path(PATH)];
+    LoadShedLayer::new(Rules::new(ours.limiter(), tenant, rules).unwrap()).same_body()
 }
 
 /// tower_governor's configuration, with more tokens than the benchmark can use.

@@ -1,6 +1,8 @@
 //! The table that decisions read and write: interned names, the directive of each key, the tokens of guards,
 //! and the counters of each thread.
 
+use std::sync::Arc;
+
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
 
@@ -64,7 +66,7 @@ pub(crate) struct Table {
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
     /// The outcomes of admitted requests, recorded by the middleware.
-    pub(crate) responses: Responses,
+    pub(crate) responses: Arc<Responses>,
 }
 
 impl Table {
@@ -82,7 +84,7 @@ impl Table {
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
-            responses: Responses::new(buckets_max),
+            responses: Responses::new(buckets_max, thread_slots),
         }
     }
 

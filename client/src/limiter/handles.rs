@@ -11,6 +11,7 @@ use crate::hot::decision::DecideCtx;
 use crate::hot::rng::ThreadRng;
 use crate::hot::table::{BucketPlace, KeyPlace, Table, Target};
 use crate::interner::pin::Pin;
+use crate::responses::Recorder;
 
 /// A bucket, resolved once: the fastest way to decide by a tenant's name.
 #[derive(Clone, Debug)]
@@ -71,6 +72,11 @@ impl BucketHandle {
     #[inline]
     pub(crate) fn admit_by_trace(&self, tenant: &str, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
         decide_traced(&self.table, self.table.target(self.place, tenant), trace)
+    }
+
+    /// Returns the recorder of a response to a request of this bucket.
+    pub(crate) fn recorder(&self) -> Recorder {
+        self.table.responses.recorder(self.place.bucket)
     }
 
     /// Previews the decision about a tenant's request; see [`KeyHandle::peek`]. A new name takes no room.
@@ -142,11 +148,9 @@ impl KeyHandle {
         self.table.target_of(self.place)
     }
 
-    /// Returns the bucket of this key.
-    pub(crate) fn bucket(&self) -> BucketHandle {
-        let KeyPlace { default_key, default_slot, .. } = self.place;
-        let place = BucketPlace { bucket: self.bucket, default_key, default_slot };
-        BucketHandle { table: Arc::clone(&self.table), place }
+    /// Returns the recorder of a response to a request of this key.
+    pub(crate) fn recorder(&self) -> Recorder {
+        self.table.responses.recorder(self.bucket)
     }
 
     /// Previews the decision about a request.

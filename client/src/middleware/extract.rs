@@ -1,9 +1,9 @@
 //! The extraction of a key from a request: the seam between a service's requests and the limiter's names.
 
-use http::request::Parts;
-
+use super::Head;
 use super::trace::trace_of;
-use crate::{BucketHandle, KeyHandle, Verdict};
+use crate::responses::Recorder;
+use crate::{KeyHandle, Verdict};
 
 /// Maps a request to the bucket and tenant that it counts for.
 ///
@@ -11,9 +11,8 @@ use crate::{BucketHandle, KeyHandle, Verdict};
 /// handles that were resolved beforehand:
 ///
 /// ```
-/// use http::request::Parts;
 /// use plimsoll_client::Limiter;
-/// use plimsoll_client::middleware::LoadShedLayer;
+/// use plimsoll_client::middleware::{Head, LoadShedLayer};
 ///
 /// /// Set by an authentication layer.
 /// #[derive(Clone)]
@@ -22,7 +21,7 @@ use crate::{BucketHandle, KeyHandle, Verdict};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let (limiter, _feed) = Limiter::builder("shop")?.build()?;
 /// let (people, batches) = (limiter.bucket("people")?, limiter.bucket("batches")?);
-/// let layer = LoadShedLayer::new(move |request: &Parts| {
+/// let layer = LoadShedLayer::new(move |request: Head<'_>| {
 ///     let account = request.extensions.get::<Account>()?;
 ///     let bucket = if account.is_batch { &batches } else { &people };
 ///     Some(bucket.key(&account.tenant))
@@ -34,25 +33,25 @@ pub trait Extract: Send + Sync + 'static {
     /// Returns the key of a request. A request with `None` is admitted, unlimited and uncounted.
     ///
     /// Runs on the request path, so it should neither block nor allocate.
-    fn extract(&self, request: &Parts) -> Option<KeyHandle>;
+    fn extract(&self, request: Head<'_>) -> Option<KeyHandle>;
 
     /// Decides about a request; by default through the key of [`extract`](Self::extract). An implementation
     /// that decides by bucket and tenant name saves the handle of each request, and with it a contended
     /// reference count. Where the coin is coherent, the request's trace decides; see
     /// [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
-    fn decide(&self, request: &Parts) -> Decision {
+    fn decide(&self, request: Head<'_>) -> Decision {
         self.extract(request).map_or(Decision::PASS, |key| {
             let verdict = key.admit_by_trace(|| trace_of(request));
-            Decision { verdict, recorder: Some(key.bucket()) }
+            Decision { verdict, recorder: Some(key.recorder()) }
         })
     }
 }
 
 /// The decision about a request, and the bucket that records its response.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Decision {
     pub(super) verdict: Verdict,
-    pub(super) recorder: Option<BucketHandle>,
+    pub(super) recorder: Option<Recorder>,
 }
 
 impl Decision {
@@ -69,9 +68,9 @@ impl Decision {
 
 impl<F> Extract for F
 where
-    F: Fn(&Parts) -> Option<KeyHandle> + Send + Sync + 'static,
+    F: Fn(Head<'_>) -> Option<KeyHandle> + Send + Sync + 'static,
 {
-    fn extract(&self, request: &Parts) -> Option<KeyHandle> {
+    fn extract(&self, request: Head<'_>) -> Option<KeyHandle> {
         self(request)
     }
 }

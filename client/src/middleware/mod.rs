@@ -61,14 +61,18 @@
 //! inside only if it refuses instead of waiting. Paths are compared as the layer sees them, so after a router
 //! that strips a prefix, without that prefix.
 
+mod body;
 mod extract;
+mod head;
 mod refusal;
 mod rules;
 mod service;
 mod tenant;
 mod trace;
 
+pub use body::{EitherBody, ResponseBody, SameBody};
 pub use extract::{Decision, Extract};
+pub use head::Head;
 pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
 pub use rules::{Rule, Rules, RulesError};
 pub use service::{LoadShed, LoadShedLayer, ResponseFuture};

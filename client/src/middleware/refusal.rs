@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
 use plimsoll_core::decision::{Reason, Refusal};
 use serde::Serialize;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
+
+use super::Head;
 
 /// The default `type` of problem documents.
 pub const PROBLEM_TYPE: &str = "https://plimsoll.dev/problems/overload";
@@ -38,17 +38,17 @@ struct Problem<'a> {
 }
 
 /// Makes the response to a refused request.
-pub(super) fn response(refusal: Refusal, request: &Parts, problem_type: &str) -> Response<Full<Bytes>> {
+pub(super) fn response(refusal: Refusal, request: Head<'_>, problem_type: &str) -> Response<Bytes> {
     let path = Some(request.uri.path()).filter(|path| path.len() <= PATH_BYTES_MAX);
     if is_grpc(request) { grpc(refusal, path) } else { problem(refusal, path, problem_type) }
 }
 
-fn is_grpc(request: &Parts) -> bool {
+fn is_grpc(request: Head<'_>) -> bool {
     let content_type = request.headers.get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response<Full<Bytes>> {
+fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response<Bytes> {
     let status = StatusCode::TOO_MANY_REQUESTS;
     let reason = refusal.reason.as_str();
     let problem = Problem {
@@ -61,7 +61,7 @@ fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response
     };
     // Texts and numbers always serialize; without a body, the headers would still be complete.
     let body = serde_json::to_vec(&problem).unwrap_or_default();
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -71,7 +71,7 @@ fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response
 }
 
 /// Makes a trailers-only response, with the status among the headers and no body.
-fn grpc(refusal: Refusal, path: Option<&str>) -> Response<Full<Bytes>> {
+fn grpc(refusal: Refusal, path: Option<&str>) -> Response<Bytes> {
     let mut details = ErrorDetails::new();
     details
         .set_retry_info(Some(refusal.retry_after()))
@@ -126,10 +126,10 @@ mod tests {
     fn long_path_does_not_enlarge_the_refusal() {
         let refusal = Refusal::new(Reason::ClusterOverload, u32::MAX);
         for content_type in ["application/json", "application/grpc"] {
-            let mut parts = http::Request::new(()).into_parts().0;
-            parts.uri = format!("/{}", "x".repeat(60_000)).parse().unwrap();
-            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-            let response = response(refusal, &parts, PROBLEM_TYPE);
+            let mut request = http::Request::new(());
+            *request.uri_mut() = format!("/{}", "x".repeat(60_000)).parse().unwrap();
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            let response = response(refusal, Head::of(&request), PROBLEM_TYPE);
             let size: usize = response.headers().values().map(HeaderValue::len).sum();
             assert!(size < 2_048, "{size} bytes of headers for {content_type}");
         }

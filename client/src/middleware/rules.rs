@@ -1,18 +1,34 @@
 //! Rules that map requests to buckets by path and method.
 
 use http::Method;
-use http::request::Parts;
 
 use super::trace::trace_of;
-use super::{Decision, Extract, Tenant};
+use super::{Decision, Extract, Head, Tenant};
 use crate::{BucketError, BucketHandle, KeyHandle, Limiter};
 
 /// An ordered list of rules. The first rule that matches a request applies.
 #[derive(Clone, Debug)]
 pub struct Rules {
     tenant: Tenant,
-    /// Each with its bucket, resolved.
-    rules: Vec<(Rule, BucketHandle)>,
+    rules: Vec<Resolved>,
+}
+
+/// A rule with its parts resolved, so that a request only compares.
+#[derive(Clone, Debug)]
+struct Resolved {
+    path: Path,
+    methods: Option<Vec<Method>>,
+    bucket: BucketHandle,
+    /// The key of every request, where all requests have one tenant.
+    key: Option<KeyHandle>,
+}
+
+/// The paths that a rule applies to.
+#[derive(Clone, Debug)]
+enum Path {
+    Any,
+    Exact(String),
+    Prefix(String),
 }
 
 /// One rule: requests that meet all its conditions count for its bucket.
@@ -53,24 +69,39 @@ impl Rule {
         self.methods = Some(methods.into_iter().collect());
         self
     }
+}
 
-    fn check(&self) -> Result<(), RulesError> {
-        let Some(pattern) = &self.path else { return Ok(()) };
-        let fixed = pattern.strip_suffix('*').unwrap_or(pattern);
+impl Path {
+    fn parse(pattern: &str) -> Result<Self, RulesError> {
+        let prefix = pattern.strip_suffix('*');
+        let fixed = prefix.unwrap_or(pattern);
         if !fixed.starts_with('/') || fixed.contains('*') {
-            return Err(RulesError::Path(pattern.clone()));
+            return Err(RulesError::Path(pattern.to_owned()));
         }
-        Ok(())
+        let make = if prefix.is_some() { Self::Prefix } else { Self::Exact };
+        Ok(make(fixed.to_owned()))
     }
 
-    fn matches(&self, request: &Parts) -> bool {
-        let path = request.uri.path();
-        let is_path = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(prefix) => path.starts_with(prefix),
-            None => path == pattern,
-        };
-        self.methods.as_ref().is_none_or(|methods| methods.contains(&request.method))
-            && self.path.as_ref().is_none_or(is_path)
+    fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(exact) => path == exact,
+            Self::Prefix(prefix) => path.starts_with(prefix),
+        }
+    }
+}
+
+impl Resolved {
+    fn new(limiter: &Limiter, tenant: &Tenant, rule: Rule) -> Result<Self, RulesError> {
+        let path = rule.path.map_or(Ok(Path::Any), |pattern| Path::parse(&pattern))?;
+        let bucket = limiter.bucket(&rule.bucket)?;
+        bucket.table.responses.prepare(bucket.place.bucket as usize);
+        let key = tenant.constant_name().map(|tenant| bucket.key(tenant));
+        Ok(Self { path, methods: rule.methods, bucket, key })
+    }
+
+    fn matches(&self, method: &Method, path: &str) -> bool {
+        self.methods.as_ref().is_none_or(|methods| methods.contains(method)) && self.path.matches(path)
     }
 }
 
@@ -84,31 +115,30 @@ impl Rules {
         tenant: Tenant,
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<Self, RulesError> {
-        let resolve = |rule: Rule| {
-            rule.check()?;
-            let bucket = limiter.bucket(&rule.bucket)?;
-            bucket.table.responses.prepare(bucket.place.bucket as usize);
-            Ok((rule, bucket))
-        };
-        Ok(Self { tenant, rules: rules.into_iter().map(resolve).collect::<Result<_, RulesError>>()? })
+        let rules = rules.into_iter().map(|rule| Resolved::new(limiter, &tenant, rule));
+        Ok(Self { rules: rules.collect::<Result<_, _>>()?, tenant })
     }
 
-    /// Returns the bucket of the first rule that matches.
-    fn bucket_of(&self, request: &Parts) -> Option<&BucketHandle> {
-        self.rules.iter().find(|(rule, _)| rule.matches(request)).map(|(_, bucket)| bucket)
+    /// Returns the first rule that matches.
+    fn rule_of(&self, request: Head<'_>) -> Option<&Resolved> {
+        let path = request.uri.path();
+        self.rules.iter().find(|rule| rule.matches(request.method, path))
     }
 }
 
 impl Extract for Rules {
-    fn extract(&self, request: &Parts) -> Option<KeyHandle> {
-        Some(self.bucket_of(request)?.key(self.tenant.of(request)))
+    fn extract(&self, request: Head<'_>) -> Option<KeyHandle> {
+        let rule = self.rule_of(request)?;
+        Some(rule.key.clone().unwrap_or_else(|| rule.bucket.key(self.tenant.of(request))))
     }
 
-    fn decide(&self, request: &Parts) -> Decision {
-        self.bucket_of(request).map_or(Decision::PASS, |bucket| {
-            let verdict = bucket.admit_by_trace(self.tenant.of(request), || trace_of(request));
-            Decision { verdict, recorder: Some(bucket.clone()) }
-        })
+    fn decide(&self, request: Head<'_>) -> Decision {
+        let Some(rule) = self.rule_of(request) else { return Decision::PASS };
+        let verdict = match &rule.key {
+            Some(key) => key.admit_by_trace(|| trace_of(request)),
+            None => rule.bucket.admit_by_trace(self.tenant.of(request), || trace_of(request)),
+        };
+        Decision { verdict, recorder: Some(rule.bucket.recorder()) }
     }
 }
 
@@ -116,7 +146,6 @@ impl Extract for Rules {
 mod tests {
     use super::*;
     use crate::Limiter;
-    use http::Request;
 
     fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
         let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
@@ -125,8 +154,8 @@ mod tests {
 
     /// Returns the index of the rule that applies to a request.
     fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
-        let request = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0;
-        rules.rules.iter().position(|(rule, _)| rule.matches(&request))
+        let uri: http::Uri = uri.parse().unwrap();
+        rules.rules.iter().position(|rule| rule.matches(&method, uri.path()))
     }
 
     #[test]

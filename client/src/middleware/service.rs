@@ -1,97 +1,123 @@
 //! The tower layer and the service it wraps: asks the limiter, then calls the inner service or responds with
 //! a refusal.
 
-use std::future::{self, Future, Ready};
+use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{Either, Full};
 use pin_project_lite::pin_project;
-use plimsoll_core::report::Side;
+use quanta::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Decision, Extract, PROBLEM_TYPE, refusal};
-use crate::responses::Ending;
-use crate::{BucketHandle, Verdict};
+use super::{Decision, EitherBody, Extract, Head, PROBLEM_TYPE, ResponseBody, SameBody, refusal};
+use crate::Verdict;
+use crate::responses::{Ending, Recorder};
 
-/// Puts a limiter before a service.
-#[derive(Clone)]
-pub struct LoadShedLayer {
+/// Puts a limiter before a service. Responses have either the service's body or that of a refusal; see
+/// [`same_body`](LoadShedLayer::same_body).
+pub struct LoadShedLayer<B = EitherBody> {
     extract: Arc<dyn Extract>,
-    problem_type: Arc<str>,
+    /// If it is not the default: axum clones the services of its routes for each request, and every further
+    /// reference count is written by all threads.
+    problem_type: Option<Arc<str>>,
+    body: PhantomData<fn() -> B>,
 }
 
 impl LoadShedLayer {
     /// Makes a layer that asks the limiter for the key that `extract` returns for a request.
     pub fn new(extract: impl Extract) -> Self {
-        Self { extract: Arc::new(extract), problem_type: PROBLEM_TYPE.into() }
+        Self { extract: Arc::new(extract), problem_type: None, body: PhantomData }
     }
 
+    /// Gives refusals the body type of the service, if that can be made from bytes: axum's, for example. It
+    /// saves axum an allocation for each response, and the layer fits around a whole `axum::Router`.
+    #[must_use]
+    pub fn same_body(self) -> LoadShedLayer<SameBody> {
+        LoadShedLayer { extract: self.extract, problem_type: self.problem_type, body: PhantomData }
+    }
+}
+
+impl<B> LoadShedLayer<B> {
     /// Sets the `type` of problem documents, by default [`PROBLEM_TYPE`]: a URI, which should lead to
     /// documentation for callers.
     #[must_use]
     pub fn problem_type(mut self, uri: &str) -> Self {
-        self.problem_type = uri.into();
+        self.problem_type = Some(uri.into());
         self
     }
 }
 
-impl<S> Layer<S> for LoadShedLayer {
-    type Service = LoadShed<S>;
+impl<B> Clone for LoadShedLayer<B> {
+    fn clone(&self) -> Self {
+        let (extract, problem_type) = (Arc::clone(&self.extract), self.problem_type.clone());
+        Self { extract, problem_type, body: PhantomData }
+    }
+}
 
-    fn layer(&self, inner: S) -> LoadShed<S> {
+impl<S, B> Layer<S> for LoadShedLayer<B> {
+    type Service = LoadShed<S, B>;
+
+    fn layer(&self, inner: S) -> LoadShed<S, B> {
         LoadShed { inner, layer: self.clone() }
     }
 }
 
 /// A service behind a limiter. Made by [`LoadShedLayer`].
-#[derive(Clone)]
-pub struct LoadShed<S> {
+pub struct LoadShed<S, B = EitherBody> {
     inner: S,
-    layer: LoadShedLayer,
+    layer: LoadShedLayer<B>,
 }
 
-impl<S, B, R> Service<Request<B>> for LoadShed<S>
+impl<S: Clone, B> Clone for LoadShed<S, B> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), layer: self.layer.clone() }
+    }
+}
+
+impl<S, Q, R, B> Service<Request<Q>> for LoadShed<S, B>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<Q>, Response = Response<R>>,
+    B: ResponseBody<R>,
 {
-    type Response = Response<Either<R, Full<Bytes>>>;
+    type Response = Response<B::Body>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future>;
+    type Future = ResponseFuture<S::Future, B>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        let Decision { verdict, recorder } = self.layer.extract.decide(&parts);
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let head = Head::of(&request);
+        let Decision { verdict, recorder } = self.layer.extract.decide(head);
         let state = match verdict {
             // Called at once, so that the instance that was polled ready gets the request.
             Verdict::Admit => {
                 let timing = recorder.map(Timing::start);
-                State::Admitted { response: self.inner.call(Request::from_parts(parts, body)), timing }
+                State::Admitted { response: self.inner.call(request), timing }
             }
             Verdict::Refuse(refusal) => {
-                let response = refusal::response(refusal, &parts, &self.layer.problem_type);
-                recorder.iter().for_each(|recorder| refused(recorder, response.status().as_u16()));
-                State::Refused { response: future::ready(response) }
+                let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
+                let response = refusal::response(refusal, head, problem_type);
+                recorder.iter().for_each(|recorder| recorder.refused(response.status().as_u16()));
+                State::Refused { response: Some(response) }
             }
         };
-        ResponseFuture { state }
+        ResponseFuture { state, body: PhantomData }
     }
 }
 
 pin_project! {
     /// The response future of a [`LoadShed`]: the inner service's response, or a refusal.
-    pub struct ResponseFuture<F> {
+    pub struct ResponseFuture<F, B = EitherBody> {
         #[pin]
         state: State<F>,
+        body: PhantomData<fn() -> B>,
     }
 }
 
@@ -99,15 +125,16 @@ pin_project! {
     #[project = StateProjected]
     enum State<F> {
         Admitted { #[pin] response: F, timing: Option<Timing> },
-        Refused { #[pin] response: Ready<Response<Full<Bytes>>> },
+        Refused { response: Option<Response<Bytes>> },
     }
 }
 
-impl<F, R, E> Future for ResponseFuture<F>
+impl<F, R, E, B> Future for ResponseFuture<F, B>
 where
     F: Future<Output = Result<Response<R>, E>>,
+    B: ResponseBody<R>,
 {
-    type Output = Result<Response<Either<R, Full<Bytes>>>, E>;
+    type Output = Result<Response<B::Body>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
@@ -117,11 +144,13 @@ where
                     let status = response.as_ref().map(|response| response.status().as_u16());
                     timing.ending = status.map_or(Ending::Error, Ending::Status);
                 }
-                Poll::Ready(response.map(|response| response.map(Either::Left)))
+                Poll::Ready(response.map(B::admitted))
             }
-            StateProjected::Refused { response } => {
-                response.poll(cx).map(|response| Ok(response.map(Either::Right)))
-            }
+            // Like other futures, this one is not polled again after it was ready.
+            StateProjected::Refused { response } => match response.take() {
+                Some(response) => Poll::Ready(Ok(B::refused(response))),
+                None => Poll::Pending,
+            },
         }
     }
 }
@@ -129,29 +158,20 @@ where
 /// The timer of an admitted request: dropping it records how the request ended.
 #[derive(Debug)]
 struct Timing {
-    recorder: BucketHandle,
-    side: Side,
+    recorder: Recorder,
     started: Instant,
     /// Until the response, a drop means that the caller cancelled the request.
     ending: Ending,
 }
 
 impl Timing {
-    fn start(recorder: BucketHandle) -> Self {
-        let side = recorder.table.responses.side(recorder.place.bucket as usize);
-        Self { recorder, side, started: Instant::now(), ending: Ending::Aborted }
+    fn start(recorder: Recorder) -> Self {
+        Self { recorder, started: Instant::now(), ending: Ending::Aborted }
     }
 }
 
 impl Drop for Timing {
     fn drop(&mut self) {
-        let responses = &self.recorder.table.responses;
-        responses.ended(self.recorder.place.bucket as usize, self.side, self.started.elapsed(), self.ending);
+        self.recorder.ended(self.started.elapsed(), self.ending);
     }
-}
-
-/// Records a refusal.
-fn refused(recorder: &BucketHandle, status: u16) {
-    let (responses, bucket) = (&recorder.table.responses, recorder.place.bucket as usize);
-    responses.refused(bucket, responses.side(bucket), status);
 }

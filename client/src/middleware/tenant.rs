@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::header::InvalidHeaderName;
-use http::request::Parts;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
+
+use super::Head;
 
 /// The source of a request's tenant. A request without a valid tenant counts as the class `default`; so does
 /// every request of `Tenant::default()`.
@@ -22,7 +23,7 @@ enum Source {
     Fn(Arc<Read>),
 }
 
-type Read = dyn Fn(&Parts) -> Option<&str> + Send + Sync;
+type Read = dyn Fn(Head<'_>) -> Option<&str> + Send + Sync;
 
 impl Tenant {
     /// Reads the tenant from a header. A request without it, with several, or with an invalid value counts as
@@ -53,12 +54,21 @@ impl Tenant {
     /// let tenant = Tenant::from_fn(|request| request.extensions.get::<Account>().map(|account| account.0.as_str()));
     /// # drop(tenant);
     /// ```
-    pub fn from_fn(read: impl Fn(&Parts) -> Option<&str> + Send + Sync + 'static) -> Self {
+    pub fn from_fn(read: impl Fn(Head<'_>) -> Option<&str> + Send + Sync + 'static) -> Self {
         Self(Source::Fn(Arc::new(read)))
     }
 
+    /// Returns the tenant of all requests, if they have the same one.
+    pub(super) fn constant_name(&self) -> Option<&str> {
+        match &self.0 {
+            Source::Default => Some(DEFAULT_TENANT),
+            Source::Constant(tenant) => Some(tenant),
+            Source::Header(_) | Source::Fn(_) => None,
+        }
+    }
+
     /// Returns the tenant of a request.
-    pub(super) fn of<'a>(&'a self, request: &'a Parts) -> &'a str {
+    pub(super) fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
         let tenant = match &self.0 {
             Source::Default => None,
             Source::Header(name) => only(request, name),
@@ -87,10 +97,14 @@ impl fmt::Debug for Source {
 }
 
 /// Returns the value of a header that occurs exactly once; several values would be ambiguous.
-pub(super) fn only<'a>(request: &'a Parts, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn only<'a>(request: Head<'a>, name: &HeaderName) -> Option<&'a str> {
     let mut values = request.headers.get_all(name).iter();
     let value = values.next()?;
-    if values.next().is_some() { None } else { value.to_str().ok() }
+    if values.next().is_some() {
+        return None;
+    }
+    // Like `to_str`, which tests byte by byte: a header value has no control characters but tabs.
+    str::from_utf8(value.as_bytes()).ok().filter(|value| value.is_ascii())
 }
 
 #[cfg(test)]
@@ -98,12 +112,12 @@ mod tests {
     use super::*;
     use http::{HeaderValue, Request};
 
-    fn with(values: &[&[u8]]) -> Parts {
-        let mut parts = Request::new(()).into_parts().0;
+    fn with(values: &[&[u8]]) -> Request<()> {
+        let mut request = Request::new(());
         for value in values {
-            parts.headers.append("x-tenant", HeaderValue::from_bytes(value).unwrap());
+            request.headers_mut().append("x-tenant", HeaderValue::from_bytes(value).unwrap());
         }
-        parts
+        request
     }
 
     #[test]
@@ -117,20 +131,20 @@ mod tests {
             (&[b"\xff\xfe"], "default"),
         ];
         for (values, expected) in cases {
-            assert_eq!(tenant.of(&with(values)), expected, "{values:?}");
+            assert_eq!(tenant.of(Head::of(&with(values))), expected, "{values:?}");
         }
         assert!(Tenant::header("x tenant").is_err());
     }
 
     #[test]
     fn tenant_may_be_constant_or_read_by_a_function() {
-        assert_eq!(Tenant::default().of(&with(&[b"acme"])), "default");
-        assert_eq!(Tenant::constant("batch").unwrap().of(&with(&[b"acme"])), "batch");
+        assert_eq!(Tenant::default().of(Head::of(&with(&[b"acme"]))), "default");
+        assert_eq!(Tenant::constant("batch").unwrap().of(Head::of(&with(&[b"acme"]))), "batch");
         assert!(Tenant::constant("two words").is_err());
         let by_host = Tenant::from_fn(|request| request.uri.host());
-        let mut parts = with(&[]);
-        assert_eq!(by_host.of(&parts), "default");
-        parts.uri = "http://acme.example/".parse().unwrap();
-        assert_eq!(by_host.of(&parts), "acme.example");
+        let mut request = with(&[]);
+        assert_eq!(by_host.of(Head::of(&request)), "default");
+        *request.uri_mut() = "http://acme.example/".parse().unwrap();
+        assert_eq!(by_host.of(Head::of(&request)), "acme.example");
     }
 }

@@ -1,16 +1,16 @@
 //! The trace of a request.
 
 use http::HeaderName;
-use http::request::Parts;
 use plimsoll_core::decision::trace::TraceId;
 
+use super::Head;
 use super::tenant::only;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or
 /// several.
-pub(super) fn trace_of(request: &Parts) -> Option<TraceId> {
+pub(super) fn trace_of(request: Head<'_>) -> Option<TraceId> {
     TraceId::of_traceparent(only(request, &TRACEPARENT)?.as_bytes())
 }
 
@@ -38,12 +38,12 @@ mod tests {
             (&[("x-traceparent", ONE)], None),
         ];
         for (headers, id) in cases {
-            let mut parts = Request::new(()).into_parts().0;
+            let mut request = Request::new(());
             for (name, value) in headers {
                 let name = HeaderName::try_from(*name).unwrap();
-                parts.headers.append(name, HeaderValue::from_bytes(value).unwrap());
+                request.headers_mut().append(name, HeaderValue::from_bytes(value).unwrap());
             }
-            assert_eq!(trace_of(&parts), id.and_then(TraceId::new), "{headers:?}");
+            assert_eq!(trace_of(Head::of(&request)), id.and_then(TraceId::new), "{headers:?}");
         }
     }
 }

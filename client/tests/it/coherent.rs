@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Request, Response};
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{Head, LoadShedLayer, Rule, Rules, Tenant};
 use plimsoll_client::{KeyHandle, Limiter, TraceId};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
@@ -75,7 +75,7 @@ fn by_rule(service: &str, refuses: DropRatio) -> LoadShedLayer {
 
 fn by_closure(service: &str, refuses: DropRatio) -> LoadShedLayer {
     let key: KeyHandle = limiter(service, refuses).bucket(service).unwrap().key("default");
-    LoadShedLayer::new(move |_: &http::request::Parts| Some(key.clone()))
+    LoadShedLayer::new(move |_: Head<'_>| Some(key.clone()))
 }
 
 /// Returns the number of requests that pass two services, of which the outer one drops 0.3 and the inner one

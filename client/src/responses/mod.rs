@@ -1,15 +1,20 @@
 //! The responses to admitted requests: durations and statuses by bucket and cohort. The middleware writes
 //! them; reports and metrics read them off the request path.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod blocks;
+mod recorder;
+
+pub(crate) use recorder::Recorder;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plimsoll_core::report::Side;
-use plimsoll_core::stats::{BINS, Bin, Histogram};
+use plimsoll_core::stats::{BINS, Histogram};
 
-/// The HTTP statuses with a counter of their own.
-const STATUSES: std::ops::Range<u16> = 100..600;
+use blocks::{Blocks, STATUSES};
+
 /// The upper bounds of the exported histogram's buckets, in milliseconds.
 const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 
@@ -24,24 +29,17 @@ pub(crate) enum Ending {
     Aborted,
 }
 
-/// The responses of all buckets. A bucket takes 21 KB for each side, from its first response or
-/// [`prepare`](Self::prepare) on.
+/// The responses of all buckets of a limiter. A bucket is allocated with its first response or
+/// [`prepare`](Self::prepare), and takes memory for the threads that serve it.
 #[derive(Debug)]
 pub(crate) struct Responses {
+    /// The number of the limiter in this process, for [`Recorder`]s.
+    limiter: u64,
+    /// The number of threads with counters of their own.
+    thread_slots: usize,
     /// By bucket: true while this instance is in the canary cohort.
     canary: Box<[AtomicBool]>,
-    /// By bucket: the responses of its two sides.
-    sides: Box<[OnceLock<[SideStats; 2]>]>,
-}
-
-/// The responses of one bucket on one side.
-#[derive(Debug)]
-struct SideStats {
-    bins: Box<[AtomicU64]>,
-    micros: AtomicU64,
-    statuses: Box<[AtomicU64]>,
-    errors: AtomicU64,
-    aborted: AtomicU64,
+    buckets: Box<[OnceLock<Blocks>]>,
 }
 
 /// The counters up to the last report.
@@ -62,11 +60,13 @@ pub(crate) struct Durations {
 }
 
 impl Responses {
-    pub(crate) fn new(buckets_max: usize) -> Self {
-        Self {
+    pub(crate) fn new(buckets_max: usize, thread_slots: usize) -> Arc<Self> {
+        recorder::register(|limiter| Self {
+            limiter,
+            thread_slots,
             canary: (0..buckets_max).map(|_| AtomicBool::new(false)).collect(),
-            sides: (0..buckets_max).map(|_| OnceLock::new()).collect(),
-        }
+            buckets: (0..buckets_max).map(|_| OnceLock::new()).collect(),
+        })
     }
 
     /// Sets the side of a bucket's canary that this instance is on.
@@ -78,7 +78,7 @@ impl Responses {
 
     /// Allocates the counters of a bucket, so that its first response allocates nothing.
     pub(crate) fn prepare(&self, bucket: usize) {
-        self.sides(bucket);
+        self.blocks(bucket);
     }
 
     /// Returns the side of a bucket's canary that this instance is on.
@@ -87,110 +87,75 @@ impl Responses {
         if canary { Side::Canary } else { Side::Control }
     }
 
+    /// Returns the recorder of the response to one request of a bucket.
+    pub(crate) fn recorder(&self, bucket: u32) -> Recorder {
+        Recorder { limiter: self.limiter, bucket, side: self.side(bucket as usize) }
+    }
+
     /// Records the end of an admitted request. Allocates with the first response of a bucket only.
     pub(crate) fn ended(&self, bucket: usize, side: Side, took: Duration, ending: Ending) {
-        let Some(sides) = self.sides(bucket) else { return };
-        let seen = &sides[side as usize];
-        if let Some(bin) = seen.bins.get(usize::from(Bin::of(took).number())) {
-            bin.fetch_add(1, Ordering::Relaxed);
+        if let Some(blocks) = self.blocks(bucket) {
+            let block = blocks.of_current_thread(side);
+            block.add_duration(took);
+            block.count(ending);
         }
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        seen.micros.fetch_add(micros, Ordering::Relaxed);
-        seen.count(ending);
     }
 
     /// Records a refusal. Its duration is not recorded, because it does not measure the service.
     pub(crate) fn refused(&self, bucket: usize, side: Side, status: u16) {
-        if let Some(sides) = self.sides(bucket) {
-            sides[side as usize].count(Ending::Status(status));
+        if let Some(blocks) = self.blocks(bucket) {
+            blocks.of_current_thread(side).count(Ending::Status(status));
         }
     }
 
-    /// Returns the responses of a bucket's two sides, allocated with the first call.
-    fn sides(&self, bucket: usize) -> Option<&[SideStats; 2]> {
-        Some(self.sides.get(bucket)?.get_or_init(Default::default))
+    /// Returns the counters of a bucket, allocated with the first call.
+    fn blocks(&self, bucket: usize) -> Option<&Blocks> {
+        Some(self.buckets.get(bucket)?.get_or_init(|| Blocks::new(self.thread_slots)))
     }
 
     /// Returns the failures and durations since the last report.
     pub(crate) fn since(&self, bucket: usize, side: Side, reported: &mut Reported) -> (u64, Histogram) {
         let mut latency = Histogram::default();
-        let Some(seen) = self.sides.get(bucket).and_then(OnceLock::get).map(|seen| &seen[side as usize])
-        else {
-            return (0, latency);
-        };
+        let Some(blocks) = self.buckets.get(bucket).and_then(OnceLock::get) else { return (0, latency) };
         reported.bins.resize(BINS, 0);
-        for (number, (bin, before)) in (0..).zip(seen.bins.iter().zip(&mut reported.bins)) {
-            let now = bin.load(Ordering::Relaxed);
-            if now > *before
-                && let Some(bin) = Bin::new(number)
-            {
-                latency.add(bin, now - std::mem::replace(before, now));
-            }
+        for (bin, now) in blocks.durations(side) {
+            let before = &mut reported.bins[usize::from(bin.number())];
+            latency.add(bin, now.saturating_sub(std::mem::replace(before, now)));
         }
-        let failed = seen.failed();
+        let failed = blocks.failed(side);
         (failed.saturating_sub(std::mem::replace(&mut reported.failed, failed)), latency)
     }
 
     /// Returns the number of responses by code, and their durations. `None` if none were recorded.
     pub(crate) fn snapshot(&self, bucket: usize, side: Side) -> Option<(Vec<(String, u64)>, Durations)> {
-        let seen = &self.sides.get(bucket)?.get()?[side as usize];
-        let statuses = STATUSES.zip(seen.statuses.iter()).map(|(status, count)| (status.to_string(), count));
-        let others = [("error".to_owned(), &seen.errors), ("aborted".to_owned(), &seen.aborted)];
-        let codes = statuses.chain(others).map(|(code, count)| (code, count.load(Ordering::Relaxed)));
-        Some((codes.filter(|(_, count)| *count > 0).collect(), seen.durations()))
+        let blocks = self.buckets.get(bucket)?.get()?;
+        let endings = STATUSES.map(|status| (status.to_string(), Ending::Status(status)));
+        let others = [("error".to_owned(), Ending::Error), ("aborted".to_owned(), Ending::Aborted)];
+        let codes = endings.chain(others).map(|(code, ending)| (code, blocks.total(side, ending)));
+        Some((codes.filter(|(_, count)| *count > 0).collect(), Durations::of(blocks, side)))
     }
 }
 
-impl Default for SideStats {
-    fn default() -> Self {
-        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
-        Self {
-            bins: zeros(BINS),
-            micros: AtomicU64::new(0),
-            statuses: zeros(STATUSES.len()),
-            errors: AtomicU64::new(0),
-            aborted: AtomicU64::new(0),
-        }
-    }
-}
-
-impl SideStats {
-    fn count(&self, ending: Ending) {
-        let count = match ending {
-            Ending::Status(status) => {
-                let at = status.checked_sub(STATUSES.start).map(usize::from);
-                at.and_then(|at| self.statuses.get(at)).unwrap_or(&self.errors)
-            }
-            Ending::Error => &self.errors,
-            Ending::Aborted => &self.aborted,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn failed(&self) -> u64 {
-        let server_errors = self.statuses.iter().skip(usize::from(500 - STATUSES.start));
-        let others = [&self.errors, &self.aborted];
-        server_errors.chain(others).map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    fn durations(&self) -> Durations {
+impl Durations {
+    fn of(blocks: &Blocks, side: Side) -> Self {
         let mut edges = EDGES_MS.into_iter().map(Duration::from_millis).peekable();
         let (mut buckets, mut count) = (Vec::with_capacity(EDGES_MS.len()), 0);
-        for (number, bin) in (0..).zip(self.bins.iter()) {
+        for (bin, requests) in blocks.durations(side) {
             // A bin counts for the first bound at or above its lower edge, which is exact within 0.8 %.
-            while Bin::new(number).zip(edges.peek()).is_some_and(|(bin, edge)| bin.from() >= *edge) {
+            while edges.peek().is_some_and(|edge| bin.from() >= *edge) {
                 buckets.extend(edges.next().map(|edge| (edge.as_secs_f64(), count)));
             }
-            count += bin.load(Ordering::Relaxed);
+            count += requests;
         }
         buckets.extend(edges.map(|edge| (edge.as_secs_f64(), count)));
-        Durations { buckets, sum: self.micros.load(Ordering::Relaxed) as f64 / 1e6, count }
+        Self { buckets, sum: blocks.micros(side) as f64 / 1e6, count }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_core::stats::Bin;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -202,7 +167,7 @@ mod tests {
 
     #[test]
     fn responses_are_reported_once_by_side() {
-        let responses = Responses::new(2);
+        let responses = Responses::new(2, 4);
         let mut reported = Reported::default();
         assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
         assert_eq!(responses.snapshot(1, Side::Control), None);
@@ -236,7 +201,7 @@ mod tests {
 
     #[test]
     fn side_of_an_instance_is_settable_by_bucket() {
-        let responses = Responses::new(1);
+        let responses = Responses::new(1, 4);
         assert_eq!(responses.side(0), Side::Control);
         responses.set_side(0, Side::Canary);
         assert_eq!((responses.side(0), responses.side(7)), (Side::Canary, Side::Control));

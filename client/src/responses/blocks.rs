@@ -1,0 +1,152 @@
+//! The counters of one bucket's responses: a block for each thread and side of the canary, so that threads
+//! that serve requests never write to one cache line.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plimsoll_core::report::Side;
+use plimsoll_core::stats::{BINS, Bin};
+
+use super::Ending;
+use crate::hot::sync::zeroed;
+use crate::hot::thread_slots;
+
+/// The HTTP statuses with a counter of their own.
+pub(super) const STATUSES: Range<u16> = 100..600;
+
+/// The words of a block: what every response writes, a counter for each status, and the bins of durations.
+const MICROS: usize = 0;
+/// One bit for each [`CHUNK`] of bins that may have counts.
+const CHUNKS: usize = 1;
+const ERRORS: usize = 2;
+const ABORTED: usize = 3;
+const FIRST_STATUS: usize = 4;
+const FIRST_BIN: usize = (FIRST_STATUS + (STATUSES.end - STATUSES.start) as usize).next_multiple_of(LINE);
+const WORDS: usize = FIRST_BIN + BINS;
+
+/// The bins of one bit.
+const CHUNK: usize = BINS.div_ceil(u64::BITS as usize);
+/// A cache line, in words.
+const LINE: usize = 64 / size_of::<AtomicU64>();
+const SIDES: usize = 2;
+
+/// The blocks of one bucket. A page takes no memory before a thread writes to it.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    /// By thread slot, then the blocks of all threads without a slot; of each the two sides.
+    words: Vec<AtomicU64>,
+    thread_slots: usize,
+}
+
+/// The counters of one thread on one side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    words: &'a [AtomicU64],
+    /// True for the block that several threads may write to.
+    is_shared: bool,
+}
+
+impl Blocks {
+    pub(super) fn new(thread_slots: usize) -> Self {
+        let words = (thread_slots + 1) * SIDES * WORDS;
+        Self { words: zeroed(words), thread_slots }
+    }
+
+    /// Returns the block that the current thread writes to.
+    #[inline]
+    pub(super) fn of_current_thread(&self, side: Side) -> Block<'_> {
+        let slot = thread_slots::current(self.thread_slots);
+        Block { words: self.words(slot.unwrap_or(self.thread_slots), side), is_shared: slot.is_none() }
+    }
+
+    #[inline]
+    fn words(&self, slot: usize, side: Side) -> &[AtomicU64] {
+        let from = (slot * SIDES + side as usize) * WORDS;
+        self.words.get(from..from + WORDS).unwrap_or_default()
+    }
+
+    /// Sums a word of all blocks of a side.
+    fn sum(&self, side: Side, word: usize) -> u64 {
+        self.sides(side).filter_map(|words| words.get(word)).map(|word| word.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The blocks of a side that may have been written to.
+    fn sides(&self, side: Side) -> impl Iterator<Item = &[AtomicU64]> {
+        let used = thread_slots::high_watermark().min(self.thread_slots);
+        (0..used).chain([self.thread_slots]).map(move |slot| self.words(slot, side))
+    }
+
+    /// Returns the number of responses with an ending.
+    pub(super) fn total(&self, side: Side, ending: Ending) -> u64 {
+        self.sum(side, word_of(ending))
+    }
+
+    /// Returns the number of responses that count as failures of the service.
+    pub(super) fn failed(&self, side: Side) -> u64 {
+        let server_errors = (500..STATUSES.end).map(Ending::Status);
+        server_errors.chain([Ending::Error, Ending::Aborted]).map(|ending| self.total(side, ending)).sum()
+    }
+
+    /// Returns the sum of all durations.
+    pub(super) fn micros(&self, side: Side) -> u64 {
+        self.sum(side, MICROS)
+    }
+
+    /// Returns the bins that may have counts, ascending.
+    pub(super) fn durations(&self, side: Side) -> impl Iterator<Item = (Bin, u64)> {
+        let chunks = self.sides(side).filter_map(|words| Some(words.get(CHUNKS)?.load(Ordering::Relaxed)));
+        let chunks = chunks.fold(0, |all, chunks| all | chunks);
+        let written = (0..BINS).filter(move |bin| chunks >> (bin / CHUNK) & 1 == 1);
+        let bins = written.filter_map(|bin| Some((bin, Bin::new(u16::try_from(bin).ok()?)?)));
+        bins.map(move |(at, bin)| (bin, self.sum(side, FIRST_BIN + at)))
+    }
+}
+
+impl Block<'_> {
+    /// Counts a duration.
+    #[inline]
+    pub(super) fn add_duration(self, took: Duration) {
+        let bin = usize::from(Bin::of(took).number());
+        self.add(MICROS, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        self.add(FIRST_BIN + bin, 1);
+        self.set(CHUNKS, 1 << (bin / CHUNK));
+    }
+
+    /// Counts an ending.
+    #[inline]
+    pub(super) fn count(self, ending: Ending) {
+        self.add(word_of(ending), 1);
+    }
+
+    #[inline]
+    fn add(self, word: usize, n: u64) {
+        let Some(word) = self.words.get(word) else { return };
+        if self.is_shared {
+            word.fetch_add(n, Ordering::Relaxed);
+        } else {
+            // This thread is the only writer.
+            word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn set(self, word: usize, bits: u64) {
+        let Some(word) = self.words.get(word) else { return };
+        if word.load(Ordering::Relaxed) & bits != bits {
+            word.fetch_or(bits, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The word that counts an ending.
+#[inline]
+fn word_of(ending: Ending) -> usize {
+    match ending {
+        Ending::Status(status) if STATUSES.contains(&status) => {
+            FIRST_STATUS + usize::from(status - STATUSES.start)
+        }
+        Ending::Status(_) | Ending::Error => ERRORS,
+        Ending::Aborted => ABORTED,
+    }
+}

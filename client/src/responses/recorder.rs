@@ -1,0 +1,157 @@
+//! The way from a response future to the counters of its bucket. A future may outlive the service and change
+//! threads. A reference count in each would be written by all threads for every request; so a future names
+//! the limiter, and each thread holds one reference to the limiters that it records for.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use plimsoll_core::report::Side;
+
+use super::{Ending, Responses};
+
+/// The limiters that a thread holds references to, most recent first. Most services have one limiter.
+const HELD_MAX: usize = 4;
+
+/// The responses of every limiter of this process, by the limiter's number.
+static LIMITERS: Mutex<Limiters> = Mutex::new(Limiters { created: 0, alive: BTreeMap::new() });
+
+thread_local! {
+    static HELD: RefCell<[Option<Arc<Responses>>; HELD_MAX]> = const { RefCell::new([const { None }; HELD_MAX]) };
+}
+
+#[derive(Debug)]
+struct Limiters {
+    created: u64,
+    alive: BTreeMap<u64, Weak<Responses>>,
+}
+
+/// Records the response to one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorder {
+    pub(super) limiter: u64,
+    pub(super) bucket: u32,
+    /// The side of the canary on which the request was decided.
+    pub(super) side: Side,
+}
+
+/// Makes the responses of a limiter, and gives it a number.
+pub(super) fn register(make: impl FnOnce(u64) -> Responses) -> Arc<Responses> {
+    let mut limiters = LIMITERS.lock().unwrap_or_else(PoisonError::into_inner);
+    limiters.created += 1;
+    let responses = Arc::new(make(limiters.created));
+    let number = limiters.created;
+    limiters.alive.insert(number, Arc::downgrade(&responses));
+    responses
+}
+
+fn find(limiter: u64) -> Option<Arc<Responses>> {
+    LIMITERS.lock().unwrap_or_else(PoisonError::into_inner).alive.get(&limiter)?.upgrade()
+}
+
+impl Drop for Responses {
+    fn drop(&mut self) {
+        LIMITERS.lock().unwrap_or_else(PoisonError::into_inner).alive.remove(&self.limiter);
+    }
+}
+
+impl Recorder {
+    /// Records the end of an admitted request.
+    pub(crate) fn ended(self, took: Duration, ending: Ending) {
+        self.with(|responses| responses.ended(self.bucket as usize, self.side, took, ending));
+    }
+
+    /// Records a refusal with this HTTP status.
+    pub(crate) fn refused(self, status: u16) {
+        self.with(|responses| responses.refused(self.bucket as usize, self.side, status));
+    }
+
+    /// Calls `record` with the limiter's responses, unless the limiter is gone. Takes a lock with the first
+    /// call of a thread only.
+    fn with(self, record: impl Fn(&Responses)) {
+        let is_it = |responses: &&Arc<Responses>| responses.limiter == self.limiter;
+        let recorded = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if held[0].as_ref().filter(is_it).is_none() {
+                hold_first(&mut held, self.limiter);
+            }
+            held[0].as_ref().filter(is_it).map(|responses| record(responses))
+        });
+        // The thread is ending and has dropped its references.
+        if recorded.is_err() {
+            find(self.limiter).iter().for_each(|responses| record(responses));
+        }
+    }
+}
+
+/// Moves a limiter to the front, in the place of the one that was not used for the longest time if it is new.
+#[cold]
+fn hold_first(held: &mut [Option<Arc<Responses>>; HELD_MAX], limiter: u64) {
+    let is_it = |responses: &Arc<Responses>| responses.limiter == limiter;
+    match held.iter().position(|responses| responses.as_ref().is_some_and(is_it)) {
+        Some(at) => held[..=at].rotate_right(1),
+        None => {
+            if let Some(found) = find(limiter) {
+                held.rotate_right(1);
+                held[0] = Some(found);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn responses(thread_slots: usize) -> Arc<Responses> {
+        Responses::new(1, thread_slots)
+    }
+
+    /// Returns the recorded responses and durations of bucket 0.
+    fn recorded(responses: &Responses) -> (u64, u64) {
+        let recorded = responses.snapshot(0, Side::Control);
+        recorded.map_or((0, 0), |(codes, durations)| (codes.iter().map(|code| code.1).sum(), durations.count))
+    }
+
+    #[test]
+    fn thread_records_for_more_limiters_than_it_holds() {
+        let limiters: Vec<_> = (0..HELD_MAX + 3).map(|_| responses(2)).collect();
+        for round in 0..5 {
+            for (number, limiter) in limiters.iter().enumerate().skip(round) {
+                (0..=number).for_each(|_| limiter.recorder(0).ended(MS, Ending::Status(200)));
+                limiter.recorder(0).refused(429);
+            }
+        }
+        for (number, limiter) in limiters.iter().enumerate() {
+            let (rounds, durations) = (5.min(number as u64 + 1), number as u64 + 1);
+            assert_eq!(recorded(limiter), (rounds * (durations + 1), rounds * durations), "limiter {number}");
+        }
+    }
+
+    #[test]
+    fn responses_of_all_threads_count_also_without_a_slot() {
+        for thread_slots in [0, 1, 64] {
+            let limiter = responses(thread_slots);
+            let recorder = limiter.recorder(0);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| (0..1_000).for_each(|_| recorder.ended(MS, Ending::Aborted)));
+                }
+            });
+            assert_eq!(recorded(&limiter), (4_000, 4_000), "{thread_slots} slots");
+        }
+    }
+
+    #[test]
+    fn response_may_outlive_its_limiter() {
+        let limiter = responses(2);
+        let (number, recorder) = (limiter.limiter, limiter.recorder(0));
+        drop(limiter);
+        recorder.ended(MS, Ending::Error);
+        assert!(find(number).is_none(), "a limiter that is gone is forgotten");
+    }
+}
