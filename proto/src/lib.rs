@@ -16,22 +16,12 @@ pub mod shared;
 #[cfg(test)]
 mod tests;
 pub mod transport;
+// The generator sets the format.
+#[rustfmt::skip]
+pub mod wire;
 
 pub use convert::{DecodeError, DirectivesDecoder, ReportDecoder, ReportEncoder};
 pub use parts::{Part, Parts, encode_directives};
-
-/// The generated messages and stubs.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    clippy::all,
-    clippy::pedantic,
-    clippy::unwrap_used,
-    clippy::expect_used
-)]
-pub mod wire {
-    tonic::include_proto!("plimsoll.exchange.v1");
-}
 
 /// The largest message that either end accepts, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;

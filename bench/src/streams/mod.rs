@@ -59,8 +59,7 @@ struct Line {
 
 /// Runs the command to its end.
 pub(crate) fn main(args: Args) -> ExitCode {
-    let log = tracing_subscriber::EnvFilter::new("warn");
-    tracing_subscriber::fmt().with_env_filter(log).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     let done = shutdown::runtime()
         .and_then(|runtime| runtime.block_on(async { run(args, shutdown::on_signal()?).await }));
     match done {

@@ -11,8 +11,8 @@ use super::{METADATA, entries, folder, root};
 const ENTRIES_MAX: usize = 12;
 /// The largest number of lines of a file, without tests.
 const LINES_MAX: usize = 400;
-/// The files that are longer. A file that no longer is must leave this list.
-const LONG: [&str; 0] = [];
+/// The files that are longer: generated code. A file that no longer is must leave this list.
+const LONG: [&str; 1] = ["proto/src/wire.rs"];
 /// The crates that forbid unsafe code.
 const SAFE: [&str; 7] = ["admin", "aggregator", "controller", "core", "policy", "proto", "simulator"];
 

@@ -1,0 +1,49 @@
+//! Generates `src/wire.rs` from the description of the protocol, and fails when the file is out of date.
+//!
+//! The generator is a dependency of this test alone: what a build needs is in the tree.
+
+use std::fs;
+use std::path::Path;
+
+const UPDATE: &str = "UPDATE_WIRE=1 cargo test -p plimsoll-proto --test it generated";
+
+/// The opening of the generated file: its purpose, and the lints that generated code does not follow.
+fn opening() -> String {
+    format!(
+        "\
+//! The generated messages and stubs of `proto/plimsoll/exchange/v1/exchange.proto`.
+//!
+//! `{UPDATE}` writes this file anew.
+#![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::expect_used)]
+
+"
+    )
+}
+
+/// Compiles with protox, so that no protoc is needed.
+fn generate() -> String {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().unwrap();
+    let descriptors =
+        protox::compile(["plimsoll/exchange/v1/exchange.proto"], [package.join("proto")]).unwrap();
+    tonic_prost_build::configure()
+        .out_dir(folder.path())
+        .emit_rerun_if_changed(false)
+        // The message holds a secret: `convert/coherence.rs` implements a `Debug` that redacts it.
+        .skip_debug([".plimsoll.exchange.v1.Coherence"])
+        .server_mod_attribute("plimsoll.exchange.v1", "#[cfg(feature = \"server\")]")
+        .compile_fds(descriptors)
+        .unwrap();
+    opening() + &fs::read_to_string(folder.path().join("plimsoll.exchange.v1.rs")).unwrap()
+}
+
+#[test]
+fn generated_code_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wire.rs");
+    let generated = generate();
+    if std::env::var_os("UPDATE_WIRE").is_some() {
+        fs::write(&path, &generated).unwrap();
+    }
+    let current = fs::read_to_string(&path).unwrap();
+    assert!(current == generated, "src/wire.rs is out of date: {UPDATE} writes it anew");
+}
