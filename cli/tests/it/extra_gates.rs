@@ -9,9 +9,9 @@ use std::thread;
 use serde_json::Value;
 
 use crate::process::{http_get, until};
-use crate::processes::alone;
 use crate::prometheus::RealPrometheus;
-use crate::rollout::Scene;
+use crate::rollout::{OFFERED, Scene};
+use crate::turns::turn;
 
 /// A server with a page of metrics that has one number or none.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ fn waits_for(scene: &Scene, what: &str) -> Value {
 
 #[test]
 fn query_gate_follows_the_server_and_waits_while_it_is_down() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let desk = HelpDesk::open(3.0);
     let test = "extra_gates::query_gate_follows_the_server_and_waits_while_it_is_down";
     let Some(mut server) = RealPrometheus::start(test, Some(desk.address)) else { return };

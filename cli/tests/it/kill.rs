@@ -13,17 +13,18 @@ use tempfile::TempDir;
 
 use crate::fleet::{BUCKET, Fleet, Rates, TENANTS, policy};
 use crate::process::{Process, http, run, until};
-use crate::processes::{alone, skipped};
+use crate::processes::skipped;
+use crate::turns::{IDLE, turn};
 
 const LIMIT: u32 = 300;
-const OFFERED: f64 = 1_200.0;
+const OFFERED: u32 = 1_200;
 const SPAN: Duration = Duration::from_secs(3);
 /// The span without refusals after a kill.
 const QUIET: Duration = Duration::from_secs(2);
 
 fn refusing_fleet(policy: &str, flags: &[&str]) -> Fleet {
     let mut fleet = Fleet::start_with(policy, TENANTS, flags);
-    fleet.start_load(OFFERED);
+    fleet.start_load(OFFERED.into());
     fleet.until_rates("refusals", SPAN, refuses);
     fleet
 }
@@ -59,7 +60,7 @@ fn kill_json(args: &[&str]) -> Value {
 
 #[test]
 fn kill_by_command_survives_restarts_and_its_end_leaves_shadow() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     // An invalid policy file does not prevent a kill.
     fleet.save_policy("bukets: {}\n");
@@ -99,7 +100,7 @@ fn kill_by_command_survives_restarts_and_its_end_leaves_shadow() {
 
 #[test]
 fn kill_of_one_bucket_ends_after_its_ttl() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let two = format!(
         "buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: enforce }}\n  search: {{ limit: 100, mode: enforce }}\n\
          rollout: {{ require_gates: false }}\n"
@@ -140,7 +141,7 @@ fn kill_of_one_bucket_ends_after_its_ttl() {
 
 #[test]
 fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_it() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     let controller = admin(&fleet.controller);
     let aggregator = admin(&fleet.zones[0].aggregator);
@@ -163,7 +164,7 @@ fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_i
         from.rates_until(&fleet.sample_zone(zone)).dropped > 0.0
     };
     until("its zone to refuse nothing", || (!zone_refuses(&fleet, 0)).then_some(()));
-    assert!(zone_refuses(&fleet, 1), "the other zone still refuses");
+    until("the other zone to refuse still", || zone_refuses(&fleet, 1).then_some(()));
     // After a restart the aggregator learns of the kill from its clients.
     fleet.zones[0].aggregator.kill_9();
     fleet.restart_aggregator(0);
@@ -200,7 +201,7 @@ fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_i
 
 #[test]
 fn kill_file_or_environment_kills_one_process() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("kill");
     let flag = file.display().to_string();
@@ -242,12 +243,12 @@ fn until_logged(mut process: std::process::Child, text: &str) -> String {
 
 #[test]
 fn drill_times_every_client_and_enforcement_continues() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     let controller = admin(&fleet.controller);
     let before = fleet.sample();
     for _ in 0..3 {
-        let drilled = kill_json(&["drill", "--controller", &controller]);
+        let drilled = kill_json(&["drill", "--timeout", "60s", "--controller", &controller]);
         assert_eq!(
             (&drilled["complete"], &drilled["all"]["clients"]),
             (&true.into(), &4.into()),
@@ -268,13 +269,21 @@ fn drill_times_every_client_and_enforcement_continues() {
     let output = kill(&["drill", "--aggregator", &aggregator]);
     assert!(output.contains("zone-b") && !output.contains("zone-a") && output.contains(" ms"), "{output}");
 
-    // A client that does not answer is reported as missing.
-    fleet.zones[0].services[0].signal("STOP");
-    let ended = run(&["kill", "drill", "--timeout", "1s", "--controller", &controller]);
-    fleet.zones[0].services[0].signal("CONT");
-    let output = text(&ended.stdout);
-    assert_eq!(ended.status.code(), Some(1), "{output}{}", text(&ended.stderr));
-    assert!(output.contains("1 clients are missing"), "{output}");
+    // A client that does not answer is reported as missing. On a busy machine its stream may end before the
+    // drill begins, or another client may be late as well: then the drill is repeated with all of them.
+    until("the stopped client alone to be missing", || {
+        let drilled = kill_json(&["drill", "--timeout", "60s", "--controller", &controller]);
+        if drilled["all"]["clients"] != 4 {
+            return None;
+        }
+        fleet.zones[0].services[0].signal("STOP");
+        let ended = run(&["kill", "drill", "--timeout", "1s", "--controller", &controller]);
+        fleet.zones[0].services[0].signal("CONT");
+        let output = text(&ended.stdout);
+        let is_missing = output.contains("1 clients are missing");
+        assert_eq!(ended.status.code() == Some(1), output.contains("incomplete: "), "{output}");
+        is_missing.then_some(())
+    });
 }
 
 /// A small file system in memory.
@@ -302,7 +311,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn kill_reaches_the_fleet_although_the_disk_is_full() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     let Some(disk) = SmallDisk::mount() else {
         skipped("kill_reaches_the_fleet_although_the_disk_is_full: no permission to mount a file system");
         return;

@@ -31,3 +31,5 @@ mod rollout;
 mod several;
 #[cfg(test)]
 mod stacked;
+#[cfg(test)]
+mod turns;

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// The time after which a test stops waiting, far beyond the duration of any step on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The interval of polls.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// The timeout of an HTTP answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running process.
 pub(crate) struct Process {

@@ -11,21 +11,24 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::process::{Process, http_get, run, until};
-use crate::processes::alone;
+use crate::turns::{IDLE, turn};
 
 /// The buckets: one with a limit so high that a stalled load generator causes no surge, one with a limit that
 /// is far too low, and one without requests.
 const BUCKETS: [&str; 3] = ["good", "tight", "idle"];
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
+/// The load of two buckets together, in requests/s.
+pub(crate) const OFFERED: u32 = 320;
 /// Flags of a controller that soon treats the reports of a silent zone as stale.
-const QUICK: [&str; 2] = ["--feed-stale", "4s"];
+const QUICK: [&str; 2] = ["--feed-stale", "6s"];
 
-/// A policy in which half of the instances enforce in canary, and a stage takes two seconds with data.
+/// A policy in which half of the instances enforce in canary, and a stage takes two seconds with data. The
+/// bound on p99 is above the delays of a busy machine.
 fn policy() -> &'static str {
     "buckets:\n  good: { limit: 1000000, mode: shadow }\n  tight: { limit: 5, mode: shadow }\n  \
          idle: { limit: 1000, mode: shadow }\nrollout:\n  canary_percent: 50\n  \
          shadow: { min_days: 0.00002, window_h: 0.002 }\n  \
-         canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 40 }\n  min_samples: 40\n"
+         canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 400 }\n  min_samples: 40\n"
 }
 
 /// A controller and two zones, each with a service inside and one outside the cohort, and load on all of
@@ -108,13 +111,14 @@ impl Scene {
 
     /// Starts load on two buckets of every service.
     fn start_load(&mut self) {
+        let rps = (OFFERED / 2).to_string();
         for bucket in ["good", "tight"] {
             let targets: Vec<String> = self
                 .services
                 .iter()
                 .map(|service| format!("http://{}/{bucket}", service.address("listen")))
                 .collect();
-            let args = ["load", "--target", &targets.join(","), "--rps", "160", "--tenant", "acme"];
+            let args = ["load", "--target", &targets.join(","), "--rps", &rps, "--tenant", "acme"];
             self.load.push(Process::spawn(&args));
         }
     }
@@ -187,7 +191,7 @@ fn controller_with(directory: &TempDir, [listen, admin]: [&str; 2], flags: &[&st
 
 #[test]
 fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let mut scene = Scene::start();
 
     // An entry is promoted only with enough data: one without requests waits for ever.
@@ -238,11 +242,11 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     // The cohort becomes slow: aborted, promoted again, and rolled back.
     let (code, output) = scene.command(&["rollout", "abort", "good", "--reason", "next trial"]);
     assert_eq!(code, Some(0), "{output}");
-    scene.replace_services(&["--workers", "100", "--work-ms", "150"]);
+    scene.replace_services(&["--workers", "200", "--work-ms", "1000"]);
     scene.promote("good", "canary");
     let change = scene.last_change("good", "breach");
     assert!(change["why"][0].as_str().unwrap().starts_with("p99 of the canary cohort is"), "{change}");
-    assert!(change["evidence"]["canary"]["p99_us"].as_u64() > Some(140_000), "{change}");
+    assert!(change["evidence"]["canary"]["p99_us"].as_u64() > Some(900_000), "{change}");
 
     // A zone falls silent: rolled back as soon as its reports are stale.
     scene.replace_services(&[]);
@@ -259,7 +263,7 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
 
 #[test]
 fn policy_with_large_changes_waits_for_its_acknowledgement() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policy.yaml");
     let write = |text: &str| fs::write(&path, text).unwrap();

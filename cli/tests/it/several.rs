@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::fleet::metric;
 use crate::process::{Process, http_get, message, until};
-use crate::processes::alone;
+use crate::turns::{IDLE, turn};
 
 /// Enough buckets for each of two aggregators to be assigned some, on any ports.
 const BUCKETS: usize = 12;
@@ -122,7 +122,7 @@ impl Zone {
 
 #[test]
 fn buckets_of_a_dead_aggregator_move_and_come_back_and_counts_balance() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     let mut zone = Zone::start(2);
     let before = zone.until("both aggregators to have buckets", |endpoints| {
         endpoints.iter().all(|(connected, buckets)| *connected && *buckets > 0.0)
@@ -160,7 +160,7 @@ fn buckets_of_a_dead_aggregator_move_and_come_back_and_counts_balance() {
 
 #[test]
 fn dns_name_resolves_to_its_addresses() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     let directory = directory(0);
     let controller = controller(&directory);
     let aggregator = aggregator(0, controller.address("listen"), "127.0.0.1:0");
@@ -179,7 +179,7 @@ fn dns_name_resolves_to_its_addresses() {
 
 #[test]
 fn service_starts_from_cached_directives_without_an_aggregator() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     let directory = directory(0);
     let file: PathBuf = directory.path().join("directives");
     let flags = ["--directives", file.to_str().unwrap()];
@@ -211,7 +211,7 @@ fn service_starts_from_cached_directives_without_an_aggregator() {
 
 #[test]
 fn cold_limit_holds_until_the_first_directive() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     // Nothing listens on the discard port.
     let service = service(&["127.0.0.1:9".parse().unwrap()], &["--cold-rps", "bucket-0=0,bucket-1=0"]);
     assert_eq!(send(&service), BUCKETS - 2);

@@ -9,9 +9,10 @@ use tempfile::TempDir;
 
 use crate::fleet::{BUCKET, LOAD, TENANTS, metric, policy};
 use crate::process::{Process, http_get, message, until};
-use crate::processes::alone;
+use crate::turns::{IDLE, turn};
 
 const LIMIT: u32 = 200;
+const OFFERED: u32 = 1_000;
 
 fn controller(directory: &TempDir) -> Process {
     fs::write(directory.path().join("policy.yaml"), policy(LIMIT, "enforce", false)).unwrap();
@@ -57,7 +58,7 @@ fn rejection(process: &Process, reason: &str) -> String {
 
 #[test]
 fn counts_and_ratios_pass_through_two_aggregators() {
-    let _alone = alone();
+    let _turn = turn(OFFERED);
     let directory = tempfile::tempdir().unwrap();
     let controller = controller(&directory);
     let upper = aggregator("upper", controller.address("listen"), any());
@@ -76,7 +77,8 @@ fn counts_and_ratios_pass_through_two_aggregators() {
     };
 
     let targets = services.each_ref().map(|service| format!("http://{}/{BUCKET}", service.address("listen")));
-    let mut load = Process::spawn(&[&LOAD[..], &["--target", &targets.join(","), "--rps", "1000"]].concat());
+    let (targets, rps) = (targets.join(","), OFFERED.to_string());
+    let mut load = Process::spawn(&[&LOAD[..], &["--target", &targets, "--rps", &rps]].concat());
     until("both services to refuse", || {
         let refused = |service| metric(&page(service), "plimsoll_decisions_total", "result=\"drop\"");
         services.iter().all(|service| refused(service) > 100.0).then_some(())
@@ -107,7 +109,7 @@ fn counts_and_ratios_pass_through_two_aggregators() {
 
 #[test]
 fn aggregators_in_a_loop_are_rejected_and_retry() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     let (one, other) = (free(), free());
     let aggregators = [aggregator("one", other, one), aggregator("other", one, other)];
     // The one that connects second is rejected.
@@ -123,7 +125,7 @@ fn aggregators_in_a_loop_are_rejected_and_retry() {
 
 #[test]
 fn only_the_lowest_aggregator_of_a_chain_that_is_too_deep_is_rejected() {
-    let _alone = alone();
+    let _turn = turn(IDLE);
     let directory = tempfile::tempdir().unwrap();
     let controller = controller(&directory);
     let mut parent = controller.address("listen");
