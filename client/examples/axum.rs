@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/orders/{id}", get(|| async { "an order\n" }).put(|| async { "changed\n" }))
         .route("/healthz", get(|| async { "ok\n" }))
-        .layer(LoadShedLayer::new(rules));
+        .layer(LoadShedLayer::new(rules).same_body());
 
     let listener = TcpListener::bind("127.0.0.1:8080").await?;
     axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()?).await?;

@@ -31,6 +31,8 @@ pub struct LoadShedLayer<B = EitherBody> {
 impl LoadShedLayer {
     /// Makes a layer that asks the limiter for the key that `extract` returns for a request.
     pub fn new(extract: impl Extract) -> Self {
+        // The first reading calibrates the clock, which no request should wait for.
+        let _ = Instant::now();
         Self { extract: Arc::new(extract), problem_type: None, body: PhantomData }
     }
 
@@ -95,20 +97,16 @@ where
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
         let Decision { verdict, recorder } = self.layer.extract.decide(head);
-        let state = match verdict {
+        let Verdict::Refuse(refusal) = verdict else {
+            let timing = recorder.map(Timing::start);
             // Called at once, so that the instance that was polled ready gets the request.
-            Verdict::Admit => {
-                let timing = recorder.map(Timing::start);
-                State::Admitted { response: self.inner.call(request), timing }
-            }
-            Verdict::Refuse(refusal) => {
-                let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
-                let response = refusal::response(refusal, head, problem_type);
-                recorder.iter().for_each(|recorder| recorder.refused(response.status().as_u16()));
-                State::Refused { response: Some(response) }
-            }
+            let state = State::Admitted { response: self.inner.call(request), timing };
+            return ResponseFuture { state, body: PhantomData };
         };
-        ResponseFuture { state, body: PhantomData }
+        let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
+        let response = refusal::response(refusal, head, problem_type);
+        recorder.iter().for_each(|recorder| recorder.refused(response.status().as_u16()));
+        ResponseFuture { state: State::Refused { response: Some(response) }, body: PhantomData }
     }
 }
 

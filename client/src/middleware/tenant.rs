@@ -98,13 +98,13 @@ impl fmt::Debug for Source {
 
 /// Returns the value of a header that occurs exactly once; several values would be ambiguous.
 pub(super) fn only<'a>(request: Head<'a>, name: &HeaderName) -> Option<&'a str> {
-    let mut values = request.headers.get_all(name).iter();
-    let value = values.next()?;
-    if values.next().is_some() {
+    let value = request.headers.get(name)?;
+    // Few requests repeat any name, so that most need one search.
+    let has_repeated_names = request.headers.len() > request.headers.keys_len();
+    if has_repeated_names && request.headers.get_all(name).iter().nth(1).is_some() {
         return None;
     }
-    // Like `to_str`, which tests byte by byte: a header value has no control characters but tabs.
-    str::from_utf8(value.as_bytes()).ok().filter(|value| value.is_ascii())
+    value.to_str().ok()
 }
 
 #[cfg(test)]

@@ -2,9 +2,16 @@
 //!
 //! The allocator of `allocation-counter` counts by thread, which excludes the feed's work.
 
+use std::convert::Infallible;
+use std::future::{Future, Ready, ready};
 use std::hint::black_box;
+use std::task::{Context, Poll, Waker};
 
 use allocation_counter::measure;
+use axum::body::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use plimsoll_client::middleware::Head;
 use plimsoll_client::{Limiter, TraceId, Verdict};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
@@ -12,6 +19,7 @@ use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::directive::{Terms, Values};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::Rate;
+use tower::{Layer, Service};
 
 use crate::parent::{ALL, Fleet, HALF};
 
@@ -116,27 +124,65 @@ fn decision_for_an_undeclared_bucket_allocates_nothing() {
 
 #[test]
 fn middleware_admits_a_request_without_allocation() {
-    use http::{Method, Request, Response};
+    use http::Method;
     use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
-    use tower::{Layer, Service, service_fn};
 
     let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").unwrap().build().unwrap();
-    let rules = [Rule::bucket("read").path("/orders/*").methods([Method::GET]), Rule::bucket("write")];
-    let rules = Rules::new(&limiter, Tenant::header("x-tenant").unwrap(), rules).unwrap();
-    let inner = service_fn(|_: Request<()>| std::future::ready(Ok::<_, std::io::Error>(Response::new(()))));
-    let mut service = LoadShedLayer::new(rules).layer(inner);
-    for tenant in ["acme", "acme", "new-one", "no name"] {
-        let request = Request::get("/orders/7").header("x-tenant", tenant);
-        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let request = request.header("traceparent", trace).body(()).unwrap();
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut answered = false;
-        // Deallocations, as of the request, are not counted.
-        let info = measure(|| {
-            let response = std::pin::pin!(service.call(request)).poll(&mut context);
-            answered = response.is_ready();
-        });
-        assert!(answered);
-        assert_eq!(info.count_total, 0, "for {tenant}");
+    for (source, of) in [
+        (Tenant::header("x-tenant").unwrap(), "a header"),
+        (Tenant::from_fn(|request| request.headers.get("x-tenant")?.to_str().ok()), "a function"),
+        (Tenant::constant("acme").unwrap(), "a constant"),
+        (Tenant::default(), "the default class"),
+    ] {
+        let rules = [Rule::bucket("read").path("/orders/*").methods([Method::GET]), Rule::bucket("write")];
+        let layer = LoadShedLayer::new(Rules::new(&limiter, source, rules).unwrap());
+        admits_without_allocation(layer.clone(), of);
+        admits_without_allocation(layer.same_body(), of);
+    }
+    let key = limiter.bucket("read").unwrap().key("acme");
+    let layer = LoadShedLayer::new(move |_: Head<'_>| Some(key.clone()));
+    admits_without_allocation(layer.clone(), "a closure's key");
+    admits_without_allocation(layer.same_body(), "a closure's key");
+}
+
+/// Passes requests to a service behind a layer, from the first one of a thread on.
+fn admits_without_allocation<L>(layer: L, of: &'static str)
+where
+    L: Layer<Echo, Service: Service<Request<()>> + Send> + 'static,
+{
+    let mut service = layer.layer(Echo);
+    let calls = move || {
+        for tenant in ["acme", "acme", "new-one", "no name"] {
+            let request = Request::get("/orders/7").header("x-tenant", tenant);
+            let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+            let request = request.header("traceparent", trace).body(()).unwrap();
+            let mut context = Context::from_waker(Waker::noop());
+            let mut answered = false;
+            // Deallocations, as of the request, are not counted.
+            let info = measure(|| {
+                let response = std::pin::pin!(service.call(request)).poll(&mut context);
+                answered = matches!(response, Poll::Ready(Ok(_)));
+            });
+            assert!(answered);
+            assert_eq!(info.count_total, 0, "for {tenant} and the tenant of {of}");
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(calls).join()).unwrap();
+}
+
+/// A service that responds without a body.
+struct Echo;
+
+impl Service<Request<()>> for Echo {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        ready(Ok(Response::new(Full::default())))
     }
 }

@@ -35,10 +35,10 @@ struct Received {
 }
 
 async fn shop() -> Shop {
-    shop_with(|layer| layer).await
+    shop_with(|routes, layer| routes.layer(layer.same_body())).await
 }
 
-async fn shop_with(layer: impl FnOnce(LoadShedLayer) -> LoadShedLayer) -> Shop {
+async fn shop_with(app: impl FnOnce(Router, LoadShedLayer) -> Router) -> Shop {
     let fleet = Fleet::start(&["read", "write"]).await;
     let rules = Rules::new(
         &fleet.limiter,
@@ -54,10 +54,8 @@ async fn shop_with(layer: impl FnOnce(LoadShedLayer) -> LoadShedLayer) -> Shop {
         counter.fetch_add(1, Ordering::Relaxed);
         async move { ([("x-echo", request.headers()["x-text"].clone())], request.into_body()) }
     });
-    let app = Router::new()
-        .route("/orders/{id}", echo.clone())
-        .route("/healthz", echo)
-        .layer(layer(LoadShedLayer::new(rules.unwrap())));
+    let routes = Router::new().route("/orders/{id}", echo.clone()).route("/healthz", echo);
+    let app = app(routes, LoadShedLayer::new(rules.unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, app).into_future());
@@ -114,11 +112,12 @@ async fn refusal_has_reason_and_retry_after_and_never_reaches_the_service() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn problem_type_is_configurable() {
-    let shop = shop_with(|layer| layer.problem_type("https://shop.example/busy")).await;
+    let problem_type = "https://shop.example/busy";
+    let shop = shop_with(|routes, layer| routes.layer(layer.problem_type(problem_type))).await;
     shop.fleet.direct("read", Mode::Enforce, &[("default", ALL)]).await;
     let response = shop.send(Method::GET, "/orders/7", &[]).await;
     let problem: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
-    assert_eq!(problem["type"], "https://shop.example/busy");
+    assert_eq!(problem["type"], problem_type);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -124,7 +124,8 @@ impl Service {
                 (StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full\n")
             }
         };
-        let router = Router::new().route("/{*bucket}", get(respond)).layer(LoadShedLayer::new(rules));
+        let router =
+            Router::new().route("/{*bucket}", get(respond)).layer(LoadShedLayer::new(rules).same_body());
         let registry = Registry::new();
         registry.register(Box::new(Metrics::new(&limiter, &feed)?))?;
         let metrics = async move || {
