@@ -166,11 +166,11 @@ impl LimiterBuilder {
     /// Sets the largest number of keys, that is (bucket, tenant) pairs, with a state of their own, by default
     /// [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
     ///
-    /// Memory for all keys is reserved at the start and committed on first use: about 126 bytes a key, and 56
-    /// more for each thread that decides for it. The 126 are 102 for interned names (64 for the name, 10 for
-    /// the tail of long names, 13 for the index, 9 for the reference count and the free list, 6 for the
-    /// frequency sketch; up to 9 more where the number is just above a power of two), 16 for a guard's tokens
-    /// and 8 for the directive. One name in eight may be longer than 56 bytes.
+    /// Memory for all keys is reserved at the start and committed on first use: about 125 bytes a key, and 56
+    /// more for each thread that decides for it. The 125 are 109 for interned names (32 to 64 for the index,
+    /// with the directive, 14 for the handles that refer to the key and the queue of free places, 36 for the
+    /// log of new names, of which there is room for 4,096, and 6 for the frequency sketch) and 16 for a guard's
+    /// tokens.
     ///
     /// While at least half of the places are free, a tenant gets one with its first request; after that, with
     /// about its eighth request within a second. A tenant is evicted after a minute without requests, or

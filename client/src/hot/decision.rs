@@ -2,7 +2,6 @@
 
 use std::hint::select_unpredictable;
 
-use plimsoll_core::decision::coin;
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::decision::{Reason, Refusal, Verdict};
 
@@ -12,7 +11,7 @@ use crate::hot::thread_counters::{CounterBlock, CounterRow, Outcome};
 
 /// Per-thread counters and random generator of one decision.
 pub(crate) struct DecideCtx<'a, D> {
-    pub(crate) counters: &'a CounterBlock,
+    pub(crate) counters: CounterBlock<'a>,
     pub(crate) draws: D,
 }
 
@@ -29,19 +28,18 @@ impl Table {
     /// A coin's result is unpredictable, so the common paths, where refusals are enforced, do not branch on
     /// it: the mispredictions would cost more than all the rest. Only the simplest cases are inlined into the
     /// caller.
-    #[inline]
-    pub(crate) fn decide(&self, target: Target, ctx: &mut DecideCtx<'_, impl DrawSource>) -> Verdict {
-        let word = target.word;
+    #[inline(always)]
+    pub(crate) fn decide(&self, target: Target, mut ctx: DecideCtx<'_, impl DrawSource>) -> Verdict {
+        let word = target.word();
         let Some(row) = ctx.counters.row(target.key) else { return self.decide_slowly(target, ctx) };
-        if word.admits() {
-            row.count(false);
-            return Verdict::Admit;
-        }
         if word.is_plain() {
             let draw = ctx.draws.draw();
-            let refused = coin::refuses(word.ratio(), draw.coin());
+            let refused = word.refuses(draw.coin());
             row.count(refused);
             verdict(refused, draw.other())
+        } else if word.admits() {
+            row.count(false);
+            Verdict::Admit
         } else if word.is_enforced() {
             self.decide_enforced(row, target, ctx)
         } else {
@@ -56,15 +54,15 @@ impl Table {
         &self,
         target: Target,
         trace: impl FnOnce() -> Option<TraceId>,
-        ctx: &mut DecideCtx<'_, impl DrawSource>,
+        mut ctx: DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let word = target.word;
+        let word = target.word();
         let trace = if word.uses_trace() { trace() } else { None };
         let Some(trace) = trace else { return self.decide(target, ctx) };
         let drawn = self.draw_key.load().draw(trace);
         match ctx.counters.row(target.key) {
             Some(row) if word.is_plain() => {
-                let refused = coin::refuses(word.ratio(), drawn);
+                let refused = word.refuses(drawn);
                 row.count(refused);
                 verdict(refused, ctx.draws.draw().other())
             }
@@ -78,42 +76,47 @@ impl Table {
         &self,
         row: CounterRow<'_>,
         target: Target,
-        ctx: &mut DecideCtx<'_, impl DrawSource>,
+        mut ctx: DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let Target { key, source, word } = target;
-        let Some(source_row) = ctx.counters.row(source) else { return Verdict::Admit };
+        let word = target.word();
+        let Some(state) = ctx.counters.state(target.source()) else { return Verdict::Admit };
         let ratio = word.ratio();
         let (refused, jitter) = if word.is_independent() {
             let draw = ctx.draws.draw();
-            (coin::refuses(ratio, draw.coin()), draw.other())
+            (word.refuses(draw.coin()), draw.other())
         } else {
             // The coin state belongs to the directive's key, not to each tenant that shares the directive:
             // otherwise every short-lived tenant would start with a fresh state.
-            source_row.with_coin(|coin| (coin.refuses(ratio, || ctx.draws.draw().both()), coin.phase()))
+            state.with_coin(|coin| (coin.refuses(ratio, || ctx.draws.draw().both()), coin.phase()))
         };
         // A request that the coin refuses takes no token.
-        if word.is_guarded()
-            && !source_row.take(self.refill_number(), !refused)
-            && !self.take(source, 1, ctx.counters)
-        {
-            ctx.counters.add(key, Outcome::GuardDropped, 1);
-            return verdict(true, ctx.draws.draw().other());
+        if word.is_guarded() && !state.take(self.refill_number(), !refused) {
+            return self.decide_by_pool(target, jitter, ctx.counters);
         }
         row.count(refused);
         verdict(refused, jitter)
     }
 
+    /// The rest of a decision that the coin admits, for a thread without tokens.
+    #[cold]
+    #[inline(never)]
+    fn decide_by_pool(&self, target: Target, jitter: u32, counters: CounterBlock<'_>) -> Verdict {
+        let has_token = self.take(target.source(), 1, counters);
+        counters.add(target.key, if has_token { Outcome::Admitted } else { Outcome::GuardDropped }, 1);
+        verdict(!has_token, jitter)
+    }
+
     /// The path for refusals that are only counted, and for threads without counters of their own.
     #[inline(never)]
-    fn decide_slowly(&self, target: Target, ctx: &mut DecideCtx<'_, impl DrawSource>) -> Verdict {
-        let Target { key, source, word } = target;
+    fn decide_slowly(&self, target: Target, mut ctx: DecideCtx<'_, impl DrawSource>) -> Verdict {
+        let (key, source, word) = (target.key, target.source(), target.word());
         if word.admits() {
             ctx.counters.add(key, Outcome::Admitted, 1);
             return Verdict::Admit;
         }
         let draw = ctx.draws.draw();
         let refused = if word.is_independent() {
-            coin::refuses(word.ratio(), draw.coin())
+            word.refuses(draw.coin())
         } else {
             ctx.counters.with_coin(source, |coin| coin.refuses(word.ratio(), || ctx.draws.draw().both()))
         };
@@ -129,10 +132,10 @@ impl Table {
         target: Target,
         cost: u32,
         drawn: Option<u32>,
-        ctx: &mut DecideCtx<'_, impl DrawSource>,
+        mut ctx: DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
         let draw = ctx.draws.draw();
-        let refused = coin::refuses(target.word.ratio(), drawn.unwrap_or(draw.coin()));
+        let refused = target.word().refuses(drawn.unwrap_or(draw.coin()));
         let outcome = self.guard(target, refused, cost, ctx.counters);
         ctx.counters.add(target.key, outcome, cost);
         verdict(outcome.is_refusal(), draw.other())
@@ -145,22 +148,22 @@ impl Table {
         &self,
         targets: [Target; N],
         trace: Option<TraceId>,
-        ctx: &mut DecideCtx<'_, impl DrawSource>,
+        mut ctx: DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
         let draw = ctx.draws.draw();
-        let trace = trace.filter(|_| targets.iter().any(|target| target.word.uses_trace()));
+        let trace = trace.filter(|_| targets.iter().any(|target| target.word().uses_trace()));
         let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
-        let refuses = |target: &Target| coin::refuses(target.word.ratio(), drawn);
+        let refuses = |target: &Target| target.word().refuses(drawn);
         let mut outcomes = [Outcome::Admitted; N];
-        if targets.iter().any(|target| target.word.is_enforced() && refuses(target)) {
+        if targets.iter().any(|target| target.word().is_enforced() && refuses(target)) {
             outcomes = [Outcome::Dropped; N];
         } else {
             for (at, target) in targets.into_iter().enumerate() {
                 outcomes[at] = self.guard(target, refuses(&target), 1, ctx.counters);
                 if outcomes[at] == Outcome::GuardDropped {
                     for (taken, target) in outcomes.iter().zip(targets).take(at) {
-                        if *taken == Outcome::Admitted && target.word.is_guarded() {
-                            self.give_back(target.source, ctx.counters);
+                        if *taken == Outcome::Admitted && target.word().is_guarded() {
+                            self.give_back(target.source(), ctx.counters);
                         }
                     }
                     // The other keys count it as dropped, because their guards did not refuse it.
@@ -177,8 +180,8 @@ impl Table {
     /// Applies the guard after the coin: a request that the coin refuses takes no token. Both decide alike in
     /// shadow mode, so that its counts predict the effect of enforcing.
     #[inline]
-    fn guard(&self, target: Target, by_coin: bool, cost: u32, counters: &CounterBlock) -> Outcome {
-        let Target { source, word, .. } = target;
+    fn guard(&self, target: Target, by_coin: bool, cost: u32, counters: CounterBlock<'_>) -> Outcome {
+        let (source, word) = (target.source(), target.word());
         match (by_coin, word.is_enforced()) {
             (true, true) => Outcome::Dropped,
             (true, false) => Outcome::WouldDropped,

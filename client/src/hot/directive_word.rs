@@ -2,6 +2,8 @@
 //! never sees a torn directive, and needs no second memory access to find the directive of an id.
 
 use plimsoll_core::decision::Coin;
+#[cfg(doc)]
+use plimsoll_core::decision::coin;
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::sync::{AtomicU64, Ordering};
@@ -59,8 +61,14 @@ impl DirectiveWord {
 
     #[inline]
     pub(crate) fn ratio(self) -> DropRatio {
-        // Words are made from ratios only, so that there is always one to return.
-        DropRatio::new((self.0 >> Self::RATIO_AT) as u32).unwrap_or(DropRatio::NONE)
+        DropRatio::saturating((self.0 >> Self::RATIO_AT) as u32)
+    }
+
+    /// True if an independent draw refuses the request: [`coin::refuses`] by the [ratio](Self::ratio), without
+    /// the bound that a ratio has, since words are made of ratios only.
+    #[inline]
+    pub(crate) const fn refuses(self, draw: u32) -> bool {
+        draw >> 1 < (self.0 >> Self::RATIO_AT) as u32
     }
 
     /// True if every request is admitted without a draw.
@@ -130,5 +138,37 @@ impl KeyWord {
     /// Publishes the word.
     pub(crate) fn store(self, shared: &AtomicU64) {
         shared.store(self.0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use super::*;
+    use plimsoll_core::decision::coin;
+
+    #[test]
+    fn word_holds_its_parts_apart() {
+        let none = DirectiveWord::new(DropRatio::NONE);
+        let all = none.enforced(true).guarded(true).coin(Coin::Independent).coherent(true);
+        for directive in [DirectiveWord::NOTHING, none, all, DirectiveWord::new(DropRatio::ALL)] {
+            for id in [0, 1, IDS_MAX as u32 - 1] {
+                let word = KeyWord::new(id, directive);
+                assert_eq!((word.id(), word.directive()), (id, directive));
+            }
+        }
+    }
+
+    #[test]
+    fn word_refuses_like_its_ratio() {
+        let draws = [0, 1, 2, 1 << 30, (1 << 30) + 2, u32::MAX - 1, u32::MAX];
+        for units in [0, 1, 2, 1 << 29, (1 << 29) + 1, DropRatio::ONE - 1, DropRatio::ONE] {
+            let ratio = DropRatio::new(units).unwrap();
+            let word = DirectiveWord::new(ratio).enforced(true).coin(Coin::Independent);
+            assert_eq!(word.ratio(), ratio);
+            for draw in draws {
+                assert_eq!(word.refuses(draw), coin::refuses(ratio, draw), "{draw} of {units}");
+            }
+        }
     }
 }

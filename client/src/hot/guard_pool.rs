@@ -32,7 +32,7 @@ impl GuardPool {
 
     /// Takes `n` tokens out of the thread's batch, or a new batch out of the pool. Returns false if there are
     /// too few.
-    pub(crate) fn take(&self, counters: &CounterBlock, key: u32, refill: u16, n: u32) -> bool {
+    pub(crate) fn take(&self, counters: CounterBlock<'_>, key: u32, refill: u16, n: u32) -> bool {
         let (batch, left) = match counters.is_shared() {
             true => (None, 0),
             false => (Some(counters.batch(key)), counters.batch(key).left(refill)),
@@ -64,7 +64,7 @@ impl GuardPool {
     }
 
     /// Returns tokens that were taken for a request that another key then refused.
-    pub(crate) fn give_back(&self, counters: &CounterBlock, key: u32, refill: u16, n: u32) {
+    pub(crate) fn give_back(&self, counters: CounterBlock<'_>, key: u32, refill: u16, n: u32) {
         if counters.is_shared() {
             self.tokens.fetch_add(u64::from(n), Ordering::Relaxed);
             counters.note_used(key, -i32::try_from(n).unwrap_or(i32::MAX));
@@ -91,15 +91,16 @@ impl GuardPool {
 #[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
+    use crate::hot::thread_counters::Counters;
 
     #[test]
     fn racing_threads_take_each_token_once() {
         for (threads, shared) in [(4, false), (4, true), (1, false)] {
             let pool = GuardPool::default();
             pool.fill(10_000, 12_000.5, threads);
-            let one_for_all = CounterBlock::shared(1);
-            let blocks: Vec<CounterBlock> = (0..threads).map(|_| CounterBlock::new(1)).collect();
-            let block = |at: usize| if shared { &one_for_all } else { &blocks[at] };
+            let (one_for_all, of_threads) = (Counters::new(1, 1), Counters::new(1, threads));
+            let blocks = || (0..threads).map(|thread| of_threads.block(thread));
+            let block = |at| if shared { one_for_all.shared_block() } else { of_threads.block(at) };
             let all: usize = std::thread::scope(|scope| {
                 let (pool, block) = (&pool, &block);
                 let thread = |at| {
@@ -110,54 +111,57 @@ mod tests {
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum()
             });
             assert_eq!((all, pool.tokens()), (10_000, 0), "{threads} threads");
-            let used: u32 = blocks.iter().chain([&one_for_all]).map(|block| block.batch(0).used()).sum();
+            let used: u32 = blocks().chain([one_for_all.block(0)]).map(|block| block.batch(0).used()).sum();
             assert_eq!(used, 10_000, "{threads} threads");
         }
     }
 
     #[test]
     fn batch_is_a_fraction_of_the_depth_and_void_after_the_next_refill() {
-        let (pool, block) = (GuardPool::default(), CounterBlock::new(1));
+        let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
+        let block = counters.block(0);
         pool.fill(100, 100.0, 5);
-        assert!(pool.take(&block, 0, 1, 1));
+        assert!(pool.take(block, 0, 1, 1));
         assert_eq!((pool.tokens(), block.batch(0).left(1)), (95, 4), "100 / (4 * 5) at once");
         assert_eq!(block.batch(0).left(2), 0);
         pool.fill(3, 100.0, 5);
-        assert!(pool.take(&block, 0, 2, 1));
+        assert!(pool.take(block, 0, 2, 1));
         assert_eq!((pool.tokens(), block.batch(0).left(2), block.batch(0).used()), (0, 2, 2));
         pool.fill(9, 3.0, 5);
-        assert!(pool.take(&block, 0, 3, 1));
+        assert!(pool.take(block, 0, 3, 1));
         assert_eq!((pool.tokens(), block.batch(0).left(3)), (8, 0), "never less than one");
     }
 
     #[test]
     fn request_takes_its_whole_cost_or_nothing() {
-        let (pool, block) = (GuardPool::default(), CounterBlock::new(1));
+        let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
+        let block = counters.block(0);
         pool.fill(10, 10.0, 1);
         for (n, passes, tokens) in [(7, true, 3), (4, false, 3), (3, true, 0), (1, false, 0)] {
-            assert_eq!(pool.take(&block, 0, 1, n), passes, "{n}");
+            assert_eq!(pool.take(block, 0, 1, n), passes, "{n}");
             assert_eq!(pool.tokens(), tokens, "{n}");
         }
         assert_eq!(block.batch(0).used(), 10);
         pool.fill(9, 10.0, 1);
-        assert!(!pool.take(&block, 0, 2, 50), "more than the depth, and the pool is not full");
+        assert!(!pool.take(block, 0, 2, 50), "more than the depth, and the pool is not full");
         pool.fill(10, 10.0, 1);
-        assert!(pool.take(&block, 0, 3, 50), "a cost above the depth needs a full pool");
+        assert!(pool.take(block, 0, 3, 50), "a cost above the depth needs a full pool");
         assert_eq!((pool.tokens(), block.batch(0).used()), (0, 60), "the debt is recorded");
         pool.fill(0, 0.0, 1);
-        assert!(!pool.take(&block, 0, 4, 50), "a depth of 0 admits nothing");
+        assert!(!pool.take(block, 0, 4, 50), "a depth of 0 admits nothing");
     }
 
     #[test]
     fn returned_tokens_can_be_taken_again() {
-        for block in [CounterBlock::new(1), CounterBlock::shared(1)] {
+        let counters = Counters::new(1, 2);
+        for block in [counters.block(1), counters.shared_block()] {
             let pool = GuardPool::default();
             pool.fill(5, 5.0, 1);
-            assert!(pool.take(&block, 0, 1, 5));
-            pool.give_back(&block, 0, 1, 5);
+            assert!(pool.take(block, 0, 1, 5));
+            pool.give_back(block, 0, 1, 5);
             assert_eq!(block.batch(0).used(), 0);
-            assert!(pool.take(&block, 0, 1, 5));
-            assert!(!pool.take(&block, 0, 1, 1));
+            assert!(pool.take(block, 0, 1, 5));
+            assert!(!pool.take(block, 0, 1, 1));
         }
     }
 }

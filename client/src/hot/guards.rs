@@ -114,13 +114,13 @@ impl Guards {
             // A sum read during writes may be lower than the previous one.
             let fresh = offered.saturating_sub(own.seen);
             own.seen += fresh;
-            if let Some(class) = self.offered.get_mut(table.target_of(*place).source as usize) {
+            if let Some(class) = self.offered.get_mut(table.target_of(*place).source() as usize) {
                 class.fresh += fresh;
             }
         }
         for (place, offered) in places.iter().zip(&mut self.offered) {
             let fresh = std::mem::take(&mut offered.fresh);
-            let has_own_directive = table.target_of(*place).source == place.key;
+            let has_own_directive = table.target_of(*place).source() == place.key;
             let measured =
                 span.filter(|_| has_own_directive).and_then(|span| Some((Rate::over(fresh, span)?, span)));
             let rate = |(rate, span)| client_rate(offered.rate, rate, span, &self.parameters);

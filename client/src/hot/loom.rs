@@ -10,7 +10,7 @@ use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::hot::thread_counters::{CounterBlock, Outcome};
+use crate::hot::thread_counters::{Counters, Outcome};
 use crate::hot::thread_slots::ThreadSlots;
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::coherent::DrawKey;
@@ -34,12 +34,12 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 fn counts_outlive_the_thread_that_made_them() {
     model(|| {
         let slots = Arc::new(ThreadSlots::new());
-        let blocks = Arc::new([CounterBlock::new(1), CounterBlock::new(1)]);
+        let blocks = Arc::new(Counters::new(1, 2));
         let decide = {
             let (slots, blocks) = (Arc::clone(&slots), Arc::clone(&blocks));
             move || {
                 let Some(slot) = slots.take() else { return };
-                blocks[slot].add(0, Outcome::Admitted, 1);
+                blocks.block(slot).add(0, Outcome::Admitted, 1);
                 slots.release(slot);
             }
         };
@@ -58,21 +58,21 @@ fn refill_during_decisions_accounts_for_every_token() {
     model(|| {
         let pool = Arc::new(GuardPool::default());
         let refills = Arc::new(AtomicU32::new(0));
-        let blocks = Arc::new([CounterBlock::new(1), CounterBlock::new(1)]);
+        let blocks = Arc::new(Counters::new(1, 2));
         pool.fill(1, 8.0, 1);
         let decide = |at: usize| {
             let (pool, refills, blocks) = (Arc::clone(&pool), Arc::clone(&refills), Arc::clone(&blocks));
             move || {
                 let take_one = || {
                     let refill = refills.load(Ordering::Acquire) as u16;
-                    let row = blocks[at].row(0).unwrap();
-                    row.take(refill, true) || pool.take(&blocks[at], 0, refill, 1)
+                    let state = blocks.block(at).state(0).unwrap();
+                    state.take(refill, true) || pool.take(blocks.block(at), 0, refill, 1)
                 };
                 u32::from(take_one())
             }
         };
         let threads = [thread::spawn(decide(0)), thread::spawn(decide(1))];
-        let used = || blocks.iter().map(|block| block.batch(0).used()).sum::<u32>();
+        let used = || [0, 1].map(|thread| blocks.block(thread).batch(0).used()).into_iter().sum::<u32>();
         let before = used();
         pool.fill(u64::from(1_u32.saturating_sub(before) + 1), 8.0, 1);
         refills.fetch_add(1, Ordering::Release);

@@ -45,9 +45,22 @@ pub(crate) struct KeyPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) key: u32,
-    /// The key that the directive belongs to: the same, or its bucket's default class.
-    pub(crate) source: u32,
-    pub(crate) word: DirectiveWord,
+    /// The directive, and the key that it belongs to: the same, or its bucket's default class.
+    follows: KeyWord,
+}
+
+impl Target {
+    /// Returns the key that the directive belongs to.
+    #[inline]
+    pub(crate) const fn source(self) -> u32 {
+        self.follows.id()
+    }
+
+    /// Returns the directive.
+    #[inline]
+    pub(crate) const fn word(self) -> DirectiveWord {
+        self.follows.directive()
+    }
 }
 
 /// All buckets and keys of one limiter: names, directives and counters. Everything is allocated at the start.
@@ -126,33 +139,30 @@ impl Table {
             Lookup::Found(own) => own,
             _ => KeyWord::new(place.default_key, DirectiveWord::NOTHING),
         };
-        self.follow(own, place.default_key, place.default_slot)
+        self.follow(own, place.default_slot)
     }
 
     /// Returns the target of a tenant's requests if it has a key, else the default class's. Inserts nothing.
     pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
         let default = KeyWord::new(place.default_key, DirectiveWord::NOTHING);
         let own = self.keys.known(place.bucket, tenant).unwrap_or(default);
-        self.follow(own, place.default_key, place.default_slot)
+        self.follow(own, place.default_slot)
     }
 
     /// Returns the target of a key's requests.
     #[inline]
     pub(crate) fn target_of(&self, place: KeyPlace) -> Target {
-        let own = KeyWord::new(place.key, self.keys.word(place.slot).directive());
-        self.follow(own, place.default_key, place.default_slot)
+        Target { key: place.key, ..self.follow(self.keys.word(place.slot), place.default_slot) }
     }
 
     /// Lets a key without a directive follow its bucket's default class.
     #[inline]
-    fn follow(&self, own: KeyWord, default_key: u32, default_slot: u32) -> Target {
-        match own.directive() {
-            DirectiveWord::NOTHING => {
-                let word = self.keys.word(default_slot).directive();
-                Target { key: own.id(), source: default_key, word }
-            }
-            word => Target { key: own.id(), source: own.id(), word },
-        }
+    fn follow(&self, own: KeyWord, default_slot: u32) -> Target {
+        let follows = match own.directive() {
+            DirectiveWord::NOTHING => self.keys.word(default_slot),
+            _ => own,
+        };
+        Target { key: own.id(), follows }
     }
 
     /// Returns the place of a key.
@@ -163,8 +173,8 @@ impl Table {
 
     /// Previews the decision about a request.
     pub(crate) fn peek(&self, target: Target) -> Peek {
-        let Target { source, word, .. } = target;
-        let pool = self.pools.get(source as usize);
+        let word = target.word();
+        let pool = self.pools.get(target.source() as usize);
         Peek {
             ratio: word.ratio(),
             enforced: word.is_enforced(),
@@ -195,13 +205,13 @@ impl Table {
 
     /// Takes `n` tokens of a key's guard.
     #[cold]
-    pub(crate) fn take(&self, key: u32, n: u32, counters: &CounterBlock) -> bool {
+    pub(crate) fn take(&self, key: u32, n: u32, counters: CounterBlock<'_>) -> bool {
         let refill = self.refill_number();
         self.pools.get(key as usize).is_none_or(|pool| pool.take(counters, key, refill, n))
     }
 
     /// Returns a token to a key's guard.
-    pub(crate) fn give_back(&self, key: u32, counters: &CounterBlock) {
+    pub(crate) fn give_back(&self, key: u32, counters: CounterBlock<'_>) {
         let refill = self.refill_number();
         if let Some(pool) = self.pools.get(key as usize) {
             pool.give_back(counters, key, refill, 1);

@@ -60,32 +60,39 @@ impl Slots {
         (ids * 2).next_power_of_two()
     }
 
+    /// Returns the index of a place, of which there are endlessly many.
+    #[inline(always)]
+    fn mask(&self, place: u32) -> usize {
+        place as usize & (self.slots.len() - 1)
+    }
+
     #[inline(always)]
     fn at(&self, place: u32) -> &Slot {
-        &self.slots[place as usize & (self.slots.len() - 1)]
+        &self.slots[self.mask(place)]
     }
 
     /// Finds the word of a live name.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64) -> Option<KeyWord> {
-        for distance in 0..=self.farthest.load(Ordering::Relaxed) {
+        let mut distance = 0;
+        loop {
             let [fingerprint, word] = self.at((hash as u32).wrapping_add(distance));
             let seen = fingerprint.load(Ordering::Acquire);
             if seen == hash | FINGERPRINT {
                 return Some(KeyWord::load(word));
             }
-            if seen == EMPTY {
+            if seen == EMPTY || distance == self.farthest.load(Ordering::Relaxed) {
                 return None;
             }
+            distance += 1;
         }
-        None
     }
 
     /// Finds the place of a name, for a writer.
     pub(crate) fn place(&self, hash: u64) -> Found {
         let mut absent = Found::NoRoom;
         for distance in 0..=DISTANCE_MAX {
-            let slot = (hash as u32).wrapping_add(distance);
+            let slot = self.mask((hash as u32).wrapping_add(distance)) as u32;
             let seen = self.at(slot)[0].load(Ordering::Relaxed);
             match seen {
                 EMPTY | VACANT if absent == Found::NoRoom => absent = Found::Absent(slot),
@@ -103,7 +110,7 @@ impl Slots {
     /// Returns the word of a slot.
     #[inline]
     pub(crate) fn word(&self, slot: u32) -> KeyWord {
-        KeyWord::load(&self.at(slot)[1])
+        self.slots.get(slot as usize).map_or(KeyWord::default(), |[_, word]| KeyWord::load(word))
     }
 
     /// Publishes the word of a slot.
@@ -113,7 +120,8 @@ impl Slots {
 
     /// Fills a slot that is [absent](Found::Absent). A reader that finds the name sees its word.
     pub(crate) fn fill(&self, slot: u32, hash: u64, word: KeyWord) {
-        self.farthest.fetch_max(slot.wrapping_sub(hash as u32), Ordering::Relaxed);
+        let distance = self.mask(slot.wrapping_sub(hash as u32)) as u32;
+        self.farthest.fetch_max(distance, Ordering::Relaxed);
         self.set_word(slot, word);
         self.at(slot)[0].store(hash | FINGERPRINT, Ordering::Release);
     }

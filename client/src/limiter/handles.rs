@@ -175,7 +175,7 @@ pub(super) fn thread_ctx(table: &Table) -> DecideCtx<'_, ThreadRng> {
 /// Decides with the current thread's context.
 #[inline]
 fn decide(table: &Table, target: Target) -> Verdict {
-    table.decide(target, &mut thread_ctx(table))
+    table.decide(target, thread_ctx(table))
 }
 
 /// Decides for a request that may belong to a trace.
@@ -185,7 +185,7 @@ pub(super) fn decide_traced(
     target: Target,
     trace: impl FnOnce() -> Option<TraceId>,
 ) -> Verdict {
-    table.decide_traced(target, trace, &mut thread_ctx(table))
+    table.decide_traced(target, trace, thread_ctx(table))
 }
 
 /// Decides for a request that counts as `cost` requests.
@@ -194,12 +194,12 @@ fn decide_n(table: &Table, target: Target, cost: u32) -> Verdict {
     match cost {
         0 => Verdict::Admit,
         1 => decide(table, target),
-        _ => table.decide_by(target, cost, None, &mut thread_ctx(table)),
+        _ => table.decide_by(target, cost, None, thread_ctx(table)),
     }
 }
 
 /// Decides by the caller's draw.
 #[inline]
 fn decide_with(table: &Table, target: Target, draw: u32) -> Verdict {
-    table.decide_by(target, 1, Some(draw), &mut thread_ctx(table))
+    table.decide_by(target, 1, Some(draw), thread_ctx(table))
 }

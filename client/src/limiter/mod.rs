@@ -102,7 +102,7 @@ impl Limiter {
     /// class. A request for a bucket without room is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
         match self.table.target_by_names(bucket, tenant) {
-            Some(target) => self.table.decide(target, &mut thread_ctx(&self.table)),
+            Some(target) => self.table.decide(target, thread_ctx(&self.table)),
             None => Verdict::Admit,
         }
     }
@@ -139,7 +139,7 @@ impl Limiter {
     ) -> Verdict {
         debug_assert!(requests.iter().all(|(bucket, _)| Arc::ptr_eq(&self.table, &bucket.table)));
         let targets = requests.map(|(bucket, tenant)| self.table.target(bucket.place, tenant));
-        self.table.decide_all(targets, trace, &mut thread_ctx(&self.table))
+        self.table.decide_all(targets, trace, thread_ctx(&self.table))
     }
 }
 

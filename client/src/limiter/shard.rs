@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 
 use crate::hot::decision::DecideCtx;
 use crate::hot::table::Table;
-use crate::hot::thread_counters::CounterBlock;
+use crate::hot::thread_counters::Counters;
 use crate::limiter::KeyHandle;
 
 /// Decides like its [`Limiter`](crate::Limiter), with coin states and a random generator of its own, seeded
@@ -21,7 +21,7 @@ use crate::limiter::KeyHandle;
 pub struct Shard {
     table: Arc<Table>,
     generator: SmallRng,
-    counters: Arc<CounterBlock>,
+    counters: Arc<Counters>,
 }
 
 impl Shard {
@@ -35,7 +35,7 @@ impl Shard {
     pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
         self.table
-            .decide(key.target(), &mut DecideCtx { counters: &self.counters, draws: &mut self.generator })
+            .decide(key.target(), DecideCtx { counters: self.counters.block(0), draws: &mut self.generator })
     }
 }
 

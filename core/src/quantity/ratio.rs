@@ -31,6 +31,12 @@ impl DropRatio {
         if units <= Self::ONE { Ok(Self(units)) } else { Err(InvalidRatio(units)) }
     }
 
+    /// Makes a ratio of units of 2^-31; more than 2^31 count as a ratio of 1.
+    #[inline]
+    pub fn saturating(units: u32) -> Self {
+        Self(units.min(Self::ONE))
+    }
+
     /// The ratio in units of 2^-31.
     #[inline]
     pub const fn units(self) -> u32 {

@@ -1,4 +1,4 @@
-//! The counters of one thread, by key: outcomes of decisions, coin states and token batches. Only their
+//! The counters of each thread, by key: outcomes of decisions, coin states and token batches. Only their
 //! thread writes them, so that the request path never contends.
 
 use plimsoll_core::decision::coin::Dither;
@@ -29,49 +29,65 @@ impl Outcome {
     }
 }
 
-/// Words of a key that most decisions touch: half a cache line.
-const OFTEN: usize = 4;
-const ADMITTED: usize = 0;
-const DROPPED: usize = 1;
-const COIN: usize = 2;
-const TOKENS: usize = 3;
-/// Words of a key that few decisions touch.
-const SELDOM: usize = 3;
-/// A cache line, in words.
-const LINE: usize = 64 / size_of::<AtomicU64>();
+/// The counters that most decisions write to: the admitted requests, and those that the coin refused.
+type OftenCounters = [AtomicU64; 2];
+/// The state of a coin, and a batch of tokens.
+type StateWords = [AtomicU64; 2];
+/// The counters of the other outcomes.
+type SeldomCounters = [AtomicU64; 3];
+
+/// The counters of one or more threads, a block for each.
+///
+/// What most decisions touch of a key is 16 bytes, so that it shares its cache line with three other keys. Coins
+/// and tokens are apart, because most tenants use those of their bucket's default class.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    keys: usize,
+    /// By block, then by key.
+    often: Vec<OftenCounters>,
+    states: Vec<StateWords>,
+    seldom: Vec<SeldomCounters>,
+}
 
 /// The counters of one slot. Either one thread owns them and updates them with a load and a store, or all
 /// threads without a slot share them and need read-modify-write operations.
-#[derive(Debug)]
-pub(crate) struct CounterBlock {
-    words: Vec<AtomicU64>,
-    /// The start of the often touched words, on the edge of a cache line; the others follow.
-    often: usize,
-    seldom: usize,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CounterBlock<'a> {
+    counters: &'a Counters,
+    /// The place of the first key.
+    first: usize,
     is_shared: bool,
 }
 
 /// The often touched counters of one key, for the thread that owns them: no other thread writes between its
 /// loads and stores.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CounterRow<'a>(&'a [AtomicU64; OFTEN]);
+pub(crate) struct CounterRow<'a>(&'a OftenCounters);
+
+/// The coin and the tokens of one key, for the thread that owns them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyState<'a>(&'a StateWords);
 
 impl CounterRow<'_> {
     /// Counts a request that the coin alone decided. Writes to both counters, so that no branch and no
     /// address depends on the draw.
     #[inline]
     pub(crate) fn count(self, refused: bool) {
-        for (cell, n) in [(&self.0[ADMITTED], !refused), (&self.0[DROPPED], refused)] {
+        let [admitted, dropped] = self.0;
+        for (cell, n) in [(admitted, !refused), (dropped, refused)] {
             cell.store(cell.load(Ordering::Relaxed).wrapping_add(u64::from(n)), Ordering::Relaxed);
         }
     }
+}
 
+impl KeyState<'_> {
     /// Runs `f` on the state of the key's coin.
     #[inline]
     pub(crate) fn with_coin<R>(self, f: impl FnOnce(&mut Dither) -> R) -> R {
-        let mut state = Dither::from_bits(self.0[COIN].load(Ordering::Relaxed));
+        let [coin, _] = self.0;
+        let mut state = Dither::from_bits(coin.load(Ordering::Relaxed));
         let result = f(&mut state);
-        self.0[COIN].store(state.to_bits(), Ordering::Relaxed);
+        coin.store(state.to_bits(), Ordering::Relaxed);
         result
     }
 
@@ -79,69 +95,89 @@ impl CounterRow<'_> {
     /// token was needed and none is left.
     #[inline]
     pub(crate) fn take(self, refill: u16, one: bool) -> bool {
-        let batch = TokenBatch::from_bits(self.0[TOKENS].load(Ordering::Relaxed));
+        let [_, tokens] = self.0;
+        let batch = TokenBatch::from_bits(tokens.load(Ordering::Relaxed));
         if batch.left(refill) == 0 {
             return !one;
         }
-        self.0[TOKENS].store(batch.less(one).to_bits(), Ordering::Relaxed);
+        tokens.store(batch.less(one).to_bits(), Ordering::Relaxed);
         true
     }
 }
 
-impl CounterBlock {
-    /// Makes counters for `keys` keys, owned by one thread at a time.
-    pub(crate) fn new(keys: usize) -> Self {
-        let words = zeroed::<AtomicU64>(keys * (OFTEN + SELDOM) + LINE);
-        let often = words.as_ptr().align_offset(64).min(LINE);
-        Self { seldom: often + keys * OFTEN, words, often, is_shared: false }
+impl Counters {
+    /// Makes blocks for `keys` keys and this many threads.
+    pub(crate) fn new(keys: usize, threads: usize) -> Self {
+        let rows = keys * threads;
+        Self { keys, often: zeroed(rows), states: zeroed(rows), seldom: zeroed(rows) }
     }
 
-    /// Makes counters for `keys` keys that any thread may write to.
-    pub(crate) fn shared(keys: usize) -> Self {
-        Self { is_shared: true, ..Self::new(keys) }
-    }
-
+    /// Returns the block of a thread, which must own it.
     #[inline]
-    pub(crate) const fn is_shared(&self) -> bool {
+    pub(crate) const fn block(&self, thread: usize) -> CounterBlock<'_> {
+        CounterBlock { counters: self, first: thread * self.keys, is_shared: false }
+    }
+
+    /// Returns the first block, for threads that share it.
+    #[inline]
+    pub(crate) const fn shared_block(&self) -> CounterBlock<'_> {
+        CounterBlock { counters: self, first: 0, is_shared: true }
+    }
+}
+
+impl<'a> CounterBlock<'a> {
+    #[inline]
+    pub(crate) const fn is_shared(self) -> bool {
         self.is_shared
+    }
+
+    /// Returns the place of a key. Every id is below the number of keys.
+    #[inline]
+    fn place(self, key: u32) -> usize {
+        debug_assert!((key as usize) < self.counters.keys, "key {key} has no counters");
+        self.first + key as usize
     }
 
     /// Returns the often touched counters of a key to the thread that owns them; `None` if they are shared.
     #[inline]
-    pub(crate) fn row(&self, key: u32) -> Option<CounterRow<'_>> {
-        if self.is_shared {
-            return None;
-        }
-        self.words.get(self.often + key as usize * OFTEN..)?.first_chunk().map(CounterRow)
+    pub(crate) fn row(self, key: u32) -> Option<CounterRow<'a>> {
+        if self.is_shared { None } else { self.counters.often.get(self.place(key)).map(CounterRow) }
+    }
+
+    /// Returns the coin and the tokens of a key to the thread that owns them; `None` if they are shared.
+    #[inline]
+    pub(crate) fn state(self, key: u32) -> Option<KeyState<'a>> {
+        if self.is_shared { None } else { self.counters.states.get(self.place(key)).map(KeyState) }
     }
 
     #[inline]
-    fn often(&self, key: u32, word: usize) -> Option<&AtomicU64> {
-        self.words.get(self.often + key as usize * OFTEN + word)
-    }
-
-    #[inline]
-    fn cell(&self, key: u32, outcome: Outcome) -> Option<&AtomicU64> {
-        let seldom = |word| self.words.get(self.seldom + key as usize * SELDOM + word);
+    fn cell(self, key: u32, outcome: Outcome) -> Option<&'a AtomicU64> {
+        let Counters { often, seldom, .. } = self.counters;
+        let place = self.place(key);
         match outcome {
-            Outcome::Admitted => self.often(key, ADMITTED),
-            Outcome::Dropped => self.often(key, DROPPED),
-            Outcome::GuardDropped => seldom(0),
-            Outcome::WouldDropped => seldom(1),
-            Outcome::WouldGuardDropped => seldom(2),
+            Outcome::Admitted => often.get(place).map(|[admitted, _]| admitted),
+            Outcome::Dropped => often.get(place).map(|[_, dropped]| dropped),
+            Outcome::GuardDropped => seldom.get(place).map(|[cell, ..]| cell),
+            Outcome::WouldDropped => seldom.get(place).map(|[_, cell, _]| cell),
+            Outcome::WouldGuardDropped => seldom.get(place).map(|[.., cell]| cell),
         }
+    }
+
+    #[inline]
+    fn tokens(self, key: u32) -> Option<&'a AtomicU64> {
+        self.counters.states.get(self.place(key)).map(|[_, tokens]| tokens)
     }
 
     /// Counts `n` requests with the same outcome.
     #[inline]
-    pub(crate) fn add(&self, key: u32, outcome: Outcome, n: u32) {
+    pub(crate) fn add(self, key: u32, outcome: Outcome, n: u32) {
         let Some(cell) = self.cell(key, outcome) else { return };
         self.update(cell, |count| count.wrapping_add(u64::from(n)));
     }
 
     /// Replaces a word by `f` of it, atomically if the counters are shared.
     #[inline]
-    fn update(&self, cell: &AtomicU64, f: impl Fn(u64) -> u64) {
+    fn update(self, cell: &AtomicU64, f: impl Fn(u64) -> u64) {
         if self.is_shared {
             let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(f(word)));
         } else {
@@ -153,8 +189,10 @@ impl CounterBlock {
     /// Runs `f` on the state of a key's coin. Two threads that share it may decide from one state: each
     /// request is still refused with the ratio's probability, but the two decisions are correlated.
     #[inline]
-    pub(crate) fn with_coin<R>(&self, key: u32, f: impl FnOnce(&mut Dither) -> R) -> R {
-        let Some(word) = self.often(key, COIN) else { return f(&mut Dither::default()) };
+    pub(crate) fn with_coin<R>(self, key: u32, f: impl FnOnce(&mut Dither) -> R) -> R {
+        let Some([word, _]) = self.counters.states.get(self.place(key)) else {
+            return f(&mut Dither::default());
+        };
         let mut state = Dither::from_bits(word.load(Ordering::Relaxed));
         let result = f(&mut state);
         word.store(state.to_bits(), Ordering::Relaxed);
@@ -163,29 +201,29 @@ impl CounterBlock {
 
     /// Returns the token batch of a key.
     #[inline]
-    pub(crate) fn batch(&self, key: u32) -> TokenBatch {
-        TokenBatch::from_bits(self.often(key, TOKENS).map_or(0, |word| word.load(Ordering::Relaxed)))
+    pub(crate) fn batch(self, key: u32) -> TokenBatch {
+        TokenBatch::from_bits(self.tokens(key).map_or(0, |word| word.load(Ordering::Relaxed)))
     }
 
     /// Stores the token batch of a key. Only for the thread that owns the counters.
     #[inline]
-    pub(crate) fn set_batch(&self, key: u32, batch: TokenBatch) {
-        if let Some(word) = self.often(key, TOKENS) {
+    pub(crate) fn set_batch(self, key: u32, batch: TokenBatch) {
+        if let Some(word) = self.tokens(key) {
             word.store(batch.to_bits(), Ordering::Relaxed);
         }
     }
 
     /// Adds `n` tokens to those used by the threads that share these counters; a negative number returns
     /// tokens.
-    pub(crate) fn note_used(&self, key: u32, n: i32) {
-        if let Some(word) = self.often(key, TOKENS) {
+    pub(crate) fn note_used(self, key: u32, n: i32) {
+        if let Some(word) = self.tokens(key) {
             let n = (i64::from(n) as u64).wrapping_shl(TokenBatch::USED);
             word.fetch_add(n, Ordering::Relaxed);
         }
     }
 
     /// Returns the counts of a key. Its offered requests are the sum of all outcomes.
-    pub(crate) fn counts(&self, key: u32) -> Counts {
+    pub(crate) fn counts(self, key: u32) -> Counts {
         let read = |outcome| self.cell(key, outcome).map_or(0, |cell| cell.load(Ordering::Relaxed));
         let (dropped, guard_dropped) = (read(Outcome::Dropped), read(Outcome::GuardDropped));
         let would_guard_dropped = read(Outcome::WouldGuardDropped);

@@ -4,7 +4,7 @@
 mod block;
 mod token_batch;
 
-pub(crate) use block::{CounterBlock, CounterRow, Outcome};
+pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
 pub(crate) use token_batch::TokenBatch;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,11 @@ use crate::hot::thread_slots;
 #[derive(Debug)]
 pub(crate) struct ThreadCounters {
     keys: usize,
-    of_slots: Box<[CounterBlock]>,
+    slots: usize,
+    of_slots: Counters,
     /// The block that threads without a slot share.
-    overflow: CounterBlock,
-    shards: Mutex<Vec<Arc<CounterBlock>>>,
+    overflow: Counters,
+    shards: Mutex<Vec<Arc<Counters>>>,
 }
 
 impl ThreadCounters {
@@ -29,29 +30,32 @@ impl ThreadCounters {
     pub(crate) fn new(keys: usize, slots: usize) -> Self {
         Self {
             keys,
-            of_slots: (0..slots).map(|_| CounterBlock::new(keys)).collect(),
-            overflow: CounterBlock::shared(keys),
+            slots,
+            of_slots: Counters::new(keys, slots),
+            overflow: Counters::new(keys, 1),
             shards: Mutex::default(),
         }
     }
 
     /// Returns the block that the current thread writes to.
     #[inline]
-    pub(crate) fn current_thread(&self) -> &CounterBlock {
-        let own = thread_slots::current(self.of_slots.len()).and_then(|slot| self.of_slots.get(slot));
-        own.unwrap_or(&self.overflow)
+    pub(crate) fn current_thread(&self) -> CounterBlock<'_> {
+        match thread_slots::current(self.slots) {
+            Some(slot) => self.of_slots.block(slot),
+            None => self.overflow.shared_block(),
+        }
     }
 
     /// Adds a block for a shard. Its counts are kept when the shard is dropped.
-    pub(crate) fn add_shard(&self) -> Arc<CounterBlock> {
-        let block = Arc::new(CounterBlock::new(self.keys));
+    pub(crate) fn add_shard(&self) -> Arc<Counters> {
+        let block = Arc::new(Counters::new(self.keys, 1));
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&block));
         block
     }
 
     /// Returns the number of slots that were ever taken.
     pub(crate) fn slots_used(&self) -> usize {
-        thread_slots::high_watermark().min(self.of_slots.len())
+        thread_slots::high_watermark().min(self.slots)
     }
 
     /// Sums the counts of a key.
@@ -64,9 +68,10 @@ impl ThreadCounters {
         self.fold(0, |used: u32, block| used.wrapping_add(block.batch(key).used()))
     }
 
-    fn fold<T>(&self, zero: T, mut f: impl FnMut(T, &CounterBlock) -> T) -> T {
-        let threads = self.of_slots.iter().take(self.slots_used()).chain([&self.overflow]).fold(zero, &mut f);
+    fn fold<T>(&self, zero: T, mut f: impl FnMut(T, CounterBlock<'_>) -> T) -> T {
+        let of_slots = (0..self.slots_used()).map(|slot| self.of_slots.block(slot));
+        let threads = of_slots.chain([self.overflow.shared_block()]).fold(zero, &mut f);
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        shards.iter().fold(threads, |sum, block| f(sum, block))
+        shards.iter().fold(threads, |sum, shard| f(sum, shard.block(0)))
     }
 }

@@ -80,7 +80,7 @@ fn replaced_key_leaves_neither_directive_nor_counts() {
     assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
     assert_eq!((known.offered(1), known.name(1)), (5, "acme"), "it is still reported");
     let target = known.table.target_of(known.registry.places()[1]);
-    assert_eq!((target.source, target.word), (0, DirectiveWord::NOTHING));
+    assert_eq!((target.source(), target.word()), (0, DirectiveWord::NOTHING));
     assert_eq!(known.request("globex", 3), 1);
     assert_eq!(known.sync(), [Change::Replaced(1)]);
     assert_eq!((known.offered(1), known.name(1)), (3, "globex"));

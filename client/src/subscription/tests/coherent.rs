@@ -26,7 +26,7 @@ fn due(coherence: Coherence, share: f64) -> Vec<bool> {
 impl TestClient {
     fn admit_traced(&mut self, bucket: &str, tenant: &str, id: Option<u128>) -> Verdict {
         let target = self.table.target_by_names(bucket, tenant).unwrap();
-        let desk = &mut DecideCtx { counters: &self.slab, draws: &mut self.draws };
+        let desk = DecideCtx { counters: self.slab.block(0), draws: &mut self.draws };
         self.table.decide_traced(target, || id.map(trace), desk)
     }
 
@@ -97,7 +97,7 @@ fn trace_is_read_only_if_the_decision_depends_on_it() {
         client.direct(terms, &[("default", values)]);
         let mut reads = 0;
         let target = client.table.target_by_names("api", "acme").unwrap();
-        let desk = &mut DecideCtx { counters: &client.slab, draws: &mut client.draws };
+        let desk = DecideCtx { counters: client.slab.block(0), draws: &mut client.draws };
         let _ = client.table.decide_traced(
             target,
             || {
@@ -158,7 +158,7 @@ fn several_keys_of_a_request_share_the_draw_of_its_trace() {
         let slab = Arc::clone(&client.slab);
         let mut all = Vec::new();
         for id in 1..=400 {
-            let desk = &mut DecideCtx { counters: &slab, draws: &mut client.draws };
+            let desk = DecideCtx { counters: slab.block(0), draws: &mut client.draws };
             all.push(!client.table.decide_all(targets, trace(id), desk).is_admit());
         }
         all

@@ -12,7 +12,7 @@ mod multi;
 use super::*;
 use crate::assignment::EndpointId;
 use crate::hot::decision::DecideCtx;
-use crate::hot::thread_counters::CounterBlock;
+use crate::hot::thread_counters::Counters;
 use plimsoll_core::decision::{Coin, Verdict};
 use plimsoll_core::directive::{BucketDirective, Directives, KeyDirective, StaleDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
@@ -28,7 +28,7 @@ use rand::rngs::SmallRng;
 struct TestClient {
     table: Arc<Table>,
     subscription: Subscription,
-    slab: Arc<CounterBlock>,
+    slab: Arc<Counters>,
     draws: SmallRng,
     seq: u64,
     now: MonoTime,
@@ -109,7 +109,7 @@ impl TestClient {
 
     fn admit_in(&mut self, bucket: &str, tenant: &str) -> Verdict {
         let target = self.table.target_by_names(bucket, tenant).unwrap();
-        self.table.decide(target, &mut DecideCtx { counters: &self.slab, draws: &mut self.draws })
+        self.table.decide(target, DecideCtx { counters: self.slab.block(0), draws: &mut self.draws })
     }
 
     /// Returns the share of a tenant's requests that is refused.
