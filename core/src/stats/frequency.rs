@@ -110,12 +110,18 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
     }
 
     /// Halves every count of a part of the table, `1 / parts` of it, and of the next part on the next call:
-    /// for callers that tick more often than once a second.
+    /// for callers that tick more often than once a second. O(1) while all counts are zero.
     pub fn decay_part(&mut self, parts: usize) {
         let from = if self.next >= self.entries.len() { 0 } else { self.next };
+        if from == 0 && !self.has_counts.swap(false, Ordering::Relaxed) {
+            self.next = 0;
+            return;
+        }
         let to = (from + self.entries.len().div_ceil(parts.max(1))).min(self.entries.len());
         for entry in self.entries.get(from..to).unwrap_or_default() {
-            Self::halve(entry);
+            if Self::halve(entry) > 0 {
+                self.has_counts.store(true, Ordering::Relaxed);
+            }
         }
         self.next = to;
     }
@@ -234,6 +240,24 @@ mod tests {
         assert_eq!(counts(&whole), counts(&parts));
         parts.decay_part(10);
         assert_ne!(counts(&whole), counts(&parts), "and begin again");
+    }
+
+    #[test]
+    fn partial_decays_rest_while_all_counts_are_zero_and_then_halve_each_count_within_a_round() {
+        let mut sketch = Sketch::new(1 << 8);
+        (0..25).for_each(|_| sketch.decay_part(10));
+        for name in 0..100 {
+            sketch.add(hash(name), 64);
+        }
+        for halved in 1..=7 {
+            (0..10).for_each(|_| sketch.decay_part(10));
+            let left: Vec<u32> = (0..100).map(|name| sketch.get(hash(name))).collect();
+            assert!(left.iter().all(|count| *count <= 64 >> halved), "{left:?} after {halved} rounds");
+        }
+        assert_eq!(counts(&sketch).iter().map(|entry| entry & Sketch::COUNT_MAX).max(), Some(0));
+        // The last round has found every count zero.
+        (0..10).for_each(|_| sketch.decay_part(10));
+        assert!(!sketch.has_counts.load(Ordering::Relaxed));
     }
 
     #[test]
