@@ -248,7 +248,7 @@ impl Interner {
                 return ids;
             }
             #[cfg(feature = "loom")]
-            loom::thread::yield_now();
+            ::loom::thread::yield_now();
             #[cfg(not(feature = "loom"))]
             std::thread::yield_now();
         }
