@@ -92,14 +92,24 @@ impl Fleet {
         self.start_load_in_steps(&[(Duration::ZERO, rps)]);
     }
 
+    /// Starts a load of `rps` requests/s in all, whose callers wait as long as a busy machine needs.
+    pub(crate) fn start_patient_load(&mut self, rps: f64) {
+        self.start_load_with(&[(Duration::ZERO, rps)], &["--timeout", "60s"]);
+    }
+
     /// Starts a load whose rate in requests/s changes at each of these times.
     pub(crate) fn start_load_in_steps(&mut self, steps: &[(Duration, f64)]) {
+        self.start_load_with(steps, &[]);
+    }
+
+    /// Starts a load in steps, with these flags of `load`.
+    fn start_load_with(&mut self, steps: &[(Duration, f64)], more: &[&str]) {
         for (zone, (_, share)) in self.zones.iter().zip(ZONES) {
             let targets: Vec<String> = zone.services.iter().map(target).collect();
             let steps: Vec<(Duration, f64)> = steps.iter().map(|(from, rps)| (*from, rps * share)).collect();
             let (targets, rps) = (targets.join(","), schedule(&steps));
             let flags = ["--target", &targets, "--rps", &rps, "--tenant", "acme,corner-shop"];
-            self.load.push(Process::spawn(&[&LOAD[..], &flags].concat()));
+            self.load.push(Process::spawn(&[&LOAD[..], &flags, more].concat()));
         }
     }
 

@@ -24,7 +24,7 @@ const QUIET: Duration = Duration::from_secs(2);
 
 fn refusing_fleet(policy: &str, flags: &[&str]) -> Fleet {
     let mut fleet = Fleet::start_with(policy, TENANTS, flags);
-    fleet.start_load(OFFERED.into());
+    fleet.start_patient_load(OFFERED.into());
     fleet.until_rates("refusals", SPAN, refuses);
     fleet
 }

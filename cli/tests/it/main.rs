@@ -6,6 +6,7 @@ mod chart;
 #[cfg(test)]
 mod extra_gates;
 #[cfg(test)]
+#[allow(dead_code)] // the measuring program uses the rest
 mod fleet;
 #[cfg(test)]
 mod goodput;

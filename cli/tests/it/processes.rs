@@ -18,7 +18,7 @@ const SPAN: Duration = Duration::from_secs(5);
 
 fn overloaded_fleet() -> Fleet {
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
-    fleet.start_load(OFFERED.into());
+    fleet.start_patient_load(OFFERED.into());
     fleet.until_rates("the limit to hold", SPAN, holds(LIMIT));
     fleet
 }
@@ -64,7 +64,7 @@ fn limit_holds_in_total_and_follows_the_policy() {
 fn shadow_counts_what_enforcement_would_refuse() {
     let _turn = turn(OFFERED);
     let mut fleet = Fleet::start(&policy(LIMIT, "shadow", false));
-    fleet.start_load(OFFERED.into());
+    fleet.start_patient_load(OFFERED.into());
     let due = 1.0 - f64::from(LIMIT) / f64::from(OFFERED);
     let rates = fleet.until_rates("the share of would-dropped requests", SPAN, |rates| {
         rates.offered > 3.0 * f64::from(LIMIT) && (rates.would_dropped / rates.offered - due).abs() < 0.02
@@ -277,9 +277,16 @@ fn protection_continues_while_an_aggregator_is_down() {
 #[test]
 fn up_ends_cleanly_with_a_summary() {
     let _turn = turn(ALL);
-    let ended = run(&["up", "--duration", "4s", "--output", "json"]);
-    assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
-    let summary: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let summary_after = |duration: &str| -> serde_json::Value {
+        let ended = run(&["up", "--duration", duration, "--output", "json"]);
+        assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+        serde_json::from_slice(&ended.stdout).unwrap()
+    };
+    let mut summary = summary_after("4s");
+    // A busy machine may need longer until the controller knows the rates.
+    if !(summary["buckets"]["checkout"]["tenants"]["enterprise_acme"]["offered_rps"].as_f64() > Some(0.0)) {
+        summary = summary_after("40s");
+    }
     let checkout = &summary["buckets"]["checkout"];
     assert_eq!((&checkout["limit_rps"], &checkout["mode"]), (&1000.0.into(), &"enforce".into()));
     assert!(checkout["offered_rps"].as_f64() >= checkout["admitted_rps"].as_f64());
