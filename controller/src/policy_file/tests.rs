@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::*;
 
 /// Far more than any step takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Watched {
     dir: TempDir,
