@@ -284,7 +284,9 @@ fn up_ends_cleanly_with_a_summary() {
     };
     let mut summary = summary_after("4s");
     // A busy machine may need longer until the controller knows the rates.
-    if !(summary["buckets"]["checkout"]["tenants"]["enterprise_acme"]["offered_rps"].as_f64() > Some(0.0)) {
+    let acme = &summary["buckets"]["checkout"]["tenants"]["enterprise_acme"];
+    let is_known = acme["offered_rps"].as_f64() > Some(0.0);
+    if !is_known {
         summary = summary_after("40s");
     }
     let checkout = &summary["buckets"]["checkout"];
