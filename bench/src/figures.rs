@@ -78,14 +78,13 @@ impl Figures {
 
     /// The bars: ratios of figures of this run, so that they hold for machines of any speed.
     pub(crate) fn bars(&self) -> Vec<Bar> {
-        let tenant = self.decision("by bucket and tenant, dithered coin and guard");
-        let handle = self.decision("by handle, dithered coin and guard");
+        let (tenants, handles) = ("by bucket and tenant, independent coin", "by handle, independent coin");
+        let (tenant, handle) = (self.decision(tenants), self.decision(handles));
         let governor = self.decision("governor 0.10, keyed");
         let times = |what: &str, least, ours: [f64; DECISIONS.len()], case: usize| {
             let what = format!("{what}, {}: times as fast as governor, keyed", DECISIONS[case]);
             Bar::at_least(&what, least, governor[case] / ours[case])
         };
-        let tenants = "by bucket and tenant, dithered coin and guard";
         let layer = |place: &str| {
             let what = format!("LoadShedLayer {place}, {}: its cost to that of tower_governor", REQUESTS[0]);
             Bar::at_most(&what, 0.5, self.layer_cost(OURS, place)[0] / self.layer_cost(PEER, place)[0])
@@ -95,9 +94,9 @@ impl Figures {
             times(tenants, 12.0, tenant, HOT_ON_TWO),
             times(tenants, 2.5, tenant, WARM),
             times(tenants, 2.5, tenant, COLD),
-            times("by handle, dithered coin and guard", 8.0, handle, HOT),
+            times(handles, 8.0, handle, HOT),
             Bar::at_least(
-                "by handle, dithered coin and guard, hot: throughput of 2 threads over that of 1",
+                &format!("{handles}, hot: throughput of 2 threads over that of 1"),
                 1.9,
                 2.0 * handle[HOT] / handle[HOT_ON_TWO],
             ),

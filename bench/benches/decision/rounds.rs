@@ -33,10 +33,13 @@ pub(crate) struct Case {
 pub(crate) fn spin<'a>(decide: impl Fn(usize) -> bool + Sync + 'a) -> Spin<'a> {
     Box::new(move |order, times| {
         let mut admitted = 0;
-        for at in 0..times as usize {
-            // A length that is a power of two wraps around without a division.
-            let key = order[at & (order.len() - 1)];
-            admitted += u64::from(decide(black_box(key as usize)));
+        let mut left = times as usize;
+        while left > 0 {
+            let part = &order[..left.min(order.len())];
+            for key in part {
+                admitted += u64::from(decide(black_box(*key as usize)));
+            }
+            left -= part.len();
         }
         admitted
     })

@@ -41,6 +41,7 @@ type SeldomCounters = [AtomicU64; 3];
 /// What most decisions touch of a key is 16 bytes, so that it shares its cache line with three other keys. Coins
 /// and tokens are apart, because most tenants use those of their bucket's default class.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Counters {
     keys: usize,
     /// By block, then by key.

@@ -14,12 +14,13 @@ use plimsoll_core::report::Counts;
 use crate::hot::thread_slots;
 
 /// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a
-/// thread's first decision allocates nothing.
+/// thread's first decision allocates nothing. What a decision reads comes first, and fits a cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct ThreadCounters {
-    keys: usize,
     slots: usize,
     of_slots: Counters,
+    keys: usize,
     /// The block that threads without a slot share.
     overflow: Counters,
     shards: Mutex<Vec<Arc<Counters>>>,
