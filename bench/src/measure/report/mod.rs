@@ -10,6 +10,8 @@ use super::goodput::Curves;
 use super::root;
 
 const MISSED: &str = "**missed**";
+/// The head of the first section that is not measured by one run.
+const COMPARISONS: &str = "\n## Before and after";
 
 /// All figures of a run.
 pub(crate) struct Report {
@@ -61,10 +63,12 @@ impl Report {
         self.goodput = Some(curves);
     }
 
-    /// Writes the document. Fails if a bar was missed.
+    /// Writes the document, and keeps the sections at its end that compare revisions. Fails if a bar was missed.
     pub(crate) fn finish(self) -> ExitCode {
         let document = root().join("docs/benchmarks.md");
-        fs::write(&document, self.document()).unwrap();
+        let before = fs::read_to_string(&document).unwrap_or_default();
+        let kept = before.find(COMPARISONS).map_or("", |at| &before[at..]);
+        fs::write(&document, self.document() + kept).unwrap();
         println!("results written to {}", document.display());
         self.verdict()
     }

@@ -70,9 +70,11 @@ impl ThreadCounters {
     }
 
     fn fold<T>(&self, zero: T, mut f: impl FnMut(T, CounterBlock<'_>) -> T) -> T {
-        let of_slots = (0..self.slots_used()).map(|slot| self.of_slots.block(slot));
-        let threads = of_slots.chain([self.overflow.shared_block()]).fold(zero, &mut f);
+        let mut sum = f(zero, self.overflow.shared_block());
+        for slot in 0..self.slots_used() {
+            sum = f(sum, self.of_slots.block(slot));
+        }
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        shards.iter().fold(threads, |sum, shard| f(sum, shard.block(0)))
+        shards.iter().fold(sum, |sum, shard| f(sum, shard.block(0)))
     }
 }
