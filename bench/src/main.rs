@@ -3,10 +3,10 @@
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 #[path = "../tests/it/books.rs"]
 mod books;
+mod figures;
 #[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/fleet.rs"]
 mod fleet;
-mod figures;
 mod measure;
 #[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/process.rs"]
