@@ -51,7 +51,7 @@ fn routes() -> Router {
 pub(crate) fn ours(ours: &Ours) -> LoadShedLayer<SameBody> {
     let tenant = Tenant::header(TENANT).unwrap();
     let rules = [Rule::bucket("guard-alone").path(PATH)];
-    LoadShedLayer::new(Rules::new(ours.limiter(), tenant, rules).unwrap()).same_body()
+    LoadShedLayer::new(Rules::new(ours.guarded(), tenant, rules).unwrap()).same_body()
 }
 
 /// tower_governor's configuration, with more tokens than the benchmark can use.

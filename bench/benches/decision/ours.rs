@@ -22,20 +22,23 @@ const BUCKETS: [(&str, f64, Coin, bool); 5] = [
     ("guard alone", 0.0, Coin::Dithered, true),
 ];
 
-/// A limiter with a directive for each bucket, and the handles of every tenant in each.
-pub(crate) struct Ours {
+/// A limiter for each measured bucket: the names of the others would take room in the caches.
+pub(crate) struct Ours(Vec<Measured>);
+
+/// A limiter with a directive for one bucket, and the handles of every tenant.
+struct Measured {
     limiter: Limiter,
-    buckets: Vec<BucketHandle>,
-    keys: Vec<Vec<KeyHandle>>,
+    bucket: BucketHandle,
+    keys: Vec<KeyHandle>,
 }
 
 fn name(of: &str) -> String {
     of.replace(' ', "-")
 }
 
-fn direct(subscription: &mut Subscription) {
+fn direct(subscription: &mut Subscription, (bucket, ratio, coin, guarded): &(&str, f64, Coin, bool)) {
     let rate = |rate: f64| Rate::new(rate).unwrap();
-    let directive = |(bucket, ratio, coin, guarded): &(&str, f64, Coin, bool)| BucketDirective {
+    let directive = BucketDirective {
         bucket: Bucket::new(&name(bucket)).unwrap(),
         whole: true,
         terms: Terms {
@@ -55,13 +58,13 @@ fn direct(subscription: &mut Subscription) {
             },
         }],
     };
-    let buckets = BUCKETS.iter().map(directive).collect();
-    let message = Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() };
+    let message =
+        Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
     subscription.on_directives(MonoTime::ZERO, message).unwrap();
 }
 
-impl Ours {
-    pub(crate) fn new(tenants: &[String]) -> Self {
+impl Measured {
+    fn new(which: usize, tenants: &[String]) -> Self {
         let identity = Identity {
             instance: InstanceId(1),
             name: Name::new("bench-1").unwrap(),
@@ -69,31 +72,40 @@ impl Ours {
             zone: Zone::new("zone").unwrap(),
             role: Role::Client,
         };
-        let keys_max = (tenants.len() + 1) * BUCKETS.len() * 2;
+        // Twice as many as there are, so that a tenant gets a place with its first request.
+        let keys_max = (tenants.len() + 1) * 2;
         let (limiter, mut subscription) = Limiter::without_transport(identity, keys_max, 4, 7);
-        let buckets: Vec<_> =
-            BUCKETS.iter().map(|(bucket, ..)| limiter.bucket(&name(bucket)).unwrap()).collect();
+        let measured = &BUCKETS[which];
+        let bucket = limiter.bucket(&name(measured.0)).unwrap();
         subscription.on_open(MonoTime::ZERO);
         subscription.report(MonoTime::ZERO);
-        direct(&mut subscription);
-        let keys = buckets.iter().map(|bucket| tenants.iter().map(|tenant| bucket.key(tenant)).collect());
-        Self { keys: keys.collect(), limiter, buckets }
+        direct(&mut subscription, measured);
+        let keys = tenants.iter().map(|tenant| bucket.key(tenant)).collect();
+        Self { limiter, bucket, keys }
+    }
+}
+
+impl Ours {
+    pub(crate) fn new(tenants: &[String]) -> Self {
+        Self((0..BUCKETS.len()).map(|which| Measured::new(which, tenants)).collect())
     }
 
-    pub(crate) const fn limiter(&self) -> &Limiter {
-        &self.limiter
+    /// Returns the limiter of the bucket with a guard alone.
+    pub(crate) fn guarded(&self) -> &Limiter {
+        &self.0[4].limiter
     }
 
     /// Returns the candidates with a target, and others that show the cost of their parts.
     pub(crate) fn all<'a>(&'a self, tenants: &'a [String]) -> Vec<Candidate<'a>> {
         let by_handle = |which: usize, name| {
-            let keys = &self.keys[which];
+            let keys = &self.0[which].keys;
             Candidate { name, spin: spin(move |at| keys[at].admit().is_admit()) }
         };
         let by_tenant = |which: usize, name| {
-            let bucket = &self.buckets[which];
+            let bucket = &self.0[which].bucket;
             Candidate { name, spin: spin(move |at| bucket.admit(&tenants[at]).is_admit()) }
         };
+        let by_names = &self.0[3].limiter;
         vec![
             by_handle(0, "by handle, nothing to refuse"),
             by_handle(1, "by handle, independent coin"),
@@ -104,7 +116,7 @@ impl Ours {
             by_tenant(3, "by bucket and tenant, dithered coin and guard"),
             Candidate {
                 name: "by names, dithered coin and guard",
-                spin: spin(move |at| self.limiter.admit("guarded", &tenants[at]).is_admit()),
+                spin: spin(move |at| by_names.admit("guarded", &tenants[at]).is_admit()),
             },
         ]
     }
