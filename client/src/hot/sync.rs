@@ -9,6 +9,16 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
+/// Adds to a counter that other threads write to as well if `is_shared`, and otherwise only this thread.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, n: u64, is_shared: bool) {
+    if is_shared {
+        counter.fetch_add(n, Ordering::Relaxed);
+    } else {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+}
+
 /// Allocates zeros. Pages take no memory until they are written: the allocator requests zeroed pages, which
 /// the operating system commits on first use.
 #[cfg(not(feature = "loom"))]

@@ -137,16 +137,15 @@ impl Table {
     pub(crate) fn target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = match self.keys.look_up(place.bucket, tenant) {
             Lookup::Found(own) => own,
-            _ => KeyWord::new(place.default_key, DirectiveWord::NOTHING),
+            _ => self.keys.word(place.default_slot),
         };
         self.follow(own, place.default_slot)
     }
 
     /// Returns the target of a tenant's requests if it has a key, else the default class's. Inserts nothing.
     pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
-        let default = KeyWord::new(place.default_key, DirectiveWord::NOTHING);
-        let own = self.keys.known(place.bucket, tenant).unwrap_or(default);
-        self.follow(own, place.default_slot)
+        let own = self.keys.known(place.bucket, tenant);
+        self.follow(own.unwrap_or_else(|| self.keys.word(place.default_slot)), place.default_slot)
     }
 
     /// Returns the target of a key's requests.

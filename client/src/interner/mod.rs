@@ -42,8 +42,8 @@ use slots::{Found, Slots};
 /// Requests in about a second from which on a name gets an id while fewer than half of the ids are free.
 const OFTEN: u32 = 8;
 
-/// An interner of (owner, name) pairs with a fixed number of ids. What a lookup reads comes first, and fits a cache
-/// line.
+/// An interner of (owner, name) pairs with a fixed number of ids. The fields that a lookup reads come first, in
+/// one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Interner {

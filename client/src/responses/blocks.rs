@@ -2,14 +2,13 @@
 //! that serve requests never write to one cache line.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_core::report::Side;
 use plimsoll_core::stats::{BINS, Bin};
 
 use super::Ending;
-use crate::hot::sync::zeroed;
+use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
 use crate::hot::thread_slots;
 
 /// The HTTP statuses with a counter of their own.
@@ -121,12 +120,8 @@ impl Block<'_> {
 
     #[inline]
     fn add(self, word: usize, n: u64) {
-        let Some(word) = self.words.get(word) else { return };
-        if self.is_shared {
-            word.fetch_add(n, Ordering::Relaxed);
-        } else {
-            // This thread is the only writer.
-            word.store(word.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        if let Some(word) = self.words.get(word) {
+            sync::add(word, n, self.is_shared);
         }
     }
 

@@ -5,7 +5,7 @@ use plimsoll_core::decision::coin::Dither;
 use plimsoll_core::report::Counts;
 
 use super::token_batch::TokenBatch;
-use crate::hot::sync::{AtomicU64, Ordering, zeroed};
+use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
 
 /// The outcome of a decision. Outcomes are disjoint, so that a decision increments one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ type SeldomCounters = [AtomicU64; 3];
 
 /// The counters of one or more threads, a block for each.
 ///
-/// What most decisions touch of a key is 16 bytes, so that it shares its cache line with three other keys. Coins
+/// The counters that most decisions write to take 16 bytes a key, so that four keys share a cache line. Coins
 /// and tokens are apart, because most tenants use those of their bucket's default class.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counters {
-    keys: usize,
+    pub(super) keys: usize,
     /// By block, then by key.
     often: Vec<OftenCounters>,
     states: Vec<StateWords>,
@@ -76,7 +76,7 @@ impl CounterRow<'_> {
     pub(crate) fn count(self, refused: bool) {
         let [admitted, dropped] = self.0;
         for (cell, n) in [(admitted, !refused), (dropped, refused)] {
-            cell.store(cell.load(Ordering::Relaxed).wrapping_add(u64::from(n)), Ordering::Relaxed);
+            sync::add(cell, n.into(), false);
         }
     }
 }
@@ -172,18 +172,8 @@ impl<'a> CounterBlock<'a> {
     /// Counts `n` requests with the same outcome.
     #[inline]
     pub(crate) fn add(self, key: u32, outcome: Outcome, n: u32) {
-        let Some(cell) = self.cell(key, outcome) else { return };
-        self.update(cell, |count| count.wrapping_add(u64::from(n)));
-    }
-
-    /// Replaces a word by `f` of it, atomically if the counters are shared.
-    #[inline]
-    fn update(self, cell: &AtomicU64, f: impl Fn(u64) -> u64) {
-        if self.is_shared {
-            let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| Some(f(word)));
-        } else {
-            // This thread is the only writer.
-            cell.store(f(cell.load(Ordering::Relaxed)), Ordering::Relaxed);
+        if let Some(cell) = self.cell(key, outcome) {
+            sync::add(cell, n.into(), self.is_shared);
         }
     }
 

@@ -14,13 +14,13 @@ use plimsoll_core::report::Counts;
 use crate::hot::thread_slots;
 
 /// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a
-/// thread's first decision allocates nothing. What a decision reads comes first, and fits a cache line.
+/// thread's first decision allocates nothing. The fields that a decision reads come first, in one cache
+/// line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct ThreadCounters {
     slots: usize,
     of_slots: Counters,
-    keys: usize,
     /// The block that threads without a slot share.
     overflow: Counters,
     shards: Mutex<Vec<Arc<Counters>>>,
@@ -30,7 +30,6 @@ impl ThreadCounters {
     /// Makes blocks for `slots` threads at a time; further threads share one.
     pub(crate) fn new(keys: usize, slots: usize) -> Self {
         Self {
-            keys,
             slots,
             of_slots: Counters::new(keys, slots),
             overflow: Counters::new(keys, 1),
@@ -49,7 +48,7 @@ impl ThreadCounters {
 
     /// Adds a block for a shard. Its counts are kept when the shard is dropped.
     pub(crate) fn add_shard(&self) -> Arc<Counters> {
-        let block = Arc::new(Counters::new(self.keys, 1));
+        let block = Arc::new(Counters::new(self.of_slots.keys, 1));
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&block));
         block
     }
