@@ -300,6 +300,9 @@ pub struct BucketDirective {
     /// To a client: number of clients that share the guard of the zone.
     #[prost(uint32, optional, tag = "13")]
     pub clients: ::core::option::Option<u32>,
+    /// To a client: headroom pool of the zone. Absent: unchanged.
+    #[prost(message, optional, tag = "18")]
+    pub pool: ::core::option::Option<Pool>,
     /// To a client, through its aggregator: key and salt of a coherent coin. Absent for other coins. A coherent
     /// coin without a key draws independently.
     #[prost(message, optional, tag = "14")]
@@ -313,6 +316,10 @@ pub struct BucketDirective {
     /// Absent: unknown. An unknown limit and an unlimited bucket clear all values of all keys.
     #[prost(oneof = "bucket_directive::Limit", tags = "3, 4")]
     pub limit: ::core::option::Option<bucket_directive::Limit>,
+    /// To an aggregator: its part of the headroom that all keys of the bucket share. no_headroom: the bucket is
+    /// overloaded. Absent: unchanged.
+    #[prost(oneof = "bucket_directive::Headroom", tags = "16, 17")]
+    pub headroom: ::core::option::Option<bucket_directive::Headroom>,
 }
 /// Nested message and enum types in `BucketDirective`.
 pub mod bucket_directive {
@@ -324,6 +331,45 @@ pub mod bucket_directive {
         /// Thousandths of a request per second: an integer cannot be NaN.
         #[prost(uint64, tag = "4")]
         LimitMilliRps(u64),
+    }
+    /// To an aggregator: its part of the headroom that all keys of the bucket share. no_headroom: the bucket is
+    /// overloaded. Absent: unchanged.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Headroom {
+        #[prost(bool, tag = "16")]
+        NoHeadroom(bool),
+        #[prost(uint64, tag = "17")]
+        HeadroomMilliRps(u64),
+    }
+}
+/// Tokens of a bucket for requests that the guards of their keys have no token for, the same to all clients of
+/// a zone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Pool {
+    /// Rate offered in the zone, all keys of the bucket together, in thousandths of a request per second.
+    #[prost(uint64, tag = "3")]
+    pub offered_milli_rps: u64,
+    /// Factor on the depth in thousandths: 1000 to 12000.
+    #[prost(uint32, tag = "4")]
+    pub depth_milli: u32,
+    /// Depth of all pools of the zone together up to which the factor raises it, in thousandths of a request.
+    #[prost(uint64, tag = "5")]
+    pub burst_milli: u64,
+    /// Rate of all pools of the zone together, in thousandths of a request per second. None: the clients have no
+    /// pool.
+    #[prost(oneof = "pool::Rate", tags = "1, 2")]
+    pub rate: ::core::option::Option<pool::Rate>,
+}
+/// Nested message and enum types in `Pool`.
+pub mod pool {
+    /// Rate of all pools of the zone together, in thousandths of a request per second. None: the clients have no
+    /// pool.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Rate {
+        #[prost(bool, tag = "1")]
+        None(bool),
+        #[prost(uint64, tag = "2")]
+        RateMilliRps(u64),
     }
 }
 /// Seed of the fleet-wide draw: all services draw the same number for the same trace-id.
@@ -361,6 +407,9 @@ pub struct KeyDirective {
     pub guard_milli_rps: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "7")]
     pub offered_milli_rps: ::core::option::Option<u64>,
+    /// To a client: true if the tenant limit stops the key, so that it does not use the pool. Absent: unchanged.
+    #[prost(bool, optional, tag = "8")]
+    pub at_tenant_limit: ::core::option::Option<bool>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Entitlement {

@@ -27,7 +27,13 @@ impl FastLoop {
         posted: &Posted,
         context: Context,
     ) -> BucketDirective {
-        let terms = Terms { presences: None, hold: None, clients: Some(context.clients), ..*posted.terms() };
+        let terms = Terms {
+            presences: None,
+            hold: None,
+            headroom: None,
+            clients: Some(context.clients),
+            ..*posted.terms()
+        };
         let keys = match posted.terms().limit {
             Limit::Unlimited | Limit::Unknown => same_for_all(posted, Values::default()),
             Limit::PerSecond(Rate::ZERO) => {

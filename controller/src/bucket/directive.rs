@@ -48,7 +48,9 @@ impl BucketState {
                 on_silence: self.terms.on_silence,
                 presences: Some(self.presences),
                 hold: zone.and_then(|zone| zone.hold).and_then(rate),
+                headroom: None,
                 clients: None,
+                pool: None,
             },
             keys: keys.collect(),
         }

@@ -64,7 +64,7 @@ impl Board {
         let next = self.version + 1;
         let is_new = !self.buckets.contains_key(&directive.bucket);
         let posted = self.buckets.entry(directive.bucket.clone()).or_default();
-        let terms = Terms { hold: directive.terms.hold.or(posted.terms.hold), ..directive.terms };
+        let terms = directive.terms.or(posted.terms);
         let retermed = posted.terms != terms;
         posted.terms = terms;
         let sorted;

@@ -2,12 +2,14 @@
 
 mod board;
 mod fanout;
+mod headroom;
 mod sequence;
 #[cfg(test)]
 mod tests;
 
 pub use board::{Board, Posted};
 pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
+pub use headroom::{Headroom, InvalidPoolDepth, PoolDepth, ZonePool};
 pub use sequence::{Sequence, StaleDirective};
 
 use std::collections::BTreeMap;
@@ -105,8 +107,12 @@ pub struct Terms {
     /// To an aggregator: its hold, the part of the limit while the controller is silent. Absent means
     /// unchanged.
     pub hold: Option<Rate>,
+    /// To an aggregator: its part of the bucket's shared headroom. Absent means unchanged.
+    pub headroom: Option<Headroom>,
     /// To a client: the number of clients that share the zone's guard.
     pub clients: Option<u32>,
+    /// To a client: the headroom pool of the zone. Absent means unchanged.
+    pub pool: Option<ZonePool>,
 }
 
 /// The rule of a zone while the controller is silent.
@@ -145,6 +151,8 @@ pub struct Values {
     pub guard: Option<Rate>,
     /// To a client: the offered rate of the zone; the client's share of it sets its part of the guard.
     pub offered: Option<Rate>,
+    /// To a client: true if the tenant limit stops the key, so that it must not draw on the headroom pool.
+    pub at_tenant_limit: Option<bool>,
 }
 
 /// The claim of a tenant on an overloaded bucket.
@@ -160,6 +168,21 @@ pub struct Entitlement {
     pub declared: bool,
 }
 
+impl Terms {
+    /// Returns these terms, with absent ones of one kind of child from `held`. A limit without a number
+    /// leaves no headroom.
+    #[must_use]
+    pub(crate) fn or(self, held: Self) -> Self {
+        let is_limited = matches!(self.limit, Limit::PerSecond(_));
+        Self {
+            hold: self.hold.or(held.hold),
+            headroom: self.headroom.or(held.headroom).filter(|_| is_limited),
+            pool: self.pool.or(held.pool).filter(|_| is_limited),
+            ..self
+        }
+    }
+}
+
 impl Values {
     /// Returns these values where present, else those of `held`.
     #[must_use]
@@ -171,6 +194,7 @@ impl Values {
             entitlement: self.entitlement.or(held.entitlement),
             guard: self.guard.or(held.guard),
             offered: self.offered.or(held.offered),
+            at_tenant_limit: self.at_tenant_limit.or(held.at_tenant_limit),
         }
     }
 

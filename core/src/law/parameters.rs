@@ -72,6 +72,15 @@ pub struct Parameters {
     pub depth_noise: Duration,
     /// See `depth_time`; in requests.
     pub depth_requests: f64,
+    /// The share of a headroom pool that is divided evenly between the clients of a zone: 0..=1.
+    pub pool_even: f64,
+    /// The requests in a headroom pool's depth, in place of `depth_requests`.
+    pub pool_requests: f64,
+    /// The depth in requests up to which the learned factor raises any pool.
+    pub pool_depth_requests: f64,
+    /// The depth of a zone's pools together up to which the learned factor raises them, in seconds of the
+    /// zone's even part of the limit.
+    pub pool_burst: Duration,
     /// The interval at which a client refills its guards.
     pub refill: Duration,
     /// The longest burst of a tenant at its full multiplier.
@@ -123,6 +132,10 @@ impl Default for Parameters {
             depth_time: Duration::from_millis(50),
             depth_noise: Duration::from_millis(200),
             depth_requests: 3.0,
+            pool_even: 0.5,
+            pool_requests: 1.0,
+            pool_depth_requests: 32.0,
+            pool_burst: Duration::from_millis(500),
             refill: Duration::from_millis(10),
             burst_time: Duration::from_secs(2),
             burst_fade: 0.2,

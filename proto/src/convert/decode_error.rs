@@ -1,5 +1,6 @@
 //! Reasons to reject a message before any of it reaches a state machine.
 
+use plimsoll_core::directive::InvalidPoolDepth;
 use plimsoll_core::law::InvalidWeight;
 use plimsoll_core::law::presence::InvalidPresences;
 use plimsoll_core::names::InvalidName;
@@ -28,6 +29,9 @@ pub enum DecodeError {
     /// Fewer presences than one.
     #[error("presences: {0}")]
     Presences(#[from] InvalidPresences),
+    /// A factor on the depth of pools outside 1 to 12.
+    #[error("pool.depth_milli: {0}")]
+    PoolDepth(#[from] InvalidPoolDepth),
     /// A canary share above 100 %.
     #[error("canary_milli_percent: {0} exceeds the maximum of 100000")]
     Percent(u32),

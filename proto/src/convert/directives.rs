@@ -18,6 +18,7 @@ use plimsoll_core::rollout::{Cohort, Percent};
 
 use super::DecodeError;
 use super::coherence::{decode_coherence, encode_coherence};
+use super::headroom::{decode_headroom, decode_pool, encode_headroom, encode_pool};
 use super::kill::{decode_kills, encode_kill};
 use super::scalars::{
     check_len, decode_epoch, decode_instance, decode_name, decode_rate, encode_instance, encode_rate,
@@ -105,6 +106,8 @@ pub(crate) fn bucket_piece(
         presences_milli: terms.presences.map(Presences::thousandths),
         hold_milli_rps: terms.hold.map(encode_rate),
         clients: terms.clients,
+        headroom: terms.headroom.map(encode_headroom),
+        pool: terms.pool.map(encode_pool),
         coherence: terms.coherence.map(encode_coherence),
         keys: keys.iter().map(encode_key).collect(),
     }
@@ -124,6 +127,7 @@ fn encode_key(key: &KeyDirective) -> wire::KeyDirective {
         }),
         guard_milli_rps: key.values.guard.map(encode_rate),
         offered_milli_rps: key.values.offered.map(encode_rate),
+        at_tenant_limit: key.values.at_tenant_limit,
     }
 }
 
@@ -230,6 +234,8 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         presences: bucket.presences_milli.map(Presences::new).transpose()?,
         hold: bucket.hold_milli_rps.map(decode_rate).transpose()?,
         clients: bucket.clients,
+        headroom: decode_headroom(bucket.headroom)?,
+        pool: bucket.pool.map(decode_pool).transpose()?,
         coherence: bucket.coherence.map(decode_coherence).transpose()?,
     };
     Ok(BucketDirective {
@@ -258,6 +264,7 @@ fn decode_key(key: wire::KeyDirective) -> Result<KeyDirective, DecodeError> {
             entitlement: key.entitlement.map(entitlement).transpose()?,
             guard: key.guard_milli_rps.map(decode_rate).transpose()?,
             offered: key.offered_milli_rps.map(decode_rate).transpose()?,
+            at_tenant_limit: key.at_tenant_limit,
         },
     })
 }

@@ -1,18 +1,24 @@
-//! Conversions of the kill switch: generations of buckets, pending orders, and drill latencies.
+//! Conversions of the kill switch: generations of buckets, orders, and drill latencies.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use plimsoll_core::kill::drill::{SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
-use plimsoll_core::kill::{KILLED_BUCKETS_MAX, KillGeneration, Scope};
+use plimsoll_core::kill::{
+    KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope,
+};
 use plimsoll_core::names::{Bucket, Zone};
 
 use super::DecodeError;
-use super::scalars::{check_column, check_len, decode_name};
+use super::scalars::{check_column, check_len, decode_instance, decode_name, encode_instance};
 use crate::wire;
 
 /// The most bytes that the drill latencies of a zone take on the wire: a name, a number, and two numbers of
 /// up to 4 and 10 bytes for each step.
 pub(super) const SPREAD_BYTES_MAX: usize = (128 + 3) + 11 + 8 + SPREAD_STEPS_MAX * (4 + 10);
+
+/// The most bytes of a kill order on the wire: a name of 128 bytes, an id, two numbers, and framing.
+pub(super) const ORDER_BYTES_MAX: usize = (128 + 3) + 18 + 2 * 11 + 5;
 
 pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::BucketKill {
     wire::BucketKill { bucket: bucket.to_string(), generation: generation.0 }
@@ -31,15 +37,30 @@ pub(super) fn decode_kills(
     Ok(all)
 }
 
-/// Decodes the scopes of pending orders: the fleet if `fleet` is set, and the buckets.
-pub(super) fn decode_scopes(
-    field: &'static str,
-    fleet: bool,
-    buckets: &[String],
-) -> Result<BTreeSet<Scope>, DecodeError> {
-    check_len(field, buckets.len(), KILLED_BUCKETS_MAX)?;
-    let scopes = buckets.iter().map(|bucket| Ok(Scope::Bucket(decode_name(field, bucket, Bucket::new)?)));
-    fleet.then_some(Ok(Scope::Fleet)).into_iter().chain(scopes).collect()
+pub(super) fn encode_order(id: &OrderId, order: &KillOrder) -> wire::KillOrder {
+    wire::KillOrder {
+        bucket: id.scope.bucket().map(ToString::to_string),
+        given_at: encode_instance(id.given_at),
+        generation: order.generation.0,
+        age_ms: u64::try_from(order.age.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Decodes kill orders. Of several states of one order the latest counts.
+pub(super) fn decode_orders(
+    orders: Vec<wire::KillOrder>,
+) -> Result<BTreeMap<OrderId, KillOrder>, DecodeError> {
+    check_len("kill_orders", orders.len(), KILL_ORDERS_MAX)?;
+    let mut all = BTreeMap::new();
+    for wire::KillOrder { bucket, given_at, generation, age_ms } in orders {
+        let bucket = bucket.map(|bucket| decode_name("kill_orders", &bucket, Bucket::new)).transpose()?;
+        let id = OrderId { scope: Scope::from(bucket), given_at: decode_instance(&given_at)? };
+        let order =
+            KillOrder { generation: KillGeneration(generation), age: Duration::from_millis(age_ms) };
+        let held = all.entry(id).or_insert(order);
+        *held = order.max(*held);
+    }
+    Ok(all)
 }
 
 pub(super) fn encode_spread(zone: &Zone, spread: &Spread) -> wire::DrillLatencies {

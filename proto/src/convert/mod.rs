@@ -4,6 +4,7 @@
 mod coherence;
 mod decode_error;
 mod directives;
+mod headroom;
 mod kill;
 mod report;
 mod scalars;

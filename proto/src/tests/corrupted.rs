@@ -45,7 +45,7 @@ fn check_valid_directives(directives: &Directives) {
         assert!(terms.presences.is_none_or(|presences| presences >= Presences::ONE));
         for key in &bucket.keys {
             assert!(Tenant::new(key.tenant.as_str()).is_ok());
-            let Values { ratio, rate, cap, entitlement, guard, offered } = key.values;
+            let Values { ratio, rate, cap, entitlement, guard, offered, at_tenant_limit: _ } = key.values;
             assert!(ratio.is_none_or(|ratio| ratio <= DropRatio::ALL));
             assert!([rate, cap, guard, offered].into_iter().flatten().all(is_valid_rate));
             if let Some(Entitlement { weight, floor, tenant_limit, .. }) = entitlement {

@@ -110,21 +110,36 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let coin = select(vec![Coin::Dithered, Coin::Independent, Coin::Coherent]);
     let on_silence = select(vec![OnSilence::Allocation, OnSilence::Ratio]);
     let presences = option::of((1_000..=u32::MAX).prop_map(|number| Presences::new(number).unwrap()));
-    let shares = (presences, option::of(any_rate()), option::of(any::<u32>()));
+    let headroom = || prop_oneof![Just(Headroom::None), any_rate().prop_map(Headroom::Shared)];
+    let pool = (headroom(), any_rate(), 1_000..=12_000u32, 0..1_000_000_000_000u64).prop_map(
+        |(rate, offered, depth, burst)| ZonePool {
+            rate,
+            offered,
+            depth: PoolDepth::new(depth).unwrap(),
+            burst: Tokens::new(burst as f64 / 1e3),
+        },
+    );
+    let headrooms = (option::of(headroom()), option::of(pool));
+    let shares = (presences, option::of(any_rate()), option::of(any::<u32>()), headrooms);
     let coherence = option::of((any::<[u8; 16]>(), any::<u64>()))
         .prop_map(|coherence| coherence.map(|(key, salt)| Coherence { key: CoinKey::from_bytes(key), salt }));
     (any_limit(), mode, cohort, (coin, coherence), on_silence, shares).prop_map(
-        |(limit, mode, cohort, (coin, coherence), on_silence, (presences, hold, clients))| Terms {
-            limit,
-            mode,
-            kill: Kill { fleet: KillGeneration(cohort.salt), bucket: KillGeneration(cohort.salt / 3) },
-            cohort,
-            coin,
-            coherence,
-            on_silence,
-            presences,
-            hold,
-            clients,
+        |(limit, mode, cohort, (coin, coherence), on_silence, shares)| {
+            let (presences, hold, clients, (headroom, pool)) = shares;
+            Terms {
+                limit,
+                mode,
+                kill: Kill { fleet: KillGeneration(cohort.salt), bucket: KillGeneration(cohort.salt / 3) },
+                cohort,
+                coin,
+                coherence,
+                on_silence,
+                presences,
+                hold,
+                headroom,
+                clients,
+                pool,
+            }
         },
     )
 }
@@ -141,16 +156,17 @@ fn any_entitlement() -> impl Strategy<Value = Entitlement> {
 fn any_values() -> impl Strategy<Value = Values> {
     let ratio = (0..=DropRatio::ONE).prop_map(|units| DropRatio::new(units).unwrap());
     let rate = || option::of(any_rate());
-    (option::of(ratio), rate(), rate(), option::of(any_entitlement()), rate(), rate()).prop_map(
-        |(ratio, rate, cap, entitlement, guard, offered)| Values {
+    let at_tenant_limit = option::of(any::<bool>());
+    (option::of(ratio), rate(), rate(), option::of(any_entitlement()), rate(), rate(), at_tenant_limit)
+        .prop_map(|(ratio, rate, cap, entitlement, guard, offered, at_tenant_limit)| Values {
             ratio,
             rate,
             cap,
             entitlement,
             guard,
             offered,
-        },
-    )
+            at_tenant_limit,
+        })
 }
 
 fn any_bucket_directive() -> impl Strategy<Value = BucketDirective> {
@@ -198,6 +214,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         entitlement: Some(entitlement),
         guard: most,
         offered: most,
+        at_tenant_limit: Some(true),
     };
     let tenant = |number| Tenant::new(&longest(number)).unwrap();
     BucketDirective {
@@ -213,7 +230,14 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
             on_silence: OnSilence::Ratio,
             presences: Some(Presences::new(u32::MAX).unwrap()),
             hold: most,
+            headroom: Some(Headroom::Shared(largest_rate())),
             clients: Some(u32::MAX),
+            pool: Some(ZonePool {
+                rate: Headroom::Shared(largest_rate()),
+                offered: largest_rate(),
+                depth: PoolDepth::MAX,
+                burst: Tokens::new(f64::MAX),
+            }),
         },
         keys: (0..tenants).map(|number| KeyDirective { tenant: tenant(number), values }).collect(),
     }
@@ -240,7 +264,7 @@ fn largest_directives_stay_within_message_bounds() {
         message((0..count).map(|number| largest_directive(&longest(number), tenants)).collect())
     };
     // Full parts: keys of one bucket, buckets without keys, buckets with one key each.
-    for full in [buckets(1, 1_023), buckets(1_024, 0), buckets(512, 1)] {
+    for full in [buckets(1, 1_023), buckets(900, 0), buckets(512, 1)] {
         assert_eq!(check_directives(&full), 1);
         assert!(bytes_of(&full)[0].len() > MESSAGE_BYTES_MAX / 4 * 3 - 8 * 1024);
     }
@@ -280,6 +304,8 @@ fn absent_values_differ_from_zero() {
         Values { cap: zero, ..none },
         Values { guard: zero, ..none },
         Values { offered: zero, ..none },
+        Values { at_tenant_limit: Some(false), ..none },
+        Values { at_tenant_limit: Some(true), ..none },
         Values { entitlement: entitlement(Weight::MIN, None), ..none },
         Values { entitlement: entitlement(Weight::MAX, zero), ..none },
     ] {

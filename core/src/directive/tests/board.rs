@@ -2,6 +2,7 @@
 //! values.
 
 use super::*;
+use crate::decision::token_bucket::Tokens;
 use crate::kill::{Kill, KillGeneration};
 
 /// The expected state of a bucket: its terms, and its tenants in the order of names.
@@ -104,8 +105,15 @@ fn a_limit_of_zero_is_a_number() {
     check_posted(&board, per_second(0), &[("default", Some(10))]);
 }
 
+const POOL: ZonePool = ZonePool {
+    rate: Headroom::Shared(Rate::ZERO),
+    offered: Rate::ZERO,
+    depth: PoolDepth::MIN,
+    burst: Tokens::NONE,
+};
+
 #[test]
-fn terms_are_replaced_except_for_an_absent_hold() {
+fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
     let first = Terms {
         limit: per_second(100),
         mode: Mode::Canary,
@@ -116,22 +124,35 @@ fn terms_are_replaced_except_for_an_absent_hold() {
         on_silence: OnSilence::Ratio,
         presences: Some(Presences::new(2_500).unwrap()),
         hold: Some(rate(40)),
+        headroom: Some(Headroom::Shared(rate(7))),
         clients: Some(9),
+        pool: Some(POOL),
     };
     let bare = terms(per_second(100));
     let mut board = Board::default();
     assert!(board.apply(&directive_of(true, first, &[])));
     check_posted_of(&board, first, &[]);
 
-    assert!(!board.apply(&directive_of(true, Terms { hold: None, ..first }, &[])), "nothing new");
+    assert!(
+        !board.apply(&directive_of(true, Terms { hold: None, headroom: None, pool: None, ..first }, &[])),
+        "nothing new"
+    );
     check_posted_of(&board, first, &[]);
 
     assert!(board.apply(&directive_of(false, bare, &[])));
-    check_posted_of(&board, Terms { hold: first.hold, ..bare }, &[]);
+    check_posted_of(
+        &board,
+        Terms { hold: first.hold, headroom: first.headroom, pool: first.pool, ..bare },
+        &[],
+    );
 
     let none = Terms { hold: Some(Rate::ZERO), ..bare };
     assert!(board.apply(&directive_of(false, none, &[])), "zero is a hold");
-    check_posted_of(&board, none, &[]);
+    check_posted_of(&board, Terms { headroom: first.headroom, pool: first.pool, ..none }, &[]);
+
+    let unlimited = terms(Limit::Unlimited);
+    assert!(board.apply(&directive_of(false, Terms { pool: Some(POOL), ..unlimited }, &[])));
+    check_posted_of(&board, Terms { hold: none.hold, ..unlimited }, &[]);
 }
 
 #[test]
@@ -148,6 +169,8 @@ fn a_change_of_any_term_is_sent() {
         Terms { presences: Some(Presences::ONE), ..held },
         Terms { hold: Some(rate(41)), ..held },
         Terms { clients: Some(0), ..held },
+        Terms { headroom: Some(Headroom::None), ..held },
+        Terms { pool: Some(POOL), ..held },
     ] {
         let mut board = Board::default();
         board.apply(&directive_of(true, held, &[("a", everything(1))]));

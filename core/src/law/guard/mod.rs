@@ -7,6 +7,7 @@ pub use slack::{SLACK_PERIOD, Slack};
 use std::time::Duration;
 
 use crate::decision::token_bucket::Tokens;
+use crate::directive::ZonePool;
 use crate::law::Parameters;
 use crate::quantity::{Limit, Rate};
 
@@ -39,24 +40,44 @@ impl Guard {
     /// `depth_noise` and `depth_requests` of [`Parameters`]): a fixed time at the rate, the chance
     /// fluctuation, and a few requests for a client with a tiny part.
     pub fn part_of(zone: &ZoneGuard, own: Option<Rate>, parameters: &Parameters) -> Self {
-        let clients = f64::from(zone.clients.max(1));
-        let even = parameters.even_share;
-        let offered = zone.offered.unwrap_or(Rate::ZERO).per_second();
-        let of_traffic = match own {
-            None => 0.0,
-            Some(_) if offered <= 0.0 => 1.0 / clients,
-            Some(own) => (own.per_second() / offered).min(1.0),
-        };
-        let rate = zone.rate.times((1.0 - even) * of_traffic + even / clients);
+        let offered = zone.offered.unwrap_or(Rate::ZERO);
+        let rate = zone.rate.times(part(own, offered, zone.clients, parameters.even_share));
         let denied = zone.limit == Limit::PerSecond(Rate::ZERO);
-        let depth = if denied { Tokens::NONE } else { burst(rate.per_second(), parameters) };
-        Self { rate, depth }
+        let depth = depth(rate, parameters.depth_requests, parameters);
+        Self { rate, depth: if denied { Tokens::NONE } else { Tokens::new(depth) } }
+    }
+
+    /// Returns the part of a client in the headroom pool of a bucket of which it offers `own`, `None` before
+    /// its first interval is over: half by its share of the traffic and half evenly. The depth is that of a
+    /// guard with `pool_requests`, times the learned factor, which raises it to at most `pool_depth_requests`
+    /// or the part of the zone's `burst`, whichever is more. Without headroom rate and depth are zero.
+    pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, parameters: &Parameters) -> Self {
+        let Some(rate) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
+        let part = part(own, zone.offered, clients, parameters.pool_even);
+        let rate = rate.times(part);
+        let base = depth(rate, parameters.pool_requests, parameters);
+        let most = base.max(parameters.pool_depth_requests).max(zone.burst.as_f64() * part);
+        Self { rate, depth: Tokens::new((zone.depth.as_f64() * base).min(most)) }
     }
 }
 
-fn burst(rate: f64, parameters: &Parameters) -> Tokens {
+/// The part of a client: by its share of the traffic, and the share `even` divided evenly. Nothing by traffic
+/// while its own is unknown; `1 / n` where none is offered.
+fn part(own: Option<Rate>, offered: Rate, clients: u32, even: f64) -> f64 {
+    let clients = f64::from(clients.max(1));
+    let of_traffic = match own {
+        None => 0.0,
+        Some(_) if offered == Rate::ZERO => 1.0 / clients,
+        Some(own) => (own.per_second() / offered.per_second()).min(1.0),
+    };
+    (1.0 - even) * of_traffic + even / clients
+}
+
+/// The depth at a rate with `requests` to begin with.
+fn depth(rate: Rate, requests: f64, parameters: &Parameters) -> f64 {
+    let rate = rate.per_second();
     let noise = 2.0 * (parameters.depth_noise.as_secs_f64() * rate).sqrt();
-    Tokens::new(parameters.depth_time.as_secs_f64() * rate + noise + parameters.depth_requests)
+    parameters.depth_time.as_secs_f64() * rate + noise + requests
 }
 
 /// Returns a client's smoothed offered rate after `measured` over `span`: a moving average with the time
@@ -72,6 +93,7 @@ mod tests {
     use std::ops::Add;
 
     use super::*;
+    use crate::directive::{Headroom, PoolDepth};
     use proptest::prelude::*;
 
     fn rate(per_second: f64) -> Rate {
@@ -113,6 +135,50 @@ mod tests {
         }
     }
 
+    fn pool(shared: Option<f64>, offered: f64, depth: f64, burst: f64) -> ZonePool {
+        ZonePool {
+            rate: shared.map_or(Headroom::None, |shared| Headroom::Shared(rate(shared))),
+            offered: rate(offered),
+            depth: PoolDepth::nearest(depth),
+            burst: Tokens::new(burst),
+        }
+    }
+
+    #[test]
+    fn half_of_the_pool_follows_the_traffic_and_half_is_divided_evenly() {
+        for (zone, own, clients, expected) in [
+            (pool(Some(1_000.0), 800.0, 1.0, 0.0), Some(200.0), 4, 250.0),
+            (pool(Some(1_000.0), 800.0, 1.0, 0.0), Some(0.0), 4, 125.0),
+            (pool(Some(1_000.0), 800.0, 1.0, 0.0), Some(9e9), 4, 625.0), // never more than all of it
+            (pool(Some(1_000.0), 800.0, 1.0, 0.0), None, 4, 125.0),      // nothing measured yet
+            (pool(Some(1_000.0), 0.0, 1.0, 0.0), Some(0.0), 4, 250.0),
+            (pool(Some(1_000.0), 0.0, 1.0, 0.0), Some(0.0), 0, 1_000.0),
+            (pool(None, 800.0, 12.0, 1e6), Some(800.0), 1, 0.0),
+        ] {
+            let got = Guard::pool(&zone, own.map(rate), clients, &Parameters::default());
+            assert!((got.rate.per_second() - expected).abs() < 1e-9, "{zone:?} {own:?}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn the_learned_factor_deepens_a_pool_up_to_a_bound() {
+        // At 20/s a depth of 1 + 4 + 1 requests.
+        for (shared, factor, burst, depth) in [
+            (Some(20.0), 1.0, 1e6, 6.0),
+            (Some(20.0), 2.0, 0.0, 12.0),
+            (Some(20.0), 12.0, 0.0, 32.0),
+            (Some(20.0), 12.0, 50.0, 50.0),
+            (Some(20.0), 12.0, 1e6, 72.0),
+            (Some(2_000.0), 12.0, 0.0, 141.0), // as deep as without a factor at least
+            (Some(0.0), 12.0, 1e6, 12.0),
+            (None, 12.0, 1e6, 0.0),
+        ] {
+            let zone = pool(shared, 1.0, factor, burst);
+            let got = Guard::pool(&zone, Some(rate(1.0)), 1, &Parameters::default());
+            assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{zone:?}: {got:?}");
+        }
+    }
+
     #[test]
     fn the_first_rate_is_taken_whole_and_two_thirds_of_a_change_after_a_second() {
         let parameters = Parameters::default();
@@ -135,6 +201,19 @@ mod tests {
             let part = |own| Guard::part_of(&zone, Some(rate(own)), &Parameters::default()).rate;
             let sum = own.into_iter().map(part).fold(Rate::ZERO, Rate::add);
             prop_assert!((sum.per_second() - guard).abs() <= 1e-9 * guard.max(1.0));
+        }
+
+        #[test]
+        fn the_parts_of_all_clients_make_up_the_pool(
+            shared in 0.0..1e6_f64, depth in 1.0..12.0_f64, burst in 0.0..1e5_f64,
+            own in prop::collection::vec(0.0..1e5_f64, 1..50),
+        ) {
+            let parameters = Parameters::default();
+            let offered: f64 = own.iter().sum();
+            let (zone, clients) = (pool(Some(shared), offered, depth, burst), own.len() as u32);
+            let part = |own: &f64| Guard::pool(&zone, Some(rate(*own)), clients, &parameters).rate;
+            let sum = own.iter().map(part).fold(Rate::ZERO, Rate::add);
+            prop_assert!((sum.per_second() - shared).abs() <= 1e-9 * shared.max(1.0));
         }
     }
 }

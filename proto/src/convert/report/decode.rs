@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_ZONES_MAX};
-use plimsoll_core::kill::{KILLED_BUCKETS_MAX, KillGeneration};
+use plimsoll_core::kill::{KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration};
 use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, Role};
@@ -12,7 +12,7 @@ use plimsoll_core::report::{COHORTS_MAX, Counts, Identity, InstanceId, KeyDefini
 use super::delta::SentCounts;
 use super::evidence::decode_evidence;
 use crate::convert::DecodeError;
-use crate::convert::kill::{decode_kills, decode_scopes, decode_spreads};
+use crate::convert::kill::{decode_kills, decode_orders, decode_spreads};
 use crate::convert::scalars::{check_len, decode_epoch, decode_instance, decode_name, decode_rate};
 use crate::{KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
@@ -64,9 +64,6 @@ impl ReportDecoder {
         check_len("evidence", part.evidence.len(), KEYS_PER_PART_MAX)?;
         let definitions = self.decode_definitions(&part.definitions)?;
         let tallies = self.sent.apply(&part)?;
-        let ordered =
-            decode_scopes("pending_kill_buckets", part.pending_kill_fleet, &part.pending_kill_buckets)?;
-        let ended = decode_scopes("pending_end_buckets", part.pending_end_fleet, &part.pending_end_buckets)?;
         Ok(Report {
             seq: part.seq,
             identity: part.identity.map(decode_identity).transpose()?,
@@ -74,11 +71,11 @@ impl ReportDecoder {
             epoch: decode_epoch(part.epoch)?,
             kill: KillGeneration(part.kill_generation),
             kills: decode_kills(&part.kills)?,
-            ordered,
-            ended,
+            orders: decode_orders(part.kill_orders)?,
             drill: Drill(part.drill),
             spreads: decode_spreads(&part.drill_latencies)?,
             children: part.children,
+            killed_locally: part.killed_locally,
             path: decode_path(&part.path)?,
             subscriptions: part
                 .subscriptions
@@ -154,8 +151,7 @@ fn check_lens(report: &Report) -> Result<(), DecodeError> {
     check_len("holds", report.holds.len(), KEYS_PER_MESSAGE_MAX)?;
     check_len("evidence", report.evidence.len(), COHORTS_MAX)?;
     check_len("kills", report.kills.len(), KILLED_BUCKETS_MAX)?;
-    check_len("pending_kill_buckets", report.ordered.len(), KILLED_BUCKETS_MAX + 1)?;
-    check_len("pending_end_buckets", report.ended.len(), KILLED_BUCKETS_MAX + 1)?;
+    check_len("kill_orders", report.orders.len(), KILL_ORDERS_MAX)?;
     check_len("drill_latencies", report.spreads.len(), SPREAD_ZONES_MAX)
 }
 

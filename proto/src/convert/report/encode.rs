@@ -1,12 +1,11 @@
 //! Encoding of reports into parts that stay within the size of a message.
 
-use plimsoll_core::kill::Scope;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Identity, Report, Role};
 
 use super::delta::{self, SentCounts};
 use super::evidence::{self, encode_evidence};
-use crate::convert::kill::{SPREAD_BYTES_MAX, encode_kill, encode_spread};
+use crate::convert::kill::{ORDER_BYTES_MAX, SPREAD_BYTES_MAX, encode_kill, encode_order, encode_spread};
 use crate::convert::scalars::{encode_instance, encode_rate};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
@@ -15,8 +14,6 @@ use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 6 + 2 + 4;
 /// The most bytes of a subscription: a name of 128 bytes and framing.
 const SUBSCRIPTION_BYTES_MAX: usize = 128 + 3;
-/// The most bytes of a bucket with a pending kill: a name of 128 bytes and framing with a two-byte tag.
-const PENDING_BYTES_MAX: usize = 128 + 4;
 /// The most bytes of a bucket's kill generation: a name of 128 bytes, a number, and framing.
 const KILL_BYTES_MAX: usize = HOLD_BYTES_MAX;
 /// The most bytes of a hold: a name of 128 bytes, a rate, and framing.
@@ -52,13 +49,9 @@ impl ReportEncoder {
             let part = parts.with_room(KILL_BYTES_MAX, |last| last.kills.len());
             part.kills.push(encode_kill(bucket, *generation));
         }
-        for bucket in report.ordered.iter().filter_map(Scope::bucket) {
-            let part = parts.with_room(PENDING_BYTES_MAX, |last| last.pending_kill_buckets.len());
-            part.pending_kill_buckets.push(bucket.to_string());
-        }
-        for bucket in report.ended.iter().filter_map(Scope::bucket) {
-            let part = parts.with_room(PENDING_BYTES_MAX, |last| last.pending_end_buckets.len());
-            part.pending_end_buckets.push(bucket.to_string());
+        for (id, order) in &report.orders {
+            let part = parts.with_room(ORDER_BYTES_MAX, |last| last.kill_orders.len());
+            part.kill_orders.push(encode_order(id, order));
         }
         for (zone, spread) in &report.spreads {
             let part = parts.with_room(SPREAD_BYTES_MAX, |last| last.drill_latencies.len());
@@ -146,8 +139,7 @@ fn encode_head(report: &Report) -> wire::Report {
         epoch: report.epoch.map(|epoch| epoch.0),
         kill_generation: report.kill.0,
         drill: report.drill.0,
-        pending_kill_fleet: report.ordered.contains(&Scope::Fleet),
-        pending_end_fleet: report.ended.contains(&Scope::Fleet),
+        killed_locally: report.killed_locally,
         leaving: report.leaving,
         children: report.children,
         path: report.path.0.iter().copied().map(encode_instance).collect(),

@@ -115,21 +115,69 @@ fn ends_of_every_range_are_accepted() {
             entitlement: Some(entitlement),
             guard_milli_rps: Some(u64::MAX),
             offered_milli_rps: Some(u64::MAX),
+            at_tenant_limit: Some(true),
             ..key("t", None)
         }
     };
-    let terms = |presences, canary_milli_percent| wire::BucketDirective {
+    let terms = |presences, canary_milli_percent, depth_milli| wire::BucketDirective {
         canary_milli_percent,
         canary_salt: u64::MAX,
         presences_milli: Some(presences),
         hold_milli_rps: Some(u64::MAX),
         clients: Some(u32::MAX),
+        headroom: Some(wire::bucket_directive::Headroom::HeadroomMilliRps(u64::MAX)),
+        pool: Some(pool(depth_milli)),
         ..bucket("b", vec![entitled(1_000), entitled(1_000_000_000_000_000)])
     };
-    let richer = [directives(vec![terms(1_000, 100_000)]), directives(vec![terms(u32::MAX, 0)])];
+    let richer =
+        [directives(vec![terms(1_000, 100_000, 1_000)]), directives(vec![terms(u32::MAX, 0, 12_000)])];
     for message in ends.into_iter().chain(richer) {
         let decoded = DirectivesDecoder::default().decode(message.clone());
         assert!(matches!(decoded, Ok(Some(_))), "{decoded:?}");
+    }
+}
+
+fn pool(depth_milli: u32) -> wire::Pool {
+    wire::Pool {
+        rate: Some(wire::pool::Rate::RateMilliRps(u64::MAX)),
+        offered_milli_rps: u64::MAX,
+        depth_milli,
+        burst_milli: u64::MAX,
+    }
+}
+
+#[test]
+fn depth_of_a_pool_outside_its_range_is_rejected() {
+    for depth_milli in [0, 999, 12_001, u32::MAX] {
+        let sent = wire::BucketDirective { pool: Some(pool(depth_milli)), ..bucket("b", Vec::new()) };
+        let decoded = DirectivesDecoder::default().decode(directives(vec![sent]));
+        let error = DecodeError::PoolDepth(PoolDepth::new(depth_milli).unwrap_err());
+        assert_eq!(decoded.unwrap_err(), error);
+    }
+}
+
+#[test]
+fn headroom_without_a_value_is_unchanged_and_pool_without_a_rate_is_none() {
+    use wire::bucket_directive::Headroom as Wire;
+    let decode = |headroom, rate| {
+        let pool = wire::Pool { rate, ..pool(1_000) };
+        let sent = wire::BucketDirective { headroom, pool: Some(pool), ..bucket("b", Vec::new()) };
+        let decoded = DirectivesDecoder::default().decode(directives(vec![sent])).unwrap().unwrap();
+        let terms = decoded.buckets[0].terms;
+        (terms.headroom, terms.pool.unwrap().rate)
+    };
+    let zero = Headroom::Shared(Rate::ZERO);
+    for (headroom, rate, expected) in [
+        (None, None, (None, Headroom::None)),
+        (Some(Wire::NoHeadroom(false)), Some(wire::pool::Rate::None(false)), (None, Headroom::None)),
+        (
+            Some(Wire::NoHeadroom(true)),
+            Some(wire::pool::Rate::None(true)),
+            (Some(Headroom::None), Headroom::None),
+        ),
+        (Some(Wire::HeadroomMilliRps(0)), Some(wire::pool::Rate::RateMilliRps(0)), (Some(zero), zero)),
+    ] {
+        assert_eq!(decode(headroom, rate), expected);
     }
 }
 

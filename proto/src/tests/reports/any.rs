@@ -59,11 +59,17 @@ fn any_report() -> impl Strategy<Value = Report> {
             epoch: epoch.map(Epoch),
             kill: KillGeneration(kill),
             kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
-            ordered: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())].into(),
-            ended: [Scope::Fleet, Scope::Bucket(Bucket::new("over").unwrap())].into(),
+            orders: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())]
+                .map(|scope| {
+                    let id = OrderId { scope, given_at: InstanceId(kill.into()) };
+                    let age = Duration::from_millis(kill / 3);
+                    (id, KillOrder { generation: KillGeneration(kill), age })
+                })
+                .into(),
             drill: Drill(kill / 2),
             spreads: [(Zone::new("a").unwrap(), Spread::of([(7, 1), (kill, 3)], kill))].into(),
             children,
+            killed_locally: children / 2,
             path,
             subscriptions: subscriptions.into_iter().collect(),
             holds,

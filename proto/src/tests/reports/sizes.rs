@@ -41,19 +41,20 @@ fn largest_report(keys: usize) -> Report {
         kills: (0..keys.min(KILLED_BUCKETS_MAX))
             .map(|number| (Bucket::new(&text(number)).unwrap(), KillGeneration(u64::MAX)))
             .collect(),
-        ordered: (0..keys.min(KILLED_BUCKETS_MAX))
-            .map(|number| Scope::Bucket(Bucket::new(&text(number)).unwrap()))
-            .chain([Scope::Fleet])
-            .collect(),
-        ended: (0..keys.min(KILLED_BUCKETS_MAX))
-            .map(|number| Scope::Bucket(Bucket::new(&text(number)).unwrap()))
-            .chain([Scope::Fleet])
+        orders: (0..keys.min(KILL_ORDERS_MAX))
+            .map(|number| {
+                let scope = Scope::Bucket(Bucket::new(&text(number)).unwrap());
+                let order =
+                    KillOrder { generation: KillGeneration(u64::MAX), age: Duration::from_millis(u64::MAX) };
+                (OrderId { scope, given_at: InstanceId(u128::MAX) }, order)
+            })
             .collect(),
         drill: Drill(u64::MAX),
         spreads: (0..keys.min(SPREAD_ZONES_MAX))
             .map(|number| (Zone::new(&text(number)).unwrap(), largest_spread()))
             .collect(),
         children: u32::MAX,
+        killed_locally: u32::MAX,
         path: Path(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
         subscriptions: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
         holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
