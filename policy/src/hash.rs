@@ -1,6 +1,28 @@
-//! The hash of a policy, by which tiers see whether they have the same one.
+//! The texts of a policy, and their hash, by which tiers see whether they have the same one.
 
 use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Policy, PolicyError, Source};
+
+/// The two texts that a policy was read from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyTexts {
+    pub(crate) policy: String,
+    pub(crate) tenants: String,
+}
+
+impl PolicyTexts {
+    /// Reads the policy again.
+    ///
+    /// # Errors
+    /// When this build refuses a policy that an earlier one accepted.
+    pub fn read(&self) -> Result<Policy, PolicyError> {
+        let policy = Source { name: "(saved policy)", text: &self.policy };
+        Ok(Policy::read(policy, Source { name: "(saved tenants)", text: &self.tenants })?.0)
+    }
+}
 
 /// A 64-bit hash of the two texts a policy was read from: FNV-1a over the bytes of the policy, one byte 0xFF
 /// (which no UTF-8 text contains) and the bytes of the tenants. Equal on every machine and in every version.

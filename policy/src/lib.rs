@@ -11,7 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod buckets;
-mod guardrails;
+mod changes;
 mod hash;
 pub mod learning;
 mod read;
@@ -27,15 +27,22 @@ pub use buckets::{
     BURST_DEFAULT, Bounds, BucketPolicy, Learned, LimitSource, Prometheus, QUERIES_MAX, QueryGate, Release,
     RolloutPolicy,
 };
-pub use guardrails::{Difference, LIMIT_FACTOR_MAX, TENANTS_REMOVED_MAX, differences};
-pub use hash::PolicyHash;
+pub use changes::{
+    Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX, Regime, TENANTS_REMOVED_MAX,
+    differences, reasons_to_hold,
+};
+pub use hash::{PolicyHash, PolicyTexts};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
     TenantPolicy,
 };
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
-pub use yaml::{Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Number, Place, PolicyError, Source};
+pub use yaml::{
+    Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Number, Place, PolicyError, Source, nearest,
+};
+
+use std::sync::Arc;
 
 use plimsoll_core::names::{Bucket, Tenant};
 
@@ -54,6 +61,7 @@ pub struct Policy {
     tenants: Tenants,
     fairness: Fairness,
     hash: PolicyHash,
+    texts: Arc<PolicyTexts>,
 }
 
 impl Policy {
@@ -130,3 +138,8 @@ impl Policy {
         self.hash
     }
 }
+    /// The texts that this policy was read from.
+    pub const fn texts(&self) -> &Arc<PolicyTexts> {
+        &self.texts
+    }
+

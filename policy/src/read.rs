@@ -1,6 +1,7 @@
 //! Reads a policy from its two texts: structure first, then shape, then values; every fault has its place.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::{Deserializer, Segment, Track};
@@ -9,7 +10,7 @@ use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPoli
 
 use crate::Policy;
 use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
-use crate::hash::PolicyHash;
+use crate::hash::{PolicyHash, PolicyTexts};
 use crate::spec::{PolicySpec, TenantsSpec};
 use crate::tenants::{Fairness, TenantPolicy, Tenants};
 use crate::warning::{self, Warning};
@@ -32,7 +33,10 @@ pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, V
     match (protection(policy), sharing(tenants)) {
         (Ok(Protection { kill_switch, guardrails, buckets, warnings }), Ok((listed, fairness))) => {
             let hash = PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes());
-            Ok((Policy { kill_switch, guardrails, buckets, tenants: listed, fairness, hash }, warnings))
+            let texts =
+                Arc::new(PolicyTexts { policy: policy.text.to_owned(), tenants: tenants.text.to_owned() });
+            let policy = Policy { kill_switch, guardrails, buckets, tenants: listed, fairness, hash, texts };
+            Ok((policy, warnings))
         }
         (protection, sharing) => Err(PolicyError::of_either(protection.err(), sharing.err())),
     }

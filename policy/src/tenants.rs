@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::spec::{FairnessSpec, TenantSpec};
 use crate::timestamp::UnixSeconds;
@@ -32,7 +32,7 @@ pub struct InvalidBurstMultiplier(f64);
 pub struct Boost {
     /// The factor on the weight: finite and above 0.
     pub factor: f64,
-    weight: Weight,
+    pub(crate) weight: Weight,
     /// The end of the boost.
     pub until: UnixSeconds,
 }
@@ -63,7 +63,7 @@ pub struct Fairness {
 
 /// The algorithm of fairness. Both names mean the same: the long-run shares of deficit round robin are
 /// weighted max-min.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
     /// The default.

@@ -116,7 +116,7 @@ pub struct Terms {
 }
 
 /// The rule of a zone while the controller is silent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnSilence {
     /// The zone keeps its last allocation, so that the limit holds whatever the traffic does. The default.

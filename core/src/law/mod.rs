@@ -28,10 +28,10 @@ pub use smoothing::smoothed;
 pub use weight::{InvalidWeight, Weight};
 pub use zones::{Child, Part, Share, Sharing, Whole, presence};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The control law of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LawName {
     /// Repays overshoot and divides fairly between tenants. The default.

@@ -13,7 +13,7 @@ pub use queries::{QUERIES_MAX, QueryGate};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::spec::BucketSpec;
 use crate::yaml::{Checked, Field, Number};
@@ -52,7 +52,7 @@ pub struct BucketPolicy {
 }
 
 /// The rule for the share of a silent zone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Release {
     /// The share is held for 30 s and then released to the others. The default.

@@ -1,0 +1,144 @@
+//! The effect of a policy on traffic: the requests that the law would refuse under it. Pure.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::law::{Claimant, Class, Division, LawName};
+use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::quantity::{Limit, Rate};
+
+use crate::{BucketPolicy, Policy};
+
+/// The requests/s that each tenant offers to each bucket at one moment.
+pub type Offered = BTreeMap<Bucket, BTreeMap<Tenant, f64>>;
+
+/// A policy as it applies to the fleet.
+#[derive(Clone, Copy)]
+pub struct Regime<'a> {
+    /// The policy.
+    pub policy: &'a Policy,
+    /// Returns the limit of a bucket, from whichever source the policy names.
+    pub limit: &'a dyn Fn(&Bucket) -> Limit,
+    /// Returns the stage of an entry of the policy.
+    pub stage: &'a dyn Fn(&str) -> Mode,
+}
+
+/// What a policy says about one bucket or pattern.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub(super) entry: &'a BucketPolicy,
+    pub(super) limit: Limit,
+    pub(super) stage: Mode,
+}
+
+/// The requests of a bucket or tenant: offered, refused under the policy in force, and refused under the other
+/// one. All in requests/s, added up over the moments of a record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Effect {
+    pub(super) offered: f64,
+    pub(super) before: f64,
+    pub(super) after: f64,
+}
+
+/// The effect on one bucket.
+#[derive(Debug, Default)]
+pub(super) struct BucketEffect {
+    pub(super) all: Effect,
+    pub(super) tenants: BTreeMap<Tenant, Effect>,
+}
+
+// === impl Regime ===
+
+impl<'a> Regime<'a> {
+    /// Returns the terms of a bucket, under its own name or a pattern.
+    pub(super) fn of_bucket(&self, name: &Bucket) -> Option<Terms<'a>> {
+        let entry = self.policy.bucket(name)?;
+        let stage = (self.stage)(&self.policy.entry(name)?);
+        Some(Terms { entry, limit: (self.limit)(name), stage })
+    }
+
+    /// Returns the terms of a pattern.
+    pub(super) fn of_pattern(&self, pattern: &str) -> Option<Terms<'a>> {
+        let (_, entry) = self.policy.patterns().find(|(other, _)| other == pattern)?;
+        Some(Terms { entry, limit: entry.limit(), stage: (self.stage)(pattern) })
+    }
+
+    /// Returns the requests/s of each tenant that are refused, in the order of `offered`: by the division of the
+    /// law, as far as the stage carries refusals out.
+    fn refused(&self, bucket: &Bucket, offered: &BTreeMap<Tenant, f64>, unix_s: i64) -> Vec<f64> {
+        let terms = self.of_bucket(bucket);
+        let limited = terms.and_then(|terms| Some((terms, terms.limit.per_second()?)));
+        let Some((terms, limit)) = limited else { return vec![0.0; offered.len()] };
+        let floor = match terms.entry.law {
+            LawName::Balanced => self.policy.fairness().min_floor.per_second(),
+            LawName::Proportional => 0.0,
+        };
+        let tenant_limit = terms.entry.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
+        let claimant = |tenant: &Tenant, offered: f64| Claimant {
+            offered,
+            weight: self.policy.tenant(tenant).weight_at(unix_s).get(),
+            floor,
+            tenant_limit,
+            class: match tenant {
+                tenant if tenant.is_default_class() => Class::Default,
+                tenant if self.policy.is_listed(tenant) => Class::Listed,
+                _ => Class::Unlisted,
+            },
+        };
+        let mut claimants: Vec<Claimant> =
+            offered.iter().map(|(tenant, offered)| claimant(tenant, *offered)).collect();
+        // The class has its weight also while all of its requests come from tenants with a key of their own.
+        let default = Tenant::default_class();
+        if !offered.contains_key(&default) {
+            claimants.push(claimant(&default, 0.0));
+        }
+        let mut division = Division::default();
+        let limit = limit.per_second();
+        division.divide(terms.entry.law, limit, limit, &claimants);
+        let carried_out = match terms.stage {
+            Mode::Shadow => 0.0,
+            Mode::Canary => terms.entry.rollout.canary_percent.get() / 100.0,
+            Mode::Enforce => 1.0,
+        };
+        let refused = |(offered, allocation): (&f64, &f64)| (offered - allocation).max(0.0) * carried_out;
+        offered.values().zip(division.allocations()).map(refused).collect()
+    }
+}
+
+// === impl Effect ===
+
+impl Effect {
+    fn add(&mut self, other: Self) {
+        self.offered += other.offered;
+        self.before += other.before;
+        self.after += other.after;
+    }
+
+    /// The share of the requests admitted now that would be refused.
+    pub(super) fn lost(&self) -> f64 {
+        let admitted = self.offered - self.before;
+        if admitted > 0.0 { (self.after - self.before) / admitted } else { 0.0 }
+    }
+}
+
+/// Returns the effect of replacing one policy by another on each bucket of a record of traffic.
+pub(super) fn effects<'t>(
+    before: &Regime<'_>,
+    after: &Regime<'_>,
+    traffic: impl IntoIterator<Item = &'t Offered>,
+    unix_s: i64,
+) -> BTreeMap<&'t Bucket, BucketEffect> {
+    let mut effects: BTreeMap<&Bucket, BucketEffect> = BTreeMap::new();
+    for (bucket, offered) in traffic.into_iter().flatten() {
+        let effect = effects.entry(bucket).or_default();
+        let refused =
+            before.refused(bucket, offered, unix_s).into_iter().zip(after.refused(bucket, offered, unix_s));
+        for ((tenant, offered), (before, after)) in offered.iter().zip(refused) {
+            let one = Effect { offered: *offered, before, after };
+            effect.all.add(one);
+            effect.tenants.entry(tenant.clone()).or_default().add(one);
+        }
+    }
+    effects.retain(|_, effect| effect.all.offered > 0.0);
+    effects
+}

@@ -1,0 +1,159 @@
+//! Guardrails: the reasons to hold a changed policy back until an operator confirms it. They judge the effect on
+//! the traffic of the last minutes, and the protection that a change takes away.
+
+use std::collections::BTreeSet;
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::{Limit, Rate};
+
+use super::effect::{BucketEffect, Effect, Offered, Regime, Terms, effects};
+use crate::Policy;
+
+/// The share of the requests admitted now, of a bucket or a tenant, that a change may refuse.
+pub const REFUSED_MORE_MAX: f64 = 0.1;
+/// The factor by which a limit may be raised at once.
+pub const LIMIT_FACTOR_MAX: f64 = 2.0;
+/// The share of the listed tenants that may be removed at once.
+pub const TENANTS_REMOVED_MAX: f64 = 0.2;
+/// The number of reasons given; of more, the first.
+pub const REASONS_MAX: usize = 20;
+/// The number of tenants named for one bucket; of more, those that would lose most.
+const TENANTS_NAMED_MAX: usize = 3;
+
+/// Returns the reasons to hold `after` back while `before` is in force, none if there are none. `traffic` is
+/// what was offered at several moments of the last minutes. A bucket that is in shadow under `after` gives no
+/// reason. A bucket without traffic is judged by its limits alone.
+pub fn reasons_to_hold<'t>(
+    before: &Regime<'_>,
+    after: &Regime<'_>,
+    traffic: impl IntoIterator<Item = &'t Offered>,
+    unix_s: i64,
+) -> Vec<String> {
+    let effects = effects(before, after, traffic, unix_s);
+    let mut reasons = Vec::new();
+    for (bucket, effect) in &effects {
+        effect.reasons(bucket, &mut reasons);
+    }
+    let policies = [before.policy, after.policy];
+    let names: BTreeSet<&Bucket> =
+        policies.iter().flat_map(|policy| policy.exact_buckets()).map(|(name, _)| name).collect();
+    for name in names {
+        let has_traffic = effects.contains_key(name);
+        by_terms(name.as_str(), before.of_bucket(name), after.of_bucket(name), has_traffic, &mut reasons);
+    }
+    let covered: BTreeSet<String> = effects.keys().filter_map(|bucket| after.policy.entry(bucket)).collect();
+    let patterns = policies.iter().flat_map(|policy| policy.patterns()).map(|(pattern, _)| pattern);
+    for pattern in patterns.collect::<BTreeSet<_>>() {
+        let (one, other) = (before.of_pattern(&pattern), after.of_pattern(&pattern));
+        by_terms(&pattern, one, other, covered.contains(&pattern), &mut reasons);
+    }
+    reasons.extend(removed_tenants(before.policy, after.policy));
+    if reasons.len() > REASONS_MAX {
+        let more = reasons.len() - REASONS_MAX;
+        reasons.truncate(REASONS_MAX);
+        reasons.push(format!("and {more} more"));
+    }
+    reasons
+}
+
+impl BucketEffect {
+    fn reasons(&self, bucket: &Bucket, reasons: &mut Vec<String>) {
+        let is_held = |effect: &Effect| effect.lost() > REFUSED_MORE_MAX + 1e-9;
+        if is_held(&self.all) {
+            let (after, before) = self.all.percentages();
+            reasons.push(format!("{bucket}: {after} % of all requests would be refused, {before} % now"));
+        }
+        if self.tenants.len() < 2 {
+            return;
+        }
+        let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, effect)| is_held(effect)).collect();
+        tenants.sort_by(|(_, one), (_, other)| other.lost().total_cmp(&one.lost()));
+        for (tenant, effect) in tenants.iter().take(TENANTS_NAMED_MAX) {
+            let (after, before) = effect.percentages();
+            reasons.push(format!(
+                "{bucket}: tenant {tenant} would be refused {after} % of its requests, {before} % now"
+            ));
+        }
+        if let Some(more @ 1..) = tenants.len().checked_sub(TENANTS_NAMED_MAX) {
+            reasons.push(format!("{bucket}: {more} more tenants would be refused more"));
+        }
+    }
+}
+
+impl Effect {
+    /// The refused requests after the change and now, in percent with one decimal.
+    fn percentages(&self) -> (f64, f64) {
+        let percent = |refused: f64| (refused / self.offered * 1000.0).round() / 10.0;
+        (percent(self.after), percent(self.before))
+    }
+}
+
+/// Adds the reasons that follow from the terms of one bucket or pattern alone.
+fn by_terms(
+    name: &str,
+    before: Option<Terms<'_>>,
+    after: Option<Terms<'_>>,
+    has_traffic: bool,
+    reasons: &mut Vec<String>,
+) {
+    let Some(before) = before else { return };
+    let mut add = |why: String| reasons.push(format!("{name}: {why}"));
+    let protects = before.stage > Mode::Shadow;
+    let Some(after) = after else {
+        if protects && before.limit.per_second().is_some() {
+            add("the limit is removed".to_owned());
+        }
+        return;
+    };
+    if after.stage == Mode::Shadow {
+        return;
+    }
+    if after.stage == Mode::Enforce && before.stage < Mode::Enforce && before.entry.rollout.require_gates {
+        add(format!("goes from {} to enforce without its gate", before.stage));
+    }
+    let tenant_limit = |terms: Terms<'_>| terms.entry.tenant_limit.map_or(Limit::Unlimited, Limit::PerSecond);
+    let limits =
+        [("limit", before.limit, after.limit), ("tenant_limit", tenant_limit(before), tenant_limit(after))];
+    for (field, from, to) in limits {
+        if let Some(why) = raised(from, to).filter(|_| protects) {
+            add(format!("{field} {why}"));
+        }
+        if let Some(why) = lowered(from, to).filter(|_| !has_traffic) {
+            add(format!("{field} {why}; there was no traffic to judge by"));
+        }
+    }
+}
+
+/// Returns the reason if a limit is raised so far that it hardly protects, or is gone.
+fn raised(from: Limit, to: Limit) -> Option<String> {
+    let from = from.per_second()?.per_second();
+    match to {
+        Limit::PerSecond(to) if to.per_second() > LIMIT_FACTOR_MAX * from => {
+            Some(format!("{from} -> {} is more than {LIMIT_FACTOR_MAX} times up", to.per_second()))
+        }
+        Limit::PerSecond(_) => None,
+        Limit::Unlimited => Some(format!("{from} is removed")),
+        Limit::Unknown => Some(format!("{from} is replaced by one that is not known yet")),
+    }
+}
+
+/// Returns the reason if a limit is lowered to half or less, or is new.
+fn lowered(from: Limit, to: Limit) -> Option<String> {
+    let to = to.per_second()?.per_second();
+    match from {
+        Limit::PerSecond(from) if from > Rate::ZERO && to * LIMIT_FACTOR_MAX <= from.per_second() => {
+            Some(format!("{} -> {to} is half or less", from.per_second()))
+        }
+        Limit::Unlimited => Some(format!("{to} is new")),
+        Limit::PerSecond(_) | Limit::Unknown => None,
+    }
+}
+
+fn removed_tenants(before: &Policy, after: &Policy) -> Option<String> {
+    let listed = before.tenants().count();
+    let removed = before.tenants().filter(|(tenant, _)| !after.is_listed(tenant)).count();
+    let too_many = removed as f64 > TENANTS_REMOVED_MAX * listed as f64;
+    let percent = TENANTS_REMOVED_MAX * 100.0;
+    too_many.then(|| format!("{removed} of {listed} tenants are removed, more than {percent} %"))
+}
