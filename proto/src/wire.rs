@@ -70,17 +70,14 @@ pub struct Report {
     /// changed.
     #[prost(message, repeated, tag = "42")]
     pub drill_latencies: ::prost::alloc::vec::Vec<DrillLatencies>,
-    /// From an aggregator: kills that were ordered there or below it and that no controller has acknowledged
-    /// yet, for single buckets and for the fleet. Sent once on a stream.
-    #[prost(string, repeated, tag = "43")]
-    pub pending_kill_buckets: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(bool, tag = "44")]
-    pub pending_kill_fleet: bool,
-    /// The same for ends of kills.
-    #[prost(string, repeated, tag = "45")]
-    pub pending_end_buckets: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(bool, tag = "46")]
-    pub pending_end_fleet: bool,
+    /// From an aggregator: kills that were ordered there or below it, and their ends, that no controller has
+    /// acknowledged yet. Sent once on a stream.
+    #[prost(message, repeated, tag = "47")]
+    pub kill_orders: ::prost::alloc::vec::Vec<KillOrder>,
+    /// Clients that a kill file or their environment stops from refusing: 0 or 1 from a client, the number of
+    /// those connected below from an aggregator.
+    #[prost(uint32, tag = "48")]
+    pub killed_locally: u32,
 }
 /// Outcomes of the requests of one bucket in one mode, on one side of a canary. A report carries each
 /// combination of bucket, mode and side at most once.
@@ -119,6 +116,22 @@ pub struct BucketKill {
     pub bucket: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub generation: u64,
+}
+/// Kill order given at an aggregator, or its end. Its identity is the scope and the aggregator process.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KillOrder {
+    /// Absent: the whole fleet.
+    #[prost(string, optional, tag = "1")]
+    pub bucket: ::core::option::Option<::prost::alloc::string::String>,
+    /// Instance id of the aggregator where the order was given, 16 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub given_at: ::prost::alloc::vec::Vec<u8>,
+    /// Kill generation of the scope at that aggregator then. Odd: the order is in force; even: it has ended.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
+    /// Time since then. Each hop adds its own monotonic delay.
+    #[prost(uint64, tag = "4")]
+    pub age_ms: u64,
 }
 /// Latencies of a drill to the clients of one zone, from its arrival at the sender of the report.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -2,9 +2,11 @@
 //! aggregators.
 
 mod child_aggregators;
+mod foreign;
 mod traffic;
 
 pub(crate) use child_aggregators::{ChildAggregator, ChildAggregators};
+pub(crate) use foreign::{ForeignClients, is_foreign};
 pub(crate) use traffic::{Shares, Traffic};
 
 use std::time::Duration;
@@ -28,6 +30,7 @@ const LEFT_GRACE: Duration = Duration::from_millis(1_500);
 pub(crate) struct Downstream {
     pub(crate) sessions: Sessions,
     pub(crate) aggregators: ChildAggregators,
+    pub(crate) foreign: ForeignClients,
     /// The directives for clients.
     pub(crate) client_board: Board,
     /// The time of the latest division of limits between clients and child aggregators, and true if there
@@ -41,6 +44,7 @@ impl Downstream {
             sessions: Sessions::new(own, bounds.children_max, bounds.keys_per_child_max)
                 .with_keys_of_aggregators(bounds.keys_max),
             aggregators: ChildAggregators::default(),
+            foreign: ForeignClients::default(),
             client_board: Board::default(),
             divided: None,
         }
@@ -92,6 +96,12 @@ impl Downstream {
     /// The number of children with a stream.
     pub(crate) fn connected(&self) -> u32 {
         u32::try_from(self.sessions.connected_count()).unwrap_or(u32::MAX)
+    }
+
+    /// The number of connected clients, also of aggregators below, that are killed locally.
+    pub(crate) fn killed_locally(&self) -> u32 {
+        let counts = self.sessions.connected().map(|child| child.killed_locally);
+        counts.fold(0, u32::saturating_add)
     }
 
     /// The number of clients that share the guards.

@@ -25,6 +25,7 @@ impl Child for Zone {
             time: counting.then_some(now),
             epoch: self.upstream.highest_epoch(),
             children: self.downstream.connected(),
+            killed_locally: self.downstream.killed_locally(),
             path: self.downstream.aggregators.path(),
             holds: if is_greeting { self.holds() } else { BTreeMap::new() },
             subscriptions: self.upstream.subscriptions.take_pending(),
@@ -32,7 +33,7 @@ impl Child for Zone {
         };
         let keys = if counting { self.keys.keys() } else { &[] };
         self.upstream.outbox.fill(&mut report, keys, |id| self.keys.tally(id));
-        self.kills.fill(&mut report);
+        self.kills.fill(now, &mut report);
         self.upstream.finish_report(now, &mut report, &self.downstream.sessions);
         report
     }

@@ -13,7 +13,8 @@ impl Zone {
     /// Enters an operator's kill order, or its end. The generation moves to the next odd or even number,
     /// which is sent to all children at once and to the parent with the next report. From then on the buckets
     /// are in shadow, until the controller has confirmed the order and their entries are raised again. An
-    /// order to kill is kept even if the generation is unchanged. Returns true if the generation changed.
+    /// order to kill is kept even if the generation is unchanged; its end changes nothing while an aggregator
+    /// below orders the same. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -23,7 +24,7 @@ impl Zone {
         scope: &Scope,
         killed: bool,
     ) -> Result<bool, KilledBucketsFull> {
-        let changed = self.kills.order(scope, killed)?;
+        let changed = self.kills.order(now, scope, killed)?;
         if changed {
             self.on_kill_change(now);
         }
@@ -33,6 +34,11 @@ impl Zone {
     /// The kill generations held.
     pub const fn kills(&self) -> &Kills {
         self.kills.kills()
+    }
+
+    /// Returns true if a kill order that the controller has not confirmed is in force for a scope.
+    pub(crate) fn is_kill_ordered(&self, scope: &Scope) -> bool {
+        self.kills.is_ordered(scope)
     }
 
     /// Begins a drill among the children.

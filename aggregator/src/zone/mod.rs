@@ -19,11 +19,11 @@ use plimsoll_core::exchange::Child;
 use plimsoll_core::exchange::sessions::{Head, Sessions};
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, Key, Zone as ZoneName};
+use plimsoll_core::names::{Bucket, Key, Name, Zone as ZoneName};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
-use crate::downstream::Downstream;
+use crate::downstream::{Downstream, is_foreign};
 use crate::fast_loop::{Context, FastLoop};
 use crate::key_counts::KeyCounts;
 use crate::schedule::Schedule;
@@ -65,9 +65,9 @@ impl Zone {
             downstream: Downstream::new(identity.instance, &bounds),
             upstream: Upstream::new(bounds.buckets_max),
             counters: Counters::default(),
+            kills: KillRelay::new(identity.instance),
             identity,
             parameters,
-            kills: KillRelay::default(),
         }
     }
 
@@ -174,6 +174,16 @@ impl Zone {
     /// The sessions of all children, including those that are away but remembered.
     pub const fn sessions(&self) -> &Sessions {
         &self.downstream.sessions
+    }
+
+    /// The number of connected clients that name another zone.
+    pub fn foreign_clients(&self) -> usize {
+        self.sessions().connected().filter(|child| is_foreign(self.name(), &child.identity)).count()
+    }
+
+    /// Takes the services that began to name another zone since the last call, each with that zone.
+    pub(crate) fn take_foreign(&mut self) -> Vec<(Name, ZoneName)> {
+        self.downstream.foreign.take_unlogged()
     }
 
     /// The loss and error counters.

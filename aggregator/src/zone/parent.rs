@@ -27,6 +27,7 @@ impl Parent for Zone {
         self.subscribe(stream, &report);
         let child = self.downstream.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         child.last_report = now;
+        child.killed_locally = report.killed_locally;
         let before = child.books.seq();
         let mut aggregator = self.downstream.aggregators.by_instance.get_mut(&instance);
         let mut ingest = Ingest {
@@ -89,6 +90,7 @@ impl Parent for Zone {
 impl Zone {
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+        self.downstream.foreign.on_greeting(&self.identity.zone, &identity);
         self.downstream.greet(now, stream, identity, report, &self.board)?;
         self.warmup.on_greeting(now, report.epoch.is_some());
         // The first directives of a child must count it: a guard divided among fewer clients starts too full.

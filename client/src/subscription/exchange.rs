@@ -84,6 +84,7 @@ impl Subscription {
             identity: session.greet().then(|| self.identity.clone()),
             time: Some(now),
             epoch: self.directives.epoch(),
+            killed_locally: u32::from(self.enforcement.observes),
             subscriptions: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
         };
@@ -207,8 +208,9 @@ impl Subscription {
     /// Applies a directive of a bucket's owner, unless one of a later epoch is in force. Returns true if it
     /// changed anything.
     ///
-    /// Ratios and guards are left out while the bucket's counts are on their way from another aggregator: the
-    /// owner does not know yet what they should be. A bucket without any directive takes them all the same.
+    /// Ratios, guards and the pool are left out while the bucket's counts are on their way from another
+    /// aggregator: the owner does not know yet what they should be. A bucket without any directive takes
+    /// them all the same.
     fn apply_of_owner(
         &mut self,
         bucket: usize,
@@ -222,6 +224,7 @@ impl Subscription {
         }
         if !routing.assignment.ratios_apply(bucket) && self.directives.get(&directive.bucket).is_some() {
             directive.keys.iter_mut().for_each(|key| key.values = Values::default());
+            directive.terms.pool = None;
         }
         self.directives.apply(&directive)
     }

@@ -38,7 +38,9 @@ async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Re
     let now_s = unix_s();
     let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
     let scope = Scope::from(order.bucket);
-    let command = Command { reason: Some(order.reason), by: order.by, since_s: Some(now_s), until_s };
+    let since_s = Some(now_s);
+    let command =
+        Command { reason: Some(order.reason), by: order.by, since_s, until_s, ..Command::default() };
     if let Err(full) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
         return error_response(StatusCode::CONFLICT, full);
     }
@@ -47,7 +49,7 @@ async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Re
 
 async fn end_kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOff>) -> Response {
     let scope = Scope::from(order.bucket);
-    let ended = brain.with(|brain, _| brain.on_kill_ends(&scope));
+    let ended = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
     let (reason, by) = (order.reason.map(|text| text.to_string()), order.by.map(|text| text.to_string()));
     tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
     answer(&brain).await

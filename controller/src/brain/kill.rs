@@ -9,8 +9,8 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{InstanceId, Report, Role};
 
 use super::Brain;
-use crate::aggregators::Aggregators;
-use crate::state::Command;
+use crate::aggregators::{Aggregators, Place};
+use crate::state::{Command, Now};
 
 impl Brain {
     /// Kills by an operator's command, which replaces an earlier command for the same scope.
@@ -23,11 +23,22 @@ impl Brain {
         Ok(())
     }
 
-    /// Ends the command for a scope. Its buckets stay in shadow. Returns true if there was a command.
-    pub fn on_kill_ends(&mut self, scope: &Scope) -> bool {
-        let changed = self.durable.on_command_ends(scope, &self.policies.in_force);
-        self.on_kill_change(changed);
-        changed
+    /// Ends the command for a scope. Its buckets stay in shadow. Orders for it that were given at aggregators
+    /// before `now` do not come back. Returns true if there was a command.
+    pub fn on_kill_ends(&mut self, now: MonoTime, scope: &Scope) -> bool {
+        let now = self.time(now);
+        let ended = self.durable.on_command_ends(scope, now, &self.policies.in_force);
+        self.on_kill_change(true);
+        ended
+    }
+
+    /// The known aggregators without a stream, of which the controller does not know what was ordered there.
+    pub(crate) fn aggregators_away(&self) -> impl Iterator<Item = Place> {
+        let mut away = self.known_aggregators();
+        for child in self.sessions.connected() {
+            away.remove(&(child.identity.zone.clone(), child.identity.name.clone()));
+        }
+        away.into_iter()
     }
 
     /// The kill generations that aggregators are sent.
@@ -64,24 +75,14 @@ impl Brain {
     }
 
     /// Takes the generations in an aggregator's report, and the orders that were given there.
-    pub(super) fn learn_kills(&mut self, report: &Report) {
-        let before: Vec<_> = report.ended.iter().map(|scope| self.durable.generation(scope)).collect();
-        let mut changed = self.durable.on_learned(
-            report.kill,
-            &report.kills,
-            self.last_tick.unix_s,
-            &self.policies.in_force,
-        );
-        for scope in &report.ordered {
-            changed |= self.durable.on_ordered_below(scope, self.last_tick.unix_s, &self.policies.in_force);
-        }
-        for (scope, before) in report.ended.iter().zip(before) {
-            // The generations have brought the end of an order with them if they were later.
-            if self.durable.generation(scope) == before {
-                changed |= self.durable.on_ended_below(scope, &self.policies.in_force);
-            }
-        }
+    pub(super) fn learn_kills(&mut self, now: MonoTime, report: &Report) {
+        let now = self.time(now);
+        let changed = self.durable.on_report(report, now, &self.policies.in_force);
         self.on_kill_change(changed);
+    }
+
+    const fn time(&self, now: MonoTime) -> Now {
+        Now { at: now, unix_s: self.last_tick.unix_s }
     }
 
     /// Updates the generations that aggregators are sent from the durable state, before directives are

@@ -13,10 +13,12 @@
 //!    numbers, so the end of one kill (2) could hide another kill (1). While an order is in force, the
 //!    generation of its scope is raised to odd again after every merge. While it is kept, in force or ended,
 //!    its buckets stay in shadow.
-//! 4. **Orders are sent once per stream**, and a parent aggregator relays them as its own. It takes the end
-//!    of a child's order only if it holds no order for the scope: it cannot tell which order has ended.
+//! 4. **An order has an identity**, its scope and the process where it was given, by which its end is
+//!    recognised. Orders and ends are sent once per stream, and a parent aggregator relays them. A scope stays
+//!    killed until its last order has ended.
 //! 5. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
-//!    the generations that it sends.
+//!    the generations that it sends. A command that ends a kill there also ends every order for the scope that
+//!    is older, even if the controller learns of the order only later.
 //!
 //! A *drill* is a number in the same messages. It changes no mode, and measures the time that a kill would
 //! take to reach the clients.
@@ -24,16 +26,17 @@
 //! ```text
 //! kill order at an aggregator:  none, ended ------ order -----------------------> in force
 //!                               in force --------- end -------------------------> ended
-//!                               none ------------- a child's end ---------------> ended
 //!                               in force, ended -- the controller confirms -----> none
 //! ```
 
 pub mod drill;
 mod generations;
+mod order;
 mod relay;
 mod scope;
 
 pub use generations::{KILLED_BUCKETS_MAX, KilledBucketsFull, Kills};
+pub use order::{KILL_ORDERS_MAX, KillOrder, OrderId};
 pub use relay::{KillRelay, SentKills};
 pub use scope::Scope;
 

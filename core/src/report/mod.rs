@@ -19,12 +19,12 @@ pub use outbox::{Handover, Outbox};
 pub use rejected::InvalidReport;
 pub use tallies::Tallies;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::directive::Epoch;
 use crate::exchange::Path;
 use crate::kill::drill::{Drill, Spread};
-use crate::kill::{KillGeneration, Scope};
+use crate::kill::{KillGeneration, KillOrder, OrderId};
 use crate::names::{Bucket, Key, KeyId, Zone};
 use crate::quantity::{MonoTime, Rate};
 
@@ -200,12 +200,10 @@ pub struct Report {
     pub kill: KillGeneration,
     /// The kill generations of single buckets: all in a greeting, then only changes.
     pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// From an aggregator: kills ordered there or below it that the controller has not confirmed yet, once
-    /// per stream. Each is a new kill, whatever its generation.
-    pub ordered: BTreeSet<Scope>,
-    /// From an aggregator: kills ordered there or below it that have ended again, not confirmed yet. The
+    /// From an aggregator: kills ordered there or below it, and their ends, that the controller has not
+    /// confirmed yet, once per stream. Each order is a new kill, whatever its generation. After an end the
     /// buckets concerned have to be in shadow, whatever was decided without knowing of the kill.
-    pub ended: BTreeSet<Scope>,
+    pub orders: BTreeMap<OrderId, KillOrder>,
     /// The latest drill.
     pub drill: Drill,
     /// From an aggregator: the time that the drill took to reach the clients below it, by zone, if that
@@ -213,6 +211,9 @@ pub struct Report {
     pub spreads: BTreeMap<Zone, Spread>,
     /// The number of connected children of the child.
     pub children: u32,
+    /// The clients, this one or those connected below, that are killed locally: by a kill file or by their
+    /// environment.
+    pub killed_locally: u32,
     /// From an aggregator: the chain of aggregators below it.
     pub path: Path,
     /// New subscriptions to buckets on this stream.
@@ -252,8 +253,10 @@ impl Report {
         for (bucket, generation) in later.kills {
             first.kills.entry(bucket).or_default().merge(generation);
         }
-        first.ordered.append(&mut later.ordered);
-        first.ended.append(&mut later.ended);
+        for (id, order) in later.orders {
+            let held = first.orders.entry(id).or_insert(order);
+            *held = order.max(*held);
+        }
         first.drill = first.drill.max(later.drill);
         // The later entry of a zone applies; two parts of one message have entries of different zones.
         later.spreads.append(
@@ -261,6 +264,7 @@ impl Report {
         );
         first.spreads = later.spreads;
         first.children = first.children.max(later.children);
+        first.killed_locally = first.killed_locally.max(later.killed_locally);
         first.subscriptions.append(&mut later.subscriptions);
         first.subscriptions.sort_unstable();
         first.subscriptions.dedup();

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::kill::drill::{SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
-use plimsoll_core::kill::{
-    KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope,
-};
+use plimsoll_core::kill::{KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::names::{Bucket, Zone};
 
 use super::DecodeError;
@@ -55,8 +53,7 @@ pub(super) fn decode_orders(
     for wire::KillOrder { bucket, given_at, generation, age_ms } in orders {
         let bucket = bucket.map(|bucket| decode_name("kill_orders", &bucket, Bucket::new)).transpose()?;
         let id = OrderId { scope: Scope::from(bucket), given_at: decode_instance(&given_at)? };
-        let order =
-            KillOrder { generation: KillGeneration(generation), age: Duration::from_millis(age_ms) };
+        let order = KillOrder { generation: KillGeneration(generation), age: Duration::from_millis(age_ms) };
         let held = all.entry(id).or_insert(order);
         *held = order.max(*held);
     }

@@ -403,7 +403,10 @@ impl World {
             if let Some(Some(life)) = self.zones.get_mut(place) {
                 life.zone.order_kill(now, &scope, false).unwrap();
             } else if let Some(brain) = &mut self.brain {
-                brain.on_kill_ends(&scope);
+                brain.on_kill_ends(now, &scope);
+                // It ends the orders of the scope that were given before, also those not known there yet.
+                let orders = self.orders.iter().zip(0..).filter(|(order, _)| order.scope == scope);
+                self.controller_knows.extend(orders.map(|(_, id)| id));
                 self.save();
             }
         }
@@ -576,7 +579,7 @@ impl World {
     fn deliver_up(&mut self, sent: &InFlight<Report>, id: StreamId, parent: Option<usize>) -> bool {
         let now = at(self.now);
         let report = sent.message.clone();
-        let named: BTreeSet<Scope> = report.ordered.union(&report.ended).cloned().collect();
+        let named: BTreeSet<Scope> = report.orders.keys().map(|id| id.scope.clone()).collect();
         let entered = match parent {
             None => {
                 let Some(brain) = &mut self.brain else { return false };

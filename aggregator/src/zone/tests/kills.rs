@@ -3,7 +3,7 @@
 use super::*;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{Kill, KillGeneration, Scope};
+use plimsoll_core::kill::{Kill, KillGeneration, KillOrder, OrderId, Scope};
 
 /// The directives of a controller that holds this generation of the fleet and has covered so many reports.
 /// They enforce, as decided with knowledge of generation `known`.
@@ -15,6 +15,12 @@ fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> 
         bucket.terms.kill = Kill { fleet: KillGeneration(known), ..Kill::default() };
     }
     message
+}
+
+/// The scopes and generations of the orders in a report, by the process where they were given.
+fn orders(report: &Report) -> Vec<(Scope, u128, u64)> {
+    let orders = report.orders.iter();
+    orders.map(|(id, order)| (id.scope.clone(), id.given_at.0, order.generation.0)).collect()
 }
 
 /// The mode that a client was sent last, and the generation.
@@ -71,12 +77,12 @@ fn unconfirmed_order_outlives_the_end_of_another_kill() {
     for (covers, generation) in [(false, 3), (true, 2)] {
         let (mut zone, mut client) = enforcing();
         zone.order_kill(at(100), &Scope::Fleet, true).unwrap();
-        let report = zone.report(at(110));
-        assert_eq!(report.ordered, [Scope::Fleet].into());
-        assert!(zone.report(at(120)).ordered.is_empty(), "once on a stream");
+        let first = zone.report(at(110));
+        assert_eq!(orders(&first).len(), 1);
+        assert!(zone.report(at(120)).orders.is_empty(), "once on a stream");
         zone.on_open(at(130));
         let report = zone.report(at(140));
-        assert_eq!(report.ordered, [Scope::Fleet].into(), "and again on the next one");
+        assert_eq!(orders(&report), orders(&first), "and again on the next one");
         let covered = if covers { report.seq } else { 0 };
         zone.on_directives(at(150), enforces(1, 1, 2, 2, covered)).unwrap();
         let mode = if covers { Mode::Enforce } else { Mode::Shadow };
@@ -94,10 +100,12 @@ fn order_of_a_child_aggregator_is_relayed_and_one_of_a_client_is_ignored() {
     assert_eq!(greeting.kill, KillGeneration(1), "the number is an old one here");
     assert!(zone.on_report(at(30), StreamId(300), greeting).unwrap(), "all children are sent it");
     assert_eq!(zone.kills().fleet(), KillGeneration(3));
-    assert_eq!(zone.report(at(40)).ordered, [Scope::Fleet].into());
+    assert_eq!(orders(&zone.report(at(40))), [(Scope::Fleet, 300, 1)]);
 
     let mut client = Client::new(1);
-    let forged = Report { ordered: [Scope::Bucket(bucket())].into(), ..client.report(at(50)) };
+    let id = OrderId { scope: Scope::Bucket(bucket()), given_at: InstanceId(1) };
+    let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO };
+    let forged = Report { orders: [(id, order)].into(), ..client.report(at(50)) };
     zone.on_report(at(50), client.stream, forged).unwrap();
     assert_eq!(zone.kills().bucket(&bucket()), KillGeneration(0));
 }
@@ -117,8 +125,8 @@ fn ended_order_is_not_confused_with_another_kill_of_the_same_generation() {
         "it does not know the order given here"
     );
     let report = zone.report(at(160));
-    assert_eq!((report.ended.clone(), report.ordered.len()), ([Scope::Fleet].into(), 0));
-    assert!(zone.report(at(170)).ended.is_empty(), "once on a stream");
+    assert!(matches!(orders(&report)[..], [(Scope::Fleet, _, 2)]), "it has ended");
+    assert!(zone.report(at(170)).orders.is_empty(), "once on a stream");
     // Even a later generation releases nothing before the order is confirmed.
     zone.on_directives(at(180), enforces(1, 2, 4, 4, 0)).unwrap();
     assert_eq!(sent_to(&mut zone, &mut client, at(190)), (Mode::Shadow, 4));
@@ -127,7 +135,7 @@ fn ended_order_is_not_confused_with_another_kill_of_the_same_generation() {
 }
 
 #[test]
-fn ended_order_of_a_child_aggregator_is_relayed_and_ends_no_other() {
+fn ended_order_of_a_child_aggregator_is_relayed_and_ends_the_kill_here() {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
     let mut client = Client::new(1);
@@ -140,17 +148,17 @@ fn ended_order_of_a_child_aggregator_is_relayed_and_ends_no_other() {
     assert!(zone.on_report(at(50), StreamId(300), greeting).unwrap(), "all children are sent it");
     assert_eq!(sent_to(&mut zone, &mut client, at(60)), (Mode::Shadow, 2));
     let report = zone.report(at(70));
-    assert_eq!((report.ended.clone(), report.kill), ([Scope::Fleet].into(), KillGeneration(2)));
+    assert_eq!((orders(&report), report.kill), (vec![(Scope::Fleet, 300, 2)], KillGeneration(2)));
 
-    // An order in force here outlives the end of the child's.
+    // Ordered and ended again, before the controller has confirmed either.
     lower.order_kill(at(80), &Scope::Fleet, true).unwrap();
     zone.on_report(at(80), StreamId(300), lower.report(at(80))).unwrap();
     assert_eq!(zone.kills().fleet(), KillGeneration(3));
-    assert_eq!(zone.report(at(90)).ordered, [Scope::Fleet].into());
+    assert_eq!(orders(&zone.report(at(90))), [(Scope::Fleet, 300, 3)]);
     lower.order_kill(at(100), &Scope::Fleet, false).unwrap();
     zone.on_report(at(100), StreamId(300), lower.report(at(100))).unwrap();
-    assert_eq!(zone.kills().fleet(), KillGeneration(5));
-    assert!(zone.report(at(110)).ended.is_empty());
+    assert_eq!(sent_to(&mut zone, &mut client, at(110)), (Mode::Shadow, 4));
+    assert_eq!(orders(&zone.report(at(110))), [(Scope::Fleet, 300, 4)]);
 }
 
 #[test]

@@ -4,11 +4,18 @@ use super::*;
 use crate::state::Command;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::names::Text;
 
 fn because(until_s: Option<i64>) -> Command {
     Command { reason: Some(Text::new("a test").unwrap()), until_s, ..Command::default() }
+}
+
+/// The order of an aggregator for the fleet at this generation, `age_ms` old.
+fn order(generation: u64, age_ms: u64) -> BTreeMap<OrderId, KillOrder> {
+    let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(7) };
+    let generation = KillGeneration(generation);
+    [(id, KillOrder { generation, age: Duration::from_millis(age_ms) })].into()
 }
 
 fn fleet_of(policy: Arc<Policy>) -> Fleet {
@@ -65,12 +72,13 @@ fn bucket_killed_with_a_ttl_stays_in_shadow_afterwards() {
 fn order_at_an_aggregator_kills_with_any_generation() {
     let mut fleet = settled(enforced());
     fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-    assert!(fleet.brain.on_kill_ends(&Scope::Fleet) && !fleet.brain.on_kill_ends(&Scope::Fleet));
+    let now = fleet.now();
+    assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet) && !fleet.brain.on_kill_ends(now, &Scope::Fleet));
     fleet.run(1.0);
     let now = fleet.now();
     // Killed independently, with a generation that is known here and has ended.
     let report = fleet.zones[0].report(now);
-    let report = Report { kill: KillGeneration(1), ordered: [Scope::Fleet].into(), ..report };
+    let report = Report { kill: KillGeneration(1), orders: order(1, 0), ..report };
     let stream = fleet.zones[0].stream;
     assert!(fleet.brain.on_report(now, stream, report).unwrap(), "all aggregators are sent it");
     assert_eq!(fleet.brain.kills().fleet(), KillGeneration(3));
@@ -81,8 +89,8 @@ fn order_at_an_aggregator_kills_with_any_generation() {
     );
     fleet.run(1.0);
     assert_eq!(fleet.zones[1].kill, KillGeneration(3));
-    assert!(fleet.brain.on_kill_ends(&Scope::Fleet));
     let now = fleet.now();
+    assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet));
     let report = fleet.zones[1].report(now);
     let liar = Report { kills: [(bucket(), KillGeneration(u64::MAX))].into(), ..report };
     let stream = fleet.zones[1].stream;
@@ -96,7 +104,7 @@ fn order_that_ended_at_an_aggregator_is_learned_once_with_any_generation() {
         let mut fleet = fleet_of(policy(&enforced_with("")));
         fleet.run(1.0);
         fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-        fleet.brain.on_kill_ends(&Scope::Fleet);
+        fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet);
         for _ in 0..2 {
             fleet
                 .brain
@@ -107,13 +115,48 @@ fn order_that_ended_at_an_aggregator_is_learned_once_with_any_generation() {
         assert_eq!(modes(&fleet), [Mode::Enforce; 2]);
         let now = fleet.now();
         let report = fleet.zones[0].report(now);
-        let report = Report { kill: KillGeneration(number), ended: [Scope::Fleet].into(), ..report };
+        let report = Report { kill: KillGeneration(number), orders: order(number, 0), ..report };
         let stream = fleet.zones[0].stream;
         assert!(fleet.brain.on_report(now, stream, report).unwrap(), "all aggregators are sent it");
         assert_eq!(fleet.brain.kills().fleet(), KillGeneration(generation));
         fleet.run(1.0);
         assert_eq!(modes(&fleet), [Mode::Shadow; 2], "{number}");
     }
+}
+
+#[test]
+fn order_older_than_its_end_does_not_come_back_also_after_a_restart() {
+    for restarts in [false, true] {
+        let mut fleet = fleet_of(policy(&enforced_with("")));
+        fleet.run(1.0);
+        fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
+        fleet.run(1.0);
+        assert!(fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet));
+        fleet.run(3.0);
+        if restarts {
+            fleet.restarts();
+            fleet.run(3.0);
+        }
+        // The aggregator returns with an order that is older than the end, and another with a later one.
+        for (age_ms, generation) in [(60_000, 2), (1_000, 3)] {
+            let now = fleet.now();
+            let report = fleet.zones[0].report(now);
+            let report = Report { kill: KillGeneration(1), orders: order(1, age_ms), ..report };
+            let stream = fleet.zones[0].stream;
+            fleet.brain.on_report(now, stream, report).unwrap();
+            assert_eq!(fleet.brain.kills().fleet(), KillGeneration(generation), "{restarts} {age_ms}");
+        }
+    }
+}
+
+#[test]
+fn aggregators_away_are_those_without_a_stream() {
+    let mut fleet = settled(enforced());
+    assert_eq!(fleet.brain.aggregators_away().count(), 0);
+    let (now, stream) = (fleet.now(), fleet.zones[1].stream);
+    fleet.brain.on_close(now, stream);
+    let away: Vec<_> = fleet.brain.aggregators_away().map(|(zone, _)| zone.to_string()).collect();
+    assert_eq!(away, ["b"]);
 }
 
 #[test]

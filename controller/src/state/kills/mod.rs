@@ -1,30 +1,20 @@
 //! The durable state of the kill switch: generations, the commands that keep them killed, and the buckets
 //! that stay in shadow after a kill.
 
-use std::collections::BTreeMap;
+mod command;
+mod reported;
+
+pub(crate) use command::Now;
+pub(super) use command::command_or_flag;
+pub use command::{Command, End};
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, KilledBucketsFull, Scope};
 use plimsoll_core::names::Bucket;
-use plimsoll_core::names::Text;
 use plimsoll_policy::Policy;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::{Cause, DurableState};
-
-/// An operator's command to kill, or a kill that an aggregator reported, whose operator and reason are
-/// unknown.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Command {
-    /// The reason; absent if an aggregator reported the kill.
-    pub reason: Option<Text>,
-    /// The operator as given in the command, not authenticated.
-    pub by: Option<Text>,
-    /// The start in seconds since 1970 by this machine's clock; absent if it was not known.
-    pub since_s: Option<i64>,
-    /// The end in seconds since 1970; absent if the kill lasts until a command ends it.
-    pub until_s: Option<i64>,
-}
 
 /// The kill switch of one bucket that was ever killed alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +25,9 @@ pub struct BucketSwitch {
     pub command: Option<Command>,
     /// Present while the bucket stays in shadow after a kill, until its entry is promoted.
     pub held: Option<Held>,
+    /// The latest end by command.
+    #[serde(default)]
+    pub ended: Option<End>,
 }
 
 /// The stage of a bucket's entry when it was last read, by which a promotion is noticed.
@@ -44,40 +37,6 @@ pub struct Held {
     pub entry: Option<String>,
     /// The stage of the entry.
     pub at: Mode,
-}
-
-impl Command {
-    /// Creates the command for a kill that an aggregator reported.
-    pub(crate) const fn learned(since_s: Option<i64>) -> Self {
-        Self { reason: None, by: None, since_s, until_s: None }
-    }
-
-    /// The cause of the kill as text.
-    pub(crate) fn why(&self) -> String {
-        self.reason.as_ref().map_or_else(|| "reported by an aggregator".to_owned(), ToString::to_string)
-    }
-
-    fn is_expired(&self, unix_s: i64) -> bool {
-        self.until_s.is_some_and(|until| unix_s >= until)
-    }
-
-    fn is_learned(&self) -> bool {
-        self.reason.is_none()
-    }
-}
-
-/// Reads a command, or the flag that older states have in its place.
-pub(super) fn command_or_flag<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Command>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Saved {
-        Flag(bool),
-        Command(Option<Command>),
-    }
-    Ok(match Saved::deserialize(from)? {
-        Saved::Flag(killed) => killed.then(Command::default),
-        Saved::Command(command) => command,
-    })
 }
 
 impl DurableState {
@@ -118,8 +77,23 @@ impl DurableState {
         self.set(scope, Some(command), policy)
     }
 
-    /// Ends the command for a scope; its buckets stay in shadow. Returns true if there was a command.
-    pub(crate) fn on_command_ends(&mut self, scope: &Scope, policy: &Policy) -> bool {
+    /// Ends the command for a scope; its buckets stay in shadow. Orders for it that were given at aggregators
+    /// before now have ended as well. Returns true if there was a command.
+    pub(crate) fn on_command_ends(&mut self, scope: &Scope, now: Now, policy: &Policy) -> bool {
+        let was_killed = self.generation(scope).is_killed();
+        let end = Some(End { at: Some(now.at), at_s: now.unix_s, was_killed });
+        match scope {
+            Scope::Fleet => self.fleet_kill_ended = end,
+            Scope::Bucket(bucket) if self.switch(scope).is_ok() => {
+                self.bucket_kills.entry(bucket.clone()).or_default().ended = end;
+            }
+            // Without room for the bucket, no order for it has any either.
+            Scope::Bucket(_) => {}
+        }
+        self.end_command(scope, policy)
+    }
+
+    fn end_command(&mut self, scope: &Scope, policy: &Policy) -> bool {
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }
 
@@ -138,61 +112,9 @@ impl DurableState {
             |scope: &Scope| self.command(scope).is_some_and(|command| command.is_expired(unix_s));
         let expired: Vec<Scope> = scopes.filter(is_expired).collect();
         for scope in &expired {
-            self.on_command_ends(scope, policy);
+            self.end_command(scope, policy);
         }
         !expired.is_empty()
-    }
-
-    /// Takes larger generations that an aggregator holds. An odd one counts as a command without a reason; an
-    /// even one ends such a command, but no command given here. In both cases an operator used the switch, so
-    /// every bucket that it concerns goes to shadow. Returns true if anything changed.
-    pub(crate) fn on_learned(
-        &mut self,
-        fleet: KillGeneration,
-        buckets: &BTreeMap<Bucket, KillGeneration>,
-        unix_s: Option<i64>,
-        policy: &Policy,
-    ) -> bool {
-        let of_buckets =
-            buckets.iter().map(|(bucket, generation)| (Scope::Bucket(bucket.clone()), *generation));
-        let mut changed = false;
-        for (scope, learned) in of_buckets.chain([(Scope::Fleet, fleet)]) {
-            if learned <= self.generation(&scope) || self.switch(&scope).is_err() {
-                continue;
-            }
-            if let Ok((generation, command)) = self.switch(&scope) {
-                *generation = learned;
-                if learned.is_killed() {
-                    command.get_or_insert(Command::learned(unix_s));
-                } else {
-                    command.take_if(|command| command.is_learned());
-                }
-            }
-            self.lower(&scope, policy);
-            self.settle_generation(&scope, policy);
-            changed = true;
-        }
-        changed
-    }
-
-    /// Takes an order to kill that was given at an aggregator, which did not know the state here: it kills
-    /// whatever the generations are. Returns true if anything changed.
-    pub(crate) fn on_ordered_below(&mut self, scope: &Scope, unix_s: Option<i64>, policy: &Policy) -> bool {
-        self.command(scope).is_none()
-            && self.set(scope, Some(Command::learned(unix_s)), policy).unwrap_or(false)
-    }
-
-    /// Takes a kill that began and ended at an aggregator. The modes in force were decided without knowledge
-    /// of it, so the generation moves past a kill and its end, unless the scope is killed anyway. Returns
-    /// true if anything changed.
-    pub(crate) fn on_ended_below(&mut self, scope: &Scope, policy: &Policy) -> bool {
-        let Ok((generation, _)) = self.switch(scope) else { return false };
-        if generation.is_killed() {
-            return false;
-        }
-        *generation = generation.switched(true).switched(false);
-        self.lower(scope, policy);
-        true
     }
 
     /// Releases the buckets whose entries were promoted from the shadow that followed a kill. Returns true if
@@ -226,12 +148,28 @@ impl DurableState {
     /// Updates the generation of a scope from the policy file and the command. A kill puts every bucket that
     /// it concerns into shadow; its end releases none.
     pub(super) fn settle_generation(&mut self, scope: &Scope, policy: &Policy) {
-        let by_file = matches!(scope, Scope::Fleet) && self.killed_by_file;
-        let Ok((generation, command)) = self.switch(scope) else { return };
-        let killed = by_file || command.is_some();
+        let killed = self.is_ordered(scope);
+        let Ok((generation, _)) = self.switch(scope) else { return };
         *generation = generation.switched(killed);
         if killed {
             self.lower(scope, policy);
+        }
+    }
+
+    /// Returns true if the policy file or a command kills a scope.
+    fn is_ordered(&self, scope: &Scope) -> bool {
+        matches!(scope, Scope::Fleet) && self.killed_by_file || self.command(scope).is_some()
+    }
+
+    fn commands(&self) -> impl Iterator<Item = &Command> {
+        let of_buckets = self.bucket_kills.values().filter_map(|switch| switch.command.as_ref());
+        self.killed_by_command.iter().chain(of_buckets)
+    }
+
+    fn ended_mut(&mut self, scope: &Scope) -> Option<&mut End> {
+        match scope {
+            Scope::Fleet => self.fleet_kill_ended.as_mut(),
+            Scope::Bucket(bucket) => self.bucket_kills.get_mut(bucket)?.ended.as_mut(),
         }
     }
 

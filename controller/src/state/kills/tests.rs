@@ -1,5 +1,12 @@
 //! Generations and modes after every sequence of commands, aggregators' reports, policy files and restarts.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::kill::{KillOrder, OrderId};
+use plimsoll_core::names::Text;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{InstanceId, Report};
 use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
 use super::*;
@@ -31,6 +38,7 @@ fn ordered(until_s: Option<i64>) -> Command {
         by: None,
         since_s: Some(0),
         until_s,
+        ..Command::default()
     }
 }
 
@@ -38,6 +46,7 @@ fn ordered(until_s: Option<i64>) -> Command {
 struct Scene {
     durable: DurableState,
     policy: Policy,
+    now: MonoTime,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +58,8 @@ enum Act {
     Off,
     Time(i64),
     Learn(u64),
-    EndedBelow,
+    /// An aggregator process, the generation of its order for the fleet, and its age in milliseconds.
+    Order(u128, u64, u64),
     Restart,
     OnApi,
     OffApi,
@@ -63,12 +73,15 @@ impl Scene {
         let policy = policy(false, "enforce", "enforce");
         let mut durable = DurableState::first_start();
         durable.on_policy(&policy);
-        Self { durable, policy }
+        Self { durable, policy, now: MonoTime::ZERO }
     }
 
     fn act(&mut self, act: Act) {
         let (durable, policy) = (&mut self.durable, &self.policy);
         let fleet = &Scope::Fleet;
+        // A second passes with every act.
+        self.now = self.now + Duration::from_secs(1);
+        let now = Now { at: self.now, unix_s: Some(self.now.as_micros() as i64 / 1_000_000) };
         match act {
             Act::File(kill) => {
                 let [api, pattern] = ["api", "p/*"].map(|entry| durable.stages[entry].file.as_str());
@@ -81,25 +94,32 @@ impl Scene {
             }
             Act::On => drop(durable.on_command(fleet, ordered(None), policy).unwrap()),
             Act::OnFor(until) => drop(durable.on_command(fleet, ordered(Some(until)), policy).unwrap()),
-            Act::Off => drop(durable.on_command_ends(fleet, policy)),
+            Act::Off => drop(durable.on_command_ends(fleet, now, policy)),
             Act::Time(unix_s) => drop(durable.on_time(unix_s, policy)),
             Act::Learn(generation) => {
-                durable.on_learned(KillGeneration(generation), &BTreeMap::new(), None, policy);
+                let report = Report { kill: KillGeneration(generation), ..Report::default() };
+                durable.on_report(&report, now, policy);
             }
-            Act::EndedBelow => drop(durable.on_ended_below(fleet, policy)),
+            Act::Order(process, generation, age_ms) => {
+                let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(process) };
+                let generation = KillGeneration(generation);
+                let order = KillOrder { generation, age: Duration::from_millis(age_ms) };
+                let report = Report { kill: generation, orders: [(id, order)].into(), ..Report::default() };
+                durable.on_report(&report, now, policy);
+            }
             Act::Restart => {
                 let text = serde_json::to_string(&durable).unwrap();
                 *durable = serde_json::from_str(&text).unwrap();
                 durable.on_policy(policy);
             }
             Act::OnApi => drop(durable.on_command(&alone("api"), ordered(None), policy).unwrap()),
-            Act::OffApi => drop(durable.on_command_ends(&alone("api"), policy)),
+            Act::OffApi => drop(durable.on_command_ends(&alone("api"), now, policy)),
             Act::LearnApi(generation) => {
-                let learned = [(bucket("api"), KillGeneration(generation))].into();
-                durable.on_learned(KillGeneration(0), &learned, None, policy);
+                let kills = [(bucket("api"), KillGeneration(generation))].into();
+                durable.on_report(&Report { kills, ..Report::default() }, now, policy);
             }
             Act::OnP1 => drop(durable.on_command(&alone("p/1"), ordered(None), policy).unwrap()),
-            Act::OffP1 => drop(durable.on_command_ends(&alone("p/1"), policy)),
+            Act::OffP1 => drop(durable.on_command_ends(&alone("p/1"), now, policy)),
         }
         // The brain does so before it computes directives.
         self.durable.settle_held(&self.policy);
@@ -178,12 +198,49 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[OnFor(600), Learn(3), Time(600)], [4, 0, 0], NONE),
         // Ordered and ended at an aggregator with generations of its own: the modes were raised without
         // knowledge of it.
-        (&[EndedBelow], [2, 0, 0], NONE),
-        (&[EndedBelow, Restart, up], [2, 0, 0], NONE),
-        (&[EndedBelow, down, up], [2, 0, 0], ALL),
-        (&[On, Off, down, up, EndedBelow], [4, 0, 0], NONE),
-        (&[On, EndedBelow], [1, 0, 0], NONE),
-        (&[On, EndedBelow, Off], [2, 0, 0], NONE),
+        (&[Order(7, 2, 0)], [2, 0, 0], NONE),
+        (&[Order(7, 2, 0), Restart, up], [2, 0, 0], NONE),
+        (&[Order(7, 2, 0), down, up], [2, 0, 0], ALL),
+        (&[On, Off, down, up, Order(7, 2, 0)], [4, 0, 0], NONE),
+        (&[On, Order(7, 2, 0)], [3, 0, 0], NONE),
+        (&[On, Order(7, 2, 0), Off], [4, 0, 0], NONE),
+        // An order kills with any generation, and the kill ends with its last order.
+        (&[Order(7, 1, 0)], [1, 0, 0], NONE),
+        (&[On, Off, down, up, Order(7, 1, 0)], [3, 0, 0], NONE),
+        (&[Order(7, 1, 0), Restart, Order(7, 2, 0)], [2, 0, 0], NONE),
+        (&[Learn(4), Order(7, 1, 0)], [5, 0, 0], NONE),
+        (&[Learn(4), Order(7, 1, 0), Order(7, 2, 0)], [6, 0, 0], NONE),
+        (&[Learn(4), Order(7, 1, 0), Restart, Order(7, 2, 0)], [6, 0, 0], NONE),
+        (&[Learn(4), Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)], [5, 0, 0], NONE),
+        (&[Learn(4), Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0), Order(8, 2, 0)], [6, 0, 0], NONE),
+        (&[Order(7, 1, 0), Order(8, 1, 0), Order(7, 2, 0)], [3, 0, 0], NONE),
+        (&[Learn(1), Order(7, 2, 0)], [2, 0, 0], NONE),
+        (&[Order(7, 1, 0), On, Order(7, 2, 0)], [3, 0, 0], NONE),
+        (&[Order(7, 1, 0), Off], [2, 0, 0], NONE),
+        // What was ended by command does not come back with an aggregator that returns later, and what was
+        // promoted since stays.
+        (&[On, Off, Order(7, 1, 1_001)], [2, 0, 0], NONE),
+        (&[On, Off, down, up, Order(7, 1, 3_001)], [2, 0, 0], ALL),
+        (&[On, Off, down, up, Order(7, 2, 3_001)], [2, 0, 0], ALL),
+        (&[Order(8, 1, 0), Off, Order(7, 1, 5_000)], [2, 0, 0], NONE),
+        (&[Order(8, 1, 0), Off, Order(7, 1, 5_000), Order(8, 1, 5_000)], [2, 0, 0], NONE),
+        (&[Order(8, 1, 0), Off, Restart, Order(7, 1, 4_000)], [2, 0, 0], NONE),
+        // The order is a later one, or may be.
+        (&[On, Off, Order(7, 1, 1_000)], [3, 0, 0], NONE),
+        (&[On, Off, down, up, Order(7, 1, 3_000)], [3, 0, 0], NONE),
+        (&[On, Off, Restart, Order(7, 1, 2_001)], [3, 0, 0], NONE),
+        // The end came before any order was known: the buckets go to shadow with the first one.
+        (&[Off, Order(7, 1, 5_000)], [2, 0, 0], NONE),
+        (&[Off, Order(7, 1, 5_000), down, up, Order(8, 1, 9_000)], [2, 0, 0], ALL),
+        (&[On, Off, down, up, Off, Order(7, 1, 9_000)], [4, 0, 0], NONE),
+        // A generation that is news shows that the switch was used again elsewhere.
+        (&[On, Off, down, up, Order(7, 5, 9_000)], [6, 0, 0], NONE),
+        // The end of a kill by its time, or by the file, ends no order.
+        (&[OnFor(2), Time(2), Order(7, 1, 9_000)], [3, 0, 0], NONE),
+        (&[File(true), File(false), Order(7, 1, 9_000)], [3, 0, 0], NONE),
+        // The end of the order leaves a kill by another cause.
+        (&[On, Off, On, Order(7, 1, 9_000)], [3, 0, 0], NONE),
+        (&[File(true), Off, Order(7, 1, 9_000)], [1, 0, 0], NONE),
         // One bucket alone.
         (&[OnApi], [0, 1, 0], [false, true, true]),
         (&[OnApi, Restart], [0, 1, 0], [false, true, true]),
@@ -269,7 +326,9 @@ fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
         Err(KilledBucketsFull)
     );
     let learned = [(bucket("one-more"), KillGeneration(1))].into();
-    assert!(!scene.durable.on_learned(KillGeneration(0), &learned, None, &scene.policy));
+    let report = Report { kills: learned, ..Report::default() };
+    let now = Now { at: scene.now, unix_s: None };
+    assert!(!scene.durable.on_report(&report, now, &scene.policy));
     scene.act(Act::On);
     assert_eq!(scene.durable.kill, KillGeneration(1));
 }

@@ -46,6 +46,8 @@ pub struct Child {
     pub since: MonoTime,
     /// The time of its last report.
     pub last_report: MonoTime,
+    /// The clients that are killed locally, in its last report: the child itself, or those below it.
+    pub killed_locally: u32,
     /// Its highest report that the controller has covered.
     pub confirmed: u64,
     sent: SentState,
@@ -157,6 +159,7 @@ impl Sessions {
             stream: None,
             since: now,
             last_report: now,
+            killed_locally: 0,
             confirmed: 0,
             sent: SentState::default(),
         });

@@ -1,6 +1,5 @@
 //! The relay of kills and drills. At an aggregator it merges the generations of parent and children, keeps
-//! kill orders given here or relayed by child aggregators until the controller has confirmed them, and times
-//! drills. A controller uses it to send generations and to time drills; its durable state does the rest.
+//! kill orders given here or at aggregators below until the controller has confirmed them, and times drills. A controller uses it to send generations and to time drills; its durable state does the rest.
 
 mod orders;
 mod sent;
@@ -12,7 +11,7 @@ pub use sent::SentKills;
 use orders::Orders;
 
 use super::drill::{Drill, DrillTiming, DueChild};
-use super::{KillGeneration, KilledBucketsFull, Kills, Scope};
+use super::{KillGeneration, KilledBucketsFull, Kills, OrderId, Scope};
 use crate::decision::Mode;
 use crate::directive::{Directives, StaleDirective, Terms};
 use crate::names::{Bucket, Zone};
@@ -21,8 +20,10 @@ use crate::report::{InstanceId, Report, Role};
 
 /// The kill state of an aggregator or a controller. A controller raises generations and gives no orders,
 /// which no parent would confirm.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct KillRelay {
+    /// The process, by which its own orders are known.
+    own: InstanceId,
     kills: Kills,
     orders: Orders,
     timing: DrillTiming,
@@ -33,6 +34,18 @@ pub struct KillRelay {
 }
 
 impl KillRelay {
+    /// The kill state of a process that knows of no kill.
+    pub fn new(own: InstanceId) -> Self {
+        Self {
+            own,
+            kills: Kills::default(),
+            orders: Orders::default(),
+            timing: DrillTiming::default(),
+            sent: SentKills::default(),
+            sent_timing: 0,
+        }
+    }
+
     /// The generations held. For the mode in force use [`Self::mode`], which also respects orders.
     pub const fn kills(&self) -> &Kills {
         &self.kills
@@ -49,19 +62,29 @@ impl KillRelay {
         if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
 
-    /// Enters an operator's kill order at this tier, or its end. An order to kill is kept even if the
-    /// generation is unchanged; an end is kept only while an order for the scope is held. Returns true if the
-    /// generation changed.
+    /// Enters an operator's kill order at this tier, or its end. The end leaves a scope killed that is also
+    /// killed by an order of an aggregator below. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
-    pub fn order(&mut self, scope: &Scope, killed: bool) -> Result<bool, KilledBucketsFull> {
+    pub fn order(&mut self, now: MonoTime, scope: &Scope, killed: bool) -> Result<bool, KilledBucketsFull> {
         if !self.kills.has_room(scope) {
             return Err(KilledBucketsFull);
         }
-        let changed = self.kills.raise(scope, self.kills.generation(scope).switched(killed));
-        self.orders.give(scope, killed);
-        Ok(changed)
+        let id = OrderId { scope: scope.clone(), given_at: self.own };
+        let given = self.orders.generation(&id);
+        let latest = self.kills.generation(scope).max(given.unwrap_or_default());
+        // Without an order, the end needs no entry: the generation shows it.
+        if killed || given.is_some() {
+            self.orders.give(now, id, latest.switched(killed));
+        }
+        let is_killed = killed || self.is_ordered(scope);
+        Ok(self.kills.raise(scope, latest.switched(is_killed)))
+    }
+
+    /// Returns true if an unconfirmed order in force, given here or below, kills a scope.
+    pub fn is_ordered(&self, scope: &Scope) -> bool {
+        self.orders.in_force().any(|ordered| ordered == scope)
     }
 
     /// Takes a larger generation of a scope. Returns true if it changed.
@@ -78,9 +101,9 @@ impl KillRelay {
     }
 
     /// Fills the kill fields of a report after its number was set.
-    pub fn fill(&mut self, report: &mut Report) {
+    pub fn fill(&mut self, now: MonoTime, report: &mut Report) {
         self.sent.fill(&self.kills, report);
-        self.orders.fill(report);
+        self.orders.fill(now, report);
         if self.sent_timing != self.timing.version() {
             self.sent_timing = self.timing.version();
             report.spreads = self.timing.spreads();
@@ -113,7 +136,7 @@ impl KillRelay {
     pub fn on_report(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) -> bool {
         self.on_confirmation(now, instance, role, report);
         let changed = self.kills.merge(report.kill, &report.kills);
-        let ordered = role == Role::Aggregator && self.relay_orders(report);
+        let ordered = role == Role::Aggregator && self.relay_orders(now, report);
         self.enforce_orders() || changed || ordered
     }
 
@@ -156,8 +179,8 @@ impl KillRelay {
     }
 
     /// Raises the generation to killed again for every order in force that is not confirmed. An end from
-    /// elsewhere was meant for another kill, even if its generation is higher. Returns true if a generation
-    /// changed.
+    /// elsewhere may have been meant for another kill, even if its generation is higher. Returns true if a
+    /// generation changed.
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
         for scope in self.orders.in_force() {
@@ -166,17 +189,19 @@ impl KillRelay {
         changed
     }
 
-    /// Takes over the orders of a child aggregator. An end counts only if no order for its scope is held
-    /// here, because it is unknown which order has ended. A kill that was relayed and then ended below
-    /// therefore stays on; its end must be ordered again, here or at the controller. Returns true if any is
-    /// new.
-    fn relay_orders(&mut self, report: &Report) -> bool {
+    /// Takes over the orders of a child aggregator, and their ends. The end of the last order for a scope ends
+    /// the kill here. Returns true if any is new.
+    fn relay_orders(&mut self, now: MonoTime, report: &Report) -> bool {
         let mut is_new = false;
-        for scope in report.ordered.iter().filter(|scope| self.kills.has_room(scope)) {
-            is_new |= self.orders.relay(scope.clone());
-        }
-        for scope in report.ended.iter().filter(|scope| self.kills.has_room(scope)) {
-            is_new |= self.orders.relay_end(scope.clone());
+        for (id, order) in &report.orders {
+            let was_ordered = self.is_ordered(&id.scope);
+            if !self.kills.has_room(&id.scope) || !self.orders.relay(now, id, *order) {
+                continue;
+            }
+            is_new = true;
+            if was_ordered && !self.is_ordered(&id.scope) {
+                self.kills.raise(&id.scope, self.kills.generation(&id.scope).switched(false));
+            }
         }
         is_new
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::kill::Kill;
+use crate::kill::{KILL_ORDERS_MAX, Kill, KillOrder};
 use crate::report::Echo;
 
 const FLEET: Scope = Scope::Fleet;
@@ -27,27 +27,39 @@ fn directives(generation: u64, confirmed: u64) -> Directives {
     Directives { kill: KillGeneration(generation), echo, ..Directives::default() }
 }
 
+fn relay() -> KillRelay {
+    KillRelay::new(InstanceId(9))
+}
+
 fn report(relay: &mut KillRelay, seq: u64) -> Report {
     let mut report = Report { seq, ..Report::default() };
-    relay.fill(&mut report);
+    relay.fill(at(0), &mut report);
     report
 }
 
-fn child_order(ordered: bool, generation: u64) -> Report {
-    let scopes = |given: bool| if given { [FLEET].into() } else { [].into() };
+/// The scopes and generations of the orders in a report, by the process where they were given.
+fn orders(report: &Report) -> Vec<(&Scope, u128, u64)> {
+    let orders = report.orders.iter();
+    orders.map(|(id, order)| (&id.scope, id.given_at.0, order.generation.0)).collect()
+}
+
+/// The report of a child aggregator with its order for the fleet, at this generation.
+fn child_order(child: InstanceId, generation: u64) -> Report {
     let kill = KillGeneration(generation);
-    Report { kill, ordered: scopes(ordered), ended: scopes(!ordered), ..Report::default() }
+    let order = KillOrder { generation: kill, age: Duration::from_millis(3) };
+    let orders = [(OrderId { scope: FLEET, given_at: child }, order)].into();
+    Report { kill, orders, ..Report::default() }
 }
 
 #[test]
 fn unconfirmed_order_keeps_its_buckets_in_shadow() {
-    let mut relay = KillRelay::default();
-    assert_eq!((relay.order(&FLEET, true), relay.order(&FLEET, true)), (Ok(true), Ok(false)));
-    assert_eq!(relay.order(&FLEET, false), Ok(true));
+    let mut relay = relay();
+    assert_eq!((relay.order(at(0), &FLEET, true), relay.order(at(0), &FLEET, true)), (Ok(true), Ok(false)));
+    assert_eq!(relay.order(at(0), &FLEET, false), Ok(true));
     assert_eq!(relay.kills().fleet(), KillGeneration(2));
     assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Shadow);
     let sent = report(&mut relay, 7);
-    assert_eq!((sent.kill, sent.ended), (KillGeneration(2), [FLEET].into()));
+    assert_eq!((sent.kill, orders(&sent)), (KillGeneration(2), vec![(&FLEET, 9, 2)]));
     relay.on_directives(&directives(2, 6)).unwrap();
     assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Shadow);
     relay.on_directives(&directives(2, 7)).unwrap();
@@ -57,15 +69,15 @@ fn unconfirmed_order_keeps_its_buckets_in_shadow() {
 
 #[test]
 fn order_is_sent_once_on_each_stream() {
-    let mut relay = KillRelay::default();
+    let mut relay = relay();
     let alone = Scope::Bucket(bucket());
-    relay.order(&alone, true).unwrap();
+    relay.order(at(0), &alone, true).unwrap();
     let killed = [(bucket(), KillGeneration(1))].into();
     for stream in 0..2 {
         let first = report(&mut relay, 1);
-        assert_eq!((&first.ordered, &first.kills), (&[alone.clone()].into(), &killed), "stream {stream}");
+        assert_eq!((orders(&first), &first.kills), (vec![(&alone, 9, 1)], &killed), "stream {stream}");
         let second = report(&mut relay, 2);
-        assert!(second.ordered.is_empty() && second.kills.is_empty(), "stream {stream}");
+        assert!(second.orders.is_empty() && second.kills.is_empty(), "stream {stream}");
         relay.on_open();
     }
 }
@@ -73,8 +85,8 @@ fn order_is_sent_once_on_each_stream() {
 #[test]
 fn unconfirmed_order_outlives_the_end_of_another_kill() {
     for (confirmed, generation) in [(0, 3), (1, 2)] {
-        let mut relay = KillRelay::default();
-        relay.order(&FLEET, true).unwrap();
+        let mut relay = relay();
+        relay.order(at(0), &FLEET, true).unwrap();
         report(&mut relay, 1);
         assert_eq!(relay.on_directives(&directives(2, confirmed)), Ok(true));
         assert_eq!(relay.kills().fleet(), KillGeneration(generation), "confirmed: {confirmed}");
@@ -83,8 +95,8 @@ fn unconfirmed_order_outlives_the_end_of_another_kill() {
 
 #[test]
 fn implausible_generation_is_rejected_and_confirms_nothing() {
-    let mut relay = KillRelay::default();
-    relay.order(&FLEET, true).unwrap();
+    let mut relay = relay();
+    relay.order(at(0), &FLEET, true).unwrap();
     report(&mut relay, 1);
     assert!(matches!(relay.on_directives(&directives(u64::MAX, 1)), Err(StaleDirective::KillJump { .. })));
     assert_eq!(relay.on_directives(&directives(2, 0)), Ok(true));
@@ -93,31 +105,97 @@ fn implausible_generation_is_rejected_and_confirms_nothing() {
 
 #[test]
 fn order_of_a_child_aggregator_is_relayed_with_a_later_generation() {
-    let mut relay = KillRelay::default();
+    let mut relay = relay();
     relay.on_directives(&directives(2, 0)).unwrap();
-    let (child, order) = (InstanceId(1), child_order(true, 1));
+    let child = InstanceId(1);
+    let order = child_order(child, 1);
     assert!(!relay.on_report(at(0), child, Role::Client, &order), "a client gives no orders");
     assert!(relay.on_report(at(0), child, Role::Aggregator, &order));
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
-    assert_eq!(report(&mut relay, 1).ordered, [FLEET].into());
+    assert_eq!(orders(&report(&mut relay, 1)), [(&FLEET, 1, 1)]);
 }
 
 #[test]
-fn end_of_a_child_aggregators_order_does_not_end_another() {
-    let mut relay = KillRelay::default();
+fn age_of_an_order_grows_at_every_aggregator_on_its_way() {
+    let [mut lower, mut upper] = [InstanceId(1), InstanceId(2)].map(KillRelay::new);
+    lower.order(at(1_000), &FLEET, true).unwrap();
+    let mut sent = Report { seq: 1, ..Report::default() };
+    lower.fill(at(1_500), &mut sent);
+    assert_eq!(sent.orders.values().map(|order| order.age.as_millis()).collect::<Vec<_>>(), [500]);
+    // The clocks of two machines have nothing in common.
+    upper.on_report(at(70), InstanceId(1), Role::Aggregator, &sent);
+    let mut relayed = Report { seq: 1, ..Report::default() };
+    upper.fill(at(100), &mut relayed);
+    assert_eq!(relayed.orders.values().map(|order| order.age.as_millis()).collect::<Vec<_>>(), [530]);
+}
+
+/// Orders and ends at an aggregator (`here`) and at the aggregators below it, before the controller knows.
+#[test]
+fn kill_ends_above_when_its_last_order_has_ended() {
+    #[derive(Clone, Copy, Debug)]
+    enum Act {
+        Here(bool),
+        /// A child aggregator, and the generation that it reports of its own order.
+        Child(u128, u64),
+        Parent(u64),
+    }
+    use Act::*;
+    let table: &[(&[Act], u64)] = &[
+        (&[Child(1, 1)], 1),
+        (&[Child(1, 1), Child(1, 2)], 2),
+        (&[Child(1, 1), Child(1, 2), Child(1, 3)], 3),
+        (&[Child(1, 1), Child(1, 2), Child(1, 1)], 2),
+        // The end was given with a generation that is an old one here.
+        (&[Parent(4), Child(1, 1)], 5),
+        (&[Parent(4), Child(1, 1), Child(1, 2)], 6),
+        // The end of one order ends no other.
+        (&[Child(1, 1), Child(2, 1), Child(1, 2)], 3),
+        (&[Child(1, 1), Child(2, 1), Child(1, 2), Child(2, 4)], 4),
+        (&[Here(true), Child(1, 1), Child(1, 2)], 3),
+        (&[Here(true), Child(1, 1), Child(1, 2), Here(false)], 4),
+        (&[Here(true), Child(1, 1), Here(false)], 1),
+        (&[Here(true), Child(1, 1), Here(false), Child(1, 2)], 2),
+        (&[Here(true), Child(1, 1), Here(false), Here(true), Child(1, 4)], 5),
+        (&[Child(1, 1), Here(false)], 1),
+        // An end of an unknown order ends none.
+        (&[Here(true), Child(1, 2)], 3),
+        (&[Parent(1), Child(1, 2)], 2),
+    ];
+    for (acts, generation) in table {
+        let mut relay = relay();
+        for act in *acts {
+            match *act {
+                Here(killed) => drop(relay.order(at(0), &FLEET, killed).unwrap()),
+                Child(child, generation) => {
+                    let child = InstanceId(child);
+                    relay.on_report(at(0), child, Role::Aggregator, &child_order(child, generation));
+                }
+                Parent(generation) => drop(relay.on_directives(&directives(generation, 0)).unwrap()),
+            }
+        }
+        assert_eq!(relay.kills().fleet(), KillGeneration(*generation), "{acts:?}");
+        let is_ordered = relay.is_ordered(&FLEET);
+        assert!(!is_ordered || relay.kills().fleet().is_killed(), "{acts:?}");
+        assert_eq!(relay.mode(&bucket(), &enforce(9)), Mode::Shadow, "{acts:?}: unconfirmed");
+    }
+}
+
+#[test]
+fn orders_of_children_are_bounded_and_leave_room_for_own_ones() {
+    let mut relay = relay();
     let child = InstanceId(1);
-    assert!(relay.on_report(at(0), child, Role::Aggregator, &child_order(false, 2)));
-    assert_eq!(relay.mode(&bucket(), &enforce(2)), Mode::Shadow);
-    assert_eq!(report(&mut relay, 1).ended, [FLEET].into());
-    relay.order(&FLEET, true).unwrap();
-    assert!(relay.on_report(at(1), child, Role::Aggregator, &child_order(false, 4)));
-    assert_eq!(relay.kills().fleet(), KillGeneration(5));
-    assert!(report(&mut relay, 2).ended.is_empty());
+    let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO };
+    let of = |process: u128| (OrderId { scope: FLEET, given_at: InstanceId(process) }, order);
+    let orders = (10..10 + KILL_ORDERS_MAX as u128).map(of).collect();
+    relay.on_report(at(0), child, Role::Aggregator, &Report { orders, ..Report::default() });
+    relay.order(at(0), &FLEET, true).unwrap();
+    let sent = report(&mut relay, 1).orders;
+    assert!(sent.len() < KILL_ORDERS_MAX && sent.keys().any(|id| id.given_at == InstanceId(9)));
 }
 
 #[test]
 fn drill_is_joined_once_confirmed_upwards_and_timed() {
-    let mut relay = KillRelay::default();
+    let mut relay = relay();
     let zone = Zone::new("a").unwrap();
     let child = || {
         let due = DueChild { zone: Zone::new("a").unwrap(), role: Role::Client, clients: 1 };

@@ -1,11 +1,14 @@
 //! Tests that reports of one stream join in any order.
 
+use std::time::Duration;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
 use super::*;
 use crate::decision::Mode;
+use crate::kill::Scope;
 
 /// Reports taken from one growing history, as a stream may carry them, in any order and number.
 fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
@@ -49,8 +52,15 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                     .map(|id| (key(&format!("t{id}")).bucket, KillGeneration(reached / 5)))
                     .collect(),
                 drill: Drill(reached / 8),
-                ordered: keys.iter().map(|id| Scope::Bucket(key(&format!("t{id}")).bucket)).collect(),
-                ended: keys.iter().map(|id| Scope::Bucket(key(&format!("e{id}")).bucket)).collect(),
+                orders: keys
+                    .iter()
+                    .map(|id| {
+                        let scope = Scope::Bucket(key(&format!("t{id}")).bucket);
+                        let generation = KillGeneration(reached / 4);
+                        let age = Duration::from_millis(reached);
+                        (OrderId { scope, given_at: InstanceId(1) }, KillOrder { generation, age })
+                    })
+                    .collect(),
                 spreads: BTreeMap::new(),
                 subscriptions: if asks { vec![key("x").bucket] } else { Vec::new() },
                 holds: keys.iter().map(hold).collect(),
@@ -59,6 +69,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 evidence: observed(reached + 1, asks.then_some(reached), keys.len() as u64),
                 leaving: reach > 25,
                 children: reach as u32 / 2,
+                killed_locally: reach as u32 / 6,
                 path: Path(vec![InstanceId(reached.into()); reach % 3]),
             }
         })

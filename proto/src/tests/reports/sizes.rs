@@ -93,10 +93,11 @@ fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
 fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
     let largest = largest_report(5_000);
     let bare = Report { seq: u64::MAX, ..largest_report(0) };
-    let Report { subscriptions, holds, definitions, tallies, .. } = largest;
+    let Report { subscriptions, holds, orders, definitions, tallies, .. } = largest;
     for (list, report) in [
         ("subscriptions", Report { subscriptions, ..bare.clone() }),
         ("holds", Report { holds, ..bare.clone() }),
+        ("kill_orders", Report { orders, ..bare.clone() }),
         ("definitions", Report { definitions, ..bare.clone() }),
         ("id_gaps", Report { tallies, ..bare.clone() }),
         ("evidence", Report { evidence: largest_evidence(u64::MAX, 4_096), ..bare.clone() }),

@@ -1,0 +1,101 @@
+//! The commands that kill and that end kills, as the controller saves them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use plimsoll_core::names::Text;
+use plimsoll_core::quantity::MonoTime;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// An operator's command to kill, or a kill that an aggregator reported, whose operator and reason are
+/// unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// The reason; absent if an aggregator reported the kill.
+    pub reason: Option<Text>,
+    /// The operator as given in the command, not authenticated.
+    pub by: Option<Text>,
+    /// The start in seconds since 1970 by this machine's clock; absent if it was not known.
+    pub since_s: Option<i64>,
+    /// The end in seconds since 1970; absent if the kill lasts until a command ends it.
+    pub until_s: Option<i64>,
+    /// The aggregator processes whose orders a reported kill consists of, by their ids in hex. It ends with
+    /// the last of them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub given_at: BTreeSet<String>,
+}
+
+/// The latest command that ended the kills of a scope: orders given before it have ended as well, even if
+/// their aggregator reports them only later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// The time by the clock of this process; absent in a state that another process saved.
+    #[serde(skip)]
+    pub(super) at: Option<MonoTime>,
+    /// The time in seconds since 1970; absent if it was not known.
+    pub(super) at_s: Option<i64>,
+    /// True if the scope was killed, so that its buckets were in shadow.
+    pub(super) was_killed: bool,
+}
+
+/// The present time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// By the clock of this process.
+    pub(crate) at: MonoTime,
+    /// Seconds since 1970; unknown before the first tick.
+    pub(crate) unix_s: Option<i64>,
+}
+
+impl Command {
+    /// Creates the command for a kill that an aggregator reported.
+    pub(crate) fn learned(since_s: Option<i64>) -> Self {
+        Self { since_s, ..Self::default() }
+    }
+
+    /// The cause of the kill as text.
+    pub(crate) fn why(&self) -> String {
+        self.reason.as_ref().map_or_else(|| "reported by an aggregator".to_owned(), ToString::to_string)
+    }
+
+    pub(super) fn is_expired(&self, unix_s: i64) -> bool {
+        self.until_s.is_some_and(|until| unix_s >= until)
+    }
+
+    /// Returns true if an aggregator reported the kill.
+    pub(super) const fn is_learned(&self) -> bool {
+        self.reason.is_none()
+    }
+}
+
+impl End {
+    /// Returns true if an order of this age was given before the end. In doubt it was not: a kill that comes
+    /// back can be ended again.
+    pub(super) fn is_after(&self, age: Duration, now: Now) -> bool {
+        let passed = match (self.at, self.at_s, now.unix_s) {
+            (Some(at), ..) => Some(now.at.since(at)),
+            // Both times are cut to seconds.
+            (None, Some(at_s), Some(unix_s)) => {
+                u64::try_from(unix_s.saturating_sub(at_s)).ok().map(|passed| Duration::from_secs(passed + 1))
+            }
+            _ => None,
+        };
+        passed.is_some_and(|passed| age > passed)
+    }
+}
+
+/// Reads a command, or the flag that older states have in its place.
+pub(in crate::state) fn command_or_flag<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Command>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Saved {
+        Flag(bool),
+        Command(Option<Command>),
+    }
+    Ok(match Saved::deserialize(from)? {
+        Saved::Flag(killed) => killed.then(Command::default),
+        Saved::Command(command) => command,
+    })
+}

@@ -1,0 +1,113 @@
+//! The kills that aggregators report: orders that were given there, and generations as evidence of orders that
+//! are lost.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::kill::{KILL_ORDERS_MAX, KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::report::Report;
+use plimsoll_policy::Policy;
+
+use super::{Command, Now};
+use crate::state::DurableState;
+
+impl DurableState {
+    /// Takes the generations and the orders in an aggregator's report. Returns true if anything changed.
+    ///
+    /// The orders decide for the scopes that they name. For all other scopes a larger generation is evidence:
+    /// an odd one counts as a command without a reason, an even one ends such a command, but no command given
+    /// here.
+    pub(crate) fn on_report(&mut self, report: &Report, now: Now, policy: &Policy) -> bool {
+        let of_buckets =
+            report.kills.iter().map(|(bucket, generation)| (Scope::Bucket(bucket.clone()), *generation));
+        let mut reported: BTreeMap<Scope, KillGeneration> = of_buckets.collect();
+        reported.insert(Scope::Fleet, report.kill);
+        let mut changed = false;
+        for (id, order) in &report.orders {
+            let generation = reported.remove(&id.scope).unwrap_or_default().max(order.generation);
+            changed |= self.on_order(id, *order, generation, now, policy);
+        }
+        for (scope, generation) in reported {
+            changed |= self.on_generation(&scope, generation, now.unix_s, policy);
+        }
+        changed
+    }
+
+    /// Takes a generation of an aggregator. If it is a larger one, an operator used the switch there, so every
+    /// bucket that it concerns goes to shadow.
+    fn on_generation(
+        &mut self,
+        scope: &Scope,
+        reported: KillGeneration,
+        unix_s: Option<i64>,
+        policy: &Policy,
+    ) -> bool {
+        if reported <= self.generation(scope) {
+            return false;
+        }
+        let Ok((generation, command)) = self.switch(scope) else { return false };
+        *generation = reported;
+        if reported.is_killed() {
+            command.get_or_insert(Command::learned(unix_s));
+        } else {
+            command.take_if(|command| command.is_learned());
+        }
+        self.lower(scope, policy);
+        self.settle_generation(scope, policy);
+        true
+    }
+
+    /// Takes an order that was given at an aggregator, or its end, and the generation reported with it. The
+    /// aggregator did not know the state here, so an order kills whatever the generations are, unless a
+    /// command given here has ended it since.
+    fn on_order(
+        &mut self,
+        id: &OrderId,
+        order: KillOrder,
+        reported: KillGeneration,
+        now: Now,
+        policy: &Policy,
+    ) -> bool {
+        let scope = &id.scope;
+        let has_room = self.commands().map(|command| command.given_at.len()).sum::<usize>() < KILL_ORDERS_MAX;
+        let Ok((generation, command)) = self.switch(scope) else { return false };
+        let before = (*generation, command.clone());
+        let is_new = reported > *generation;
+        *generation = reported.max(*generation);
+        let given_at = format!("{:032x}", id.given_at.0);
+        if let Some(end) = self.ended_mut(scope).filter(|end| end.is_after(order.age, now)) {
+            // Buckets that were promoted since the end stay as they are if they were in shadow before it.
+            let was_killed = std::mem::replace(&mut end.was_killed, true);
+            if is_new || !was_killed {
+                self.pass_kill(scope, is_new, policy);
+            }
+        } else if order.is_in_force() {
+            let Ok((_, command)) = self.switch(scope) else { return false };
+            let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
+            if command.is_learned() && has_room {
+                command.given_at.insert(given_at);
+            }
+            self.settle_generation(scope, policy);
+        } else {
+            let Ok((_, command)) = self.switch(scope) else { return false };
+            command.take_if(|command| {
+                let was_given = command.given_at.remove(&given_at);
+                command.is_learned() && command.given_at.is_empty() && (was_given || is_new)
+            });
+            self.pass_kill(scope, is_new, policy);
+        }
+        before != (self.generation(scope), self.command(scope).cloned())
+    }
+
+    /// Moves the generation past a kill that began and ended at an aggregator, unless the scope is killed
+    /// anyway: the modes in force were decided without knowledge of it. A generation that `is_new` from there
+    /// has passed the kill already.
+    fn pass_kill(&mut self, scope: &Scope, is_new: bool, policy: &Policy) {
+        let killed = self.is_ordered(scope);
+        let Ok((generation, _)) = self.switch(scope) else { return };
+        let passed = if is_new { *generation } else { generation.switched(true) };
+        *generation = passed.switched(killed);
+        if !killed {
+            self.lower(scope, policy);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! A kill order given at an aggregator, or its end, with an identity that an end can refer to.
+
+use std::time::Duration;
+
+use super::{KillGeneration, Scope};
+use crate::report::InstanceId;
+
+/// The most kill orders that an aggregator keeps or a report carries. Orders of child aggregators beyond it
+/// are relayed by their generation alone.
+pub const KILL_ORDERS_MAX: usize = 4_096;
+
+/// The identity of a kill order: its scope, and the aggregator process at which it was given.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrderId {
+    /// The scope.
+    pub scope: Scope,
+    /// The aggregator process.
+    pub given_at: InstanceId,
+}
+
+/// The state of a kill order. Of two states of one order the greater is the later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KillOrder {
+    /// The generation of the scope at the aggregator when the order or its end was given there. Odd: the
+    /// order is in force; even: it has ended.
+    pub generation: KillGeneration,
+    /// The time since then. It is measured by the monotonic clocks of the aggregators on the way, and lacks
+    /// the time that messages take.
+    pub age: Duration,
+}
+
+impl KillOrder {
+    /// Returns true if the order is in force.
+    pub const fn is_in_force(self) -> bool {
+        self.generation.is_killed()
+    }
+}
