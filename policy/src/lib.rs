@@ -118,6 +118,13 @@ impl Policy {
         self.tenants.listed.iter()
     }
 
+    /// The boosts that ended after `from_s`, up to `to_s`, both in seconds since 1970.
+    pub fn boosts_ended(&self, from_s: i64, to_s: i64) -> impl Iterator<Item = (&Tenant, &Boost)> {
+        let boosts =
+            self.tenants().filter_map(|(tenant, of_tenant)| Some((tenant, of_tenant.boost.as_ref()?)));
+        boosts.filter(move |(_, boost)| (from_s < boost.until.as_secs()) && (boost.until.as_secs() <= to_s))
+    }
+
     /// Returns the entry of the tenant `name`: its own, else that of the class `default`.
     pub fn tenant(&self, name: &Tenant) -> &TenantPolicy {
         self.tenants.get(name)
@@ -133,13 +140,13 @@ impl Policy {
         &self.fairness
     }
 
-    /// The hash of this policy.
-    pub const fn hash(&self) -> PolicyHash {
-        self.hash
-    }
-}
     /// The texts that this policy was read from.
     pub const fn texts(&self) -> &Arc<PolicyTexts> {
         &self.texts
     }
 
+    /// The hash of this policy.
+    pub const fn hash(&self) -> PolicyHash {
+        self.hash
+    }
+}

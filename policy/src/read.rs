@@ -13,13 +13,22 @@ use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::{PolicyHash, PolicyTexts};
 use crate::spec::{PolicySpec, TenantsSpec};
 use crate::tenants::{Fairness, TenantPolicy, Tenants};
-use crate::warning::{self, Warning};
+use crate::warning::{self, Floor, Warning};
 use crate::yaml::{
     Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source, hint,
 };
 use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
+
+/// The content of `tenants.yaml`.
+struct Sharing {
+    tenants: Tenants,
+    fairness: Fairness,
+    /// The floor of the `fairness` block, if there is one.
+    floor: Option<Floor>,
+    warnings: Vec<Warning>,
+}
 
 /// The content of `policy.yaml`.
 struct Protection {
@@ -31,7 +40,10 @@ struct Protection {
 
 pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, Vec<Warning>), PolicyError> {
     match (protection(policy), sharing(tenants)) {
-        (Ok(Protection { kill_switch, guardrails, buckets, warnings }), Ok((listed, fairness))) => {
+        (Ok(Protection { kill_switch, guardrails, buckets, mut warnings }), Ok(sharing)) => {
+            let Sharing { tenants: listed, fairness, floor, warnings: of_tenants } = sharing;
+            warnings.extend(floor.and_then(|floor| floor.above_limits(&buckets)));
+            warnings.extend(of_tenants);
             let hash = PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes());
             let texts =
                 Arc::new(PolicyTexts { policy: policy.text.to_owned(), tenants: tenants.text.to_owned() });
@@ -60,7 +72,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
         let key = BucketKey::parse(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
         match key.and_then(|key| Ok((key, BucketPolicy::read(spec, &field, &rollout)?))) {
             Ok((key, bucket)) => {
-                warnings.extend(warning::of_bucket(&field, &bucket));
+                warnings.extend(warning::of_bucket(&root, &field, &bucket));
                 buckets.insert(key, bucket);
             }
             Err(fault) => faults.push(*fault),
@@ -70,7 +82,9 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
         return Err(PolicyError::of(faults));
     }
     warnings.extend(warning::of_policy(&root));
-    warnings.sort_by_key(|warning| warning.at);
+    // Many buckets may have a gate of the common rollout block.
+    warnings.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
+    warnings.dedup();
     Ok(Protection {
         kill_switch: spec.kill_switch,
         guardrails: spec.guardrails.is_none_or(|switch| switch.0),
@@ -80,19 +94,23 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
 }
 
 /// Reads `tenants.yaml`.
-fn sharing(source: Source<'_>) -> Result<(Tenants, Fairness), PolicyError> {
+fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let document = Document::open(source)?;
     let root = document.root();
     let spec: TenantsSpec = document.parse()?;
     let mut faults = Vec::new();
     let mut listed = BTreeMap::new();
+    let mut warnings = Vec::new();
     let field = root.then("tenants");
     let has_default = spec.tenants.contains_key(DEFAULT_TENANT);
     for (name, spec) in spec.tenants {
         let field = field.then(&name);
         let key = Tenant::new(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
         match key.and_then(|key| Ok((key, TenantPolicy::read(spec, &field)?))) {
-            Ok((key, tenant)) => drop(listed.insert(key, tenant)),
+            Ok((key, tenant)) => {
+                warnings.extend(warning::of_tenant(&field, &tenant));
+                listed.insert(key, tenant);
+            }
             Err(fault) => faults.push(*fault),
         }
     }
@@ -113,7 +131,9 @@ fn sharing(source: Source<'_>) -> Result<(Tenants, Fairness), PolicyError> {
     let Some(tenants) = Tenants::new(listed).filter(|_| faults.is_empty()) else {
         return Err(PolicyError::of(faults));
     };
-    Ok((tenants, fairness))
+    let count = tenants.listed.len();
+    let floor = root.entry("fairness").map(|field| Floor::new(&field, fairness.min_floor, count));
+    Ok(Sharing { tenants, fairness, floor, warnings })
 }
 
 fn missing(field: &Field<'_>, name: &str, hint: &str) -> Box<Fault> {

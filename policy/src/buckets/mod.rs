@@ -81,6 +81,16 @@ impl BucketPolicy {
         }
     }
 
+    /// The highest limit that the bucket can have; `None` without a bound.
+    pub(crate) const fn highest_limit(&self) -> Option<Rate> {
+        match &self.source {
+            LimitSource::Unlimited => None,
+            LimitSource::PerSecond(rate) => Some(*rate),
+            LimitSource::Learned(learned) => learned.bounds.max(),
+            LimitSource::Prometheus(source) => source.bounds.max(),
+        }
+    }
+
     pub(crate) fn read(spec: BucketSpec, field: &Field<'_>, rollout: &RolloutPolicy) -> Checked<Self> {
         let rate =
             |name: &str, number: Option<Number>| number.map(|n| field.then(name).rate(n.0)).transpose();

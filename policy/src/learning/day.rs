@@ -9,6 +9,9 @@ use plimsoll_core::report::Tally;
 
 /// The fewest clean minutes of a day with a peak.
 pub const CLEAN_MINUTES_MIN: usize = 60;
+/// The largest share of requests refused in a clean minute. A few refusals, such as those of a guard that cuts a
+/// group of requests, say nothing about the demand: repeated, they raise it by this share at most.
+pub const REFUSED_MAX: f64 = 0.05;
 /// The shortest and longest time that a sample of a minute may cover.
 const SPAN: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(90));
 
@@ -17,8 +20,8 @@ const SPAN: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs
 pub struct Sample {
     /// Requests/s offered over all zones; more than zero.
     pub offered: Rate,
-    /// True if nothing was refused, would have been refused, or was killed: the rate then shows the
-    /// undisturbed demand. Other minutes are left out.
+    /// True if at most [`REFUSED_MAX`] was refused or would have been, and nothing was killed: the rate then
+    /// shows the undisturbed demand. Other minutes are left out.
     pub clean: bool,
 }
 
@@ -54,7 +57,8 @@ impl Sample {
         let offered = counted.counts.offered.saturating_sub(counted.late.offered);
         let refused = counted.counts.refused().saturating_add(counted.counts.would_dropped);
         let offered = Rate::over(offered, span).filter(|offered| *offered > Rate::ZERO)?;
-        Some(Self { offered, clean: refused == 0 && !killed })
+        let is_undisturbed = refused as f64 <= REFUSED_MAX * counted.counts.offered as f64;
+        Some(Self { offered, clean: is_undisturbed && !killed })
     }
 }
 

@@ -26,7 +26,7 @@ mod percentile;
 mod tests;
 
 pub use calendar::{Day, MINUTES_PER_DAY, Minute};
-pub use day::{CLEAN_MINUTES_MIN, DayPeak, DaySamples, Sample};
+pub use day::{CLEAN_MINUTES_MIN, DayPeak, DaySamples, REFUSED_MAX, Sample};
 pub use percentile::percentile;
 
 use std::collections::VecDeque;

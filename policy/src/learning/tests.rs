@@ -356,9 +356,16 @@ fn a_sample_has_the_offered_rate_and_whether_the_minute_was_clean() {
     let minute = Duration::from_secs(60);
     let cases = [
         (tally(counts(6_000, 0, 0)), minute, false, Some(clean(100.0))),
-        (tally(counts(6_000, 1, 0)), minute, false, Some(left_out(100.0))),
-        (tally(counts(6_000, 0, 1)), minute, false, Some(left_out(100.0))),
-        (tally(Counts { guard_dropped: 1, ..counts(6_000, 0, 0) }), minute, false, Some(left_out(100.0))),
+        // Few refusals say nothing about the demand, whatever refuses.
+        (tally(counts(6_000, 300, 0)), minute, false, Some(clean(100.0))),
+        (tally(counts(6_000, 301, 0)), minute, false, Some(left_out(100.0))),
+        (tally(counts(6_000, 0, 300)), minute, false, Some(clean(100.0))),
+        (tally(counts(6_000, 0, 301)), minute, false, Some(left_out(100.0))),
+        (tally(Counts { guard_dropped: 150, ..counts(6_000, 150, 0) }), minute, false, Some(clean(100.0))),
+        (tally(Counts { guard_dropped: 151, ..counts(6_000, 150, 0) }), minute, false, Some(left_out(100.0))),
+        // A quiet bucket: one request of thirty.
+        (tally(counts(30, 1, 0)), minute, false, Some(clean(0.5))),
+        (tally(counts(30, 2, 0)), minute, false, Some(left_out(0.5))),
         (tally(counts(6_000, 0, 0)), minute, true, Some(left_out(100.0))),
         // Late counts are not part of the rate.
         (Tally { late: counts(3_000, 0, 0), ..tally(counts(6_000, 0, 0)) }, minute, false, Some(clean(50.0))),

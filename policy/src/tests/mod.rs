@@ -271,7 +271,12 @@ fn the_hash_depends_on_the_content() {
 #[test]
 fn only_surprising_values_give_warnings() {
     let said = |policy: &str, tenants: &str| -> Vec<String> {
-        accepted(policy, tenants).1.iter().map(|warning| warning.path.clone()).collect()
+        accepted(policy, tenants)
+            .1
+            .iter()
+            .filter(|warning| warning.holds_at(0))
+            .map(|warning| warning.path.clone())
+            .collect()
     };
     assert!(said("buckets: { b: { limit: 1 } }", ONE_CLASS_TENANTS).is_empty());
     assert!(said(FULL_POLICY, FULL_TENANTS).is_empty());
@@ -309,6 +314,106 @@ fn only_surprising_values_give_warnings() {
         warnings[0].to_string(),
         "policy.yaml:3:12: buckets.b.limit: a limit of 0 in mode enforce denies everything"
     );
+}
+
+/// The warnings of a policy as text.
+fn warned(policy: &str, tenants: &str) -> Vec<String> {
+    accepted(policy, tenants).1.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn gates_that_can_never_pass_give_warnings() {
+    let of = |buckets: &str, rollout: &str| {
+        warned(&format!("buckets: {{ {buckets} }}\nrollout: {{ {rollout} }}\n"), ONE_CLASS_TENANTS)
+    };
+    let one = "b: { limit: 100 }";
+    for (buckets, rollout, expected) in [
+        (one, "", vec![]),
+        (
+            "b: { limit: 100 }, c: { limit: 7 }",
+            "canary_percent: 100",
+            vec![
+                "policy.yaml:2:28: rollout.canary_percent: the gate to enforce can never pass: a canary of 100 % has no \
+                 control cohort to compare with",
+            ],
+        ),
+        (
+            "b: { limit: 100, rollout: { canary_percent: 0 } }",
+            "",
+            vec![
+                "policy.yaml:1:56: buckets.b.rollout.canary_percent: the gate to enforce can never pass: a canary of 0 % \
+                 has no canary cohort",
+            ],
+        ),
+        (
+            one,
+            "shadow: { window_h: 0 }, canary: { window_min: 0 }",
+            vec![
+                "policy.yaml:2:32: rollout.shadow.window_h: the gate to canary can never pass: a window of 0 has no samples",
+                "policy.yaml:2:59: rollout.canary.window_min: the gate to enforce can never pass: a window of 0 has no \
+                 samples",
+            ],
+        ),
+        (
+            "b: { limit: 0 }",
+            "",
+            vec![
+                "policy.yaml:1:24: buckets.b.limit: the gate to canary can never pass: a limit of 0 refuses everything",
+                "policy.yaml:1:24: buckets.b.limit: the gate to enforce can never pass: a limit of 0 refuses everything",
+            ],
+        ),
+        (
+            "b: { limit: 8, mode: canary }, c: { limit: 100 }",
+            "canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 601",
+            vec![
+                "policy.yaml:1:24: buckets.b.limit: the gate to enforce can never pass: within the limit of 8 requests/s \
+                 a window of 60 s has at most 600 samples of the 601 due",
+            ],
+        ),
+        ("b: { limit: 8 }", "canary: { window_min: 1, max_drop_ratio: 0 }, min_samples: 600", vec![]),
+        ("b: { limit: 8 }", "canary: { window_min: 1, max_drop_ratio: 1 }, min_samples: 9000", vec![]),
+        ("b: { limit: unlimited }", "canary: { window_min: 1 }, min_samples: 9000", vec![]),
+        // These gates are not waited for.
+        ("b: { limit: 100 }", "canary_percent: 100, require_gates: false", vec![]),
+        ("b: { limit: 100, mode: enforce }", "canary_percent: 100", vec![]),
+        ("b: { limit: 100, mode: canary }", "shadow: { window_h: 0 }", vec![]),
+    ] {
+        assert_eq!(of(buckets, rollout), expected, "{buckets} with {rollout}");
+    }
+}
+
+#[test]
+fn floors_above_a_limit_give_a_warning() {
+    let tenants = |fairness: &str| {
+        format!("tenants: {{ default: {{}}, a: {{}}, b: {{}} }}\nfairness: {{ {fairness} }}\n")
+    };
+    let policy = "buckets: { b: { limit: 14 }, c: { limit: 15 }, 'd*': { limit: { learned: { max: 9 } } }, e: { limit: 0 } }";
+    assert_eq!(
+        warned(policy, &tenants("min_floor_rps: 5")).last().unwrap(),
+        "tenants.yaml:2:28: fairness.min_floor_rps: 5 requests/s for each of 3 tenants is 15, above the limit of 9 of \
+         d* and 1 more: if all of them ask, the floors are not met but divided by weight"
+    );
+    let floors = |policy: &str, fairness: &str| {
+        warned(policy, &tenants(fairness)).iter().any(|warning| warning.contains("floors"))
+    };
+    assert!(floors("buckets: { b: { limit: 14 } }", ""), "the floor of a block is 5 by default");
+    assert!(!floors(policy, "min_floor_rps: 3"));
+    assert!(
+        !floors("buckets: { b: { limit: 14, law: proportional } }", "min_floor_rps: 5"),
+        "it has no floors"
+    );
+}
+
+#[test]
+fn boost_that_has_ended_gives_a_warning_from_its_end_on() {
+    let tenants =
+        "tenants:\n  default: {}\n  a: { weight: 4, boost: 2, boost_until: 2026-12-01T00:00:00Z }\n";
+    let (_, warnings) = accepted("buckets: { b: { limit: 1 } }", tenants);
+    assert_eq!(
+        warnings[0].to_string(),
+        "tenants.yaml:3:42: tenants.a.boost_until: the boost has ended: the weight is 4"
+    );
+    assert_eq!([1_796_083_199, 1_796_083_200].map(|at| warnings[0].holds_at(at)), [false, true]);
 }
 
 #[test]
