@@ -25,6 +25,9 @@ use crate::zone::Bounds;
 /// For this long after its stream closed a client still counts in the division of guards.
 const LEFT_GRACE: Duration = Duration::from_millis(1_500);
 
+/// For this long after it joined, a client may have smaller parts than its traffic needs.
+const JOIN_SETTLES: Duration = Duration::from_secs(5);
+
 /// The children of one aggregator.
 #[derive(Debug)]
 pub(crate) struct Downstream {
@@ -36,6 +39,8 @@ pub(crate) struct Downstream {
     /// The time of the latest division of limits between clients and child aggregators, and true if there
     /// were clients.
     divided: Option<(MonoTime, bool)>,
+    /// The time of the latest greeting of a client.
+    joined: Option<MonoTime>,
 }
 
 impl Downstream {
@@ -47,6 +52,7 @@ impl Downstream {
             foreign: ForeignClients::default(),
             client_board: Board::default(),
             divided: None,
+            joined: None,
         }
     }
 
@@ -70,6 +76,8 @@ impl Downstream {
                 self.sessions.remove(replaced);
             }
             self.divided = None;
+        } else {
+            self.joined = Some(now);
         }
         Ok(())
     }
@@ -108,6 +116,11 @@ impl Downstream {
     pub(crate) fn clients(&self, now: MonoTime) -> usize {
         let children = self.sessions.connected_count() + self.sessions.left_within(now, LEFT_GRACE);
         children.saturating_sub(self.aggregators.within(now, LEFT_GRACE))
+    }
+
+    /// Returns true if no client has joined for a while.
+    pub(crate) fn is_settled(&self, now: MonoTime) -> bool {
+        self.joined.is_none_or(|joined| now.since(joined) >= JOIN_SETTLES)
     }
 
     /// Subscribes every child aggregator to a bucket that is new here.

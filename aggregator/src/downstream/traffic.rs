@@ -39,6 +39,18 @@ impl Shares {
         self.without_slot = without_slot;
     }
 
+    /// The share of all keys of a bucket together: by the traffic `offered` in each slot at the division, so
+    /// that the shares of all that divide make up the whole.
+    pub(crate) fn of_all(&self, slots: impl Iterator<Item = u32>, offered: &[f64]) -> f64 {
+        let (mut whole, mut part) = (0.0, 0.0);
+        for slot in slots {
+            let offered = offered.get(slot as usize).copied().unwrap_or_default();
+            whole += offered;
+            part += offered * self.of(slot);
+        }
+        if whole > 0.0 { part / whole } else { self.without_slot }
+    }
+
     /// The share of a key, by its slot.
     pub(crate) fn of(&self, slot: u32) -> f64 {
         self.by_slot.get(slot as usize).copied().unwrap_or(self.without_slot)

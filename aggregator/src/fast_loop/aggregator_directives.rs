@@ -1,23 +1,22 @@
 //! Directives for child aggregators: each is sent the share of what may pass here that follows from its
 //! traffic, in the same form as a controller sends it.
 
-use plimsoll_core::directive::{BucketDirective, KeyDirective, Posted, Terms, Values};
+use plimsoll_core::directive::{BucketDirective, Headroom, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Share, Sharing};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
+use super::allowances::Allowances;
 use super::client_directives::rounded;
 use super::{Context, FastLoop};
 use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 
-/// The directive of one key before it is divided between child aggregators.
+/// The directive of a bucket before it is divided between child aggregators.
 struct Undivided {
-    tenant: Tenant,
-    values: Values,
-    slot: u32,
-    allowed: Option<f64>,
-    cap: Option<f64>,
+    keys: Vec<(Tenant, Values)>,
+    /// What is divided; `None` without a limit and for a limit of zero.
+    allowances: Option<Allowances>,
 }
 
 impl FastLoop {
@@ -26,6 +25,7 @@ impl FastLoop {
     /// A child aggregators.
     pub(crate) fn divide_limits(&mut self, context: Context, aggregators: &mut ChildAggregators) {
         self.aggregator_rates.clear();
+        self.divided_rates.clear();
         if aggregators.by_instance.is_empty() {
             self.sharing = 1.0;
             self.client_shares = Shares::all(1.0);
@@ -53,6 +53,7 @@ impl FastLoop {
         // Keys without known traffic are divided evenly.
         let unknown = |presence: f64| Share { presence, offered: 0.0 };
         let even = Sharing::of(presences.iter().copied().chain([clients]).map(unknown));
+        self.divided_rates.extend(by_slot.iter().map(|(_, all)| all.offered));
         self.sharing = even.presences.max(1.0);
         let own = by_slot.iter().map(|(own, all)| all.part(*own, &parameters));
         self.client_shares.fill(own, even.part(unknown(clients), &parameters));
@@ -81,46 +82,60 @@ impl FastLoop {
         let undivided = self.undivided(bucket, posted, context);
         let presences = posted.terms().presences.unwrap_or(Presences::ONE).times(self.sharing);
         let each = aggregators.by_instance.values().map(|child| {
+            let shares = &child.traffic.shares;
+            let (mut hold, mut headroom) = (None, None);
             let is_served = child.is_served(context.now, &self.parameters);
-            let hold = match posted.terms().hold {
-                Some(hold) if !withholds && is_divisible(limit) => {
-                    hold_of(child, bucket, hold, is_served, &undivided)
-                }
-                _ => None,
+            if let Some(allowances) = &undivided.allowances {
+                let of_all = shares.of_all(allowances.by_key.iter().map(|key| key.slot), &self.divided_rates);
+                // Before its traffic is known a child keeps the hold that it brought, or has an even part.
+                let part = match is_served {
+                    true => Some(allowances.part_of(shares, of_all)),
+                    false => (!child.held.contains(bucket)).then_some(shares.without_slot),
+                };
+                hold = posted.terms().hold.filter(|_| !withholds);
+                hold = hold.zip(part).and_then(|(hold, part)| rounded(hold.per_second() * part));
+                headroom = is_served.then(|| {
+                    let part = allowances.headroom.and_then(|headroom| rounded(headroom * of_all));
+                    part.map_or(Headroom::None, Headroom::Shared)
+                });
+            }
+            let presences = Some(presences);
+            let terms = Terms { presences, hold, headroom, clients: None, pool: None, ..*posted.terms() };
+            let keys = if is_served || denied {
+                undivided.shares_of(child)
+            } else {
+                let keys = undivided.keys.iter();
+                keys.map(|(tenant, values)| KeyDirective {
+                    tenant: tenant.clone(),
+                    values: values.without_limit(),
+                })
+                .collect()
             };
-            let terms = Terms { presences: Some(presences), hold, clients: None, ..*posted.terms() };
-            let keys = undivided.iter().map(|key| KeyDirective {
-                tenant: key.tenant.clone(),
-                values: if is_served || denied { key.share_of(child) } else { key.values.without_limit() },
-            });
-            BucketDirective { bucket: bucket.clone(), whole: true, terms, keys: keys.collect() }
+            BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
         });
         each.collect()
     }
 
-    fn undivided(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Vec<Undivided> {
+    fn undivided(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Undivided {
         let now = self.clock.on_grid(context.now).unwrap_or_default();
-        let allowances = is_divisible(posted.terms().limit)
-            .then(|| self.allowances(bucket, posted, Context { now, ..context }));
-        let mut undivided = Vec::new();
-        for (at, (tenant, values)) in posted.keys().enumerate() {
-            let id = self.buckets.get(bucket).and_then(|keys| keys.by_tenant.get(tenant)).copied();
-            let slot = self.slot_of(id);
-            let (allowed, cap) = match &allowances {
-                Some(allowances) => allowances.by_key.get(at).copied().unwrap_or_default(),
-                // No limit, or a limit of zero.
-                None => (values.rate.map(Rate::per_second), values.cap.map(Rate::per_second)),
-            };
-            let ratio = match allowed {
-                Some(allowed) if allowances.as_ref().is_some_and(|allowances| allowances.by_rates) => {
-                    self.ratio(slot, now, allowed).or(values.ratio)
+        if !is_divisible(posted.terms().limit) {
+            let keys = posted.keys().map(|(tenant, values)| (tenant.clone(), values)).collect();
+            return Undivided { keys, allowances: None };
+        }
+        let allowances = self.allowances(bucket, posted, Context { now, ..context });
+        let keys = posted.keys().zip(&allowances.by_key).map(|((tenant, values), key)| {
+            let ratio = match key.allowed {
+                // The ratio of a key below its limits follows from the traffic of each child.
+                Some(_) if allowances.by_rates && allowances.headroom.is_some() && !key.at_tenant_limit => {
+                    Some(DropRatio::NONE)
                 }
+                Some(allowed) if allowances.by_rates => self.ratio(key.slot, now, allowed).or(values.ratio),
                 _ => values.ratio,
             };
-            let values = Values { ratio, guard: None, offered: None, ..values };
-            undivided.push(Undivided { tenant: tenant.clone(), values, slot, allowed, cap });
-        }
-        undivided
+            let at_tenant_limit = Some(key.at_tenant_limit);
+            (tenant.clone(), Values { ratio, guard: None, offered: None, at_tenant_limit, ..values })
+        });
+        Undivided { keys: keys.collect(), allowances: Some(allowances) }
     }
 
     /// The ratio over all requests offered here; `None` where they are too few.
@@ -137,37 +152,22 @@ impl FastLoop {
 }
 
 impl Undivided {
-    fn share_of(&self, child: &ChildAggregator) -> Values {
-        let share = child.traffic.shares.of(self.slot);
-        let of = |whole: Option<f64>| whole.and_then(|whole| rounded(whole * share));
-        Values { rate: of(self.allowed), cap: of(self.cap), ..self.values }
+    /// The values of a child that is sent rates.
+    fn shares_of(&self, child: &ChildAggregator) -> Vec<KeyDirective> {
+        let keys = self.keys.iter().enumerate().map(|(at, (tenant, values))| {
+            let allowance = self.allowances.as_ref().and_then(|allowances| allowances.by_key.get(at));
+            let values = allowance.map_or(*values, |key| {
+                let share = child.traffic.shares.of(key.slot);
+                let of = |whole: Option<f64>| whole.and_then(|whole| rounded(whole * share));
+                Values { rate: of(key.allowed), cap: of(key.cap), ..*values }
+            });
+            KeyDirective { tenant: tenant.clone(), values }
+        });
+        keys.collect()
     }
 }
 
 /// Returns true if there is something to divide.
 fn is_divisible(limit: Limit) -> bool {
     limit.per_second().is_some_and(|limit| limit > Rate::ZERO)
-}
-
-/// A child's part of the hold: its part of what may pass now. Before its traffic is known it keeps the hold
-/// that it brought, or has an even part.
-fn hold_of(
-    child: &ChildAggregator,
-    bucket: &Bucket,
-    hold: Rate,
-    is_served: bool,
-    undivided: &[Undivided],
-) -> Option<Rate> {
-    let shares = &child.traffic.shares;
-    if !is_served {
-        let even = hold.per_second() * shares.without_slot;
-        return (!child.held.contains(bucket)).then(|| rounded(even)).flatten();
-    }
-    let (mut whole, mut part) = (0.0, 0.0);
-    for key in undivided {
-        let allowed = key.allowed.unwrap_or_default();
-        whole += allowed;
-        part += allowed * shares.of(key.slot);
-    }
-    rounded(hold.per_second() * if whole > 0.0 { part / whole } else { shares.without_slot })
 }

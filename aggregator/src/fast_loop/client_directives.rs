@@ -1,23 +1,20 @@
 //! Directives for clients: the ratio and the guard of each key, from the rates of the controller and the
 //! latest traffic.
 
-use plimsoll_core::directive::{BucketDirective, KeyDirective, OnSilence, Posted, Terms, Values};
-use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Claimant, Class, divide_hold, fast_ratio};
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT};
-use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
+use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::directive::{
+    BucketDirective, Headroom, KeyDirective, PoolDepth, Posted, Terms, Values, ZonePool,
+};
+use plimsoll_core::law::{ZoneClaimant, divide_room, fast_ratio};
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
+use super::allowances::{Allowance, weight_and_class};
 use super::{Context, FastLoop};
 
-/// The rates that may pass, for clients and child aggregators together.
-pub(super) struct Allowances {
-    pub(super) on_hold: bool,
-    /// True if ratios follow from the rates here, false if they are those of the directive.
-    pub(super) by_rates: bool,
-    /// For each key with a directive, in their order: the allowed rate and the cap of the guards, in
-    /// requests/s.
-    pub(super) by_key: Vec<(Option<f64>, Option<f64>)>,
-}
+/// The pool of a bucket without a limit that is divided.
+const NO_POOL: ZonePool =
+    ZonePool { rate: Headroom::None, offered: Rate::ZERO, depth: PoolDepth::MIN, burst: Tokens::NONE };
 
 impl FastLoop {
     /// The directive of a bucket for clients. O(K log K) for K keys with directives.
@@ -27,117 +24,113 @@ impl FastLoop {
         posted: &Posted,
         context: Context,
     ) -> BucketDirective {
-        let terms = Terms {
-            presences: None,
-            hold: None,
-            headroom: None,
-            clients: Some(context.clients),
-            ..*posted.terms()
-        };
-        let keys = match posted.terms().limit {
-            Limit::Unlimited | Limit::Unknown => same_for_all(posted, Values::default()),
+        let (keys, pool) = match posted.terms().limit {
+            Limit::Unlimited | Limit::Unknown => (same_for_all(posted, Values::default()), NO_POOL),
             Limit::PerSecond(Rate::ZERO) => {
                 let nothing = Some(Rate::ZERO);
                 let ratio = Some(DropRatio::ALL);
-                same_for_all(posted, Values { ratio, guard: nothing, offered: nothing, ..Values::default() })
+                let values = Values { ratio, guard: nothing, offered: nothing, ..Values::default() };
+                (same_for_all(posted, values), NO_POOL)
             }
             Limit::PerSecond(_) => {
                 let now = self.clock.on_grid(context.now).unwrap_or_default();
                 self.keys(bucket, posted, Context { now, ..context })
             }
         };
+        let terms = Terms {
+            presences: None,
+            hold: None,
+            headroom: None,
+            clients: Some(context.clients),
+            pool: Some(pool),
+            ..*posted.terms()
+        };
         BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
     }
 
-    /// The allowances of a bucket at a time on the grid.
-    pub(super) fn allowances(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Allowances {
-        let on_hold = self.is_on_hold(bucket, context.led);
-        let terms = posted.terms();
-        let keeps_ratio = on_hold
-            && terms.on_silence == OnSilence::Ratio
-            && posted.own(DEFAULT_TENANT).is_some_and(|values| values.ratio.is_some());
-        if let Some(hold) = terms.hold.filter(|_| on_hold && !keeps_ratio) {
-            let rates = self.divide(bucket, posted, hold, context.now);
-            let by_key = rates.into_iter().map(|rate| (Some(rate), Some(rate))).collect();
-            return Allowances { on_hold, by_rates: true, by_key };
-        }
-        let per_second = |rate: Option<Rate>| rate.map(Rate::per_second);
-        let by_key = posted.keys().map(|(_, values)| (per_second(values.rate), per_second(values.cap)));
-        Allowances { on_hold, by_rates: !on_hold, by_key: by_key.collect() }
-    }
-
-    fn keys(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Vec<KeyDirective> {
+    /// The directives of all keys, and the pool that their requests share.
+    fn keys(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> (Vec<KeyDirective>, ZonePool) {
+        let parameters = self.parameters;
         let allowances = self.allowances(bucket, posted, context);
-        debug_assert!(self.buckets.contains_key(bucket), "{bucket} has directives and no keys");
-        let Some(bucket_keys) = self.buckets.get(bucket) else { return Vec::new() };
-        let mut keys = Vec::new();
-        for ((tenant, values), (allowed, cap)) in posted.keys().zip(allowances.by_key) {
-            let slot = self.slot_of(bucket_keys.by_tenant.get(tenant).copied());
-            // With child aggregators the clients have a share of what may pass, for their own traffic.
-            let share = self.client_shares.of(slot);
-            let (allowed, cap) = (allowed.map(|allowed| allowed * share), cap.map(|cap| cap * share));
-            let parameters = &self.parameters;
-            let (window, offered, factor) = match self.rates.get_mut(slot as usize) {
+        // With child aggregators the clients have a share of what may pass, for their own traffic.
+        let shares = &self.client_shares;
+        let of_all = shares.of_all(allowances.by_key.iter().map(|key| key.slot), &self.divided_rates);
+        let headroom = allowances.headroom.map(|headroom| headroom * of_all);
+        let room = allowances.room * allowances.part_of(shares, of_all);
+        let by_key: Vec<Allowance> = allowances
+            .by_key
+            .iter()
+            .map(|key| {
+                let share = shares.of(key.slot);
+                let of = |rate: Option<f64>| rate.map(|rate| rate * share);
+                Allowance { allowed: of(key.allowed), cap: of(key.cap), ..*key }
+            })
+            .collect();
+        let claimants: Vec<ZoneClaimant> = posted
+            .keys()
+            .zip(&by_key)
+            .map(|((tenant, values), key)| {
+                let rates = self.rates.get_mut(key.slot as usize).filter(|rates| rates.used);
+                let (weight, class) = weight_and_class(tenant, values);
+                ZoneClaimant {
+                    offered: rates.map_or(0.0, |rates| rates.window.rate(context.now, &parameters)),
+                    cap: key.cap.unwrap_or_default(),
+                    stopped_at: key.allowed.filter(|_| key.at_tenant_limit),
+                    weight,
+                    class,
+                }
+            })
+            .collect();
+        let is_divided = allowances.by_rates && !allowances.on_hold && headroom.is_some();
+        let divided = if is_divided {
+            divide_room(&mut self.division, room, &claimants, &parameters)
+        } else {
+            Vec::new()
+        };
+        let Some(bucket_keys) = self.buckets.get_mut(bucket) else { return (Vec::new(), NO_POOL) };
+        let now_offered = claimants.iter().map(|claimant| claimant.offered).sum();
+        let passes = bucket_keys.headroom.on_directive(context.now, room, now_offered, &parameters);
+        let (mut keys, mut offered_in_all) = (Vec::with_capacity(by_key.len()), 0.0);
+        for (at, ((tenant, values), key)) in posted.keys().zip(by_key).enumerate() {
+            let may_share = headroom.filter(|_| !key.at_tenant_limit);
+            let allowed = if is_divided {
+                divided.get(at).copied()
+            } else {
+                key.allowed.map(|allowed| allowed + may_share.unwrap_or_default())
+            };
+            let (window, offered, factor) = match self.rates.get_mut(key.slot as usize) {
                 Some(rates) => {
-                    rates.cap = cap.unwrap_or_default();
+                    rates.room = key.cap.unwrap_or_default() + headroom.unwrap_or_default();
                     let is_known = rates.used && rates.young_until.is_none_or(|until| until <= context.now);
                     (is_known.then_some(&mut rates.window), rates.offered, rates.slack.factor())
                 }
                 None => (None, 0.0, parameters.slack_min),
             };
+            offered_in_all += offered;
             let ratio = match allowed {
+                Some(_) if allowances.by_rates && passes && may_share.is_some() => Some(DropRatio::NONE),
                 Some(allowed) if allowances.by_rates => Some(fast_ratio(
                     window,
                     context.now,
                     allowed,
                     allowances.on_hold,
                     values.ratio,
-                    parameters,
+                    &parameters,
                 )),
                 _ => values.ratio,
             };
             let values = Values {
                 ratio,
-                guard: cap.and_then(|cap| rounded(cap * factor)),
+                guard: key.cap.and_then(|cap| rounded(cap * factor)),
                 offered: rounded(offered),
+                at_tenant_limit: Some(key.at_tenant_limit),
                 ..Values::default()
             };
             keys.push(KeyDirective { tenant: tenant.clone(), values });
         }
-        keys
-    }
-
-    /// Divides the hold between the keys that have a directive. The result is in their order.
-    fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Vec<f64> {
-        let parameters = self.parameters;
-        let Some(bucket_keys) = self.buckets.get(bucket) else { return Vec::new() };
-        let by_tenant = &bucket_keys.by_tenant;
-        let slots = posted.keys().map(|(tenant, _)| self.slot_of(by_tenant.get(tenant).copied()));
-        let slots: Vec<u32> = slots.collect();
-        let mut claimants: Vec<Claimant> = posted
-            .keys()
-            .zip(slots)
-            .map(|((tenant, values), slot)| {
-                let own = self.rates.get_mut(slot as usize).map_or(0.0, |rates| rates.rate(now, &parameters));
-                let entitlement = values.entitlement;
-                let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
-                Claimant {
-                    offered: own + self.aggregator_rates.get(slot as usize).copied().unwrap_or_default(),
-                    weight: entitlement.map_or(1.0, |entitlement| entitlement.weight.get()),
-                    floor: entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
-                    tenant_limit: entitlement
-                        .and_then(|entitlement| entitlement.tenant_limit)
-                        .map_or(f64::INFINITY, Rate::per_second),
-                    class: match (tenant.is_default_class(), declared) {
-                        (true, _) => Class::Default,
-                        (false, true) => Class::Listed,
-                        (false, false) => Class::Unlisted,
-                    },
-                }
-            })
-            .collect();
-        let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
-        divide_hold(&mut self.division, hold.per_second(), presences, &mut claimants, &parameters)
+        let pool =
+            bucket_keys.headroom.pool(headroom, offered_in_all, posted.terms(), self.sharing, &parameters);
+        (keys, pool)
     }
 }
 

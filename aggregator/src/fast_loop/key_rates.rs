@@ -34,8 +34,8 @@ pub(crate) struct KeyRates {
     pub(crate) offered: f64,
     /// Counts since the latest update of the slack.
     pub(crate) period: Counts,
-    /// The cap of all guards together, in requests/s.
-    pub(crate) cap: f64,
+    /// The cap of all guards together and the headroom, in requests/s.
+    pub(crate) room: f64,
     pub(crate) slack: Slack,
     /// True once there was traffic.
     pub(crate) used: bool,
@@ -49,7 +49,7 @@ impl KeyRates {
             window: Window::default(),
             offered: 0.0,
             period: Counts::ZERO,
-            cap: 0.0,
+            room: 0.0,
             slack: Slack::new(parameters),
             used: false,
             young_until,

@@ -2,8 +2,10 @@
 //! from the rates that the parent sent. Pure.
 
 mod aggregator_directives;
+mod allowances;
 mod client_directives;
 mod clock;
+mod headroom;
 mod key_rates;
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,6 +19,7 @@ use plimsoll_core::report::Counts;
 
 use crate::downstream::{Shares, Traffic};
 use clock::Clock;
+use headroom::BucketHeadroom;
 use key_rates::{KeyRates, ReportSpan};
 
 /// Keys without a directive of their own that are tracked from their first request on, so that a directive
@@ -45,17 +48,30 @@ pub(crate) struct FastLoop {
     client_shares: Shares,
     /// Requests/s offered through child aggregators, by slot.
     aggregator_rates: Vec<f64>,
+    /// Requests/s offered here in all at the latest division of limits, by slot; empty without child
+    /// aggregators.
+    divided_rates: Vec<f64>,
     /// The weight of all that share a limit here: each child aggregator by its presence, and clients together
     /// as one.
     sharing: f64,
 }
 
 /// The keys of one bucket.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct BucketKeys {
     by_tenant: BTreeMap<Tenant, KeyId>,
     /// True if the latest directive carried rates, so that the controller leads this bucket.
     led: bool,
+    /// The slot of each key with a directive, as of the latest directive.
+    slots: Vec<u32>,
+    headroom: BucketHeadroom,
+}
+
+impl BucketKeys {
+    fn new(parameters: &Parameters) -> Self {
+        let headroom = BucketHeadroom::new(parameters);
+        Self { by_tenant: BTreeMap::new(), led: false, slots: Vec::new(), headroom }
+    }
 }
 
 /// The slots in which the traffic of one key is tracked. The traffic of a key without a directive of its own
@@ -97,13 +113,15 @@ impl FastLoop {
             report: None,
             client_shares: Shares::all(1.0),
             aggregator_rates: Vec::new(),
+            divided_rates: Vec::new(),
             sharing: 1.0,
         }
     }
 
     /// Adds a key. `board` holds the directives in force: the key may have one before it has traffic.
     pub(crate) fn add_key(&mut self, id: KeyId, key: &Key, board: &Board) {
-        let keys = self.buckets.entry(key.bucket.clone()).or_default();
+        let new = || BucketKeys::new(&self.parameters);
+        let keys = self.buckets.entry(key.bucket.clone()).or_insert_with(new);
         keys.by_tenant.insert(key.tenant.clone(), id);
         let default = keys.by_tenant.get(DEFAULT_TENANT).copied().filter(|default| *default != id);
         let directed = board.get(&key.bucket).is_some_and(|posted| posted.own(key.tenant.as_str()).is_some());
@@ -187,7 +205,8 @@ impl FastLoop {
 
     /// Takes a directive of the parent, which has been applied to `posted`.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
-        let keys = self.buckets.entry(directive.bucket.clone()).or_default();
+        let new = || BucketKeys::new(&self.parameters);
+        let keys = self.buckets.entry(directive.bucket.clone()).or_insert_with(new);
         // A few keys without rates show nothing about the others: a key that is new to the controller has
         // none yet.
         let has_rates = directive.keys.iter().any(|key| key.values.rate.is_some());
@@ -240,15 +259,22 @@ impl FastLoop {
         self.slots[id.index()] = KeySlots { own, shared, directed: false };
     }
 
-    /// Fades smoothed rates and updates slacks, once every period of the fast loop. Linear in keys with
-    /// traffic.
-    pub(crate) fn on_tick(&mut self, now: MonoTime) {
+    /// Fades smoothed rates and updates slacks and depths, once every period of the fast loop. `settled` is
+    /// true if the controller leads and no client has joined for a while. Linear in keys with traffic.
+    pub(crate) fn on_tick(&mut self, now: MonoTime, settled: bool) {
         let (elapsed, has_period_ended) = self.clock.advance(now);
+        if has_period_ended {
+            for keys in self.buckets.values_mut() {
+                let each = keys.slots.iter().filter_map(|slot| self.rates.get(*slot as usize));
+                let counts = each.fold(Counts::ZERO, |sum, rates| sum.plus(rates.period));
+                keys.headroom.on_period(counts, settled && keys.led, &self.parameters);
+            }
+        }
         let kept = (-elapsed.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
         for rates in self.rates.iter_mut().filter(|rates| rates.used) {
             rates.offered *= kept;
             if has_period_ended {
-                rates.slack.on_period(std::mem::take(&mut rates.period), rates.cap, &self.parameters);
+                rates.slack.on_period(std::mem::take(&mut rates.period), rates.room, &self.parameters);
             }
         }
     }

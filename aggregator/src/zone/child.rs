@@ -98,7 +98,8 @@ impl Child for Zone {
 /// holds, which change all the time, and the terms of coherent coins, which follow from a new epoch.
 fn is_decision(directive: &BucketDirective, held: Option<&Posted>) -> bool {
     let Some(held) = held else { return true };
-    let decided = |terms: &Terms| Terms { hold: None, presences: None, coherence: None, ..*terms };
+    let decided =
+        |terms: &Terms| Terms { hold: None, headroom: None, presences: None, coherence: None, ..*terms };
     decided(&directive.terms) != decided(held.terms())
         || directive.keys.iter().any(|key| {
             held.own(key.tenant.as_str()).is_none_or(|values| {

@@ -83,7 +83,8 @@ impl Zone {
         for id in self.keys.on_tick(now, self.parameters.fast_period, &mut self.upstream.outbox) {
             self.fast_loop.remove_key(id, self.keys.key(id));
         }
-        self.fast_loop.on_tick(now);
+        let settled = self.is_led(now) && self.downstream.is_settled(now);
+        self.fast_loop.on_tick(now, settled);
         if self.schedule.is_due_on_tick(now) {
             self.direct(now, false);
         }

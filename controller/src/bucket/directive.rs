@@ -30,6 +30,7 @@ impl BucketState {
                 ratio: part.and(share).map(|share| share.ratio),
                 rate: part.and_then(|part| rate(part.rate)),
                 cap: part.and_then(|part| rate(part.cap)),
+                at_tenant_limit: part.and(share).map(|share| share.at_tenant_limit),
                 entitlement: Some(self.entitlement(tenant, share, policy)),
                 ..Values::default()
             };
@@ -48,7 +49,7 @@ impl BucketState {
                 on_silence: self.terms.on_silence,
                 presences: Some(self.presences),
                 hold: zone.and_then(|zone| zone.hold).and_then(rate),
-                headroom: None,
+                headroom: sent.and_then(|zone| zone.headroom),
                 clients: None,
                 pool: None,
             },

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::OnSilence;
+use plimsoll_core::directive::{Headroom, OnSilence};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Balance, Burst, LawName, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
@@ -70,6 +70,8 @@ pub(crate) struct Share {
     pub(crate) allocation: f64,
     /// The drop probability that follows.
     pub(crate) ratio: DropRatio,
+    /// True if the tenant limit and not the bucket's limit stops it.
+    at_tenant_limit: bool,
     weight: f64,
 }
 
@@ -78,6 +80,8 @@ pub(crate) struct Share {
 struct ZoneShare {
     /// One per entry of `tenants`.
     parts: Vec<Part>,
+    /// Its part of the headroom that all tenants share, once it was sent one.
+    headroom: Option<Headroom>,
     /// Its part of the limit in requests/s while this controller is silent, once it was sent one.
     hold: Option<f64>,
     /// The requests by which the balance was moved on assumptions while it was silent; `None` while it was

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use plimsoll_core::directive::Headroom;
 use plimsoll_core::law::presence::{HELD, Presences};
 use plimsoll_core::law::{Balance, Child, Claimant, Class, Division, LawName, Parameters, Whole};
 use plimsoll_core::names::KeyId;
@@ -224,10 +225,12 @@ impl BucketState {
             tenant_limit,
             class: tenant.class,
         }));
-        scratch.division.divide(self.terms.law, target, &scratch.claimants);
-        scratch.holding.divide(self.terms.law, divisible, &scratch.claimants);
-        for (share, allocation) in self.shares.iter_mut().zip(scratch.division.allocations()) {
+        scratch.division.divide(self.terms.law, target, divisible, &scratch.claimants);
+        scratch.holding.divide(self.terms.law, divisible, divisible, &scratch.claimants);
+        let given = scratch.claimants.iter().zip(scratch.division.allocations());
+        for (share, (claimant, allocation)) in self.shares.iter_mut().zip(given) {
             share.allocation = *allocation;
+            share.at_tenant_limit = claimant.is_stopped(*allocation);
             // A rate that is not finite keeps the ratio of the last tick.
             if let (Ok(offered), Ok(allowed)) = (Rate::new(share.offered), Rate::new(*allocation)) {
                 share.ratio = DropRatio::of_excess(offered, allowed);
@@ -258,11 +261,19 @@ impl BucketState {
         zone.parts.clear();
         zone.parts
             .extend(scratch.sent.iter().zip(rates).map(|(whole, rate)| whole.part(child, *rate, parameters)));
+        let offered: f64 = scratch.sent.iter().map(|whole| whole.offered).sum();
+        let of_headroom = child.headroom_part(offered, rates.iter().sum(), parameters);
+        zone.headroom = Some(match scratch.division.headroom() {
+            None => Headroom::None,
+            Some(headroom) => Headroom::Shared(Rate::new(headroom * of_headroom).unwrap_or_default()),
+        });
         if aggregator.is_silent(parameters) && zone.hold.is_some() {
             return;
         }
-        let overloaded = scratch.holding.is_overloaded();
+        let headroom = scratch.holding.headroom();
         let held = scratch.held.iter().zip(rates);
-        zone.hold = Some(held.map(|(whole, rate)| whole.hold(child, *rate, overloaded, parameters)).sum());
+        let of_keys: f64 =
+            held.map(|(whole, rate)| whole.hold(child, *rate, headroom.is_none(), parameters)).sum();
+        zone.hold = Some(of_keys + headroom.unwrap_or_default() * of_headroom);
     }
 }

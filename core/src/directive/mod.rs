@@ -151,7 +151,7 @@ pub struct Values {
     pub guard: Option<Rate>,
     /// To a client: the offered rate of the zone; the client's share of it sets its part of the guard.
     pub offered: Option<Rate>,
-    /// To a client: true if the tenant limit stops the key, so that it must not draw on the headroom pool.
+    /// True if the tenant limit, and not the bucket's limit, stops the key: it has no part of the headroom.
     pub at_tenant_limit: Option<bool>,
 }
 
@@ -169,15 +169,13 @@ pub struct Entitlement {
 }
 
 impl Terms {
-    /// Returns these terms, with absent ones of one kind of child from `held`. A limit without a number
-    /// leaves no headroom.
+    /// Returns these terms; those that may be absent are taken from `held` where they are.
     #[must_use]
     pub(crate) fn or(self, held: Self) -> Self {
-        let is_limited = matches!(self.limit, Limit::PerSecond(_));
         Self {
             hold: self.hold.or(held.hold),
-            headroom: self.headroom.or(held.headroom).filter(|_| is_limited),
-            pool: self.pool.or(held.pool).filter(|_| is_limited),
+            headroom: self.headroom.or(held.headroom),
+            pool: self.pool.or(held.pool),
             ..self
         }
     }

@@ -72,6 +72,12 @@ pub struct Parameters {
     pub depth_noise: Duration,
     /// See `depth_time`; in requests.
     pub depth_requests: f64,
+    /// The share of a bucket's headroom that is divided evenly between zones: 0..=1.
+    pub headroom_even: f64,
+    /// The largest first excess of a zone over its room, in requests.
+    pub excess_requests: f64,
+    /// The largest first excess of a zone over its room, in seconds of the room; the smaller of the two applies.
+    pub excess_time: Duration,
     /// The share of a headroom pool that is divided evenly between the clients of a zone: 0..=1.
     pub pool_even: f64,
     /// The requests in a headroom pool's depth, in place of `depth_requests`.
@@ -132,6 +138,9 @@ impl Default for Parameters {
             depth_time: Duration::from_millis(50),
             depth_noise: Duration::from_millis(200),
             depth_requests: 3.0,
+            headroom_even: 0.6,
+            excess_requests: 30.0,
+            excess_time: Duration::from_millis(500),
             pool_even: 0.5,
             pool_requests: 1.0,
             pool_depth_requests: 32.0,

@@ -2,7 +2,6 @@
 //! values.
 
 use super::*;
-use crate::decision::token_bucket::Tokens;
 use crate::kill::{Kill, KillGeneration};
 
 /// The expected state of a bucket: its terms, and its tenants in the order of names.
@@ -105,13 +104,6 @@ fn a_limit_of_zero_is_a_number() {
     check_posted(&board, per_second(0), &[("default", Some(10))]);
 }
 
-const POOL: ZonePool = ZonePool {
-    rate: Headroom::Shared(Rate::ZERO),
-    offered: Rate::ZERO,
-    depth: PoolDepth::MIN,
-    burst: Tokens::NONE,
-};
-
 #[test]
 fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
     let first = Terms {
@@ -126,7 +118,7 @@ fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
         hold: Some(rate(40)),
         headroom: Some(Headroom::Shared(rate(7))),
         clients: Some(9),
-        pool: Some(POOL),
+        pool: Some(pool(3)),
     };
     let bare = terms(per_second(100));
     let mut board = Board::default();
@@ -149,10 +141,6 @@ fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
     let none = Terms { hold: Some(Rate::ZERO), ..bare };
     assert!(board.apply(&directive_of(false, none, &[])), "zero is a hold");
     check_posted_of(&board, Terms { headroom: first.headroom, pool: first.pool, ..none }, &[]);
-
-    let unlimited = terms(Limit::Unlimited);
-    assert!(board.apply(&directive_of(false, Terms { pool: Some(POOL), ..unlimited }, &[])));
-    check_posted_of(&board, Terms { hold: none.hold, ..unlimited }, &[]);
 }
 
 #[test]
@@ -170,7 +158,7 @@ fn a_change_of_any_term_is_sent() {
         Terms { hold: Some(rate(41)), ..held },
         Terms { clients: Some(0), ..held },
         Terms { headroom: Some(Headroom::None), ..held },
-        Terms { pool: Some(POOL), ..held },
+        Terms { pool: Some(pool(3)), ..held },
     ] {
         let mut board = Board::default();
         board.apply(&directive_of(true, held, &[("a", everything(1))]));

@@ -6,6 +6,7 @@ mod sequence;
 
 use super::*;
 use crate::decision::coherent::CoinKey;
+use crate::decision::token_bucket::Tokens;
 use crate::rollout::Percent;
 
 fn bucket(name: &str) -> Bucket {
@@ -42,6 +43,7 @@ fn everything(number: u32) -> Values {
         entitlement: Some(entitlement(number)),
         guard: Some(rate(number + 30)),
         offered: Some(rate(number + 40)),
+        at_tenant_limit: Some(number % 2 == 0),
     }
 }
 
@@ -51,6 +53,15 @@ fn entitlement(number: u32) -> Entitlement {
         floor: rate(number),
         tenant_limit: (number % 2 == 1).then(|| rate(number + 50)),
         declared: number % 3 == 1,
+    }
+}
+
+fn pool(number: u32) -> ZonePool {
+    ZonePool {
+        rate: Headroom::Shared(rate(number)),
+        offered: rate(number + 1),
+        depth: PoolDepth::new(1_000 + number).unwrap(),
+        burst: Tokens::new(f64::from(number)),
     }
 }
 

@@ -102,20 +102,28 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let coin = select(vec![Coin::Dithered, Coin::Independent, Coin::Coherent]);
     let on_silence = select(vec![OnSilence::Allocation, OnSilence::Ratio]);
     let presences = option::of((1_000..1_003u32).prop_map(|number| Presences::new(number).unwrap()));
-    let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32));
+    let headroom =
+        prop_oneof![Just(Headroom::None), (0..3u32).prop_map(|number| Headroom::Shared(rate(number)))];
+    let headrooms = (option::of(headroom), option::of((0..3u32).prop_map(pool)));
+    let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32), headrooms);
     let coherence = option::of(0..3u64).prop_map(|salt| salt.map(salted));
     (limit, mode, cohort, (coin, coherence), on_silence, shares).prop_map(
-        |(limit, mode, cohort, (coin, coherence), on_silence, (presences, hold, clients))| Terms {
-            limit,
-            mode,
-            kill: crate::kill::Kill::default(),
-            cohort,
-            coin,
-            coherence,
-            on_silence,
-            presences,
-            hold,
-            clients,
+        |(limit, mode, cohort, (coin, coherence), on_silence, shares)| {
+            let (presences, hold, clients, (headroom, pool)) = shares;
+            Terms {
+                limit,
+                mode,
+                kill: crate::kill::Kill::default(),
+                cohort,
+                coin,
+                coherence,
+                on_silence,
+                presences,
+                hold,
+                headroom,
+                clients,
+                pool,
+            }
         },
     )
 }
@@ -123,15 +131,19 @@ fn any_terms() -> impl Strategy<Value = Terms> {
 fn any_values() -> impl Strategy<Value = Values> {
     let any_rate = || option::of((0..3u32).prop_map(rate));
     let entitlement = option::of((0..4u32).prop_map(entitlement));
-    (option::of((0..=10u32).prop_map(ratio)), any_rate(), any_rate(), entitlement, any_rate(), any_rate())
-        .prop_map(|(ratio, rate, cap, entitlement, guard, offered)| Values {
+    let ratio = option::of((0..=10u32).prop_map(ratio));
+    let at_tenant_limit = option::of(any::<bool>());
+    (ratio, any_rate(), any_rate(), entitlement, any_rate(), any_rate(), at_tenant_limit).prop_map(
+        |(ratio, rate, cap, entitlement, guard, offered, at_tenant_limit)| Values {
             ratio,
             rate,
             cap,
             entitlement,
             guard,
             offered,
-        })
+            at_tenant_limit,
+        },
+    )
 }
 
 /// Directives for few buckets and tenants, in any order, some tenants twice; most terms are unchanged.
@@ -150,7 +162,11 @@ struct Model(BTreeMap<Bucket, (Terms, BTreeMap<Tenant, Values>)>);
 impl Model {
     fn apply(&mut self, directive: &BucketDirective) {
         let (terms, held) = self.0.entry(directive.bucket.clone()).or_default();
-        *terms = Terms { hold: directive.terms.hold.or(terms.hold), ..directive.terms };
+        let (hold, headroom, pool) = (terms.hold, terms.headroom, terms.pool);
+        *terms = directive.terms;
+        terms.hold = terms.hold.or(hold);
+        terms.headroom = terms.headroom.or(headroom);
+        terms.pool = terms.pool.or(pool);
         // The later of two keys with one name counts.
         let named: BTreeMap<Tenant, Values> =
             directive.keys.iter().map(|key| (key.tenant.clone(), key.values)).collect();

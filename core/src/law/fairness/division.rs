@@ -1,5 +1,6 @@
 //! Division of a rate between the tenants of a bucket: fairly by weight, or by one common ratio.
 
+use super::debt::divide_in_debt;
 use super::{Claim, Waterfill};
 use crate::law::LawName;
 
@@ -40,6 +41,11 @@ impl Claimant {
         }
     }
 
+    /// Returns true if the tenant limit, and not the bucket's limit, stops a key with this allocation.
+    pub fn is_stopped(&self, allocation: f64) -> bool {
+        self.demand() < self.offered && allocation >= self.demand()
+    }
+
     fn bounded(&self, rate: f64) -> f64 {
         if self.class == Class::Default { rate } else { rate.min(self.tenant_limit) }
     }
@@ -57,7 +63,7 @@ pub struct Division {
     shared_rooms: Vec<f64>,
     allocations: Vec<f64>,
     rooms: Vec<f64>,
-    overloaded: bool,
+    headroom: Option<f64>,
 }
 
 impl Division {
@@ -66,21 +72,22 @@ impl Division {
         &self.allocations
     }
 
-    /// Returns the rate up to which each claimant may grow without taking from others, in their order: never
-    /// below its allocation.
+    /// Returns the rate of each claimant's guards, in their order: its allocation, and in overload at least its
+    /// part of the capacity by weight, to which it may grow back.
     pub fn rooms(&self) -> &[f64] {
         &self.rooms
     }
 
-    /// Returns true if the demand exceeded the capacity.
-    pub const fn is_overloaded(&self) -> bool {
-        self.overloaded
+    /// Returns what the demand left of the target in requests/s, which all claimants share; `None` in
+    /// overload.
+    pub const fn headroom(&self) -> Option<f64> {
+        self.headroom
     }
 
-    /// Divides `capacity` requests/s. Listed tenants and the class `default` share it by weighted max-min
-    /// with floors; inside the class, the unlisted keys share its part by max-min with equal weights. O(K log
-    /// K).
-    pub fn divide(&mut self, law: LawName, capacity: f64, claimants: &[Claimant]) {
+    /// Divides `target` requests/s. Listed tenants and the class `default` share it by weighted max-min with
+    /// floors; inside the class, the unlisted keys share its part by max-min with equal weights. A target
+    /// below `limit` repays a debt, for which tenants that fit at the limit do not pay. O(K log K).
+    pub fn divide(&mut self, law: LawName, target: f64, limit: f64, claimants: &[Claimant]) {
         self.entries.clear();
         self.shared.clear();
         let mut class = Claim { demand: 0.0, weight: 1.0, floor: 0.0 };
@@ -98,16 +105,20 @@ impl Division {
         }
         self.entries.push(class);
         let demand: f64 = self.entries.iter().map(|claim| claim.demand).sum();
-        self.overloaded = demand > capacity;
+        self.headroom = (demand <= target).then_some(target - demand);
         match law {
-            LawName::Balanced => self.waterfill.divide(capacity, &self.entries, &mut self.entry_allocations),
+            LawName::Balanced if target < limit && limit < demand => {
+                let allocations = &mut self.entry_allocations;
+                divide_in_debt(&mut self.waterfill, target, limit, &self.entries, allocations);
+            }
+            LawName::Balanced => self.waterfill.divide(target, &self.entries, &mut self.entry_allocations),
             LawName::Proportional => {
-                let part = if self.overloaded { capacity / demand } else { 1.0 };
+                let part = if self.headroom.is_none() { target / demand } else { 1.0 };
                 self.entry_allocations.clear();
                 self.entry_allocations.extend(self.entries.iter().map(|claim| claim.demand * part));
             }
         }
-        self.waterfill.rooms(capacity, &self.entries, &self.entry_allocations, &mut self.entry_rooms);
+        self.waterfill.rooms(target, &self.entries, &self.entry_allocations, &mut self.entry_rooms);
         let allocation = self.entry_allocations.pop().unwrap_or_default();
         let room = self.entry_rooms.pop().unwrap_or_default();
         self.waterfill.divide(allocation, &self.shared, &mut self.shared_allocations);
@@ -124,7 +135,9 @@ impl Division {
             let next = if claimant.class == Class::Listed { listed.next() } else { shared.next() };
             let (allocation, room) = next.map_or((0.0, 0.0), |(allocation, room)| (*allocation, *room));
             self.allocations.push(allocation);
-            self.rooms.push(claimant.bounded(room).max(allocation));
+            let room =
+                if self.headroom.is_some() { allocation } else { claimant.bounded(room).max(allocation) };
+            self.rooms.push(room);
         }
     }
 }
@@ -140,7 +153,7 @@ mod tests {
 
     fn divided(law: LawName, capacity: f64, claimants: &[Claimant]) -> Vec<f64> {
         let mut division = Division::default();
-        division.divide(law, capacity, claimants);
+        division.divide(law, capacity, capacity, claimants);
         division.allocations().iter().map(|allocation| allocation.round()).collect()
     }
 
@@ -171,11 +184,15 @@ mod tests {
         let claimants =
             [limited(900.0, Class::Listed), limited(900.0, Class::Unlisted), limited(400.0, Class::Default)];
         let mut division = Division::default();
-        division.divide(LawName::Balanced, 10_000.0, &claimants);
+        division.divide(LawName::Balanced, 10_000.0, 10_000.0, &claimants);
         assert_eq!(division.allocations(), [200.0, 200.0, 400.0]);
-        assert!(!division.is_overloaded(), "there is room, they may only not use it");
+        assert_eq!(division.headroom(), Some(9_200.0), "there is room, they may only not use it");
+        assert_eq!(division.rooms(), division.allocations());
+        assert!(claimants[0].is_stopped(200.0) && !claimants[0].is_stopped(199.0));
+        assert!(!claimants[2].is_stopped(400.0));
+        division.divide(LawName::Balanced, 600.0, 600.0, &claimants);
+        assert_eq!(division.headroom(), None);
         assert_eq!(division.rooms()[..2], [200.0, 200.0]);
-        assert!(division.rooms()[2] > 2_000.0);
     }
 
     #[test]
@@ -198,10 +215,16 @@ mod tests {
                 .collect();
             for law in [LawName::Balanced, LawName::Proportional] {
                 let mut division = Division::default();
-                division.divide(law, capacity, &claimants);
+                division.divide(law, capacity, capacity, &claimants);
                 let given: f64 = division.allocations().iter().sum();
                 let asked: f64 = offered.iter().map(|(offered, ..)| offered).sum();
                 prop_assert!((given - asked.min(capacity)).abs() <= 1e-6 * capacity.max(1.0), "{given}");
+                prop_assert_eq!(division.headroom().is_some(), asked <= capacity);
+                if let Some(headroom) = division.headroom() {
+                    let caps: f64 = division.rooms().iter().sum();
+                    let sum = caps + headroom;
+                    prop_assert!(headroom >= 0.0 && (sum - capacity).abs() <= 1e-9 * capacity.max(1.0), "{sum}");
+                }
                 for ((claimant, allocation), room) in
                     claimants.iter().zip(division.allocations()).zip(division.rooms())
                 {

@@ -9,7 +9,8 @@ use crate::quantity::{DropRatio, MonoTime, Rate};
 
 /// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window.
 /// Where the window holds too few counts, chance would decide the ratio: a zone on hold then uses a longer
-/// window, and otherwise the `directed` ratio applies, or none.
+/// window. Otherwise nothing is refused if the counts are clearly fewer than allowed, and else the `directed`
+/// ratio applies, or none.
 pub fn fast_ratio(
     window: Option<&mut Window>,
     now: MonoTime,
@@ -21,16 +22,24 @@ pub fn fast_ratio(
     let otherwise = directed.unwrap_or(DropRatio::NONE);
     let Ok(allowance) = Rate::new(allowed) else { return otherwise };
     let excess = |offered: f64| Rate::new(offered).map_or(otherwise, |o| DropRatio::of_excess(o, allowance));
+    let is_known = window.is_some();
     let offered = window.map_or((0.0, 0.0), |window| {
         (window.rate(now, parameters), window.over(parameters.window_few, parameters))
     });
     let tells = |offered: f64, span: std::time::Duration| {
         offered.max(allowed) * span.as_secs_f64() >= parameters.counts_min
     };
+    let is_clearly_fewer = || {
+        let span = parameters.window.as_secs_f64();
+        let counts = offered.0 * span;
+        is_known && counts + 2.0 * counts.sqrt() + 2.0 <= allowed * span
+    };
     if tells(offered.0, parameters.window) {
         excess(offered.0)
     } else if on_hold && tells(offered.1, parameters.window_few) {
         excess(offered.1)
+    } else if is_clearly_fewer() {
+        DropRatio::NONE
     } else {
         otherwise
     }
@@ -61,6 +70,10 @@ mod tests {
             (40.0, 10.0, true, Some(half), 0.75), // but on hold a longer look tells
             (1.0, 0.5, true, Some(half), 0.5),    // unless that tells nothing either
             (1.0, 100.0, false, Some(half), 0.0), // few may come where many are allowed
+            (5.0, 25.0, false, Some(half), 0.0),  // clearly fewer than the 7.5 allowed in the window
+            (10.0, 25.0, false, Some(half), 0.5), // not clearly
+            (0.0, 6.0, false, Some(half), 0.5),
+            (0.0, 7.0, false, Some(half), 0.0),
         ] {
             let got = ratio(rps, allowed, on_hold, directed);
             assert!((got - expected).abs() < 1e-3, "{rps} of {allowed}, {on_hold}, {directed:?}: {got}");

@@ -12,6 +12,22 @@ pub struct Child {
     pub presences: f64,
 }
 
+impl Child {
+    /// Returns the child's part of a bucket's headroom, 0..=1: mostly even, because it is for traffic that is
+    /// not there yet. `offered` is the rate of the bucket, and `own` that of the child in it.
+    pub fn headroom_part(self, offered: f64, own: f64, parameters: &Parameters) -> f64 {
+        let (share, even) = self.shares(offered, own);
+        (1.0 - parameters.headroom_even) * share + parameters.headroom_even * even
+    }
+
+    /// The share by traffic and the even share.
+    fn shares(self, offered: f64, own: f64) -> (f64, f64) {
+        let even = self.presence / self.presences;
+        let share = self.presence * own / offered;
+        (if share.is_finite() { share } else { even }, even)
+    }
+}
+
 /// The rates of one key over all zones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Whole {
@@ -42,7 +58,7 @@ impl Whole {
     /// the traffic, and each child keeps a fraction of the even part for traffic that appears there. An
     /// allocation that is not scarce has a margin on top, for chance.
     pub fn part(&self, child: Child, offered: f64, parameters: &Parameters) -> Part {
-        let (share, even) = self.shares(child, offered);
+        let (share, even) = child.shares(self.offered, offered);
         let cap = self.room * mixed(share, even, parameters);
         let rate = if self.is_scarce() {
             self.allocation * share.max(parameters.even_share * even)
@@ -53,20 +69,15 @@ impl Whole {
     }
 
     /// Returns the key's contribution to the child's hold, its part of the limit while the controller is
-    /// silent. `overloaded` is true if the demand on the bucket exceeds its target.
+    /// silent. `overloaded` is true if the demand on the bucket exceeds its target. Headroom comes on top.
     pub fn hold(&self, child: Child, offered: f64, overloaded: bool, parameters: &Parameters) -> f64 {
-        let (share, even) = self.shares(child, offered);
-        match (overloaded, self.is_scarce()) {
-            (true, true) => self.allocation * share.max(parameters.even_share * even),
-            (true, false) => self.allocation * mixed(share, even, parameters),
-            (false, _) => self.room * mixed(share, even, parameters),
-        }
-    }
-
-    fn shares(&self, child: Child, offered: f64) -> (f64, f64) {
-        let even = child.presence / child.presences;
-        let share = child.presence * offered / self.offered;
-        (if share.is_finite() { share } else { even }, even)
+        let (share, even) = child.shares(self.offered, offered);
+        let share = if overloaded && self.is_scarce() {
+            share.max(parameters.even_share * even)
+        } else {
+            mixed(share, even, parameters)
+        };
+        self.allocation * share
     }
 }
 
@@ -90,6 +101,19 @@ mod tests {
         let whole = Whole { offered: 3_000.0, allocation: 900.0, room: 900.0 };
         for (offered, rate) in [(1_000.0, 300.0), (3_000.0, 900.0), (0.0, 30.0)] {
             assert!((whole.part(thirds(1.0), offered, &parameters).rate - rate).abs() < 1e-9, "{offered}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_all_children_make_up_the_headroom(offered in prop::collection::vec(0.0..1e6_f64, 1..9)) {
+            let parameters = Parameters::default();
+            let sum: f64 = offered.iter().sum();
+            let child = Child { presence: 1.0, presences: offered.len() as f64 };
+            let parts: Vec<f64> =
+                offered.iter().map(|own| child.headroom_part(sum, *own, &parameters)).collect();
+            prop_assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            prop_assert!(parts.iter().all(|part| *part >= 0.6 / child.presences - 1e-12));
         }
     }
 

@@ -1,0 +1,142 @@
+//! The rates that may pass of each key of a bucket in this zone, and the headroom that the keys share: as the
+//! controller sent them, or from the hold while it is silent.
+
+use plimsoll_core::directive::{Headroom, OnSilence, Posted, Values};
+use plimsoll_core::law::presence::Presences;
+use plimsoll_core::law::{Claimant, Class, divide_hold};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant};
+use plimsoll_core::quantity::{MonoTime, Rate};
+
+use super::{Context, FastLoop};
+use crate::downstream::Shares;
+
+/// The rates that may pass, for clients and child aggregators together.
+pub(super) struct Allowances {
+    pub(super) on_hold: bool,
+    /// True if ratios follow from the rates here, false if they are those of the directive.
+    pub(super) by_rates: bool,
+    /// One per key with a directive, in their order.
+    pub(super) by_key: Vec<Allowance>,
+    /// Requests/s that all keys share; `None` in overload.
+    pub(super) headroom: Option<f64>,
+    /// Requests/s that may pass of all keys together; 0 in overload.
+    pub(super) room: f64,
+}
+
+/// The rates of one key, in requests/s.
+#[derive(Clone, Copy)]
+pub(super) struct Allowance {
+    pub(super) slot: u32,
+    /// The allowed rate; on hold without headroom.
+    pub(super) allowed: Option<f64>,
+    /// The cap of the guards.
+    pub(super) cap: Option<f64>,
+    /// True if the tenant limit stops the key, so that it has no part of the headroom.
+    pub(super) at_tenant_limit: bool,
+}
+
+impl Allowances {
+    /// The part of all that may pass which belongs to these shares of the keys; `of_all` is the share of the
+    /// headroom.
+    pub(super) fn part_of(&self, shares: &Shares, of_all: f64) -> f64 {
+        let headroom = self.headroom.unwrap_or_default();
+        let (mut whole, mut part) = (headroom, headroom * of_all);
+        for key in &self.by_key {
+            let rate = if self.headroom.is_some() { key.cap } else { key.allowed }.unwrap_or_default();
+            whole += rate;
+            part += rate * shares.of(key.slot);
+        }
+        if whole > 0.0 { part / whole } else { of_all }
+    }
+}
+
+impl FastLoop {
+    /// The allowances of a bucket at a time on the grid.
+    pub(super) fn allowances(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Allowances {
+        self.find_slots(bucket, posted);
+        let on_hold = self.is_on_hold(bucket, context.led);
+        let terms = posted.terms();
+        let keeps_ratio = on_hold
+            && terms.on_silence == OnSilence::Ratio
+            && posted.own(DEFAULT_TENANT).is_some_and(|values| values.ratio.is_some());
+        if let Some(hold) = terms.hold.filter(|_| on_hold && !keeps_ratio) {
+            return self.divide(bucket, posted, hold, context.now);
+        }
+        let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
+        let by_key: Vec<Allowance> = posted
+            .keys()
+            .zip(slots)
+            .map(|((_, values), slot)| Allowance {
+                slot: *slot,
+                allowed: values.rate.map(Rate::per_second),
+                cap: values.cap.map(Rate::per_second),
+                at_tenant_limit: values.at_tenant_limit.unwrap_or_default(),
+            })
+            .collect();
+        let headroom = terms.headroom.and_then(Headroom::rate).map(Rate::per_second);
+        let caps = by_key.iter().filter_map(|key| key.cap).sum::<f64>();
+        let room = headroom.map_or(0.0, |headroom| caps + headroom);
+        Allowances { on_hold, by_rates: !on_hold, by_key, headroom, room }
+    }
+
+    /// Finds the slot of each key that has a directive, in their order.
+    fn find_slots(&mut self, bucket: &Bucket, posted: &Posted) {
+        debug_assert!(self.buckets.contains_key(bucket), "{bucket} has directives and no keys");
+        let Some(keys) = self.buckets.get_mut(bucket) else { return };
+        let mut slots = std::mem::take(&mut keys.slots);
+        slots.clear();
+        let Some(keys) = self.buckets.get(bucket) else { return };
+        slots.extend(posted.keys().map(|(tenant, _)| self.slot_of(keys.by_tenant.get(tenant).copied())));
+        if let Some(keys) = self.buckets.get_mut(bucket) {
+            keys.slots = slots;
+        }
+    }
+
+    /// Divides the hold between the keys that have a directive.
+    fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Allowances {
+        let parameters = self.parameters;
+        let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
+        let mut claimants: Vec<Claimant> = posted
+            .keys()
+            .zip(slots)
+            .map(|((tenant, values), slot)| {
+                let own =
+                    self.rates.get_mut(*slot as usize).map_or(0.0, |rates| rates.rate(now, &parameters));
+                let entitlement = values.entitlement;
+                let (weight, class) = weight_and_class(tenant, values);
+                Claimant {
+                    offered: own + self.aggregator_rates.get(*slot as usize).copied().unwrap_or_default(),
+                    weight,
+                    floor: entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
+                    tenant_limit: entitlement
+                        .and_then(|entitlement| entitlement.tenant_limit)
+                        .map_or(f64::INFINITY, Rate::per_second),
+                    class,
+                }
+            })
+            .collect();
+        let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
+        let hold = hold.per_second();
+        let (parts, headroom) = divide_hold(&mut self.division, hold, presences, &mut claimants, &parameters);
+        let by_key = parts.iter().zip(slots).map(|(part, slot)| Allowance {
+            slot: *slot,
+            allowed: Some(part.rate),
+            cap: Some(part.rate),
+            at_tenant_limit: part.at_tenant_limit,
+        });
+        let room = if headroom.is_some() { hold } else { 0.0 };
+        Allowances { on_hold: true, by_rates: true, by_key: by_key.collect(), headroom, room }
+    }
+}
+
+/// The weight of a key in divisions of the zone, and the entry that it belongs to.
+pub(super) fn weight_and_class(tenant: &Tenant, values: Values) -> (f64, Class) {
+    let entitlement = values.entitlement;
+    let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
+    let class = match (tenant.is_default_class(), declared) {
+        (true, _) => Class::Default,
+        (false, true) => Class::Listed,
+        (false, false) => Class::Unlisted,
+    };
+    (entitlement.map_or(1.0, |entitlement| entitlement.weight.get()), class)
+}

@@ -1,0 +1,77 @@
+//! The headroom of one bucket in this zone: the first excess, and the slack and depth of its clients' pools.
+
+use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::directive::{Headroom, Terms, ZonePool};
+use plimsoll_core::law::presence::Presences;
+use plimsoll_core::law::{FirstExcess, LearnedDepth, Parameters, Slack};
+use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::report::Counts;
+
+use super::client_directives::rounded;
+
+/// The state of one bucket.
+#[derive(Debug)]
+pub(super) struct BucketHeadroom {
+    excess: FirstExcess,
+    slack: Slack,
+    depth: LearnedDepth,
+    /// Requests/s that its clients may pass of all keys together; 0 in overload.
+    room: f64,
+    /// The time of the latest directive, on the grid.
+    directed: Option<MonoTime>,
+}
+
+impl BucketHeadroom {
+    pub(super) fn new(parameters: &Parameters) -> Self {
+        Self {
+            excess: FirstExcess::default(),
+            slack: Slack::new(parameters),
+            depth: LearnedDepth::default(),
+            room: 0.0,
+            directed: None,
+        }
+    }
+
+    /// Accounts for a directive: clients have `room`, and `offered` is what they offer just now. Returns true
+    /// if a first excess may still pass.
+    pub(super) fn on_directive(
+        &mut self,
+        now: MonoTime,
+        room: f64,
+        offered: f64,
+        parameters: &Parameters,
+    ) -> bool {
+        let directed = self.directed.replace(now).unwrap_or(now);
+        self.room = room;
+        self.excess.on_span(room, offered, now.since(directed), parameters);
+        self.excess.is_left()
+    }
+
+    /// Adapts slack and depth after a period with these counts of all keys.
+    pub(super) fn on_period(&mut self, counts: Counts, settled: bool, parameters: &Parameters) {
+        self.slack.on_period(counts, self.room, parameters);
+        self.depth.on_period(counts, self.room, settled);
+    }
+
+    /// The pool of clients with this headroom, who offer `offered` requests/s in the bucket. `sharing` is the
+    /// weight of all that share a limit here.
+    pub(super) fn pool(
+        &self,
+        headroom: Option<f64>,
+        offered: f64,
+        terms: &Terms,
+        sharing: f64,
+        parameters: &Parameters,
+    ) -> ZonePool {
+        let zones = terms.presences.unwrap_or(Presences::ONE).as_f64() * sharing;
+        let even = terms.limit.per_second().map_or(0.0, Rate::per_second) / zones;
+        ZonePool {
+            rate: headroom
+                .and_then(|headroom| rounded(headroom * self.slack.factor()))
+                .map_or(Headroom::None, Headroom::Shared),
+            offered: rounded(offered).unwrap_or_default(),
+            depth: self.depth.factor(),
+            burst: Tokens::new(parameters.pool_burst.as_secs_f64() * even),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The learned depth of headroom pools: traffic in groups needs deep pools, and steady traffic must not have
+//! them.
+
+use crate::directive::PoolDepth;
+use crate::law::SLACK_PERIOD;
+use crate::report::Counts;
+
+/// The fewest guard refusals that show a pool to be too shallow.
+const GUARDED_MIN: u64 = 3;
+/// The share of offered requests above which guard refusals count as many.
+const GUARDED_MAX: f64 = 0.001;
+/// The share of the room below which the guards, and not the limit, were the constraint.
+const OFFERED_MAX: f64 = 0.97;
+const GROWS: f64 = 1.5;
+const SHRINKS: f64 = 0.997;
+const BAD_MAX: f64 = 3.0;
+const BAD_FADES: f64 = 0.05;
+
+/// The factor on the depth of one bucket's pools in one zone.
+#[derive(Clone, Copy, Debug)]
+pub struct LearnedDepth {
+    factor: f64,
+    bad: f64,
+    /// The counts of the previous period, and its room in requests/s.
+    before: (Counts, f64),
+}
+
+impl Default for LearnedDepth {
+    fn default() -> Self {
+        Self { factor: PoolDepth::MIN.as_f64(), bad: 0.0, before: (Counts::ZERO, 0.0) }
+    }
+}
+
+impl LearnedDepth {
+    /// Returns the current factor.
+    pub fn factor(&self) -> PoolDepth {
+        PoolDepth::nearest(self.factor)
+    }
+
+    /// Adapts the depth after a [`SLACK_PERIOD`] with `counts` of all keys, in which the zone had room for
+    /// `room` requests/s. Judges two periods. Unless the zone is `settled`, refusals show nothing about the
+    /// depth: the parts of clients that have just joined are too small, and those of a zone on hold are
+    /// another division's.
+    pub fn on_period(&mut self, counts: Counts, room: f64, settled: bool) {
+        let (before, room_before) = std::mem::replace(&mut self.before, (counts, room));
+        let seen = counts.plus(before);
+        let room = room.min(room_before) * 2.0 * SLACK_PERIOD.as_secs_f64();
+        let offered = seen.offered as f64;
+        let guarded = seen.guarded() >= GUARDED_MIN && seen.guarded() as f64 > GUARDED_MAX * offered;
+        if settled && guarded && offered < OFFERED_MAX * room {
+            self.factor = (self.factor * GROWS).min(PoolDepth::MAX.as_f64());
+            self.bad = (self.bad + 1.0).min(BAD_MAX);
+        } else {
+            self.bad = (self.bad - BAD_FADES).max(0.0);
+        }
+        if self.bad == 0.0 {
+            self.factor = (self.factor * SHRINKS).max(PoolDepth::MIN.as_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period(offered: u64, guarded: u64) -> Counts {
+        Counts { offered, guard_dropped: guarded, ..Counts::ZERO }
+    }
+
+    fn after(periods: u32, counts: Counts, room: f64, settled: bool) -> f64 {
+        let mut depth = LearnedDepth::default();
+        (0..=periods).for_each(|_| depth.on_period(counts, room, settled));
+        depth.factor().as_f64()
+    }
+
+    #[test]
+    fn depth_grows_with_each_second_of_refusals_that_would_have_fitted() {
+        let groups = period(100, 20);
+        // periods, counts, room, settled, factor
+        for (periods, counts, room, settled, factor) in [
+            (1, groups, 1_000.0, true, 1.5),
+            (2, groups, 1_000.0, true, 2.25),
+            (20, groups, 1_000.0, true, 12.0),
+            (20, groups, 1_000.0, false, 1.0),
+            (20, groups, 200.0, true, 1.0), // as much was offered as there was room
+            (20, groups, 0.0, true, 1.0),   // overloaded
+            (20, period(100, 1), 1_000.0, true, 1.0), // two in a second are chance
+            (20, period(9_999, 9), 1e6, true, 1.0), // fewer than one in a thousand
+            (1, period(3, 2), 1_000.0, true, 1.5),
+        ] {
+            let got = after(periods, counts, room, settled);
+            assert!((got - factor).abs() < 1e-3, "{counts:?} {room} {settled}: {got}");
+        }
+    }
+
+    #[test]
+    fn depth_fades_long_after_the_last_refusal() {
+        let mut depth = LearnedDepth::default();
+        (0..30).for_each(|_| depth.on_period(period(100, 20), 1_000.0, true));
+        let calm = period(100, 0);
+        // The first calm period is judged together with the last one with refusals.
+        (0..60).for_each(|_| depth.on_period(calm, 1_000.0, true));
+        assert_eq!(depth.factor(), PoolDepth::MAX, "half a minute of calm");
+        (0..900).for_each(|_| depth.on_period(calm, 1_000.0, true));
+        assert_eq!(depth.factor(), PoolDepth::MIN);
+    }
+
+    #[test]
+    fn shadow_teaches_as_enforcement_does() {
+        let shadowed = Counts { offered: 100, would_dropped: 20, would_guard_dropped: 20, ..Counts::ZERO };
+        assert_eq!(after(1, shadowed, 1_000.0, true), 1.5);
+    }
+}

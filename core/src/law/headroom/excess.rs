@@ -1,0 +1,65 @@
+//! The first excess of a zone: a few requests above its room that the coin does not answer, because a group
+//! of requests at once is no overload.
+
+use std::time::Duration;
+
+use crate::law::Parameters;
+
+/// The requests that may still exceed the room of a zone before ratios follow. Fills up while the zone uses
+/// less than its room.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FirstExcess {
+    requests: f64,
+}
+
+impl FirstExcess {
+    /// Accounts for a `span` in which `offered` requests/s came to a zone with room for `room` requests/s; 0
+    /// if its bucket is overloaded.
+    pub fn on_span(&mut self, room: f64, offered: f64, span: Duration, parameters: &Parameters) {
+        let most = parameters.excess_requests.min(parameters.excess_time.as_secs_f64() * room);
+        let requests = self.requests + (room - offered) * span.as_secs_f64();
+        self.requests = requests.min(most).max(0.0);
+    }
+
+    /// Returns true while the zone may exceed its room.
+    pub fn is_left(self) -> bool {
+        self.requests > 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn excess_is_saved_below_the_room_up_to_a_bound_and_spent_above_it() {
+        let parameters = Parameters::default();
+        // room, offered, requests left after each span
+        for (room, spans) in [
+            (100.0, &[(0.0, 10.0), (0.0, 20.0), (0.0, 30.0), (0.0, 30.0), (250.0, 15.0), (250.0, 0.0)][..]),
+            (20.0, &[(0.0, 2.0), (0.0, 4.0), (20.0, 4.0), (9e9, 0.0), (10.0, 1.0)]),
+            (10_000.0, &[(0.0, 30.0), (10_200.0, 10.0), (10_101.0, 0.0)]),
+            (8.0, &[(0.0, 0.8), (0.0, 1.6), (0.0, 2.4), (0.0, 3.2), (0.0, 4.0), (0.0, 4.0)]),
+        ] {
+            let mut excess = FirstExcess::default();
+            assert!(!excess.is_left(), "nothing was saved at the start");
+            for (offered, left) in spans {
+                excess.on_span(room, *offered, SPAN, &parameters);
+                assert!((excess.requests - left).abs() < 1e-9, "{room} {offered}: {excess:?}");
+                assert_eq!(excess.is_left(), *left > 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn overload_ends_the_excess_at_once() {
+        let parameters = Parameters::default();
+        let mut excess = FirstExcess::default();
+        excess.on_span(1_000.0, 0.0, SPAN, &parameters);
+        assert!(excess.is_left());
+        excess.on_span(0.0, 0.0, SPAN, &parameters);
+        assert!(!excess.is_left());
+    }
+}

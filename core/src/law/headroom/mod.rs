@@ -1,0 +1,15 @@
+//! Shared headroom: the part of a limit that no key uses now. All keys of a bucket share it, so that nothing
+//! is refused that fits.
+//!
+//! The controller leaves each key what it uses and divides the rest between zones
+//! ([`Child::headroom_part`](super::Child::headroom_part)). The fast loop of a zone looks at the zone's total
+//! ([`divide_room`]), lets a first excess pass ([`FirstExcess`]), and learns how deep the pools of its
+//! clients have to be ([`LearnedDepth`]). An overloaded bucket has no headroom.
+
+mod depth;
+mod excess;
+mod room;
+
+pub use depth::LearnedDepth;
+pub use excess::FirstExcess;
+pub use room::{ZoneClaimant, divide_room};

@@ -1,0 +1,130 @@
+//! The room of a zone whose bucket is not overloaded, divided between its keys by what is offered just now.
+
+use crate::law::fairness::{Claimant, Class, Division};
+use crate::law::{LawName, Parameters};
+
+/// One key of a zone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ZoneClaimant {
+    /// Requests/s offered just now.
+    pub offered: f64,
+    /// The rate of the key's guards in requests/s, before their slack.
+    pub cap: f64,
+    /// The rate in requests/s that the key may pass if its tenant limit stops it; it has no part of the
+    /// headroom then.
+    pub stopped_at: Option<f64>,
+    /// The weight relative to others; ignored for `Unlisted` keys.
+    pub weight: f64,
+    /// The entry that the key belongs to.
+    pub class: Class,
+}
+
+/// Returns the allocation of each key in requests/s, in their order. `room` is what the zone may pass: the
+/// caps of all keys and the headroom. Each key has what it was using, up to its cap; excesses share the rest
+/// of the room by weight, and each key may use what is left then. O(K log K).
+pub fn divide_room(
+    division: &mut Division,
+    room: f64,
+    claimants: &[ZoneClaimant],
+    parameters: &Parameters,
+) -> Vec<f64> {
+    let with_margin = |rate: f64| rate + parameters.margin(rate);
+    let mut rest = with_margin(room);
+    let excesses: Vec<Claimant> = claimants
+        .iter()
+        .map(|claimant| {
+            let own = claimant.offered.min(claimant.stopped_at.unwrap_or_else(|| with_margin(claimant.cap)));
+            rest -= own;
+            let excess = if claimant.stopped_at.is_some() { 0.0 } else { claimant.offered - own };
+            let (weight, class) = (claimant.weight, claimant.class);
+            Claimant { offered: excess, weight, floor: 0.0, tenant_limit: f64::INFINITY, class }
+        })
+        .collect();
+    let rest = rest.max(0.0);
+    division.divide(LawName::Balanced, rest, rest, &excesses);
+    let left = division.headroom().unwrap_or_default();
+    let each = claimants.iter().zip(&excesses).zip(division.allocations());
+    each.map(|((claimant, excess), given)| {
+        if let Some(rate) = claimant.stopped_at {
+            return rate;
+        }
+        let allocation = claimant.offered - excess.offered + given + left;
+        if left > 0.0 { allocation.max(with_margin(claimant.cap)) } else { allocation }
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(offered: f64, cap: f64) -> ZoneClaimant {
+        ZoneClaimant { offered, cap, stopped_at: None, weight: 1.0, class: Class::Listed }
+    }
+
+    fn divided(room: f64, claimants: &[ZoneClaimant]) -> Vec<f64> {
+        divide_room(&mut Division::default(), room, claimants, &Parameters::default())
+    }
+
+    /// Without chance in the way of round numbers.
+    fn exactly(room: f64, claimants: &[ZoneClaimant]) -> Vec<f64> {
+        let parameters = Parameters { margin_deviations: 0.0, ..Parameters::default() };
+        divide_room(&mut Division::default(), room, claimants, &parameters)
+    }
+
+    #[test]
+    fn any_key_may_use_the_headroom_and_none_loses_what_it_uses() {
+        let stopped = ZoneClaimant { stopped_at: Some(200.0), ..key(900.0, 200.0) };
+        let heavy = ZoneClaimant { weight: 3.0, ..key(900.0, 100.0) };
+        let unlisted = |offered| ZoneClaimant { class: Class::Unlisted, ..key(offered, 0.0) };
+        let class = ZoneClaimant { class: Class::Default, ..key(0.0, 0.0) };
+        for (claimants, expected) in [
+            // 800 of 1,000 are headroom. Both may use all that the other leaves.
+            (&[key(100.0, 100.0), key(100.0, 100.0)][..], &[900.0, 900.0][..]),
+            (&[key(700.0, 100.0), key(100.0, 100.0)], &[900.0, 300.0]),
+            // One surges: it gets what the others leave, and they keep what they use.
+            (&[key(5_000.0, 100.0), key(100.0, 100.0)], &[900.0, 100.0]),
+            // A key below its cap leaves room, and may come back to the cap while there is any.
+            (&[key(500.0, 100.0), key(0.0, 400.0)], &[1_000.0, 500.0]),
+            // Two surges divide the room above what they used, by weight.
+            (&[key(900.0, 100.0), heavy], &[300.0, 700.0]),
+            // A key at its tenant limit has its rate, whatever there is.
+            (&[stopped, key(100.0, 100.0)], &[200.0, 800.0]),
+            // Invented names are one entry.
+            (&[key(2_000.0, 0.0), class, unlisted(900.0), unlisted(900.0)], &[500.0, 0.0, 250.0, 250.0]),
+        ] {
+            let got = exactly(1_000.0, claimants);
+            let near = got.iter().zip(expected).all(|(got, due)| (got - due).abs() < 1e-6);
+            assert!(near, "{claimants:?}: {got:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_passes_fits_the_room_and_its_margin(
+            headroom in 0.0..1e5_f64,
+            keys in prop::collection::vec((0.0..1e5_f64, 0.0..1e4_f64, 0.01..100.0_f64, 0..3u8), 1..12),
+        ) {
+            let parameters = Parameters::default();
+            let claimants: Vec<ZoneClaimant> = keys
+                .iter()
+                .map(|(offered, cap, weight, class)| {
+                    let class = [Class::Listed, Class::Default, Class::Unlisted][usize::from(*class)];
+                    ZoneClaimant { weight: *weight, class, ..key(*offered, *cap) }
+                })
+                .collect();
+            let room = headroom + keys.iter().map(|(_, cap, ..)| cap).sum::<f64>();
+            let allocations = divided(room, &claimants);
+            let passes: f64 = claimants.iter().zip(&allocations).map(|(key, a)| key.offered.min(*a)).sum();
+            let own: f64 =
+                claimants.iter().map(|key| key.offered.min(key.cap + parameters.margin(key.cap))).sum();
+            let most = own.max(room + parameters.margin(room));
+            prop_assert!(passes <= most * (1.0 + 1e-9), "{passes} of {most}");
+            for (key, allocation) in claimants.iter().zip(&allocations) {
+                let used = key.offered.min(key.cap);
+                prop_assert!(*allocation >= used * (1.0 - 1e-9), "{key:?}: {allocation}");
+            }
+        }
+    }
+}
