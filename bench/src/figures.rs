@@ -16,11 +16,11 @@ const HOT_ON_TWO: usize = 3;
 /// The workloads of a request that is passed to a service without a socket.
 pub(crate) const REQUESTS: [&str; 3] = ["1 thread, hot", "1 thread, 10k", "2 threads, hot"];
 
-/// A service without a layer, and names of others: a layer and its place.
+/// A service without a layer, and services with ours and with the peer's, by the layer's place.
 pub(crate) const NO_LAYER: &str = "no layer";
-pub(crate) const OURS: &str = "LoadShedLayer";
-pub(crate) const PEER: &str = "tower_governor 0.8";
-pub(crate) const PLACES: [&str; 2] = ["on the routes", "around the router"];
+pub(crate) const OURS: [&str; 2] = ["LoadShedLayer, on the routes", "LoadShedLayer, around the router"];
+pub(crate) const PEER: [&str; 2] =
+    ["tower_governor 0.8, on the routes", "tower_governor 0.8, around the router"];
 
 /// The figures of one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -85,9 +85,9 @@ impl Figures {
             let what = format!("{what}, {}: times as fast as governor, keyed", DECISIONS[case]);
             Bar::at_least(&what, least, governor[case] / ours[case])
         };
-        let layer = |place: &str| {
-            let what = format!("LoadShedLayer {place}, {}: its cost to that of tower_governor", REQUESTS[0]);
-            Bar::at_most(&what, 0.5, self.layer_cost(OURS, place)[0] / self.layer_cost(PEER, place)[0])
+        let layer = |ours: &str, peer: &str| {
+            let what = format!("{ours}, {}: its cost to that of tower_governor", REQUESTS[0]);
+            Bar::at_most(&what, 0.5, self.layer_cost(ours)[0] / self.layer_cost(peer)[0])
         };
         vec![
             times(tenants, 4.0, tenant, HOT),
@@ -100,14 +100,14 @@ impl Figures {
                 1.9,
                 2.0 * handle[HOT] / handle[HOT_ON_TWO],
             ),
-            layer(PLACES[0]),
-            layer(PLACES[1]),
+            layer(OURS[0], PEER[0]),
+            layer(OURS[1], PEER[1]),
         ]
     }
 
     /// The nanoseconds that a layer adds to a request, by workload.
-    pub(crate) fn layer_cost(&self, layer: &str, place: &str) -> [f64; REQUESTS.len()] {
-        let (with, without) = (self.request(&format!("{layer}, {place}")), self.request(NO_LAYER));
+    fn layer_cost(&self, service: &str) -> [f64; REQUESTS.len()] {
+        let (with, without) = (self.request(service), self.request(NO_LAYER));
         std::array::from_fn(|case| with[case] - without[case])
     }
 

@@ -17,7 +17,7 @@ use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
 use tower_governor::key_extractor::KeyExtractor;
 use tower_governor::{GovernorError, GovernorLayer};
 
-use crate::figures::NO_LAYER;
+use crate::figures::{NO_LAYER, OURS, PEER};
 use crate::ours::Ours;
 use crate::rounds::{Candidate, Spin};
 
@@ -78,10 +78,10 @@ pub(crate) fn all<'a>(of: &'a Ours, tenants: &[&'static str]) -> Vec<Candidate<'
     let candidate = |name, spin: Spin<'static>| Candidate { name, spin };
     vec![
         candidate(NO_LAYER, calls(plain(), values.clone())),
-        candidate("LoadShedLayer, on the routes", calls(on_routes(ours.clone()), values.clone())),
-        candidate("LoadShedLayer, around the router", calls(ours.layer(plain()), values.clone())),
-        candidate("tower_governor 0.8, on the routes", calls(on_routes(peer.clone()), values.clone())),
-        candidate("tower_governor 0.8, around the router", calls(peer.layer(plain()), values)),
+        candidate(OURS[0], calls(on_routes(ours.clone()), values.clone())),
+        candidate(OURS[1], calls(ours.layer(plain()), values.clone())),
+        candidate(PEER[0], calls(on_routes(peer.clone()), values.clone())),
+        candidate(PEER[1], calls(peer.layer(plain()), values)),
     ]
 }
 

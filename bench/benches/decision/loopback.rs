@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tower_governor::GovernorLayer;
 
-use crate::figures::{NO_LAYER, OURS, PEER, PLACES};
+use crate::figures::{NO_LAYER, OURS, PEER};
 use crate::layers::{self, PATH, TENANT};
 use crate::ours::Ours;
 use crate::rounds::median;
@@ -22,11 +22,10 @@ const WINDOW: Duration = Duration::from_millis(400);
 pub(crate) fn measure(ours: &Ours, rounds: usize) -> Vec<(String, f64)> {
     let server = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let sender = Builder::new_current_thread().enable_all().build().unwrap();
-    let on_routes = |layer: &str| format!("{layer}, {}", PLACES[0]);
     let services = [
-        (NO_LAYER.to_owned(), serve(&server, layers::plain())),
-        (on_routes(OURS), serve(&server, layers::on_routes(layers::ours(ours)))),
-        (on_routes(PEER), serve(&server, layers::on_routes(GovernorLayer::new(layers::peer())))),
+        (NO_LAYER, serve(&server, layers::plain())),
+        (OURS[0], serve(&server, layers::on_routes(layers::ours(ours)))),
+        (PEER[0], serve(&server, layers::on_routes(GovernorLayer::new(layers::peer())))),
     ];
     let mut connections: Vec<Vec<TcpStream>> =
         services.iter().map(|(_, port)| sender.block_on(connect(*port))).collect();
@@ -41,7 +40,7 @@ pub(crate) fn measure(ours: &Ours, rounds: usize) -> Vec<(String, f64)> {
             }
         }
     }
-    services.into_iter().map(|(name, _)| name).zip(figures.into_iter().map(median)).collect()
+    services.iter().map(|(name, _)| (*name).to_owned()).zip(figures.into_iter().map(median)).collect()
 }
 
 /// Serves in the background and returns the port.

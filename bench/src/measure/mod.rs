@@ -6,6 +6,7 @@ mod accuracy;
 mod books;
 mod changes;
 mod goodput;
+mod headroom;
 mod kill;
 mod outage;
 mod report;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use crate::fleet::Rates;
-use report::Report;
+use report::{HEADROOM, Report};
 
 /// The limit of the measured bucket, in requests/s.
 const LIMIT: u32 = 1_000;
@@ -32,7 +33,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default, which also writes docs/benchmarks.md
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md, and headroom alone writes its section
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
 }
@@ -40,10 +41,11 @@ pub(crate) struct Args {
 type Measure = fn(&mut Report);
 
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, Measure); 10] = [
+const PARTS: [(&str, Measure); 11] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
+    (HEADROOM, headroom::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),
     ("kill", kill::measure),
@@ -58,10 +60,16 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let mut report = Report::new();
     for (name, measure) in PARTS {
         if args.parts.is_empty() || args.parts.iter().any(|part| part == name) {
+            report.begin(name);
             measure(&mut report);
         }
     }
-    if args.parts.is_empty() { report.finish() } else { report.verdict() }
+    if args.parts.is_empty() {
+        report.write();
+    } else if args.parts.iter().any(|part| part == HEADROOM) {
+        report.write_headroom();
+    }
+    report.verdict()
 }
 
 /// The root of the workspace.

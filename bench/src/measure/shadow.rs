@@ -45,7 +45,7 @@ pub(crate) fn measure(report: &mut Report) {
 
 /// Starts fleets until one has instances inside and outside the cohort. Instances are named after their
 /// ports, which are random.
-fn fleet(policy: &str) -> Fleet {
+pub(super) fn fleet(policy: &str) -> Fleet {
     let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(BUCKET) };
     loop {
         let fleet = Fleet::start(policy);

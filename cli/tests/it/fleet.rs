@@ -34,7 +34,7 @@ pub(crate) struct Fleet {
 
 /// One zone.
 pub(crate) struct Zone {
-    name: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) aggregator: Process,
     pub(crate) services: Vec<Process>,
 }
@@ -73,6 +73,17 @@ impl Fleet {
 
     /// Starts a fleet with these tenants, and with these flags for every service.
     pub(crate) fn start_with(policy: &str, tenants: &str, service_flags: &[&str]) -> Self {
+        let mut fleet = Self::without_services(policy, tenants);
+        for zone in &mut fleet.zones {
+            let parent = zone.aggregator.address("listen");
+            zone.services =
+                (0..SERVICES_PER_ZONE).map(|_| service(zone.name, parent, service_flags)).collect();
+        }
+        fleet
+    }
+
+    /// Starts the controller and the aggregators alone, and waits until they listen.
+    pub(crate) fn without_services(policy: &str, tenants: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("policy.yaml"), policy).unwrap();
         fs::write(directory.path().join("tenants.yaml"), tenants).unwrap();
@@ -80,9 +91,7 @@ impl Fleet {
         let parent = controller.address("listen");
         let zones = ZONES.map(|(name, _)| {
             let aggregator = aggregator(name, parent, &free());
-            let services =
-                (0..SERVICES_PER_ZONE).map(|_| service(name, aggregator.address("listen"), service_flags));
-            Zone { name, services: services.collect(), aggregator }
+            Zone { name, aggregator, services: Vec::new() }
         });
         Self { controller, zones: zones.into(), load: Vec::new(), directory }
     }

@@ -4,27 +4,22 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Report, met, output_of};
+use super::{HEADROOM, Report, met, output_of};
 use crate::figures::{Bar, Figures, NO_LAYER, REQUESTS, cpu};
 use crate::measure::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS, Point};
 use crate::measure::root;
 
 const TEMPLATE: &str = include_str!("document.md");
+const HEADROOM_TEMPLATE: &str = include_str!("headroom.md");
 
 impl Report {
     /// The text of the document.
     pub(super) fn document(&self) -> String {
-        let figures = self
-            .rows
-            .iter()
-            .map(|row| format!("| {} | {} | {} | {} |\n", row.what, row.bar, row.figure, row.verdict));
         let decision = Figures::read();
         let places = [
-            ("{date}", output_of("date", &["-u", "+%Y-%m-%d"])),
-            ("{machine}", machine()),
+            ("{headroom_section}", HEADROOM_TEMPLATE.to_owned()),
             ("{compiler}", output_of("rustc", &["--version"])),
-            ("{revision}", self.revision.clone()),
-            ("{figures}", figures.collect()),
+            ("{figures}", self.rows(|part| part != HEADROOM)),
             ("{capacity}", CAPACITY.to_string()),
             ("{ordinary}", ORDINARY.to_string()),
             ("{ordinary_rps}", ORDINARY_RPS.to_string()),
@@ -38,7 +33,28 @@ impl Report {
             ("{allocation}", table("1,000,000 keys", |ns| ns / 1e6)),
             ("{simulation}", table("simulated_seconds", |ns| 10.0 / (ns / 1e9))),
         ];
-        places.iter().fold(TEMPLATE.to_owned(), |text, (place, value)| text.replace(place, value))
+        let text = places.iter().fold(TEMPLATE.to_owned(), |text, (place, value)| text.replace(place, value));
+        self.with_run(&text)
+    }
+
+    /// The text of the section on traffic below the limit.
+    pub(super) fn headroom_section(&self) -> String {
+        self.with_run(HEADROOM_TEMPLATE)
+    }
+
+    /// Fills in the machine, the date and the revision, and the section's rows.
+    fn with_run(&self, text: &str) -> String {
+        text.replace("{date}", &output_of("date", &["-u", "+%Y-%m-%d"]))
+            .replace("{machine}", &machine())
+            .replace("{revision}", &self.revision)
+            .replace("{headroom}", &self.rows(|part| part == HEADROOM))
+    }
+
+    /// The rows of some parts, as lines of a table.
+    fn rows(&self, is_asked: impl Fn(&str) -> bool) -> String {
+        let rows = self.rows.iter().filter(|row| is_asked(row.part));
+        rows.map(|row| format!("| {} | {} | {} | {} |\n", row.what, row.bar, row.figure, row.verdict))
+            .collect()
     }
 }
 

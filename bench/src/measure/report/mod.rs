@@ -13,8 +13,14 @@ const MISSED: &str = "**missed**";
 /// The head of the first section that is not measured by one run.
 const COMPARISONS: &str = "\n## Before and after";
 
+/// The part with a section of its own, and the section's head.
+pub(super) const HEADROOM: &str = "headroom";
+const HEADROOM_HEAD: &str = "## Below the limit\n";
+
 /// All figures of a run.
 pub(crate) struct Report {
+    /// The part that runs.
+    part: &'static str,
     /// The revision that is measured.
     revision: String,
     rows: Vec<Row>,
@@ -22,6 +28,7 @@ pub(crate) struct Report {
 }
 
 struct Row {
+    part: &'static str,
     what: String,
     bar: String,
     figure: String,
@@ -33,7 +40,12 @@ impl Report {
     /// An empty report on the checked out revision.
     pub(crate) fn new() -> Self {
         let revision = output_of("git", &["describe", "--always", "--dirty"]);
-        Self { revision, rows: Vec::new(), goodput: None }
+        Self { part: "", revision, rows: Vec::new(), goodput: None }
+    }
+
+    /// Begins a part: the next figures are its.
+    pub(crate) fn begin(&mut self, part: &'static str) {
+        self.part = part;
     }
 
     /// Adds a figure with its bar, which it meets or misses.
@@ -55,7 +67,8 @@ impl Report {
     }
 
     fn add(&mut self, what: &str, bar: &str, figure: String, verdict: &'static str) {
-        self.rows.push(Row { what: what.to_owned(), bar: bar.to_owned(), figure, verdict });
+        let (what, bar) = (what.to_owned(), bar.to_owned());
+        self.rows.push(Row { part: self.part, what, bar, figure, verdict });
     }
 
     /// Adds the curves of goodput.
@@ -63,14 +76,28 @@ impl Report {
         self.goodput = Some(curves);
     }
 
-    /// Writes the document, and keeps the sections at its end that compare revisions. Fails if a bar was missed.
-    pub(crate) fn finish(self) -> ExitCode {
+    /// Writes the document, and keeps the sections at its end that compare revisions.
+    pub(crate) fn write(&self) {
+        self.rewrite(|before| {
+            let kept = before.find(COMPARISONS).map_or("", |at| &before[at..]);
+            self.document() + kept
+        });
+    }
+
+    /// Writes the section on traffic below the limit, and keeps the rest of the document.
+    pub(crate) fn write_headroom(&self) {
+        self.rewrite(|before| {
+            let begin = before.find(HEADROOM_HEAD).expect("the document has the section");
+            let end = before[begin..].find("\n## ").map_or(before.len(), |at| begin + at + 1);
+            [&before[..begin], &self.headroom_section(), &before[end..]].concat()
+        });
+    }
+
+    fn rewrite(&self, text: impl FnOnce(&str) -> String) {
         let document = root().join("docs/benchmarks.md");
         let before = fs::read_to_string(&document).unwrap_or_default();
-        let kept = before.find(COMPARISONS).map_or("", |at| &before[at..]);
-        fs::write(&document, self.document() + kept).unwrap();
+        fs::write(&document, text(&before)).unwrap();
         println!("results written to {}", document.display());
-        self.verdict()
     }
 
     /// Fails if a bar was missed.

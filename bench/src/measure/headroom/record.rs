@@ -1,0 +1,139 @@
+//! The decisions of a run: the share that is refused or lost, by second and reason, without the seconds in
+//! which this machine was too busy to make the requests in time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A request that is made later than this after it was due makes its second useless: the requests that
+/// were held up with it come at once, which is other traffic.
+const LATE_MAX: Duration = Duration::from_millis(20);
+
+/// One decided request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decision {
+    /// Time since the start of the traffic.
+    pub(super) at: Duration,
+    /// Time from the moment when it was due.
+    pub(super) late: Duration,
+    pub(super) tenant: &'static str,
+    /// The reason, if it was refused.
+    pub(super) refused: Option<&'static str>,
+}
+
+/// Decisions in the order of time.
+pub(super) struct Record(pub(super) Vec<Decision>);
+
+/// The judged decisions of a span of time.
+pub(super) struct Judged {
+    pub(super) decisions: Vec<Decision>,
+    pub(super) seconds: usize,
+    /// The seconds of the span, judged or not.
+    pub(super) of: usize,
+    /// The latest request of all.
+    pub(super) latest: Duration,
+}
+
+impl Record {
+    /// The decisions from a second on, up to another one.
+    fn between(&self, from: u64, until: u64) -> &[Decision] {
+        let at = |second| self.0.partition_point(|decision| decision.at < Duration::from_secs(second));
+        &self.0[at(from)..at(until)]
+    }
+
+    /// The decisions in the seconds of a span in which every request was made in time. Prints the refusals
+    /// in each second.
+    pub(super) fn judged(&self, from: u64, until: u64) -> Judged {
+        let latest = self.between(from, until).iter().map(|decision| decision.late).max();
+        let latest = latest.unwrap_or_default();
+        let mut judged = Judged { decisions: Vec::new(), seconds: 0, of: (until - from) as usize, latest };
+        for second in from..until {
+            let decisions = self.between(second, second + 1);
+            let is_judged = decisions.iter().all(|decision| decision.late <= LATE_MAX);
+            if is_judged {
+                judged.seconds += 1;
+                judged.decisions.extend(decisions);
+            }
+            let refused = by_reason(decisions);
+            if !refused.is_empty() {
+                let note = if is_judged { "" } else { ", not judged" };
+                println!("       second {second}: {} requests, refused {refused:?}{note}", decisions.len());
+            }
+        }
+        judged
+    }
+
+    /// The decisions that are lost: refused, although one token bucket of the limit in one place, with room
+    /// for a quarter of a second, would have admitted the request.
+    pub(super) fn lost(self, limit: u32) -> Self {
+        let limit = f64::from(limit);
+        let depth = (0.25 * limit).max(2.0 * limit.sqrt());
+        let (mut tokens, mut last) = (depth, Duration::ZERO);
+        let decide = |decision: Decision| {
+            tokens = (tokens + limit * (decision.at - last).as_secs_f64()).min(depth);
+            last = decision.at;
+            let fits = tokens >= 1.0;
+            if fits {
+                tokens -= 1.0;
+            }
+            Decision { refused: decision.refused.filter(|_| fits), ..decision }
+        };
+        Self(self.0.into_iter().map(decide).collect())
+    }
+
+    /// The time from `from` until the share of refused requests over the latest half a second is at most
+    /// `share` and stays so for three seconds.
+    pub(super) fn settled(&self, from: Duration, share: f64) -> Option<Duration> {
+        const WINDOW: Duration = Duration::from_millis(500);
+        const CALM: Duration = Duration::from_secs(3);
+        let after = &self.0[self.0.partition_point(|decision| decision.at < from)..];
+        let (mut first, mut refused, mut settled) = (0, 0, from + WINDOW);
+        for (at, decision) in after.iter().enumerate() {
+            refused += u32::from(decision.refused.is_some());
+            while after[first].at + WINDOW < decision.at {
+                refused -= u32::from(after[first].refused.is_some());
+                first += 1;
+            }
+            if f64::from(refused) > share * (at + 1 - first) as f64 {
+                settled = settled.max(decision.at);
+            }
+            if decision.at >= settled + CALM {
+                return Some(settled - from);
+            }
+        }
+        None
+    }
+}
+
+impl Judged {
+    /// The share of refused requests, of all tenants or of one.
+    pub(super) fn refused(&self, tenant: Option<&str>) -> f64 {
+        let is_of = |decision: &&Decision| tenant.is_none_or(|tenant| decision.tenant == tenant);
+        let of = || self.decisions.iter().filter(is_of);
+        of().filter(|decision| decision.refused.is_some()).count() as f64 / of().count().max(1) as f64
+    }
+
+    /// Returns true if most of the span can be judged.
+    pub(super) fn is_enough(&self) -> bool {
+        2 * self.seconds > self.of
+    }
+
+    /// The requests and the seconds, and the reasons of refusals.
+    pub(super) fn basis(&self) -> String {
+        let (requests, reasons) = (self.decisions.len(), by_reason(&self.decisions));
+        let reasons = if reasons.is_empty() { String::new() } else { format!(", refused {reasons:?}") };
+        let late = match self.of - self.seconds {
+            0 => String::new(),
+            late => format!("; late by up to {} ms in {late} of {} s", self.latest.as_millis(), self.of),
+        };
+        format!("{requests} requests{reasons}{late}")
+    }
+}
+
+/// The number of refused requests by their reason.
+fn by_reason(decisions: &[Decision]) -> BTreeMap<&'static str, u32> {
+    let mut counts = BTreeMap::new();
+    for reason in decisions.iter().filter_map(|decision| decision.refused) {
+        *counts.entry(reason).or_default() += 1;
+    }
+    counts
+}
