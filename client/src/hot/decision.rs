@@ -1,4 +1,5 @@
-//! The decision about one request, by its key's directive: first the coin, then the guard.
+//! The decision about one request, by its key's directive: first the coin, then the guard and the headroom
+//! of its bucket.
 
 use std::hint::select_unpredictable;
 
@@ -17,8 +18,8 @@ pub(crate) struct DecideCtx<'a, D> {
 
 /// Makes the verdict; `jitter` spreads the time after which refused callers return.
 #[inline]
-fn verdict(refused: bool, jitter: u32) -> Verdict {
-    let refusal = Refusal::new(Reason::ClusterOverload, jitter);
+fn verdict(refused: bool, reason: Reason, jitter: u32) -> Verdict {
+    let refusal = Refusal::new(reason, jitter);
     select_unpredictable(refused, Verdict::Refuse(refusal), Verdict::Admit)
 }
 
@@ -36,7 +37,7 @@ impl Table {
             let draw = ctx.draws.draw();
             let refused = word.refuses(draw.coin());
             row.count(refused);
-            verdict(refused, draw.other())
+            verdict(refused, Reason::ClusterOverload, draw.other())
         } else if word.admits() {
             row.count(false);
             Verdict::Admit
@@ -64,7 +65,7 @@ impl Table {
             Some(row) if word.is_plain() => {
                 let refused = word.refuses(drawn);
                 row.count(refused);
-                verdict(refused, ctx.draws.draw().other())
+                verdict(refused, Reason::ClusterOverload, ctx.draws.draw().other())
             }
             _ => self.decide_by(target, 1, Some(drawn), ctx),
         }
@@ -94,16 +95,16 @@ impl Table {
             return self.decide_by_pool(target, jitter, ctx.counters);
         }
         row.count(refused);
-        verdict(refused, jitter)
+        verdict(refused, word.reason(Outcome::Dropped), jitter)
     }
 
-    /// The rest of a decision that the coin admits, for a thread without tokens.
+    /// The rest of a decision that the coin admits, for a thread without tokens of the guard.
     #[cold]
     #[inline(never)]
     fn decide_by_pool(&self, target: Target, jitter: u32, counters: CounterBlock<'_>) -> Verdict {
-        let has_token = self.take(target.source(), 1, counters);
+        let has_token = self.take(target, 1, counters).is_some();
         counters.add(target.key, if has_token { Outcome::Admitted } else { Outcome::GuardDropped }, 1);
-        verdict(!has_token, jitter)
+        verdict(!has_token, target.word().reason(Outcome::GuardDropped), jitter)
     }
 
     /// The path for refusals that are only counted, and for threads without counters of their own.
@@ -120,9 +121,9 @@ impl Table {
         } else {
             ctx.counters.with_coin(source, |coin| coin.refuses(word.ratio(), || ctx.draws.draw().both()))
         };
-        let outcome = self.guard(target, refused, 1, ctx.counters);
+        let (outcome, _) = self.guard(target, refused, 1, ctx.counters);
         ctx.counters.add(key, outcome, 1);
-        verdict(outcome.is_refusal(), draw.other())
+        verdict(outcome.is_refusal(), word.reason(outcome), draw.other())
     }
 
     /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent
@@ -136,9 +137,9 @@ impl Table {
     ) -> Verdict {
         let draw = ctx.draws.draw();
         let refused = target.word().refuses(drawn.unwrap_or(draw.coin()));
-        let outcome = self.guard(target, refused, cost, ctx.counters);
+        let (outcome, _) = self.guard(target, refused, cost, ctx.counters);
         ctx.counters.add(target.key, outcome, cost);
-        verdict(outcome.is_refusal(), draw.other())
+        verdict(outcome.is_refusal(), target.word().reason(outcome), draw.other())
     }
 
     /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
@@ -153,41 +154,54 @@ impl Table {
         let draw = ctx.draws.draw();
         let trace = trace.filter(|_| targets.iter().any(|target| target.word().uses_trace()));
         let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
-        let refuses = |target: &Target| target.word().refuses(drawn);
         let mut outcomes = [Outcome::Admitted; N];
-        if targets.iter().any(|target| target.word().is_enforced() && refuses(target)) {
+        let mut taken = [None; N];
+        let drops = |target: &Target| target.word().is_enforced() && target.word().refuses(drawn);
+        let strictest =
+            targets.iter().filter(|target| drops(target)).max_by_key(|target| target.word().ratio());
+        let mut reason = strictest.map(|target| target.word().reason(Outcome::Dropped));
+        if reason.is_some() {
             outcomes = [Outcome::Dropped; N];
         } else {
             for (at, target) in targets.into_iter().enumerate() {
-                outcomes[at] = self.guard(target, refuses(&target), 1, ctx.counters);
+                let by_coin = target.word().refuses(drawn);
+                (outcomes[at], taken[at]) = self.guard(target, by_coin, 1, ctx.counters);
                 if outcomes[at] == Outcome::GuardDropped {
-                    for (taken, target) in outcomes.iter().zip(targets).take(at) {
-                        if *taken == Outcome::Admitted && target.word().is_guarded() {
-                            self.give_back(target.source(), ctx.counters);
-                        }
-                    }
+                    taken.into_iter().flatten().for_each(|id| self.give_back(id, ctx.counters));
                     // The other keys count it as dropped, because their guards did not refuse it.
                     outcomes = [Outcome::Dropped; N];
                     outcomes[at] = Outcome::GuardDropped;
+                    reason = Some(target.word().reason(Outcome::GuardDropped));
                     break;
                 }
             }
         }
         targets.iter().zip(outcomes).for_each(|(target, outcome)| ctx.counters.add(target.key, outcome, 1));
-        verdict(outcomes.iter().any(|outcome| outcome.is_refusal()), draw.other())
+        reason.map_or(Verdict::Admit, |reason| Verdict::Refuse(Refusal::new(reason, draw.other())))
     }
 
-    /// Applies the guard after the coin: a request that the coin refuses takes no token. Both decide alike in
-    /// shadow mode, so that its counts predict the effect of enforcing.
+    /// Applies guard and headroom after the coin: a request that the coin refuses takes no token. All decide
+    /// alike in shadow mode, so that its counts predict the effect of enforcing. Also returns the id of the
+    /// tokens that were taken.
     #[inline]
-    fn guard(&self, target: Target, by_coin: bool, cost: u32, counters: CounterBlock<'_>) -> Outcome {
-        let (source, word) = (target.source(), target.word());
-        match (by_coin, word.is_enforced()) {
-            (true, true) => Outcome::Dropped,
-            (true, false) => Outcome::WouldDropped,
-            (false, _) if !word.is_guarded() || self.take(source, cost, counters) => Outcome::Admitted,
-            (false, true) => Outcome::GuardDropped,
-            (false, false) => Outcome::WouldGuardDropped,
+    fn guard(
+        &self,
+        target: Target,
+        by_coin: bool,
+        cost: u32,
+        counters: CounterBlock<'_>,
+    ) -> (Outcome, Option<u32>) {
+        let word = target.word();
+        if by_coin {
+            return (if word.is_enforced() { Outcome::Dropped } else { Outcome::WouldDropped }, None);
+        }
+        if !word.is_guarded() {
+            return (Outcome::Admitted, None);
+        }
+        match self.take(target, cost, counters) {
+            None if word.is_enforced() => (Outcome::GuardDropped, None),
+            None => (Outcome::WouldGuardDropped, None),
+            taken => (Outcome::Admitted, taken),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! A key's directive as the request path reads it: in one atomic word with the key's id, so that a reader
 //! never sees a torn directive, and needs no second memory access to find the directive of an id.
 
-use plimsoll_core::decision::Coin;
 #[cfg(doc)]
 use plimsoll_core::decision::coin;
+use plimsoll_core::decision::{Coin, Reason};
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::sync::{AtomicU64, Ordering};
+use crate::hot::thread_counters::Outcome;
 
 /// The number of ids that fit a [`KeyWord`].
 pub(crate) const IDS_MAX: usize = 1 << ID_BITS;
@@ -28,6 +29,8 @@ impl DirectiveWord {
     const GUARDED: u64 = 1 << (ID_BITS + 2);
     const INDEPENDENT: u64 = 1 << (ID_BITS + 3);
     const COHERENT: u64 = 1 << (ID_BITS + 4);
+    const AT_TENANT_LIMIT: u64 = 1 << (ID_BITS + 5);
+    const COLD: u64 = 1 << (ID_BITS + 6);
     const RATIO_AT: u32 = 32;
 
     /// Makes the directive of a ratio with a dithered coin, in shadow mode.
@@ -55,6 +58,17 @@ impl DirectiveWord {
         self.with(Self::COHERENT, yes)
     }
 
+    /// Marks a key that its tenant limit stops: it takes no tokens of its bucket's headroom, and all its
+    /// refusals are for that limit.
+    pub(crate) const fn at_tenant_limit(self, yes: bool) -> Self {
+        self.with(Self::AT_TENANT_LIMIT, yes)
+    }
+
+    /// Marks a guard that the service itself has set for the time before the first directive.
+    pub(crate) const fn cold(self, yes: bool) -> Self {
+        self.with(Self::COLD, yes)
+    }
+
     const fn with(self, flag: u64, yes: bool) -> Self {
         if yes { Self(self.0 | flag) } else { Self(self.0 & !flag) }
     }
@@ -77,10 +91,14 @@ impl DirectiveWord {
         self.0 >> Self::RATIO_AT == 0 && !self.is_guarded()
     }
 
-    /// True if an independent coin alone decides, and its refusals are enforced.
+    /// True if an independent coin alone decides, and its refusals are enforced, for
+    /// [`Reason::ClusterOverload`].
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
-        const FLAGS: u64 = DirectiveWord::ENFORCED | DirectiveWord::INDEPENDENT | DirectiveWord::GUARDED;
+        const FLAGS: u64 = DirectiveWord::ENFORCED
+            | DirectiveWord::INDEPENDENT
+            | DirectiveWord::GUARDED
+            | DirectiveWord::AT_TENANT_LIMIT;
         self.0 & FLAGS == DirectiveWord::ENFORCED | DirectiveWord::INDEPENDENT
     }
 
@@ -92,6 +110,27 @@ impl DirectiveWord {
     #[inline]
     pub(crate) const fn is_guarded(self) -> bool {
         self.0 & Self::GUARDED != 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_at_tenant_limit(self) -> bool {
+        self.0 & Self::AT_TENANT_LIMIT != 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_cold(self) -> bool {
+        self.0 & Self::COLD != 0
+    }
+
+    /// The reason of a refusal with this outcome, enforced or not.
+    #[inline]
+    pub(crate) const fn reason(self, outcome: Outcome) -> Reason {
+        match outcome {
+            _ if self.is_at_tenant_limit() => Reason::TenantLimit,
+            Outcome::GuardDropped | Outcome::WouldGuardDropped if self.is_cold() => Reason::ColdStart,
+            Outcome::GuardDropped | Outcome::WouldGuardDropped => Reason::BurstGuard,
+            Outcome::Dropped | Outcome::WouldDropped | Outcome::Admitted => Reason::ClusterOverload,
+        }
     }
 
     /// True if a trace's draw decides, which a ratio of zero does not need.
@@ -151,12 +190,24 @@ mod tests {
     fn word_holds_its_parts_apart() {
         let none = DirectiveWord::new(DropRatio::NONE);
         let all = none.enforced(true).guarded(true).coin(Coin::Independent).coherent(true);
+        let all = all.at_tenant_limit(true).cold(true);
         for directive in [DirectiveWord::NOTHING, none, all, DirectiveWord::new(DropRatio::ALL)] {
             for id in [0, 1, IDS_MAX as u32 - 1] {
                 let word = KeyWord::new(id, directive);
                 assert_eq!((word.id(), word.directive()), (id, directive));
             }
         }
+    }
+
+    #[test]
+    fn refusals_of_a_key_at_its_tenant_limit_are_for_that_limit() {
+        let word = DirectiveWord::new(DropRatio::ALL).enforced(true).coin(Coin::Independent);
+        let reasons =
+            |word: DirectiveWord| [Outcome::Dropped, Outcome::GuardDropped].map(|by| word.reason(by));
+        assert_eq!(reasons(word), [Reason::ClusterOverload, Reason::BurstGuard]);
+        assert_eq!(reasons(word.cold(true)), [Reason::ClusterOverload, Reason::ColdStart]);
+        assert_eq!(reasons(word.at_tenant_limit(true)), [Reason::TenantLimit; 2]);
+        assert!(word.is_plain() && !word.at_tenant_limit(true).is_plain(), "plain words have one reason");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A guard's tokens, shared by all threads of a process. Threads take them in batches, so that they seldom
-//! contend.
+//! The tokens of a guard or of a bucket's headroom, shared by all threads of a process. Threads take them in
+//! batches, so that they seldom contend.
 
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::thread_counters::{CounterBlock, TokenBatch};
@@ -7,7 +7,7 @@ use crate::hot::thread_counters::{CounterBlock, TokenBatch};
 /// The number of batches per thread that a guard's depth is divided into.
 const BATCHES: u32 = 4;
 
-/// The whole tokens of a guard until its next refill. It is filled off the request path, so that a decision
+/// The whole tokens of a guard, or of a bucket's headroom, until the next refill. It is filled off the request path, so that a decision
 /// reads no clock.
 #[derive(Debug, Default)]
 pub(crate) struct GuardPool {
@@ -46,12 +46,15 @@ impl GuardPool {
             let whole = n > 1 && u64::from(n) > depth && depth > 0 && tokens + u64::from(left) >= depth;
             (tokens >= missing || whole).then(|| at_once.max(missing).min(tokens))
         };
-        let taken = self.tokens.fetch_update(Ordering::Acquire, Ordering::Relaxed, |tokens| {
-            drawn = pays(tokens)?;
-            Some(tokens - drawn)
-        });
-        if taken.is_err() {
-            return false;
+        // A batch that suffices draws no other: other threads may need those tokens.
+        if missing > 0 {
+            let taken = self.tokens.fetch_update(Ordering::Acquire, Ordering::Relaxed, |tokens| {
+                drawn = pays(tokens)?;
+                Some(tokens - drawn)
+            });
+            if taken.is_err() {
+                return false;
+            }
         }
         match batch {
             Some(batch) => {
@@ -130,6 +133,15 @@ mod tests {
         pool.fill(9, 3.0, 5);
         assert!(pool.take(block, 0, 3, 1));
         assert_eq!((pool.tokens(), block.batch(0).left(3)), (8, 0), "never less than one");
+    }
+
+    #[test]
+    fn batch_that_suffices_draws_no_other() {
+        let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
+        let block = counters.block(0);
+        pool.fill(100, 100.0, 5);
+        let left: Vec<u64> = (0..7).map(|_| (pool.take(block, 0, 1, 1), pool.tokens()).1).collect();
+        assert_eq!(left, [95, 95, 95, 95, 95, 90, 90]);
     }
 
     #[test]

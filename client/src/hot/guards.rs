@@ -1,24 +1,27 @@
-//! The guards of a limiter: the rate and depth of each, from the zone's directive and this client's own load,
-//! and the refills of their tokens. Pure: the subscription passes the time.
+//! The guards and headroom pools of a limiter: the rate and depth of each, from the zone's directive and this
+//! client's own load, and the refills of their tokens. Pure: the subscription passes the time.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::directive::ZonePool;
 use plimsoll_core::law::{Guard, Parameters, ZoneGuard, client_rate};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::report::Counts;
 
 use crate::hot::table::{KeyPlace, Table};
 
 /// The number of measurements without a directive after which a guard follows this client's own load alone.
 const STALE_AFTER: u32 = 5;
 
-/// Every guard that is set, and the load offered to this client.
+/// Every guard and pool that is set, and the load offered to this client.
 #[derive(Debug, Default)]
 pub(crate) struct Guards {
     parameters: Parameters,
+    /// By the id of their tokens in the table.
     set: BTreeMap<u32, Set>,
     /// By key.
     offered: Vec<Offered>,
@@ -26,11 +29,10 @@ pub(crate) struct Guards {
     refilled: Option<MonoTime>,
 }
 
-/// A guard that is set.
+/// A guard or pool that is set.
 #[derive(Debug)]
 struct Set {
-    /// The zone's directive; `None` for a rate that the service itself has configured.
-    zone: Option<ZoneGuard>,
+    of_zone: OfZone,
     part: Guard,
     /// The tokens after the last refill.
     tokens: Tokens,
@@ -42,49 +44,89 @@ struct Set {
     measured: u32,
 }
 
+/// The guard or pool of the zone that this client has a part of.
+#[derive(Clone, Copy, Debug)]
+enum OfZone {
+    /// The guard of the key.
+    Guard(ZoneGuard),
+    /// The pool of this bucket, and the number of clients that share it.
+    Pool(u32, ZonePool, u32),
+    /// None: the service itself has configured this rate.
+    Nothing(Rate),
+}
+
 /// The load offered to one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offered {
     /// Requests counted for the key alone, up to the last measurement.
     seen: u64,
-    /// Requests since then, for the key and all keys that share its directive.
+    /// For the key and all keys that share its directive; no rate while the key has no directive of its own.
+    directive: Load,
+    /// For all keys of the bucket, if this is the key of its default class.
+    bucket: Load,
+}
+
+/// A measured load.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    /// Requests since the last measurement.
     fresh: u64,
-    /// Requests/s for the key and all keys that share its directive, smoothed; `None` before the first
-    /// measurement, and while the key has no directive of its own.
+    /// Requests/s, smoothed; `None` before the first measurement.
     rate: Option<Rate>,
+}
+
+impl Load {
+    /// Ends a measurement over `span`.
+    fn measure(&mut self, span: Option<Duration>, parameters: &Parameters) {
+        let fresh = std::mem::take(&mut self.fresh);
+        let measured = span.and_then(|span| Some((Rate::over(fresh, span)?, span)));
+        self.rate = measured.map(|(rate, span)| client_rate(self.rate, rate, span, parameters));
+    }
 }
 
 impl Guards {
     /// Sets a key's guard. A new guard starts full; an existing one keeps its tokens up to the new depth.
     pub(crate) fn set(&mut self, table: &Table, key: u32, zone: ZoneGuard) {
-        let own = self.offered.get(key as usize).and_then(|offered| offered.rate);
-        let part = Guard::part_of(&zone, own, &self.parameters);
-        self.put(table, key, Some(zone), part);
+        self.put(table, key, OfZone::Guard(zone));
     }
 
     /// Sets a key's guard to a rate of this client alone. A new guard starts full.
     pub(crate) fn set_alone(&mut self, table: &Table, key: u32, rate: Rate) {
-        let alone = ZoneGuard { limit: Limit::PerSecond(rate), rate, offered: None, clients: 1 };
-        let part = Guard::part_of(&alone, Some(Rate::ZERO), &self.parameters);
-        self.put(table, key, None, part);
+        self.put(table, key, OfZone::Nothing(rate));
     }
 
-    fn put(&mut self, table: &Table, key: u32, zone: Option<ZoneGuard>, part: Guard) {
-        match self.set.entry(key) {
+    /// Sets the headroom pool of a bucket and the number of clients that share it, or removes the pool with
+    /// all its tokens. A new pool starts full; an existing one keeps its tokens up to the new depth, and none
+    /// without headroom.
+    pub(crate) fn set_pool(&mut self, table: &Table, bucket: u32, pool: Option<(ZonePool, u32)>) {
+        let id = table.headroom(bucket);
+        match pool {
+            Some((zone, clients)) => self.put(table, id, OfZone::Pool(bucket, zone, clients)),
+            None if self.set.remove(&id).is_some() => {
+                table.fill(id, Tokens::NONE, Tokens::NONE);
+                table.refill();
+            }
+            None => {}
+        }
+    }
+
+    fn put(&mut self, table: &Table, id: u32, of_zone: OfZone) {
+        let part = of_zone.part(table, id, &self.offered, &self.parameters);
+        match self.set.entry(id) {
             Entry::Occupied(mut held) => {
                 let held = held.get_mut();
-                (held.zone, held.measured) = (zone, 0);
+                (held.of_zone, held.measured) = (of_zone, 0);
                 let before = std::mem::replace(&mut held.part, part);
                 // A larger depth fills with time; a smaller one applies at once.
                 if part.depth < before.depth {
-                    held.refill(table, key, Duration::ZERO);
+                    held.refill(table, id, Duration::ZERO);
                     table.refill();
                 }
             }
             Entry::Vacant(vacant) => {
-                let used = table.counters.used(key);
-                vacant.insert(Set { zone, part, tokens: part.depth, used, debt: 0, measured: 0 });
-                table.fill(key, part.depth, part.depth);
+                let used = table.counters.used(id);
+                vacant.insert(Set { of_zone, part, tokens: part.depth, used, debt: 0, measured: 0 });
+                table.fill(id, part.depth, part.depth);
                 table.refill();
             }
         }
@@ -100,59 +142,87 @@ impl Guards {
         self.measured
     }
 
-    /// Measures the load since the last call. `places` are those of all keys, by id. Linear in the keys.
+    /// Measures the load since the last call, and passes the counts of each key to `on_counts`. `places` are
+    /// those of all keys, by id. Linear in the keys.
     ///
     /// The guards follow with the parent's next directive, which includes the load of the other clients:
     /// compared with the zone's load before a surge, every client's own load would look like the whole.
-    pub(crate) fn measure(&mut self, now: MonoTime, table: &Table, places: &[KeyPlace]) {
+    pub(crate) fn measure(
+        &mut self,
+        now: MonoTime,
+        table: &Table,
+        places: &[KeyPlace],
+        mut on_counts: impl FnMut(&KeyPlace, Counts),
+    ) {
         let span = self.measured.map(|at| now.since(at));
         self.measured = Some(now);
         self.offered.resize(places.len(), Offered::default());
         for place in places {
-            let offered = table.counters.counts(place.key).offered;
+            let counts = table.counters.counts(place.key);
+            on_counts(place, counts);
             let Some(own) = self.offered.get_mut(place.key as usize) else { continue };
             // A sum read during writes may be lower than the previous one.
-            let fresh = offered.saturating_sub(own.seen);
+            let fresh = counts.offered.saturating_sub(own.seen);
             own.seen += fresh;
-            if let Some(class) = self.offered.get_mut(table.target_of(*place).source() as usize) {
-                class.fresh += fresh;
+            if let Some(source) = self.offered.get_mut(table.target_of(*place).source() as usize) {
+                source.directive.fresh += fresh;
+            }
+            if let Some(class) = self.offered.get_mut(place.default_key as usize) {
+                class.bucket.fresh += fresh;
             }
         }
         for (place, offered) in places.iter().zip(&mut self.offered) {
-            let fresh = std::mem::take(&mut offered.fresh);
             let has_own_directive = table.target_of(*place).source() == place.key;
-            let measured =
-                span.filter(|_| has_own_directive).and_then(|span| Some((Rate::over(fresh, span)?, span)));
-            let rate = |(rate, span)| client_rate(offered.rate, rate, span, &self.parameters);
-            offered.rate = measured.map(rate);
+            offered.directive.measure(span.filter(|_| has_own_directive), &self.parameters);
+            offered.bucket.measure(span, &self.parameters);
         }
-        for (key, set) in &mut self.set {
+        for (id, set) in &mut self.set {
             set.measured = set.measured.saturating_add(1);
-            let Some(zone) = set.zone.filter(|_| set.measured >= STALE_AFTER) else { continue };
-            let own = self.offered.get(*key as usize).and_then(|offered| offered.rate);
-            set.part = Guard::part_of(&zone, own, &self.parameters);
+            if set.measured >= STALE_AFTER {
+                set.part = set.of_zone.part(table, *id, &self.offered, &self.parameters);
+            }
         }
     }
 
-    /// Adds the tokens of the time since the last refill to every guard. Linear in the guards.
+    /// Adds the tokens of the time since the last refill to every guard and pool. Linear in them.
     pub(crate) fn refill(&mut self, now: MonoTime, table: &Table) {
         let elapsed = self.refilled.map_or(Duration::ZERO, |at| now.since(at));
         self.refilled = Some(now);
-        for (key, set) in &mut self.set {
-            set.refill(table, *key, elapsed);
+        for (id, set) in &mut self.set {
+            set.refill(table, *id, elapsed);
         }
         table.refill();
     }
 }
 
+impl OfZone {
+    /// Returns this client's part, by its load.
+    fn part(&self, table: &Table, id: u32, offered: &[Offered], parameters: &Parameters) -> Guard {
+        let load = |key: u32| offered.get(key as usize);
+        match *self {
+            Self::Guard(zone) => {
+                Guard::part_of(&zone, load(id).and_then(|load| load.directive.rate), parameters)
+            }
+            Self::Pool(bucket, zone, clients) => {
+                let own = table.default_key(bucket).and_then(load).and_then(|load| load.bucket.rate);
+                Guard::pool(&zone, own, clients, parameters)
+            }
+            Self::Nothing(rate) => {
+                let alone = ZoneGuard { limit: Limit::PerSecond(rate), rate, offered: None, clients: 1 };
+                Guard::part_of(&alone, Some(Rate::ZERO), parameters)
+            }
+        }
+    }
+}
+
 impl Set {
     /// Subtracts the tokens used since the last refill, then adds the new ones.
-    fn refill(&mut self, table: &Table, key: u32, elapsed: Duration) {
-        let used = table.counters.used(key);
+    fn refill(&mut self, table: &Table, id: u32, elapsed: Duration) {
+        let used = table.counters.used(id);
         self.debt += u64::from(used.wrapping_sub(self.used));
         self.used = used;
         self.tokens = self.tokens.pay(&mut self.debt).refilled(self.part.rate, elapsed, self.part.depth);
         self.tokens = self.tokens.pay(&mut self.debt);
-        table.fill(key, self.tokens, self.part.depth);
+        table.fill(id, self.tokens, self.part.depth);
     }
 }

@@ -1,5 +1,5 @@
-//! The table that decisions read and write: interned names, the directive of each key, the tokens of guards,
-//! and the counters of each thread.
+//! The table that decisions read and write: interned names, the directive of each key, the tokens of guards and
+//! of headroom, and the counters of each thread.
 
 use std::sync::Arc;
 
@@ -63,6 +63,12 @@ impl Target {
     }
 }
 
+/// The tokens of a bucket's headroom, on a cache line of their own: threads that draw on the headroom of one
+/// bucket do not slow those of another down.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Headroom(GuardPool);
+
 /// All buckets and keys of one limiter: names, directives and counters. Everything is allocated at the start.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -71,10 +77,13 @@ pub(crate) struct Table {
     /// The key of each bucket's default class plus one; 0 until it is assigned.
     default_keys: Box<[AtomicU32]>,
     pub(crate) counters: ThreadCounters,
-    pools: Box<[GuardPool]>,
+    /// By key: the tokens of its guard.
+    guards: Box<[GuardPool]>,
+    /// By bucket: the tokens of its headroom, which its keys share. Their ids follow those of the keys.
+    headrooms: Box<[Headroom]>,
     /// The draw key of coherent coins.
     pub(crate) draw_key: SharedKey,
-    /// Counts the refills of the guards.
+    /// Counts the refills of guards and headrooms.
     refills: AtomicU32,
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
@@ -92,8 +101,10 @@ impl Table {
             buckets: Interner::new(buckets_max, seed),
             keys: Interner::new(keys_max, seed),
             default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
-            counters: ThreadCounters::new(keys_max, thread_slots),
-            pools: (0..keys_max).map(|_| GuardPool::default()).collect(),
+            // Threads hold batches of tokens by key and, after those, by bucket.
+            counters: ThreadCounters::new(keys_max + buckets_max, thread_slots),
+            guards: (0..keys_max).map(|_| GuardPool::default()).collect(),
+            headrooms: (0..buckets_max).map(|_| Headroom::default()).collect(),
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
@@ -173,11 +184,13 @@ impl Table {
     /// Previews the decision about a request.
     pub(crate) fn peek(&self, target: Target) -> Peek {
         let word = target.word();
-        let pool = self.pools.get(target.source() as usize);
+        let is_empty = |id| self.tokens(id).is_none_or(GuardPool::is_empty);
         Peek {
             ratio: word.ratio(),
             enforced: word.is_enforced(),
-            exhausted: word.is_guarded() && pool.is_some_and(GuardPool::is_empty),
+            exhausted: word.is_guarded()
+                && is_empty(target.source())
+                && self.headroom_for(target).is_none_or(is_empty),
         }
     }
 
@@ -191,9 +204,19 @@ impl Table {
         target
     }
 
+    /// Returns a key's own directive.
+    fn own_directive(&self, key: u32) -> DirectiveWord {
+        self.keys.word(self.keys.slot_of(key)).directive()
+    }
+
     /// True if a key has a directive of its own.
     pub(crate) fn has_own_directive(&self, key: u32) -> bool {
-        self.keys.word(self.keys.slot_of(key)).directive() != DirectiveWord::NOTHING
+        self.own_directive(key) != DirectiveWord::NOTHING
+    }
+
+    /// True if a key has a rate of its own that the service itself has set.
+    pub(crate) fn is_cold(&self, key: u32) -> bool {
+        self.own_directive(key).is_cold()
     }
 
     /// Returns the number of the last refill, modulo 2^16.
@@ -202,25 +225,46 @@ impl Table {
         self.refills.load(Ordering::Acquire) as u16
     }
 
-    /// Takes `n` tokens of a key's guard.
-    #[cold]
-    pub(crate) fn take(&self, key: u32, n: u32, counters: CounterBlock<'_>) -> bool {
-        let refill = self.refill_number();
-        self.pools.get(key as usize).is_none_or(|pool| pool.take(counters, key, refill, n))
+    /// Returns the id of a bucket's headroom among the tokens.
+    pub(crate) fn headroom(&self, bucket: u32) -> u32 {
+        self.guards.len() as u32 + bucket
     }
 
-    /// Returns a token to a key's guard.
-    pub(crate) fn give_back(&self, key: u32, counters: CounterBlock<'_>) {
+    /// Returns the headroom that a request may take from when its guard has too few tokens; `None` for a key
+    /// at its tenant limit.
+    fn headroom_for(&self, target: Target) -> Option<u32> {
+        let may_draw = !target.word().is_at_tenant_limit();
+        may_draw.then(|| self.headroom(self.keys.owner_of(target.source())))
+    }
+
+    /// Returns the tokens of a key's guard, or of a bucket's [headroom](Self::headroom).
+    fn tokens(&self, id: u32) -> Option<&GuardPool> {
+        let at = id as usize;
+        self.guards.get(at).or_else(|| Some(&self.headrooms.get(at - self.guards.len())?.0))
+    }
+
+    /// Takes `n` tokens for a request that the coin admits: all of its guard or all of its bucket's headroom.
+    /// Returns the id of those tokens; `None` if there are too few of both.
+    #[cold]
+    pub(crate) fn take(&self, target: Target, n: u32, counters: CounterBlock<'_>) -> Option<u32> {
         let refill = self.refill_number();
-        if let Some(pool) = self.pools.get(key as usize) {
-            pool.give_back(counters, key, refill, 1);
+        let take = |id: &u32| self.tokens(*id).is_some_and(|tokens| tokens.take(counters, *id, refill, n));
+        Some(target.source()).filter(take).or_else(|| self.headroom_for(target).filter(take))
+    }
+
+    /// Returns a token to where it was [taken](Self::take) from.
+    pub(crate) fn give_back(&self, id: u32, counters: CounterBlock<'_>) {
+        let refill = self.refill_number();
+        if let Some(tokens) = self.tokens(id) {
+            tokens.give_back(counters, id, refill, 1);
         }
     }
 
-    /// Sets the tokens of a key's guard, which take effect with the next [refill](Self::refill).
-    pub(crate) fn fill(&self, key: u32, tokens: Tokens, depth: Tokens) {
-        debug_assert!((key as usize) < self.pools.len(), "key {key} is an id of the interner");
-        if let Some(pool) = self.pools.get(key as usize) {
+    /// Sets the tokens of a guard or a headroom, which take effect with the next [refill](Self::refill).
+    pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) {
+        let pool = self.tokens(id);
+        debug_assert!(pool.is_some(), "{id} is no id of tokens");
+        if let Some(pool) = pool {
             pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used());
         }
     }

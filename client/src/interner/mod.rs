@@ -53,6 +53,8 @@ pub(crate) struct Interner {
     secret: SharedSeed,
     /// By id: its slot.
     slot_of: Vec<AtomicU32>,
+    /// By id: its owner, which for a key is its bucket.
+    owner_of: Vec<AtomicU32>,
     /// By id: the number of handles that protect it from eviction.
     pins: Vec<AtomicU32>,
     /// The number of ids that are unused or released.
@@ -97,6 +99,7 @@ impl Interner {
             seed,
             secret: SharedSeed::from_u64(seed),
             slot_of: zeroed(ids),
+            owner_of: zeroed(ids),
             pins: zeroed(ids),
             free: AtomicU32::new(ids as u32),
             sketch: Sketch::new(frequency::slots_for(ids)),
@@ -111,7 +114,7 @@ impl Interner {
     #[cfg(not(feature = "loom"))]
     pub(crate) fn bytes_for(ids: usize) -> usize {
         let sketch = frequency::slots_for(ids) * 4;
-        Slots::slots_for(ids) * 16 + ids * (4 + 4) + Ids::bytes_for(ids) + sketch
+        Slots::slots_for(ids) * 16 + ids * (4 + 4 + 4) + Ids::bytes_for(ids) + sketch
     }
 
     /// Looks up a name under `owner`, on the request path. A new name gets an id at once while half of the
@@ -195,6 +198,11 @@ impl Interner {
         if free >= ids.div_ceil(2) { self.intern(owner, name) } else { Some(self.known(owner, name)?.id()) }
     }
 
+    /// Returns the owner of an id that has a name.
+    pub(crate) fn owner_of(&self, id: u32) -> u32 {
+        self.owner_of.get(id as usize).map_or(0, |owner| owner.load(Ordering::Relaxed))
+    }
+
     /// Returns the slot of an id that has a name.
     pub(crate) fn slot_of(&self, id: u32) -> u32 {
         self.slot_of.get(id as usize).map_or(0, |slot| slot.load(Ordering::Acquire))
@@ -275,7 +283,10 @@ impl Interner {
         if was_used {
             self.slots.vacate(self.slot_of(id));
         }
-        if let Some(slot_of) = self.slot_of.get(id as usize) {
+        if let (Some(slot_of), Some(owner_of)) =
+            (self.slot_of.get(id as usize), self.owner_of.get(id as usize))
+        {
+            owner_of.store(owner, Ordering::Relaxed);
             slot_of.store(slot, Ordering::Release);
         }
         self.slots.fill(slot, hash, word);

@@ -241,7 +241,7 @@ fn memory_is_as_documented() {
         assert_eq!(info.bytes_max, Interner::bytes_for(ids) as u64, "{ids}");
     }
     // Bytes of each of 10,000 names.
-    assert_eq!(Interner::bytes_for(10_000) / 10_000, 109);
+    assert_eq!(Interner::bytes_for(10_000) / 10_000, 113);
 }
 
 /// One operation on the interner.

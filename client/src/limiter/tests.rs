@@ -79,6 +79,26 @@ fn request_with_a_cost_is_refused_or_admitted_whole() {
 }
 
 #[test]
+fn empty_guard_is_exhausted_only_without_headroom() {
+    let limiter = limiter();
+    let bucket = direct(&limiter, "b", word(0.0).enforced(true).guarded(true));
+    guard(&limiter, &bucket, 0.0, 4.0);
+    assert!(bucket.peek("acme").exhausted);
+    let headroom = limiter.table.headroom(bucket.place.bucket);
+    limiter.table.fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
+    limiter.table.refill();
+    assert!(!bucket.peek("acme").exhausted);
+    let passed = [3, 1, 1, 1].map(|cost| bucket.admit_n("acme", cost).is_admit());
+    assert_eq!(passed, [false, true, true, false]);
+    assert!(bucket.peek("acme").exhausted);
+    limiter.table.fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
+    limiter
+        .table
+        .publish(bucket.place.default_key, word(0.0).enforced(true).guarded(true).at_tenant_limit(true));
+    assert!(bucket.peek("acme").exhausted, "a key at its tenant limit takes no headroom");
+}
+
+#[test]
 fn strictest_of_several_keys_refuses_and_no_guard_is_charged() {
     let limiter = limiter();
     let one = direct(&limiter, "one", word(0.0).enforced(true).guarded(true));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Counts;
 use prometheus::core::{Collector, Desc};
@@ -56,11 +56,28 @@ impl Metrics {
         let mut families = Families::default();
         let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
         families.add("plimsoll_decisions_total", help, &["bucket", "mode", "result"], decisions);
+        self.add_refusals(&mut families);
         self.add_feed(&mut families);
         self.add_endpoints(&mut families);
         self.add_cache(&mut families);
         self.add_responses(&mut families);
         families
+    }
+
+    /// Adds the refusals by reason.
+    fn add_refusals(&self, families: &mut Families) {
+        let refusals = self.feed.subscription.with(|subscription, _| subscription.refusals());
+        let rows = refusals.iter().flat_map(|(bucket, by_reason)| {
+            Reason::ALL.iter().zip(by_reason).flat_map(move |(reason, refused)| {
+                [("true", refused.enforced), ("false", refused.would)].map(|(enforced, count)| {
+                    let labels = [bucket.as_str(), reason.as_str(), enforced].map(str::to_owned);
+                    (labels.to_vec(), Counter(count as f64))
+                })
+            })
+        });
+        let help = "Refusals by bucket and reason (cluster_overload, tenant_limit, burst_guard, cold_start); \
+                    enforced=false: admitted, because the refusal is not enforced here.";
+        families.add("plimsoll_refusals_total", help, &["bucket", "reason", "enforced"], rows);
     }
 
     /// Adds the metrics of the streams and their directives.
@@ -87,7 +104,8 @@ impl Metrics {
         let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
         let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
         let name = "plimsoll_directive_last_update_timestamp_seconds";
-        let help = "Unix time of the newest controller update that reached this client, 0 before the first.";
+        let help = "Unix time at which the controller last covered a report of this client's aggregator; of several aggregators, the oldest \
+            among those that own a bucket; 0 before the first.";
         families.add(name, help, &[], plain(Gauge(updated.as_secs_f64())));
         let untracked = self.limiter.table.untracked() as f64;
         let help =

@@ -33,11 +33,11 @@
 //!
 //! # Refusals
 //!
-//! A refused request never reaches the service. An HTTP caller gets 429 with `Retry-After`,
-//! `X-RateLimit-Reason: cluster_overload` and a problem document (RFC 9457). A gRPC caller, detected by a
-//! content type that begins with `application/grpc`, gets `RESOURCE_EXHAUSTED` with `RetryInfo`,
-//! `QuotaFailure`, `ErrorInfo` and `grpc-retry-pushback-ms`. The retry time has jitter, so that refused
-//! callers do not all return at once.
+//! A refused request never reaches the service. An HTTP caller gets 429 with `Retry-After` and a problem
+//! document (RFC 9457). A gRPC caller, detected by a content type that begins with `application/grpc`, gets
+//! `RESOURCE_EXHAUSTED` with `RetryInfo`, `QuotaFailure`, `ErrorInfo` and `grpc-retry-pushback-ms`. Both get
+//! the [reason](crate::Reason) in `x-ratelimit-reason`. The retry time has jitter, so that refused callers do
+//! not all return at once.
 //!
 //! # Requests through several services
 //!

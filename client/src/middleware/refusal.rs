@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use plimsoll_core::decision::{Reason, Refusal};
 use serde::Serialize;
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -22,7 +22,7 @@ pub const ERROR_DOMAIN: &str = "plimsoll.dev";
 /// carry a gRPC refusal.
 const PATH_BYTES_MAX: usize = 1_024;
 
-const RATE_LIMIT_REASON: HeaderName = HeaderName::from_static("x-ratelimit-reason");
+const RATE_LIMIT_REASON: &str = "x-ratelimit-reason";
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
 
 /// An RFC 9457 problem document.
@@ -50,12 +50,12 @@ fn is_grpc(request: Head<'_>) -> bool {
 
 fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response<Bytes> {
     let status = StatusCode::TOO_MANY_REQUESTS;
-    let reason = refusal.reason.as_str();
+    let reason = refusal.reason().as_str();
     let problem = Problem {
         r#type: problem_type,
-        title: title(refusal.reason),
+        title: title(refusal.reason()),
         status: status.as_u16(),
-        detail: detail(refusal.reason),
+        detail: detail(refusal.reason()),
         instance: path,
         reason,
     };
@@ -66,7 +66,7 @@ fn problem(refusal: Refusal, path: Option<&str>, problem_type: &str) -> Response
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(refusal.retry_after())));
-    headers.insert(RATE_LIMIT_REASON, HeaderValue::from_static(reason));
+    headers.insert(HeaderName::from_static(RATE_LIMIT_REASON), HeaderValue::from_static(reason));
     response
 }
 
@@ -75,19 +75,23 @@ fn grpc(refusal: Refusal, path: Option<&str>) -> Response<Bytes> {
     let mut details = ErrorDetails::new();
     details
         .set_retry_info(Some(refusal.retry_after()))
-        .add_quota_failure_violation(path.unwrap_or_default(), detail(refusal.reason))
+        .add_quota_failure_violation(path.unwrap_or_default(), detail(refusal.reason()))
         // Google's rules for error reasons ask for capitals.
-        .set_error_info(refusal.reason.as_str().to_ascii_uppercase(), ERROR_DOMAIN, []);
+        .set_error_info(refusal.reason().as_str().to_ascii_uppercase(), ERROR_DOMAIN, []);
     let pushback_ms = i32::try_from(refusal.retry_after().as_millis()).unwrap_or(i32::MAX);
     let mut metadata = MetadataMap::new();
     metadata.insert(RETRY_PUSHBACK, pushback_ms.into());
-    let message = title(refusal.reason);
+    metadata.insert(RATE_LIMIT_REASON, MetadataValue::from_static(refusal.reason().as_str()));
+    let message = title(refusal.reason());
     Status::with_error_details_and_metadata(Code::ResourceExhausted, message, details, metadata).into_http()
 }
 
 const fn title(reason: Reason) -> &'static str {
     match reason {
         Reason::ClusterOverload => "The service is overloaded",
+        Reason::TenantLimit => "The tenant is above its limit",
+        Reason::BurstGuard => "Too many requests at once",
+        Reason::ColdStart => "The service is starting",
     }
 }
 
@@ -95,6 +99,15 @@ const fn detail(reason: Reason) -> &'static str {
     match reason {
         Reason::ClusterOverload => {
             "This request was refused to shed load. Retry after the given time, with exponential backoff."
+        }
+        Reason::TenantLimit => {
+            "This tenant sends more requests than its own limit allows. Send fewer, and retry after the given time."
+        }
+        Reason::BurstGuard => {
+            "This instance received more requests at once than it may serve. Retry after the given time."
+        }
+        Reason::ColdStart => {
+            "This instance serves few requests until it has received its limits. Retry after the given time."
         }
     }
 }

@@ -7,6 +7,7 @@
 //! * [`DirectiveCache`]: the directives in force, and what of them is saved for the next process.
 //! * [`Enforcement`]: kill switches, and whether refusals are carried out here.
 //! * [`Publisher`]: directive words and guards for the request path.
+//! * [`Refusals`]: refusals per bucket and reason, for metrics.
 //! * [`EvidenceCollector`]: outcomes per bucket, for the gates of rollouts.
 
 mod directive_cache;
@@ -15,6 +16,7 @@ mod evidence;
 mod exchange;
 mod names;
 mod publisher;
+mod refusals;
 mod routing;
 mod sessions;
 #[cfg(test)]
@@ -25,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
@@ -41,6 +43,8 @@ use enforcement::Enforcement;
 pub(crate) use evidence::BucketResponses;
 use evidence::EvidenceCollector;
 use publisher::{Published, Publisher};
+use refusals::Refusals;
+pub(crate) use refusals::Refused;
 use routing::Routing;
 use sessions::{ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
 
@@ -63,6 +67,7 @@ pub struct Subscription {
     enforcement: Enforcement,
     publisher: Publisher,
     evidence: EvidenceCollector,
+    refusals: Refusals,
     /// The number of messages and directives rejected because they were stale.
     pub(crate) rejected: u64,
 }
@@ -82,6 +87,7 @@ impl Subscription {
             directives: DirectiveCache::default(),
             publisher: Publisher::default(),
             evidence: EvidenceCollector::default(),
+            refusals: Refusals::default(),
             rejected: 0,
         }
     }
@@ -144,9 +150,18 @@ impl Subscription {
         self.check_assignment(now);
     }
 
-    /// Measures the offered rates.
+    /// Measures the offered rates, and adds up the refusals.
     fn measure(&mut self, now: MonoTime) {
-        self.publisher.guards.measure(now, &self.table, self.registry.places());
+        let (table, refusals) = (&self.table, &mut self.refusals);
+        let on_counts = |place: &_, counts| refusals.add(table, place, counts);
+        self.publisher.guards.measure(now, table, self.registry.places(), on_counts);
+    }
+
+    /// Adds up the refusals since the last measurement.
+    fn add_refusals(&mut self) {
+        for place in self.registry.places() {
+            self.refusals.add(&self.table, place, self.table.counters.counts(place.key));
+        }
     }
 
     /// Moves the buckets that have to go to another aggregator.
@@ -181,6 +196,10 @@ impl Subscription {
 
     /// Publishes the directive of a bucket to the request path.
     fn publish(&mut self, id: usize) {
+        // Nothing is measured before the first stream, so all refusals of a cold start may be new.
+        if self.table.default_key(id as u32).is_some_and(|key| self.table.is_cold(key)) {
+            self.add_refusals();
+        }
         let bucket = &self.buckets[id];
         let posted = self.directives.get(bucket);
         let published = Published { id, bucket, posted, enforcement: &self.enforcement };
@@ -204,6 +223,13 @@ impl Subscription {
         self.sync_names();
         let all = self.registry.keys().iter().zip((0..).map(KeyId));
         all.map(|(key, id)| (key.clone(), self.registry.counts(&self.table, id))).collect()
+    }
+
+    /// Returns the refusals of each bucket so far, in the order of [`Reason::ALL`].
+    pub(crate) fn refusals(&mut self) -> Vec<(Bucket, [Refused; Reason::ALL.len()])> {
+        self.sync_names();
+        self.add_refusals();
+        self.buckets.iter().cloned().zip((0..).map(|id| self.refusals.of(id))).collect()
     }
 
     /// The highest epoch applied.

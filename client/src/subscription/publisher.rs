@@ -1,5 +1,5 @@
 //! The publisher: turns the directive of a bucket into what the request path reads, a directive word and a
-//! guard per key.
+//! guard per key, and a headroom pool.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,7 +47,11 @@ impl Publisher {
         if let Some(coherence) = posted.and_then(|posted| posted.terms().coherence) {
             self.set_coherence(table, coherence);
         }
-        let own = match (self.cold_rate(bucket, posted), posted) {
+        let cold_rate = self.cold_rate(bucket, posted);
+        let pool = posted.filter(|_| cold_rate.is_none()).map(Posted::terms);
+        let pool = pool.and_then(|terms| terms.pool.zip(terms.clients));
+        self.guards.set_pool(table, published.id as u32, pool);
+        let own = match (cold_rate, posted) {
             (Some(rate), _) => self.publish_cold(table, published, rate),
             (None, Some(posted)) => self.publish_directive(table, published, posted),
             (None, None) => return,
@@ -113,7 +117,8 @@ impl Publisher {
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
                 let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(is_enforced);
-                word.guarded(guard.is_some()).coin(terms.coin).coherent(is_coherent)
+                let word = word.guarded(guard.is_some()).coin(terms.coin).coherent(is_coherent);
+                word.at_tenant_limit(values.at_tenant_limit.unwrap_or_default())
             }
         };
         table.publish(key, word);
@@ -162,7 +167,8 @@ impl Publisher {
         let key = table.keys.intern(id as u32, DEFAULT_TENANT);
         if let Some(key) = key {
             self.guards.set_alone(table, key, rate);
-            table.publish(key, DirectiveWord::new(DropRatio::NONE).enforced(is_enforced).guarded(true));
+            let word = DirectiveWord::new(DropRatio::NONE).cold(true);
+            table.publish(key, word.enforced(is_enforced).guarded(true));
         }
         key.into_iter().collect()
     }

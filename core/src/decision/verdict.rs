@@ -20,44 +20,65 @@ impl Verdict {
     }
 }
 
-/// The reason of a refusal and the time to retry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The reason.
-    pub reason: Reason,
-    /// A number, uniform over `u32`, that spreads the time to retry. The time is computed on demand: most
-    /// decisions admit.
-    jitter: u32,
-}
+/// The reason of a refusal and the time to retry, in four bytes: the low bits are the reason, and the others
+/// of a number that spreads the time to retry. Both are computed on demand, because most decisions admit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Refusal(u32);
 
 impl Refusal {
+    const REASON: u32 = 7;
+
     /// Makes a refusal. `jitter` is uniform over all of `u32`.
     #[inline]
     pub const fn new(reason: Reason, jitter: u32) -> Self {
-        Self { reason, jitter }
+        Self(jitter & !Self::REASON | reason as u32)
+    }
+
+    /// Returns the reason.
+    pub fn reason(self) -> Reason {
+        Reason::ALL.get((self.0 & Self::REASON) as usize).copied().unwrap_or(Reason::ClusterOverload)
     }
 
     /// Returns the time after which the caller may retry: 1 s to 3 s, jittered, so that refused callers do not
     /// all return at once.
     pub const fn retry_after(self) -> Duration {
-        let seconds = 1 + (self.jitter >> 31);
-        let nanos = ((self.jitter << 1) as u64 * 1_000_000_000) >> 32;
+        let seconds = 1 + (self.0 >> 31);
+        let nanos = ((self.0 << 1) as u64 * 1_000_000_000) >> 32;
         Duration::new(seconds as u64, nanos as u32)
+    }
+}
+
+impl std::fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut refusal = f.debug_struct("Refusal");
+        refusal.field("reason", &self.reason()).field("retry_after", &self.retry_after()).finish()
     }
 }
 
 /// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// The offered rate of the bucket exceeds its limit: retry with backoff.
+    /// The coin: more is offered than the bucket may serve. Retry with backoff.
     ClusterOverload,
+    /// This tenant is above its own limit, whatever the others do.
+    TenantLimit,
+    /// The token buckets of this instance: a burst that the control loop has not seen yet.
+    BurstGuard,
+    /// The rate that the service has set for the time before its first directive.
+    ColdStart,
 }
 
 impl Reason {
-    /// The word in headers and bodies.
+    /// All reasons, in the order of their discriminants.
+    pub const ALL: [Self; 4] = [Self::ClusterOverload, Self::TenantLimit, Self::BurstGuard, Self::ColdStart];
+
+    /// The word in headers, bodies and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ClusterOverload => "cluster_overload",
+            Self::TenantLimit => "tenant_limit",
+            Self::BurstGuard => "burst_guard",
+            Self::ColdStart => "cold_start",
         }
     }
 }
@@ -72,6 +93,21 @@ mod tests {
         assert_eq!((wait(0), wait(1 << 31)), (Duration::from_secs(1), Duration::from_secs(2)));
         assert!((Duration::from_millis(2_999)..Duration::from_secs(3)).contains(&wait(u32::MAX)));
         assert_eq!(wait(3 << 30).as_millis(), 2_500);
+    }
+
+    #[test]
+    fn refusal_holds_reason_and_jitter_apart() {
+        for (at, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, at, "{}", reason.as_str());
+            for jitter in [0, 7, 1 << 31, u32::MAX] {
+                let refusal = Refusal::new(reason, jitter);
+                assert_eq!(refusal.reason(), reason);
+                assert_eq!(
+                    refusal.retry_after(),
+                    Refusal::new(Reason::ClusterOverload, jitter).retry_after()
+                );
+            }
+        }
     }
 
     #[test]

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::{BucketDirective, Epoch, KeyDirective, Terms, Values};
+use plimsoll_core::directive::{
+    BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, Terms, Values, ZonePool,
+};
 use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration, Kills};
 use plimsoll_core::names::{Bucket, Name, Tenant, Zone, stable_hash};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
@@ -103,7 +106,20 @@ struct BucketText {
     coin: Coin,
     #[serde(skip_serializing_if = "Option::is_none")]
     clients: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headroom_pool: Option<PoolText>,
     keys: Vec<KeyText>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PoolText {
+    /// Absent without headroom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rps: Option<Rate>,
+    offered_rps: Rate,
+    depth_factor: f64,
+    burst: f64,
 }
 
 /// Returns true if no kill ever happened.
@@ -131,6 +147,8 @@ struct KeyText {
     guard_rps: Option<Rate>,
     #[serde(skip_serializing_if = "Option::is_none")]
     offered_rps: Option<Rate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_tenant_limit: Option<bool>,
 }
 
 impl Snapshot {
@@ -208,6 +226,7 @@ fn bucket_text(directive: &BucketDirective) -> BucketText {
         canary_salt: terms.cohort.salt,
         coin: terms.coin,
         clients: terms.clients,
+        headroom_pool: terms.pool.as_ref().map(pool_text),
         keys: directive.keys.iter().map(key_text).collect(),
     }
 }
@@ -218,6 +237,25 @@ fn key_text(key: &KeyDirective) -> KeyText {
         ratio: key.values.ratio.map(DropRatio::as_f64),
         guard_rps: key.values.guard,
         offered_rps: key.values.offered,
+        at_tenant_limit: key.values.at_tenant_limit,
+    }
+}
+
+fn pool_text(pool: &ZonePool) -> PoolText {
+    PoolText {
+        rps: pool.rate.rate(),
+        offered_rps: pool.offered,
+        depth_factor: pool.depth.as_f64(),
+        burst: pool.burst.as_f64(),
+    }
+}
+
+fn pool_of(text: &PoolText) -> ZonePool {
+    ZonePool {
+        rate: text.rps.map_or(Headroom::None, Headroom::Shared),
+        offered: text.offered_rps,
+        depth: PoolDepth::nearest(text.depth_factor),
+        burst: Tokens::new(text.burst),
     }
 }
 
@@ -232,6 +270,7 @@ fn bucket_of(text: BucketText) -> Result<BucketDirective, SnapshotError> {
         cohort: Cohort { percent, salt: text.canary_salt },
         coin: text.coin,
         clients: text.clients,
+        pool: text.headroom_pool.as_ref().map(pool_of),
         ..Terms::default()
     };
     let keys = text.keys.into_iter().map(key_of).collect::<Result<_, _>>()?;
@@ -248,6 +287,7 @@ fn key_of(text: KeyText) -> Result<KeyDirective, SnapshotError> {
         ratio: text.ratio.map(ratio).transpose()?,
         guard: text.guard_rps,
         offered: text.offered_rps,
+        at_tenant_limit: text.at_tenant_limit,
         ..Values::default()
     };
     Ok(KeyDirective { tenant: text.tenant, values })

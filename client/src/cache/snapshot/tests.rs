@@ -14,7 +14,13 @@ fn rate(per_second: f64) -> Rate {
 fn snapshot() -> Snapshot {
     let key = |tenant: &str, units, guard| KeyDirective {
         tenant: Tenant::new(tenant).unwrap(),
-        values: Values { ratio: DropRatio::new(units).ok(), guard, offered: guard, ..Values::default() },
+        values: Values {
+            ratio: DropRatio::new(units).ok(),
+            guard,
+            offered: guard,
+            at_tenant_limit: guard.map(|_| true),
+            ..Values::default()
+        },
     };
     let checkout = BucketDirective {
         bucket: Bucket::new("checkout").unwrap(),
@@ -25,6 +31,12 @@ fn snapshot() -> Snapshot {
             cohort: Cohort { percent: Percent::new(12.5).unwrap(), salt: u64::MAX },
             coin: Coin::Independent,
             clients: Some(7),
+            pool: Some(ZonePool {
+                rate: Headroom::Shared(rate(400.5)),
+                offered: rate(600.0),
+                depth: PoolDepth::nearest(1.234),
+                burst: Tokens::new(120.25),
+            }),
             ..Terms::default()
         },
         keys: vec![key("acme", DropRatio::ONE / 3, Some(rate(0.1))), key("default", u32::MAX, None)],
@@ -35,8 +47,21 @@ fn snapshot() -> Snapshot {
         keys: Vec::new(),
         whole: true,
     };
+    let pool =
+        ZonePool { rate: Headroom::None, offered: Rate::ZERO, depth: PoolDepth::MIN, burst: Tokens::NONE };
+    let overloaded = BucketDirective {
+        bucket: Bucket::new("api/orders").unwrap(),
+        terms: Terms { pool: Some(pool), ..checkout.terms },
+        keys: Vec::new(),
+        whole: true,
+    };
     let kills = [(Bucket::new("search").unwrap(), KillGeneration(2))].into();
-    Snapshot { epoch: Some(Epoch(41)), kill: KillGeneration(3), kills, buckets: vec![checkout, unlimited] }
+    Snapshot {
+        epoch: Some(Epoch(41)),
+        kill: KillGeneration(3),
+        kills,
+        buckets: vec![checkout, unlimited, overloaded],
+    }
 }
 
 fn text() -> String {

@@ -3,21 +3,21 @@
 use super::*;
 use proptest::prelude::*;
 
-const TICK: Duration = Duration::from_millis(10);
+pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// A zone's guard, with a ratio of zero.
-fn guard(guard: f64, offered: f64) -> Values {
+pub(super) fn guard(guard: f64, offered: f64) -> Values {
     Values { guard: Some(rate(guard)), offered: Some(rate(offered)), ..ratio(0.0) }
 }
 
-fn shared_by(clients: u32, mode: Mode) -> Terms {
+pub(super) fn shared_by(clients: u32, mode: Mode) -> Terms {
     Terms { clients: Some(clients), ..limited(mode) }
 }
 
 impl TestClient {
     /// Lets `ticks` of 10 ms pass, a report every tenth, with `per_tick` requests of a tenant before each.
     /// Returns the number of admitted requests.
-    fn run(&mut self, tenant: &str, ticks: u32, per_tick: impl Fn(u32) -> u32) -> u32 {
+    pub(super) fn run(&mut self, tenant: &str, ticks: u32, per_tick: impl Fn(u32) -> u32) -> u32 {
         let mut admitted = 0;
         for tick in 1..=ticks {
             admitted += (0..per_tick(tick)).filter(|_| self.admit(tenant).is_admit()).count() as u32;
@@ -31,14 +31,14 @@ impl TestClient {
     }
 
     /// Takes all tokens. Returns their number.
-    fn drain(&mut self, tenant: &str) -> u32 {
+    pub(super) fn drain(&mut self, tenant: &str) -> u32 {
         let admitted = (0..1_000_000).position(|_| !self.admit(tenant).is_admit());
         admitted.unwrap() as u32
     }
 }
 
 /// The depth of a guard of `g` requests/s, in tokens.
-fn depth(g: f64) -> f64 {
+pub(super) fn depth(g: f64) -> f64 {
     0.05 * g + 2.0 * (0.2 * g).sqrt() + 3.0
 }
 

@@ -5,9 +5,11 @@ mod cold;
 mod evidence;
 mod fleet;
 mod guards;
+mod headroom;
 mod kills;
 mod model;
 mod multi;
+mod reasons;
 
 use super::*;
 use crate::assignment::EndpointId;

@@ -1,0 +1,52 @@
+//! Refusals by reason. The request path counts refusals of the coin and of the guard; their reasons follow
+//! from the state of the key, which is read with every measurement, so they cost a decision nothing.
+
+use plimsoll_core::decision::Reason;
+use plimsoll_core::report::Counts;
+
+use crate::hot::table::{KeyPlace, Table};
+use crate::hot::thread_counters::Outcome;
+
+/// The refusals of every bucket by reason. The sums are exact; where the reason of a key changes, refusals
+/// since the last measurement count for the new one.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// By key: the counts that are added up.
+    seen: Vec<Counts>,
+    /// By bucket and reason.
+    sums: Vec<[Refused; Reason::ALL.len()]>,
+}
+
+/// The refusals for one reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Requests refused.
+    pub(crate) enforced: u64,
+    /// Requests admitted because the refusal is not enforced.
+    pub(crate) would: u64,
+}
+
+impl Refusals {
+    /// Adds the counts of a key since the last call for the reasons that it has now.
+    pub(super) fn add(&mut self, table: &Table, place: &KeyPlace, counts: Counts) {
+        let (key, bucket) = (place.key as usize, table.keys.owner_of(place.key) as usize);
+        self.seen.resize(self.seen.len().max(key + 1), Counts::ZERO);
+        self.sums.resize(self.sums.len().max(bucket + 1), Default::default());
+        let new = counts.since(std::mem::replace(&mut self.seen[key], counts));
+        let word = table.target_of(*place).word();
+        let would_by_coin = new.would_dropped.saturating_sub(new.would_guard_dropped);
+        for (outcome, enforced, would) in [
+            (Outcome::Dropped, new.dropped, would_by_coin),
+            (Outcome::GuardDropped, new.guard_dropped, new.would_guard_dropped),
+        ] {
+            let refused = &mut self.sums[bucket][word.reason(outcome) as usize];
+            refused.enforced += enforced;
+            refused.would += would;
+        }
+    }
+
+    /// Returns the refusals of a bucket, in the order of [`Reason::ALL`].
+    pub(super) fn of(&self, bucket: usize) -> [Refused; Reason::ALL.len()] {
+        self.sums.get(bucket).copied().unwrap_or_default()
+    }
+}

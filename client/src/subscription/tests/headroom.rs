@@ -1,0 +1,220 @@
+//! Headroom pools: bursts that fit below the limit pass, tokens follow the directive, and keys at their tenant
+//! limit take none.
+
+use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::directive::{Headroom, PoolDepth, ZonePool};
+use plimsoll_core::law::{Guard, Parameters};
+use proptest::prelude::*;
+
+use super::guards::{TICK, depth, guard, shared_by};
+use super::*;
+
+/// The pool of a bucket in which the zone's clients offer `offered` requests/s.
+fn pool(shared: Option<f64>, offered: f64) -> ZonePool {
+    ZonePool {
+        rate: shared.map_or(Headroom::None, |shared| Headroom::Shared(rate(shared))),
+        offered: rate(offered),
+        depth: PoolDepth::nearest(12.0),
+        burst: Tokens::new(60.0),
+    }
+}
+
+fn pooled(clients: u32, mode: Mode, pool: impl Into<Option<ZonePool>>) -> Terms {
+    Terms { pool: pool.into(), ..shared_by(clients, mode) }
+}
+
+/// The depth of the pool of a client that has not measured its load yet, in whole tokens.
+fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
+    Guard::pool(pool, None, clients, &Parameters::default()).depth.whole()
+}
+
+/// A key that its tenant limit stops.
+fn stopped(values: Values) -> Values {
+    Values { at_tenant_limit: Some(true), ..values }
+}
+
+#[test]
+fn burst_at_a_quarter_of_the_limit_passes_with_headroom_and_not_without() {
+    // A limit of 240 requests/s, of which two clients use a quarter; one of them gets 30 at once.
+    let burst = |pool: Option<ZonePool>| {
+        let mut client = TestClient::new();
+        client.run("acme", 20, |_| 0);
+        client.direct(pooled(2, Mode::Enforce, pool), &[("default", guard(90.0, 60.0))]);
+        (0..30).filter(|_| client.admit("acme").is_admit()).count()
+    };
+    assert!(burst(None) < 20, "{} of 30 by the guard alone", burst(None));
+    assert_eq!(burst(Some(pool(None, 60.0))), burst(None), "no headroom");
+    assert_eq!(burst(Some(pool(Some(180.0), 60.0))), 30);
+}
+
+#[test]
+fn all_keys_of_a_bucket_share_one_pool_and_keys_at_their_tenant_limit_take_none() {
+    let mut client = TestClient::new();
+    client.table.declare("other").unwrap();
+    client.subscription.report(client.now);
+    let zone = pool(Some(180.0), 60.0);
+    let own = guard(0.0, 1e9);
+    let keys = [("acme", own), ("default", own), ("stopped", stopped(own))];
+    let mut message = client.message(pooled(1, Mode::Enforce, zone), &keys);
+    let other = BucketDirective { bucket: Bucket::new("other").unwrap(), ..message.buckets[0].clone() };
+    message.buckets.push(other);
+    client.subscription.on_directives(client.now, message).unwrap();
+    let guard_alone = depth(0.0) as u64;
+    assert_eq!(u64::from(client.drain("stopped")), guard_alone);
+    assert_eq!(u64::from(client.drain("acme")), guard_alone + pool_depth(&zone, 1));
+    assert_eq!(u64::from(client.drain("stranger")), guard_alone, "acme has used the pool");
+    let of_other = (0..1_000).filter(|_| client.admit_in("other", "acme").is_admit()).count() as u64;
+    assert_eq!(of_other, guard_alone + pool_depth(&zone, 1), "another bucket has another pool");
+    // A key that is no longer stopped draws on the pool, with the tokens that are left.
+    client.run("stopped", 100, |_| 0);
+    let freed = Values { at_tenant_limit: Some(false), ..own };
+    client.direct(pooled(1, Mode::Enforce, zone), &[("default", own), ("stopped", freed)]);
+    assert!(u64::from(client.drain("stopped")) > guard_alone);
+}
+
+#[test]
+fn without_headroom_the_tokens_are_gone_at_once_and_come_back_with_time() {
+    let mut client = TestClient::new();
+    let zone = pool(Some(180.0), 60.0);
+    let keys = [("default", guard(0.0, 1e9))];
+    let guard_alone = depth(0.0) as u64;
+    client.direct(pooled(1, Mode::Enforce, zone), &keys);
+    // The thread holds a batch of the pool.
+    (0..=guard_alone).for_each(|_| assert!(client.admit("acme").is_admit()));
+    client.direct(pooled(1, Mode::Enforce, pool(None, 60.0)), &keys);
+    assert_eq!(client.drain("acme"), 0);
+    client.run("acme", 10, |_| 0);
+    assert_eq!(client.drain("acme"), 0, "no rate either");
+    client.direct(pooled(1, Mode::Enforce, zone), &keys);
+    assert_eq!(client.drain("acme"), 0, "a directive adds no tokens");
+    client.direct(pooled(1, Mode::Enforce, None), &keys);
+    client.run("acme", 10, |_| 0);
+    let back = client.drain("acme");
+    assert!((8..=10).contains(&back), "{back} in 0.1 s at 90 requests/s: a pool left out is unchanged");
+}
+
+#[test]
+fn larger_depth_makes_room_and_adds_no_tokens() {
+    let mut client = TestClient::new();
+    let keys = [("default", guard(0.0, 1e9))];
+    let shallow = ZonePool { depth: PoolDepth::MIN, ..pool(Some(180.0), 60.0) };
+    client.direct(pooled(1, Mode::Enforce, shallow), &keys);
+    client.direct(pooled(1, Mode::Enforce, pool(Some(180.0), 60.0)), &keys);
+    assert_eq!(u64::from(client.drain("acme")), depth(0.0) as u64 + pool_depth(&shallow, 1));
+    client.run("acme", 1_000, |_| 0);
+    let filled = u64::from(client.drain("acme"));
+    assert!(filled > 2 * pool_depth(&shallow, 1), "{filled}");
+}
+
+#[test]
+fn part_of_the_pool_follows_the_load_of_all_keys() {
+    let mut client = TestClient::new();
+    client.run("acme", 20, |_| 0);
+    // By turns 100 and 200 requests/s: a quarter of the zone's 600.
+    for _ in 0..50 {
+        client.run("acme", 10, |_| 1);
+        client.run("jo", 10, |_| 2);
+    }
+    let zone = pool(Some(1_000.0), 600.0);
+    let keys = [("acme", guard(0.0, 1e9)), ("default", guard(0.0, 1e9))];
+    client.direct(pooled(10, Mode::Enforce, zone), &keys);
+    client.drain("acme");
+    let passed = client.run("acme", 40, |_| 20);
+    assert!((62..=78).contains(&passed), "{passed} in 0.4 s at 1,000 * (0.5 * 0.25 + 0.5 / 10)");
+}
+
+#[test]
+fn cost_is_taken_whole_from_the_guard_or_the_pool() {
+    let mut client = TestClient::new();
+    let zone = pool(Some(180.0), 60.0);
+    client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
+    let (own, shared) = (depth(0.0) as u64, pool_depth(&zone, 1));
+    let admit = |client: &mut TestClient, cost: u64| {
+        let target = client.table.target_by_names("api", "acme").unwrap();
+        let ctx = DecideCtx { counters: client.slab.block(0), draws: &mut client.draws };
+        client.table.decide_by(target, cost as u32, None, ctx).is_admit()
+    };
+    assert!(own == 3 && shared > 9, "{own} and {shared}");
+    assert!(admit(&mut client, 1));
+    assert!(admit(&mut client, shared - 1), "from the pool, with two tokens left in the guard");
+    assert!(!admit(&mut client, 3), "not from both");
+    assert!(admit(&mut client, 2));
+    assert!(!admit(&mut client, 2), "one is left in the pool");
+    assert!(admit(&mut client, 1));
+}
+
+#[test]
+fn pool_decides_alike_where_nothing_is_carried_out() {
+    for mode in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
+        let mut client = TestClient::new();
+        let zone = pool(Some(180.0), 60.0);
+        let terms = pooled(1, mode, zone);
+        client.direct(terms, &[("default", guard(0.0, 1e9))]);
+        let kill = Directives { kill: KillGeneration(1), ..client.message(terms, &[]) };
+        client.subscription.on_directives(client.now, Directives { buckets: Vec::new(), ..kill }).unwrap();
+        client.check(&[("acme", 0.0)]);
+        let counts = client.counts();
+        assert_eq!(counts.passed(), depth(0.0) as u64 + pool_depth(&zone, 1), "{mode}");
+        assert_eq!(counts.would_guard_dropped, counts.offered - counts.passed());
+    }
+}
+
+#[test]
+fn threads_without_counters_and_requests_of_several_keys_draw_on_the_pool() {
+    let mut client = TestClient::new();
+    let zone = pool(Some(180.0), 60.0);
+    client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e9)), ("none", ratio(1.0))]);
+    let target = |client: &TestClient, tenant| client.table.target_by_names("api", tenant).unwrap();
+    let both = [target(&client, "acme"), target(&client, "jo")];
+    let decide = |client: &mut TestClient, tenants: &[usize]| {
+        let counters = client.table.counters.current_thread();
+        let ctx = DecideCtx { counters, draws: &mut client.draws };
+        match tenants {
+            [one] => client.table.decide(both[*one], ctx).is_admit(),
+            _ => client.table.decide_all(both, None, ctx).is_admit(),
+        }
+    };
+    let all = depth(0.0) as u64 + pool_depth(&zone, 1);
+    // Each takes two tokens; the last token is taken once, and returned when the other key finds none.
+    let passed = (0..1_000).filter(|_| decide(&mut client, &[0, 1])).count() as u64;
+    assert_eq!(passed, all / 2);
+    let rest = (0..1_000).filter(|_| decide(&mut client, &[0])).count() as u64;
+    assert_eq!(rest, all % 2);
+}
+
+#[test]
+fn pool_survives_a_restart_with_the_directives() {
+    let mut client = TestClient::new();
+    let zone = pool(Some(180.0), 60.0);
+    let own = guard(0.0, 1e9);
+    client.direct(pooled(1, Mode::Enforce, zone), &[("default", own), ("stopped", stopped(own))]);
+    let (_, saved) = client.subscription.unsaved().unwrap();
+    let mut later = TestClient::new();
+    later.subscription.restore(saved);
+    assert_eq!(u64::from(later.drain("stopped")), depth(0.0) as u64);
+    assert_eq!(u64::from(later.drain("acme")), depth(0.0) as u64 + pool_depth(&zone, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_more_passes_than_the_depths_and_the_refills(
+        shared in 0.0..5_000.0f64, factor in 1.0..12.0f64, burst in 0.0..500.0f64,
+        offered in prop::collection::vec(0..300u32, 1..100),
+    ) {
+        let mut client = TestClient::new();
+        let zone = ZonePool {
+            depth: PoolDepth::nearest(factor),
+            burst: Tokens::new(burst),
+            // One client with hardly any of the zone's traffic gets the even half.
+            ..pool(Some(shared), 1e12)
+        };
+        client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e12))]);
+        let most = Guard::pool(&zone, Some(Rate::ZERO), 1, &Parameters::default());
+        let ticks = offered.len() as u32;
+        let passed = f64::from(client.run("acme", ticks, |tick| offered[tick as usize - 1]));
+        let refills = most.rate.per_second() * TICK.as_secs_f64() * f64::from(ticks);
+        prop_assert!(passed <= depth(0.0) + most.depth.as_f64() + refills + 0.01);
+    }
+}

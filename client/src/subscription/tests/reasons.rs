@@ -1,0 +1,113 @@
+//! The reason that a refusal names, and the refusals of a bucket by reason.
+
+use plimsoll_core::decision::Reason;
+
+use super::guards::{guard, shared_by};
+use super::*;
+
+impl TestClient {
+    /// Sends until a request is refused; returns the reason.
+    fn reason(&mut self, tenant: &str) -> Reason {
+        for _ in 0..10_000 {
+            if let Verdict::Refuse(refusal) = self.admit(tenant) {
+                return refusal.reason();
+            }
+        }
+        panic!("no request of {tenant} is refused");
+    }
+
+    /// Returns the refusals by reason: those carried out, and the others.
+    fn by_reason(&mut self) -> [(u64, u64); 4] {
+        let all = self.subscription.refusals();
+        let (_, by_reason) = all.into_iter().find(|(bucket, _)| bucket.as_str() == "api").unwrap();
+        by_reason.map(|refused| (refused.enforced, refused.would))
+    }
+}
+
+fn stopped(values: Values) -> Values {
+    Values { at_tenant_limit: Some(true), ..values }
+}
+
+#[test]
+fn refusal_names_its_cause() {
+    for coin in [Coin::Dithered, Coin::Independent, Coin::Coherent] {
+        let mut client = TestClient::new();
+        let terms = Terms { coin, ..shared_by(1, Mode::Enforce) };
+        let keys = [
+            ("burst", guard(0.0, 1e9)),
+            ("default", ratio(0.5)),
+            ("stopped", stopped(ratio(0.5))),
+            ("stopped-burst", stopped(guard(0.0, 1e9))),
+        ];
+        client.direct(terms, &keys);
+        for (tenant, reason) in [
+            ("burst", Reason::BurstGuard),
+            ("stranger", Reason::ClusterOverload),
+            ("stopped", Reason::TenantLimit),
+            ("stopped-burst", Reason::TenantLimit),
+        ] {
+            assert_eq!(client.reason(tenant), reason, "{tenant}, {coin:?}");
+        }
+        client.direct(
+            terms,
+            &[("default", ratio(0.5)), ("stopped", Values { at_tenant_limit: Some(false), ..ratio(0.5) })],
+        );
+        assert_eq!(client.reason("stopped"), Reason::ClusterOverload);
+    }
+}
+
+#[test]
+fn refusal_by_the_rate_of_the_service_is_a_cold_start_until_the_first_directive() {
+    let mut client = TestClient::new();
+    client.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(1.0));
+    assert_eq!(client.reason("acme"), Reason::ColdStart);
+    (0..9).for_each(|_| assert_eq!(client.reason("acme"), Reason::ColdStart));
+    client.subscription.on_tick(client.now);
+    client.direct(shared_by(1, Mode::Enforce), &[("default", guard(0.0, 1e9))]);
+    assert_eq!(client.reason("acme"), Reason::BurstGuard);
+    assert_eq!(client.by_reason(), [(0, 0), (0, 0), (1, 0), (10, 0)]);
+}
+
+#[test]
+fn refusals_of_several_keys_are_for_the_strictest() {
+    let mut client = TestClient::new();
+    let keys = [("default", ratio(0.2)), ("guarded", guard(0.0, 1e9)), ("stopped", stopped(ratio(0.9)))];
+    client.direct(shared_by(1, Mode::Enforce), &keys);
+    let reasons = |client: &mut TestClient, tenants: [&str; 2]| {
+        let targets = tenants.map(|tenant| client.table.target_by_names("api", tenant).unwrap());
+        let mut reasons: Vec<Reason> = (0..1_000)
+            .filter_map(|_| {
+                let ctx = DecideCtx { counters: client.slab.block(0), draws: &mut client.draws };
+                match client.table.decide_all(targets, None, ctx) {
+                    Verdict::Admit => None,
+                    Verdict::Refuse(refusal) => Some(refusal.reason()),
+                }
+            })
+            .collect();
+        reasons.sort_by_key(|reason| *reason as usize);
+        reasons.dedup();
+        reasons
+    };
+    assert_eq!(reasons(&mut client, ["acme", "stopped"]), [Reason::TenantLimit]);
+    assert_eq!(reasons(&mut client, ["acme", "guarded"]), [Reason::ClusterOverload, Reason::BurstGuard]);
+}
+
+#[test]
+fn refusals_are_counted_by_reason_whether_they_are_enforced_or_not() {
+    for (mode, is_enforced) in [(Mode::Enforce, true), (Mode::Shadow, false)] {
+        let mut client = TestClient::new();
+        let keys = [("burst", guard(0.0, 1e9)), ("default", ratio(1.0)), ("stopped", stopped(ratio(1.0)))];
+        client.direct(shared_by(1, mode), &keys);
+        for (tenant, times) in [("stranger", 10), ("stopped", 20), ("burst", 30)] {
+            (0..times).for_each(|_| _ = client.admit(tenant));
+        }
+        client.subscription.report(client.now);
+        let passed = super::guards::depth(0.0) as u64;
+        let expected = [10, 20, 30 - passed, 0];
+        let expected = expected.map(|n| if is_enforced { (n, 0) } else { (0, n) });
+        assert_eq!(client.by_reason(), expected, "{mode}");
+        // What was refused before a reason changes keeps the earlier one.
+        client.direct(shared_by(1, mode), &[("default", ratio(1.0))]);
+        assert_eq!(client.by_reason(), expected, "{mode}");
+    }
+}
