@@ -115,7 +115,8 @@ impl Aggregator {
             result
         });
         let rejected_streams = self.events.rejected_streams.clone();
-        let parent = ParentService::new(self.zone.clone(), closing.clone(), rejected_streams);
+        let own = self.zone.with(|zone, _| zone.name().clone());
+        let parent = ParentService::new(self.zone.clone(), closing.clone(), rejected_streams).of_zone(&own);
         let grpc = transport::serve(listeners.grpc, parent, closing.clone().cancelled_owned());
         let routes = admin::routes(self.zone, self.events);
         let admin = server::serve(listeners.admin, routes, closing.cancelled_owned());
@@ -155,10 +156,17 @@ async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             due = ticks.tick() => {
                 let load = meter.on_tick(due);
-                let has_news = zone.with(|zone, now| {
+                let (has_news, foreign) = zone.with(|zone, now| {
                     load.into_iter().for_each(|load| zone.on_load(load));
-                    zone.on_tick(now)
+                    (zone.on_tick(now), zone.take_foreign())
                 });
+                for (service, zone) in foreign {
+                    tracing::error!(
+                        %service, %zone,
+                        "service names another zone than this aggregator, and shares the limits of this zone: set the zone of \
+                         its limiter, or connect it to an aggregator of its zone"
+                    );
+                }
                 if has_news {
                     zone.notify();
                 }

@@ -22,7 +22,7 @@ impl Log {
 }
 
 impl Observer for Log {
-    fn on_connected(&mut self) {
+    fn on_connected(&mut self, _zone: Option<&str>) {
         self.events.on_uplink_connected();
         self.logged = None;
         tracing::info!("connected to the parent");

@@ -13,6 +13,7 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::{ProstCodec, ProstDecoder};
 
+use crate::driver::ZONE_METADATA;
 use crate::driver::parent::ParentService;
 use crate::wire::exchange_server::SERVICE_NAME;
 use crate::{MESSAGE_BYTES_MAX, Part, wire};
@@ -67,7 +68,11 @@ impl<P: Parent + Send + 'static> StreamingService<wire::Report> for ParentServic
     type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Streaming<wire::Report>>) -> Self::Future {
-        std::future::ready(Ok(Response::new(self.converse(request.into_inner()))))
+        let mut response = Response::new(self.converse(request.into_inner()));
+        if let Some(zone) = &self.zone {
+            response.metadata_mut().insert(ZONE_METADATA, zone.clone());
+        }
+        std::future::ready(Ok(response))
     }
 }
 

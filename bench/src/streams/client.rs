@@ -159,7 +159,7 @@ impl Child for Client {
 pub(crate) struct Connections(pub(crate) Arc<Clients>);
 
 impl Observer for Connections {
-    fn on_connected(&mut self) {
+    fn on_connected(&mut self, _zone: Option<&str>) {
         self.0.connected.fetch_add(1, Ordering::Relaxed);
     }
 

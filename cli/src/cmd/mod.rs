@@ -2,8 +2,10 @@
 
 pub(crate) mod apply;
 pub(crate) mod check;
+pub(crate) mod forget;
 pub(crate) mod history;
 pub(crate) mod kill;
 pub(crate) mod rollout;
 pub(crate) mod service;
 pub(crate) mod simulate;
+pub(crate) mod status;

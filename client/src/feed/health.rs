@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll_proto::driver::child::{Observer, StreamError};
 
@@ -11,6 +11,10 @@ use crate::cache::Restored;
 /// Counters of the feed, exported as metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
+    /// The zone that this service names.
+    pub(crate) zone: String,
+    /// True after an aggregator of another zone was logged.
+    pub(crate) is_foreign: AtomicBool,
     /// The number of streams connected now.
     pub(crate) connected: AtomicU64,
     pub(crate) disconnects: AtomicU64,
@@ -43,11 +47,21 @@ impl StreamLog {
 }
 
 impl Observer for StreamLog {
-    fn on_connected(&mut self) {
+    fn on_connected(&mut self, zone: Option<&str>) {
         self.health.connected.fetch_add(1, Ordering::Relaxed);
         self.is_connected = true;
         self.has_warned = false;
         tracing::info!("aggregator connected");
+        if let Some(zone) = zone.filter(|zone| *zone != self.health.zone)
+            && !self.health.is_foreign.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                zone = self.health.zone,
+                aggregator_zone = zone,
+                "this service names another zone than its aggregator, and shares the limits of the aggregator's zone: set the \
+                 zone of the limiter, or connect it to an aggregator of its zone"
+            );
+        }
     }
 
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {

@@ -180,9 +180,9 @@ struct SessionObserver {
 }
 
 impl Observer for SessionObserver {
-    fn on_connected(&mut self) {
+    fn on_connected(&mut self, zone: Option<&str>) {
         let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
-        self.log.on_connected();
+        self.log.on_connected(zone);
     }
 
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {

@@ -10,10 +10,18 @@ use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
 
+/// The time for which a conflict of names is shown after one of the two processes last replaced the other.
+/// Each comes back within 12 s.
+const CONFLICT_SHOWN: Duration = Duration::from_secs(60);
+
 /// One aggregator.
 #[derive(Debug)]
 pub(crate) struct Aggregator {
     instance: InstanceId,
+    /// The instance that greeted before this one.
+    replaced: Option<InstanceId>,
+    /// The time at which a replaced instance last came back: two processes have one zone and name.
+    conflict_at: Option<MonoTime>,
     /// Offered requests/s by key. They keep their values while the aggregator is silent.
     rates: Vec<f64>,
     fresh: Fresh,
@@ -73,6 +81,8 @@ impl Aggregator {
     pub(super) fn new(now: MonoTime, instance: InstanceId, holds: BTreeMap<Bucket, Rate>) -> Self {
         Self {
             instance,
+            replaced: None,
+            conflict_at: None,
             rates: Vec::new(),
             fresh: Fresh::default(),
             clients: None,
@@ -98,7 +108,15 @@ impl Aggregator {
         self.reported = true;
         self.greeted_at = now;
         self.holds = holds;
-        std::mem::replace(&mut self.instance, instance)
+        let before = std::mem::replace(&mut self.instance, instance);
+        if before != instance {
+            // Each start of a process draws a new id, so one that returns never ended.
+            if self.replaced == Some(instance) {
+                self.conflict_at = Some(now);
+            }
+            self.replaced = Some(before);
+        }
+        before
     }
 
     pub(super) fn enter(&mut self, report: &Report, entered: &Entered) {
@@ -177,6 +195,11 @@ impl Aggregator {
         self.fresh.gap = Duration::ZERO;
         self.fresh.offered.fill(0.0);
         self.fresh.passed.fill(0.0);
+    }
+
+    /// Returns true while two processes with this zone and name replace each other.
+    pub(crate) fn has_name_conflict(&self, now: MonoTime) -> bool {
+        self.conflict_at.is_some_and(|at| now.since(at) < CONFLICT_SHOWN)
     }
 
     /// The share of its last known traffic with which it counts: 0..=1.

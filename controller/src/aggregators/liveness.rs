@@ -44,6 +44,16 @@ impl Liveness {
         ages.filter(|(_, age)| *age > self.stale_after)
     }
 
+    /// The aggregators that reported or are waited for.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.reported_at.keys()
+    }
+
+    /// The time since the last report of an aggregator; zero if it is unknown.
+    pub(crate) fn silence(&self, now: MonoTime, place: &Place) -> Duration {
+        self.reported_at.get(place).map_or(Duration::ZERO, |at| now.since(*at))
+    }
+
     /// The zone of the aggregator without a report for the longest time, if that is too long.
     pub(crate) fn stalest(&self, now: MonoTime) -> Option<StaleZone> {
         let ((zone, _), age) = self.stale(now).max_by_key(|(_, age)| *age)?;

@@ -159,3 +159,21 @@ fn absent_aggregator_is_removed_unless_shares_are_kept() {
     assert_eq!(aggregators.remove_absent(false), [place("b")]);
     assert_eq!(aggregators.len(), 1);
 }
+
+#[test]
+fn process_that_comes_back_after_it_was_replaced_shows_that_two_have_one_name() {
+    let mut aggregators = Aggregators::default();
+    let place = place("a");
+    let in_conflict = |aggregators: &Aggregators, s: u64| {
+        aggregators.get(&place).unwrap().has_name_conflict(MonoTime::from_elapsed(Duration::from_secs(s)))
+    };
+    // The time, the process that greets, and whether it shows a conflict.
+    for (s, instance, conflict) in
+        [(0, 1, false), (1, 1, false), (2, 2, false), (3, 3, false), (4, 2, true), (5, 2, true), (6, 3, true)]
+    {
+        let now = MonoTime::from_elapsed(Duration::from_secs(s));
+        aggregators.greet(now, place.clone(), InstanceId(instance), BTreeMap::new());
+        assert_eq!(in_conflict(&aggregators, s), conflict, "process {instance} at {s}");
+    }
+    assert!(in_conflict(&aggregators, 65) && !in_conflict(&aggregators, 66));
+}

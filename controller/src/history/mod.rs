@@ -22,7 +22,7 @@ use plimsoll_policy::learning::{
     Baseline, CLEAN_MINUTES_MIN, Closed, DAYS_MIN, Day, DaySamples, Filed, Minute, Sample, window,
 };
 use plimsoll_policy::{Learned, LimitSource, Policy, UnixSeconds};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::history::sampler::Sampler;
 
@@ -51,7 +51,7 @@ pub(crate) struct Counters {
 }
 
 /// The progress of learning the limit of one bucket.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LearningStatus {
     /// The learned limit in requests/s; null before there is one.
     pub limit_rps: Option<f64>,

@@ -1,6 +1,7 @@
 //! The tasks that run the brain: they give it the time, save its state and its history, reload the policy,
 //! and log what changed.
 
+pub(crate) mod aggregator_log;
 pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod kill_log;

@@ -4,3 +4,24 @@
 pub mod child;
 #[cfg(feature = "server")]
 pub mod parent;
+
+use std::error::Error;
+
+use tonic::Status;
+
+/// The name of the metadata in which an aggregator answers a new stream with its zone.
+pub(crate) const ZONE_METADATA: &str = "plimsoll-zone";
+
+/// Returns the cause of a status, or its message if it has none.
+pub(crate) fn status_cause(status: &Status) -> String {
+    status.source().map_or_else(|| status.message().to_owned(), root_cause)
+}
+
+/// Returns the innermost error: "connection refused" helps an operator more than "transport error".
+fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}

@@ -24,7 +24,7 @@ fn share_of_a_silent_zone_is_held_and_then_released() {
     fleet.run(10.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.002);
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
-    assert_eq!(fleet.brain.durable().children.len(), 1, "the silent zone is forgotten");
+    assert_eq!(fleet.brain.durable().children.len(), 1, "the silent zone is no longer waited for");
 }
 
 /// The requests that a silent zone is assumed to pass follow from its last hold, scaled by its presence once.
@@ -133,4 +133,61 @@ fn late_counts_enter_the_totals_and_not_the_rate() {
     check_near(fleet.balance(), 0.0, 20.0);
     let counted: u64 = fleet.brain.keys.totals().map(|(_, tally)| tally.counts.offered).sum();
     assert_eq!(counted, fleet.zones.iter().map(|zone| zone.counts("acme").offered).sum::<u64>());
+}
+
+/// The expired aggregators as operators name them, with the requests/s that were released.
+fn expired(fleet: &Fleet) -> Vec<(String, f64)> {
+    let expired = fleet.brain.durable().expired.iter();
+    expired.map(|of| (format!("{}/{}", of.zone, of.name), of.released[&bucket()].per_second())).collect()
+}
+
+#[test]
+fn silent_aggregator_expires_with_its_share_and_is_remembered_over_a_restart_until_it_returns() {
+    let mut fleet = after_silence_of(59.0, enforced());
+    assert_eq!(expired(&fleet), []);
+    fleet.run(3.0);
+    let lost = expired(&fleet);
+    assert_eq!(lost[0].0, "b/b-aggregator");
+    check_near(lost[0].1, 500.0, 10.0);
+    let last_report_s = fleet.brain.durable().expired.iter().next().unwrap().last_report_s;
+    check_near(last_report_s as f64, 20.0, 1.0);
+    fleet.restarts();
+    fleet.run(60.0);
+    assert_eq!(expired(&fleet), lost);
+    assert!(fleet.brain.stale_aggregators(fleet.now()).len() == 1);
+    fleet.zones[1].cut = false;
+    fleet.run(1.0);
+    assert_eq!(expired(&fleet), []);
+    assert!(fleet.brain.stale_aggregators(fleet.now()).is_empty());
+}
+
+#[test]
+fn expired_aggregator_is_remembered_for_seven_days() {
+    let mut fleet = after_silence_of(62.0, enforced());
+    fleet.unix_s += 7 * 86_400 - 120;
+    fleet.run(1.0);
+    assert_eq!(expired(&fleet).len(), 1);
+    fleet.unix_s += 120;
+    fleet.run(1.0);
+    assert_eq!(expired(&fleet), []);
+    assert_eq!(fleet.brain.known_aggregators().len(), 1);
+}
+
+#[test]
+fn forgotten_aggregator_frees_its_share_and_a_connected_one_cannot_be_forgotten() {
+    let never = policy(&enforced_with(", release: never"));
+    let mut fleet = after_silence_of(100.0, never);
+    assert_eq!(expired(&fleet), [], "a share that is never released does not expire");
+    let unknown = fleet.brain.forget("b/b-agregator").unwrap_err().to_string();
+    assert_eq!(unknown, "no aggregator `b/b-agregator` is known; did you mean `b/b-aggregator`?");
+    let connected = fleet.brain.forget("a/a-aggregator").unwrap_err().to_string();
+    assert_eq!(connected, "aggregator `a/a-aggregator` is connected: stop it first, then forget it");
+    // The stream of a process that is cut off stays open until its keepalive fails.
+    assert!(fleet.brain.forget("b/b-aggregator").is_err());
+    let (now, stream) = (fleet.now(), fleet.zones[1].stream);
+    fleet.brain.on_close(now, stream);
+    fleet.brain.forget("b/b-aggregator").unwrap();
+    fleet.run(10.0);
+    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.01);
+    assert_eq!(fleet.brain.known_aggregators().len(), 1);
 }

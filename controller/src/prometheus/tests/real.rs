@@ -1,4 +1,4 @@
-//! A real Prometheus server that tests start, stop and restart.
+//! A real Prometheus server that tests start, stop and restart, with alerts or without.
 
 use std::fs;
 use std::io::Write;
@@ -18,17 +18,27 @@ pub(crate) struct RealPrometheus {
 impl RealPrometheus {
     /// Starts a server; `None` if `prometheus` is not installed, and then `test` is recorded as skipped.
     pub(crate) fn start(test: &str, page: Option<SocketAddr>) -> Option<Self> {
+        Self::start_with_rules(test, page, "")
+    }
+
+    /// Starts a server that evaluates these rules every half second.
+    pub(crate) fn start_with_rules(
+        test: &str,
+        pages: impl IntoIterator<Item = SocketAddr>,
+        rules: &str,
+    ) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let itself = SocketAddr::from(([127, 0, 0, 1], port));
         let targets: Vec<String> =
-            [Some(itself), page].into_iter().flatten().map(|target| format!("'{target}'")).collect();
+            [itself].into_iter().chain(pages).map(|target| format!("'{target}'")).collect();
         let scrape = format!(
-            "global: {{ scrape_interval: 500ms, scrape_timeout: 500ms }}\nscrape_configs: [ {{ job_name: tests, \
-             static_configs: [ {{ targets: [ {} ] }} ] }} ]\n",
+            "global: {{ scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms }}\n\
+             rule_files: [ rules.yml ]\nscrape_configs: [ {{ job_name: tests, static_configs: [ {{ targets: [ {} ] }} ] }} ]\n",
             targets.join(", ")
         );
         fs::write(folder.path().join("prometheus.yml"), scrape).unwrap();
+        fs::write(folder.path().join("rules.yml"), rules).unwrap();
         match spawn(&folder, port) {
             Ok(child) => Some(Self { child, port, folder }),
             Err(error) => {

@@ -19,6 +19,7 @@ use tonic::transport::Endpoint;
 
 pub use self::observer::{Observer, StreamError};
 use self::traffic::{Traffic, connect_metered};
+use crate::driver::ZONE_METADATA;
 use crate::shared::Shared;
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
@@ -57,6 +58,7 @@ pub async fn run_metered<C: Child + Send + 'static>(
             backoff: &mut backoff,
             traffic: traffic.clone(),
             connected: false,
+            parent_zone: None,
             encoder: ReportEncoder::default(),
             outgoing: VecDeque::new(),
         };
@@ -79,6 +81,7 @@ struct Driver<'a, C, O> {
     traffic: Option<Arc<Traffic>>,
     /// True after the first message of the parent on this stream.
     connected: bool,
+    parent_zone: Option<String>,
     encoder: ReportEncoder,
     /// Unsent parts of the current report.
     outgoing: VecDeque<wire::Report>,
@@ -111,11 +114,12 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             () = shutdown.cancelled() => return Ok(()),
             answer = timeout(PARENT_SILENT, client.converse(ReceiverStream::new(receiver))) => answer,
         };
-        let directives = answer
+        let answer = answer
             .map_err(|_| StreamError::Silent)?
-            .map_err(|status| StreamError::Closed(Box::new(status)))?
-            .into_inner();
-        self.exchange(directives, reports, shutdown).await
+            .map_err(|status| StreamError::Closed(Box::new(status)))?;
+        let zone = answer.metadata().get(ZONE_METADATA).and_then(|zone| zone.to_str().ok());
+        self.parent_zone = zone.map(str::to_owned);
+        self.exchange(answer.into_inner(), reports, shutdown).await
     }
 
     /// Sends reports and applies directives until the stream ends.
@@ -139,7 +143,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                     if !self.connected {
                         self.connected = true;
                         self.backoff.reset();
-                        self.observer.on_connected();
+                        self.observer.on_connected(self.parent_zone.as_deref());
                     }
                     if let Some(message) = decoder.decode(message)? {
                         // A shorter interval applies at once, not after the longer one has passed.

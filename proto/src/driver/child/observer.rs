@@ -6,11 +6,13 @@ use tonic::Status;
 
 use super::PARENT_SILENT;
 use crate::DecodeError;
+use crate::driver::{root_cause, status_cause};
 
 /// Observer of a child's streams.
 pub trait Observer: Send + 'static {
-    /// Called at the first message of the parent on a new stream.
-    fn on_connected(&mut self);
+    /// Called at the first message of the parent on a new stream. `zone` is the parent's zone; `None` of a
+    /// controller, which has none.
+    fn on_connected(&mut self, zone: Option<&str>);
     /// Called when a stream ended (`was_connected`), or could not be opened.
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool);
     /// Called for a message that was not applied and changed nothing.
@@ -37,18 +39,4 @@ pub enum StreamError {
     /// A message is out of range.
     #[error("a message of the parent is out of range: {0}")]
     Decode(#[from] DecodeError),
-}
-
-/// Returns the cause of a status, or its message if it has none.
-fn status_cause(status: &Status) -> String {
-    status.source().map_or_else(|| status.message().to_owned(), root_cause)
-}
-
-/// Returns the innermost error: "connection refused" helps an operator more than "transport error".
-fn root_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
 }

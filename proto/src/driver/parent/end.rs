@@ -6,11 +6,14 @@ use plimsoll_core::exchange::StreamRejected;
 use tonic::{Code, Status};
 
 use crate::DecodeError;
+use crate::driver::status_cause;
 
 /// Reason why a stream ended.
 pub(super) enum End {
-    /// The child closed the stream or its connection.
-    Gone,
+    /// The child closed the stream.
+    Closed,
+    /// The connection broke.
+    Gone(Box<Status>),
     /// The state machine rejected the stream.
     Rejected(StreamRejected),
     /// A message was out of range.
@@ -32,14 +35,23 @@ impl End {
         if is_decode_code && status.source().is_none() {
             Self::Unreadable(Box::new(status))
         } else {
-            Self::Gone
+            Self::Gone(Box::new(status))
+        }
+    }
+
+    /// Returns the reason for logs.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Closed => "it closed the stream".to_owned(),
+            Self::Gone(status) => format!("the connection broke: {}", status_cause(status)),
+            ended => ended.status().map_or_else(String::new, |(_, status)| status.message().to_owned()),
         }
     }
 
     /// Returns the metric label and the final status of the stream; `None` if the child left by itself.
     pub(super) fn status(&self) -> Option<(&'static str, Status)> {
         Some(match self {
-            Self::Gone => return None,
+            Self::Closed | Self::Gone(_) => return None,
             Self::Rejected(rejected) => {
                 let text = rejected.to_string();
                 let status = match rejected {
@@ -61,7 +73,13 @@ impl End {
             Self::Decode(error) => ("invalid", Status::invalid_argument(error.to_string())),
             Self::Unreadable(status) => ("unreadable", Status::invalid_argument(status.message())),
             Self::Silent => ("silent", Status::deadline_exceeded("no greeting arrived in time")),
-            Self::Superseded => ("superseded", Status::aborted("a newer stream of this child took over")),
+            Self::Superseded => (
+                "superseded",
+                Status::aborted(
+                    "a newer stream with the same zone and name took over; if this repeats, two processes have one name: give each \
+                     its own --name",
+                ),
+            ),
             Self::Closing => ("closing", Status::unavailable("this parent stops")),
         })
     }

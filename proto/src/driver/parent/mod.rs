@@ -11,10 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::exchange::sessions::HEARTBEAT;
 use plimsoll_core::exchange::{Parent, StreamId};
+use plimsoll_core::names::{Name, Zone};
+use plimsoll_core::report::{Identity, Role};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Status, Streaming};
 
 use self::end::End;
@@ -32,6 +35,8 @@ const FINAL_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct ParentService<P> {
     shared: Shared<P>,
     streams: Arc<Streams>,
+    /// The zone, as metadata of every answer.
+    pub(crate) zone: Option<MetadataValue<Ascii>>,
 }
 
 /// State that all streams of one parent share.
@@ -52,13 +57,19 @@ impl<P: Parent + Send + 'static> ParentService<P> {
     /// Serves `shared` until `closing` is cancelled, which ends all streams.
     pub fn new(shared: Shared<P>, closing: CancellationToken, rejected: impl OnRejected) -> Self {
         let streams = Streams { next: AtomicU64::new(1), closing, rejected: Box::new(rejected) };
-        Self { shared, streams: Arc::new(streams) }
+        Self { shared, streams: Arc::new(streams), zone: None }
+    }
+
+    /// Names the zone of this parent to every child.
+    #[must_use]
+    pub fn of_zone(self, zone: &Zone) -> Self {
+        Self { zone: zone.as_str().parse().ok(), ..self }
     }
 }
 
 impl<P> Clone for ParentService<P> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), streams: Arc::clone(&self.streams) }
+        Self { shared: self.shared.clone(), streams: Arc::clone(&self.streams), zone: self.zone.clone() }
     }
 }
 
@@ -73,6 +84,8 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             streams: Arc::clone(&self.streams),
             decoder: ReportDecoder::default(),
             outgoing: None,
+            aggregator: None,
+            is_leaving: false,
         };
         tokio::spawn(session.run(reports, sender));
         ReceiverStream::new(receiver)
@@ -87,6 +100,10 @@ struct Session<P: Parent> {
     decoder: ReportDecoder,
     /// Unsent parts of the current message.
     outgoing: Option<Parts>,
+    /// The zone and name of the child once it has greeted, if it is an aggregator.
+    aggregator: Option<(Zone, Name)>,
+    /// The child does not come back.
+    is_leaving: bool,
 }
 
 impl<P: Parent> Session<P> {
@@ -112,6 +129,7 @@ impl<P: Parent> Session<P> {
         // No notification: a departure is not urgent, and when many children leave together each would wake
         // all others.
         self.shared.with(|parent, now| parent.on_close(now, self.stream));
+        self.log_end(&end);
         if let Some((reason, status)) = end.status() {
             self.streams.rejected.on_rejected(reason);
             tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream rejected");
@@ -145,7 +163,7 @@ impl<P: Parent> Session<P> {
                 () = &mut closed => return Err(End::Closing),
                 report = reports.message() => { self.take(report)?; }
                 permit = directives.reserve(), if is_due || self.outgoing.is_some() => {
-                    let permit = permit.map_err(|_| End::Gone)?;
+                    let permit = permit.map_err(|_| End::Closed)?;
                     if self.outgoing.is_none() {
                         is_due = false;
                         self.outgoing = self.next_message()?;
@@ -166,13 +184,39 @@ impl<P: Parent> Session<P> {
 
     /// Decodes a message of the child. Returns true if it completed a report.
     fn take(&mut self, message: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
-        let part = message.map_err(End::from_read_error)?.ok_or(End::Gone)?;
+        let part = message.map_err(End::from_read_error)?.ok_or(End::Closed)?;
         let Some(report) = self.decoder.decode(part).map_err(End::Decode)? else { return Ok(false) };
-        let changed = self.shared.with(|parent, now| parent.on_report(now, self.stream, report));
-        if changed.map_err(End::Rejected)? {
+        let greeting = report.identity.clone();
+        self.is_leaving |= report.leaving;
+        let changed = self.shared.with(|parent, now| {
+            // The report of a stream that was replaced has no session any more, and breaks no rule.
+            if greeting.is_none() && parent.is_superseded(self.stream) {
+                return Err(End::Superseded);
+            }
+            parent.on_report(now, self.stream, report).map_err(End::Rejected)
+        });
+        if changed? {
             self.shared.notify();
         }
+        if let Some(Identity { zone, name, .. }) = greeting.filter(|child| child.role == Role::Aggregator) {
+            tracing::info!(%zone, aggregator = %name, "aggregator connected");
+            self.aggregator = Some((zone, name));
+        }
         Ok(true)
+    }
+
+    /// Logs the end of the stream of an aggregator. Clients are too many to be logged.
+    fn log_end(&self, end: &End) {
+        let Some((zone, aggregator)) = &self.aggregator else { return };
+        match end {
+            _ if self.is_leaving => {
+                tracing::info!(%zone, %aggregator, "aggregator left in good order: its share is free");
+            }
+            End::Closed => {
+                tracing::info!(%zone, %aggregator, "aggregator stopped while it had clients: it is expected back, its share is held");
+            }
+            end => tracing::warn!(%zone, %aggregator, reason = end.reason(), "aggregator disconnected"),
+        }
     }
 
     fn next_message(&self) -> Result<Option<Parts>, End> {

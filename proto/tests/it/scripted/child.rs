@@ -66,7 +66,7 @@ impl Child for ScriptedChild {
 struct Log(UnboundedSender<ChildEvent>);
 
 impl Observer for Log {
-    fn on_connected(&mut self) {
+    fn on_connected(&mut self, _zone: Option<&str>) {
         let _ = self.0.send(ChildEvent::Connected);
     }
 

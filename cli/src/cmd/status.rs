@@ -1,0 +1,134 @@
+//! `plimsoll status`: the fleet on one screen, its buckets and its aggregators.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status};
+use plimsoll_core::decision::Mode;
+
+use crate::admin_client::AdminArgs;
+
+/// Show the controller, every bucket and every aggregator
+///
+/// Exit code 0: shown, whatever the state; 1: no controller answers; 2: invalid arguments.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The controller cannot be reached, or its answer cannot be printed.
+pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let status: Status = args.admin.get("/status")?;
+    args.admin.output.print(&status, |out| write_status(out, &status))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
+    write!(out, "controller: epoch {}, policy {}", status.epoch, status.policy_hash)?;
+    writeln!(out, "{}", if status.leading { "" } else { ", sends no rates yet" })?;
+    if status.killed {
+        writeln!(out, "  killed: the whole fleet, generation {}", status.kill_generation)?;
+    }
+    for (name, bucket) in &status.buckets {
+        write_bucket(out, name.as_str(), bucket)?;
+    }
+    status.aggregators.iter().try_for_each(|aggregator| write_aggregator(out, aggregator))?;
+    if status.aggregators.is_empty() {
+        writeln!(out, "no aggregator is known")?;
+    }
+    Ok(())
+}
+
+fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::Result<()> {
+    write!(out, "bucket {name}: {}", bucket.mode)?;
+    if bucket.killed {
+        write!(out, ", killed")?;
+    }
+    match bucket.limit_rps {
+        Some(limit) => write!(out, ", limit {limit:.0}/s")?,
+        None => write!(out, ", no limit")?,
+    }
+    write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
+    if let Some(ratio) = bucket.traffic.drop_ratio {
+        let name = if bucket.mode == Mode::Shadow { "would-drop ratio" } else { "drop ratio" };
+        write!(out, ", {name} {:.1} %", ratio * 100.0)?;
+    }
+    writeln!(out)?;
+    if bucket.released_rps > 0.0 {
+        writeln!(
+            out,
+            "  {:.0}/s of expired aggregators are released to the others; their clients may admit as much beyond the limit",
+            bucket.released_rps
+        )?;
+    }
+    Ok(())
+}
+
+fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::Result<()> {
+    let AggregatorStatus { zone, name, silent_s, .. } = aggregator;
+    let silent = humantime::format_duration(Duration::from_secs(*silent_s as u64));
+    write!(out, "aggregator {zone}/{name}: ")?;
+    if aggregator.expired {
+        writeln!(out, "expired, last report {silent} ago; its share is released")?;
+        writeln!(out, "  start it again; or, if it is gone for good, run `plimsoll forget {zone}/{name}`")?;
+    } else if !aggregator.connected {
+        let stale = if aggregator.stale { "stale" } else { "disconnected" };
+        writeln!(out, "{stale}, silent for {silent}; its share is held, then released")?;
+    } else if aggregator.stale {
+        writeln!(out, "stale, connected and silent for {silent}")?;
+    } else {
+        writeln!(out, "connected")?;
+    }
+    if aggregator.name_conflict {
+        writeln!(
+            out,
+            "  two processes with this zone and name replace each other: give each its own --name"
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_of_an_aggregator_has_its_line() {
+        let connected = AggregatorStatus {
+            zone: "a".to_owned(),
+            name: "n".to_owned(),
+            connected: true,
+            since_s: 1.0,
+            silent_s: 0.0,
+            killed_locally: 0,
+            stale: false,
+            expired: false,
+            name_conflict: false,
+        };
+        let text = |aggregator: AggregatorStatus| {
+            let mut out = Vec::new();
+            write_aggregator(&mut out, &aggregator).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let away = AggregatorStatus { connected: false, silent_s: 61.9, ..connected.clone() };
+        assert_eq!(text(connected.clone()), "aggregator a/n: connected\n");
+        assert_eq!(
+            text(away.clone()),
+            "aggregator a/n: disconnected, silent for 1m 1s; its share is held, then released\n"
+        );
+        assert!(
+            text(AggregatorStatus { stale: true, ..away.clone() }).contains("a/n: stale, silent for 1m 1s;")
+        );
+        let expired = text(AggregatorStatus { stale: true, expired: true, ..away });
+        assert!(expired.starts_with("aggregator a/n: expired, last report 1m 1s ago;"), "{expired}");
+        assert!(expired.contains("`plimsoll forget a/n`"), "{expired}");
+        let twice = text(AggregatorStatus { name_conflict: true, ..connected });
+        assert!(twice.contains("two processes with this zone and name"), "{twice}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The alerts that are shipped, evaluated by a real Prometheus server on real fleets: each fires on its fault and
+//! is resolved when the fault is over.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::fleet::{Fleet, policy};
+use crate::house::root;
+use crate::process::{Process, http, run, until};
+use crate::prometheus::RealPrometheus;
+use crate::turns::{IDLE, turn};
+
+const LIMIT: u32 = 300;
+const OFFERED: u32 = 900;
+
+/// The rules as they are shipped, but for the waits before an alert fires: those are 1 s.
+fn rules() -> String {
+    let shipped = fs::read_to_string(root().join("charts/plimsoll/files/alerts.yaml")).unwrap();
+    let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
+        Some(_) => line.replace(line.trim_start(), "for: 1s"),
+        None => line.to_owned(),
+    };
+    shipped.lines().map(|text| line(text) + "\n").collect()
+}
+
+/// The names of all alerts that are shipped.
+fn shipped() -> BTreeSet<String> {
+    let rules = rules();
+    rules.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).map(str::to_owned).collect()
+}
+
+/// A server that scrapes every process of a fleet.
+struct Alerts {
+    server: RealPrometheus,
+    address: SocketAddr,
+    fired: BTreeSet<String>,
+}
+
+impl Alerts {
+    /// Starts the server, and waits until it scrapes all pages and nothing fires.
+    fn start(test: &str, fleet: &Fleet) -> Option<Self> {
+        let aggregators = fleet.zones.iter().map(|zone| zone.aggregator.address("admin"));
+        let services = fleet.services().map(|service| service.address("listen"));
+        let pages: Vec<SocketAddr> =
+            [fleet.controller.address("admin")].into_iter().chain(aggregators).chain(services).collect();
+        // The server scrapes itself, too.
+        let count = (pages.len() + 1).to_string();
+        let server = RealPrometheus::start_with_rules(test, pages, &rules())?;
+        let address = server.url().trim_start_matches("http://").parse().unwrap();
+        let mut alerts = Self { server, address, fired: BTreeSet::new() };
+        until("all pages to be scraped", || {
+            let answer = alerts.get("/api/v1/query?query=count(up%3D%3D1)")?;
+            (answer["data"]["result"][0]["value"][1] == *count).then_some(())
+        });
+        alerts.until_firing(&[]);
+        Some(alerts)
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        let (code, body) = http(self.address, "GET", path, &[]).ok()?;
+        (code == 200).then(|| serde_json::from_str(&body).unwrap())
+    }
+
+    /// The names of the alerts that fire.
+    fn firing(&self) -> Option<BTreeSet<String>> {
+        let answer = self.get("/api/v1/alerts")?;
+        let alerts = answer["data"]["alerts"].as_array()?.clone();
+        let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
+        Some(firing.map(|alert| alert["labels"]["alertname"].as_str().unwrap().to_owned()).collect())
+    }
+
+    /// Waits until all of these fire, and nothing else if the list is empty.
+    fn until_firing(&mut self, wanted: &[&str]) {
+        let last = until(&format!("exactly or at least {wanted:?} to fire"), || {
+            let firing = self.firing()?;
+            let fires = wanted.iter().all(|name| firing.contains(*name));
+            (fires && (firing.is_empty() || !wanted.is_empty())).then_some(firing)
+        });
+        self.fired.extend(last);
+    }
+
+    /// Waits until none of these fires any more.
+    fn until_resolved(&self, over: &[&str]) {
+        until(&format!("{over:?} to be resolved"), || {
+            let firing = self.firing()?;
+            (!over.iter().any(|name| firing.contains(*name))).then_some(())
+        });
+    }
+}
+
+#[test]
+fn alerts_of_a_lost_aggregator_fire_until_it_is_back() {
+    let _turn = turn(OFFERED);
+    let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
+    fleet.start_patient_load(OFFERED.into());
+    fleet.until_rates("the limit to hold", Duration::from_secs(5), |rates| {
+        rates.offered > 2.0 * f64::from(LIMIT) && rates.admitted < 1.1 * f64::from(LIMIT)
+    });
+    let test = "alerts::alerts_of_a_lost_aggregator_fire_until_it_is_back";
+    let Some(mut alerts) = Alerts::start(test, &fleet) else { return };
+
+    fleet.zones[0].aggregator.kill_9();
+    alerts.until_firing(&["PlimsollAggregatorLost", "PlimsollShareReleased", "PlimsollNoContact"]);
+    alerts.until_firing(&["PlimsollAdmittedAboveLimit"]);
+    let rates = fleet.until_rates("the clients of the lost aggregator", Duration::from_secs(3), |rates| {
+        rates.admitted > 1.1 * f64::from(LIMIT)
+    });
+    let beyond = rates.admitted - f64::from(LIMIT);
+    let released = fleet.controller_metric("plimsoll_bucket_released", "");
+    assert!((released / beyond - 1.0).abs() < 0.5, "released {released}, admitted {beyond} beyond the limit");
+    // It stays so until something is done about it.
+    alerts.until_firing(&["PlimsollAggregatorLost", "PlimsollShareReleased", "PlimsollAdmittedAboveLimit"]);
+
+    fleet.restart_aggregator(0);
+    alerts.until_resolved(&["PlimsollAggregatorLost", "PlimsollShareReleased"]);
+    alerts.until_resolved(&["PlimsollAdmittedAboveLimit", "PlimsollNoContact"]);
+}
+
+#[test]
+fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
+    let _turn = turn(IDLE);
+    let good = policy(LIMIT, "enforce", false);
+    let mut fleet = Fleet::start(&good);
+    until("the controller to lead", || fleet.status().filter(|status| status["leading"] == true));
+    let test = "alerts::every_other_alert_fires_on_its_fault_and_is_resolved_after_it";
+    let Some(mut alerts) = Alerts::start(test, &fleet) else { return };
+
+    for (name, fault) in [
+        ("PlimsollPolicyRefused", "buckets: {".to_owned()),
+        ("PlimsollPolicyHeld", policy(10 * LIMIT, "enforce", false)),
+    ] {
+        fleet.save_policy(&fault);
+        alerts.until_firing(&[name]);
+        fleet.save_policy(&good);
+        alerts.until_resolved(&[name]);
+    }
+
+    let admin = format!("http://{}", fleet.controller.address("admin"));
+    let command = |args: &[&str]| {
+        let output = run(&[args, &["--controller", &admin]].concat());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    command(&["kill", "on", "--reason", "a test"]);
+    command(&["kill", "off"]);
+    alerts.until_firing(&["PlimsollModeDiffersFromFile"]);
+    fleet.save_policy(&policy(LIMIT, "shadow", false));
+    alerts.until_resolved(&["PlimsollModeDiffersFromFile"]);
+
+    let (upper, lower) = (fleet.controller.address("listen"), fleet.zones[0].aggregator.address("listen"));
+    let (upper, lower) = (format!("http://{upper}"), format!("http://{lower}"));
+    let free = ["--listen", "127.0.0.1:0"];
+    let stranger = ["service", "--zone", "zone-x", "--aggregator", &lower];
+    let mut stranger = Process::start(&[&stranger[..], &free].concat());
+    let twin = ["aggregator", "--zone", "zone-b", "--name", "zone-b-aggregator", "--controller", &upper];
+    let mut twin = Process::start(&[&twin[..], &free, &["--admin", "127.0.0.1:0"]].concat());
+    alerts.until_firing(&["PlimsollClientsInOtherZones", "PlimsollAggregatorNameConflict"]);
+    assert!(stranger.terminate().success());
+    twin.kill_9();
+    alerts.until_resolved(&["PlimsollClientsInOtherZones"]);
+    alerts.until_resolved(&["PlimsollAggregatorNameConflict"]);
+
+    fleet.controller.kill_9();
+    alerts.until_firing(&["PlimsollZoneOnHold"]);
+    fleet.restart_controller();
+    alerts.until_resolved(&["PlimsollZoneOnHold"]);
+
+    fleet.controller.kill_9();
+    fleet.zones.iter_mut().for_each(|zone| zone.aggregator.kill_9());
+    fleet.restart_controller();
+    alerts.until_firing(&["PlimsollTakeoverIncomplete"]);
+    (0..fleet.zones.len()).for_each(|zone| fleet.restart_aggregator(zone));
+    alerts.until_resolved(&["PlimsollTakeoverIncomplete"]);
+
+    // Without its directory the state cannot be saved.
+    let state = fleet.policy_path().with_file_name("state");
+    fs::rename(&state, state.with_extension("away")).unwrap();
+    let killed = run(&["kill", "on", "--reason", "a test", "--controller", &admin]);
+    assert!(killed.status.success(), "{}", String::from_utf8_lossy(&killed.stderr));
+    alerts.until_firing(&["PlimsollStateNotSaved"]);
+
+    let of_a_lost_aggregator = [
+        "PlimsollAggregatorLost",
+        "PlimsollShareReleased",
+        "PlimsollAdmittedAboveLimit",
+        "PlimsollNoContact",
+    ];
+    let tested: BTreeSet<String> =
+        alerts.fired.iter().cloned().chain(of_a_lost_aggregator.map(str::to_owned)).collect();
+    assert_eq!(tested, shipped());
+    alerts.server.stop();
+}
+
+#[test]
+fn waits_of_the_shipped_alerts_are_all_that_tests_change() {
+    let shipped = fs::read_to_string(root().join("charts/plimsoll/files/alerts.yaml")).unwrap();
+    let changed: Vec<(&str, String)> = shipped
+        .lines()
+        .zip(rules().lines().map(str::to_owned))
+        .filter(|(before, after)| before != after)
+        .collect();
+    assert!(!changed.is_empty());
+    for (before, after) in changed {
+        assert!(before.trim_start().starts_with("for: ") && after.trim_start() == "for: 1s", "{before}");
+    }
+}

@@ -1,0 +1,193 @@
+//! Aggregators that are lost, leave, or share a name, and services of another zone, on real processes: each is
+//! visible in logs, metrics and status.
+
+use serde_json::Value;
+
+use crate::fleet::{Fleet, metric, policy};
+use crate::process::{Process, http_get, message, run, until};
+use crate::turns::{IDLE, turn};
+
+const LOST: &str = "zone-a/zone-a-aggregator";
+const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+
+/// A fleet without load whose controller sends rates.
+fn fleet() -> Fleet {
+    let fleet = Fleet::start(&policy(300, "enforce", false));
+    until("the controller to lead with both zones", || {
+        let status = fleet.status()?;
+        let connected = status["aggregators"].as_array()?.iter().filter(|a| a["connected"] == true).count();
+        (status["leading"] == true && connected == 2).then_some(())
+    });
+    fleet
+}
+
+/// The aggregator of zone a in the status of the controller.
+fn listed(fleet: &Fleet) -> Option<Value> {
+    let status = fleet.status()?;
+    status["aggregators"].as_array()?.iter().find(|aggregator| aggregator["zone"] == "zone-a").cloned()
+}
+
+/// The exit code of a command, and its output.
+fn command(fleet: &Fleet, args: &[&str]) -> (Option<i32>, String) {
+    let admin = format!("http://{}", fleet.controller.address("admin"));
+    let output = run(&[args, &["--controller", &admin]].concat());
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+/// Waits until a process has logged an error or another line that begins with `text`, and returns it.
+fn logged(process: &Process, text: &str) -> Value {
+    process.wait_for(|line| message(line).is_some_and(|message| message.starts_with(text)))
+}
+
+/// A metric of the controller about the aggregator of zone a.
+fn of_lost(fleet: &Fleet, name: &str) -> f64 {
+    fleet.controller_metric(name, "zone=\"zone-a\"")
+}
+
+#[test]
+fn lost_aggregator_stays_visible_until_it_is_forgotten() {
+    let _turn = turn(IDLE);
+    let mut fleet = fleet();
+    let connected = logged(&fleet.controller, "aggregator connected");
+    assert!(connected["fields"]["zone"].is_string() && connected["fields"]["aggregator"].is_string());
+    fleet.zones[0].aggregator.kill_9();
+    let lost = logged(&fleet.controller, "aggregator disconnected");
+    assert_eq!(lost["fields"]["zone"], "zone-a");
+    assert!(lost["fields"]["reason"].as_str().unwrap().starts_with("the connection broke: "), "{lost}");
+    let (code, text) = command(&fleet, &["status"]);
+    assert!(
+        code == Some(0) && text.contains(&format!("aggregator {LOST}: disconnected, silent for ")),
+        "{text}"
+    );
+
+    until("the aggregator to expire", || listed(&fleet).filter(|lost| lost["expired"] == true));
+    let expired = logged(&fleet.controller, "aggregator expired: ");
+    assert!(message(&expired).unwrap().ends_with(&format!("`plimsoll forget {LOST}`")), "{expired}");
+    assert_eq!(of_lost(&fleet, "plimsoll_aggregator_expired"), 1.0);
+    assert_eq!(of_lost(&fleet, "plimsoll_aggregator_connected"), 0.0);
+    assert!(of_lost(&fleet, "plimsoll_aggregator_silent_seconds") >= 59.0);
+    assert!(fleet.controller_metric("plimsoll_bucket_released", "") > 0.0);
+    until("the aggregator to be stale", || {
+        (of_lost(&fleet, "plimsoll_aggregator_stale") == 1.0).then_some(())
+    });
+
+    // A restart of the controller changes nothing.
+    fleet.controller.kill_9();
+    fleet.restart_controller();
+    logged(&fleet.controller, "aggregator expired: ");
+    let lost = listed(&fleet).unwrap();
+    assert!(lost["expired"] == true && lost["stale"] == true && lost["connected"] == false, "{lost}");
+    assert!(fleet.controller_metric("plimsoll_bucket_released", "") > 0.0);
+    let (_, text) = command(&fleet, &["status"]);
+    assert!(text.contains(&format!("aggregator {LOST}: expired, last report 1m ")), "{text}");
+    assert!(text.contains("requests") || text.contains("/s of expired aggregators are released"), "{text}");
+
+    let (code, text) = command(&fleet, &["forget", "zone-a/zone-a-agregator"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains(&format!("did you mean `{LOST}`?")), "{text}");
+    until("the other aggregator to be connected", || {
+        let (code, text) = command(&fleet, &["forget", "zone-b/zone-b-aggregator"]);
+        (code == Some(1) && text.contains("is connected: stop it first")).then_some(())
+    });
+    let (code, text) = command(&fleet, &["forget", LOST]);
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(0), "forgotten: zone-a/zone-a-aggregator; its share of every limit is free\n")
+    );
+    assert_eq!(listed(&fleet), None);
+    fleet.controller.kill_9();
+    fleet.restart_controller();
+    until("the controller to lead", || fleet.status().filter(|status| status["leading"] == true));
+    assert_eq!(listed(&fleet), None);
+}
+
+#[test]
+fn aggregator_that_leaves_in_order_or_returns_is_logged_and_does_not_expire() {
+    let _turn = turn(IDLE);
+    let mut fleet = fleet();
+    assert!(fleet.zones[0].aggregator.terminate().success());
+    logged(
+        &fleet.controller,
+        "aggregator stopped while it had clients: it is expected back, its share is held",
+    );
+    fleet.restart_aggregator(0);
+    until("the aggregator to be back", || {
+        listed(&fleet).filter(|back| back["connected"] == true && back["expired"] == false)
+    });
+    for service in &mut fleet.zones[0].services {
+        assert!(service.terminate().success());
+    }
+    until("the aggregator to have no clients", || {
+        (fleet.aggregator_metric(0, "plimsoll_children") == 0.0).then_some(())
+    });
+    assert!(fleet.zones[0].aggregator.terminate().success());
+    logged(&fleet.controller, "aggregator left in good order: its share is free");
+    until("the aggregator to be gone", || listed(&fleet).is_none().then_some(()));
+}
+
+#[test]
+fn two_aggregators_under_one_name_are_reported_until_one_is_gone() {
+    let _turn = turn(IDLE);
+    let fleet = fleet();
+    let parent = format!("http://{}", fleet.controller.address("listen"));
+    let twin = ["aggregator", "--zone", "zone-a", "--name", "zone-a-aggregator", "--controller", &parent];
+    let mut twin = Process::start(&[&twin[..], &FREE].concat());
+    let conflict = logged(&fleet.controller, "two aggregators have one name: ");
+    assert_eq!((&conflict["fields"]["zone"], &conflict["level"]), (&"zone-a".into(), &"ERROR".into()));
+    assert_eq!(listed(&fleet).unwrap()["name_conflict"], true);
+    assert_eq!(of_lost(&fleet, "plimsoll_aggregator_name_conflict"), 1.0);
+    assert_eq!(fleet.controller_metric("plimsoll_aggregator_name_conflict", "zone=\"zone-b\""), 0.0);
+    let (_, text) = command(&fleet, &["status"]);
+    assert!(text.contains("  two processes with this zone and name replace each other"), "{text}");
+    for process in [&twin, &fleet.zones[0].aggregator] {
+        process.wait_for(|line| {
+            line["fields"]["why"].as_str().is_some_and(|why| why.contains("two processes have one name"))
+        });
+    }
+
+    twin.kill_9();
+    until("the conflict to be over", || {
+        listed(&fleet).filter(|left| left["name_conflict"] == false && left["connected"] == true)
+    });
+    logged(&fleet.controller, "conflict of aggregator names over");
+    let said = fleet.controller.log();
+    let said = said.iter().filter(|line| line.contains("two aggregators have one name")).count();
+    assert_eq!(said, 1, "a conflict is logged once");
+}
+
+#[test]
+fn service_of_another_zone_is_reported_once() {
+    let _turn = turn(IDLE);
+    let mut fleet = fleet();
+    let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
+    let service = ["service", "--zone", "zone-x", "--aggregator", &aggregator, "--listen", "127.0.0.1:0"];
+    let service = Process::start(&service);
+    let text = "this service names another zone than its aggregator";
+    let own = logged(&service, text);
+    assert_eq!(
+        (&own["fields"]["zone"], &own["fields"]["aggregator_zone"]),
+        (&"zone-x".into(), &"zone-a".into())
+    );
+    let seen = logged(&fleet.zones[0].aggregator, "service names another zone than this aggregator");
+    assert_eq!((&seen["fields"]["zone"], &seen["level"]), (&"zone-x".into(), &"ERROR".into()));
+    let page = http_get(fleet.zones[0].aggregator.address("admin"), "/metrics").1;
+    assert_eq!(metric(&page, "plimsoll_clients_in_other_zones", ""), 1.0);
+    let status = http_get(fleet.zones[0].aggregator.address("admin"), "/status").1;
+    let status: Value = serde_json::from_str(&status).unwrap();
+    let zones: Vec<&str> =
+        status["clients"].as_array().unwrap().iter().map(|client| client["zone"].as_str().unwrap()).collect();
+    assert_eq!(zones.iter().filter(|zone| **zone == "zone-x").count(), 1, "{status}");
+
+    // A new stream is no new reason to say it.
+    fleet.zones[0].aggregator.kill_9();
+    fleet.restart_aggregator(0);
+    logged(&fleet.zones[0].aggregator, "service names another zone than this aggregator");
+    until("the service to be connected again", || {
+        let page = http_get(service.address("listen"), "/metrics").1;
+        (metric(&page, "plimsoll_feed_connected", "") == 1.0).then_some(())
+    });
+    assert_eq!(service.log().iter().filter(|line| line.contains(text)).count(), 1);
+    let quiet = fleet.service_logs();
+    assert!(!quiet.iter().any(|line| line.contains(text)), "services of the zone say nothing");
+}

@@ -1,0 +1,132 @@
+//! Aggregators that are gone without a farewell: they expire with their shares, and are remembered until they
+//! return, are forgotten by an operator, or have been gone for long.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use plimsoll_core::names::{Bucket, nearest};
+use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::report::Identity;
+
+use super::Brain;
+use crate::aggregators::Place;
+use crate::bucket::BucketState;
+
+/// Why an aggregator cannot be forgotten.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ForgetError {
+    /// No aggregator has this zone and name.
+    #[error("no aggregator `{given}` is known; {}", hint(.nearest.as_deref()))]
+    Unknown {
+        /// The zone and name as given.
+        given: String,
+        /// The most similar one that is known.
+        nearest: Option<String>,
+    },
+    /// The aggregator has a stream.
+    #[error("aggregator `{0}` is connected: stop it first, then forget it")]
+    Connected(String),
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(
+        || "`plimsoll status` lists all".to_owned(),
+        |nearest| format!("did you mean `{nearest}`?"),
+    )
+}
+
+/// The form `ZONE/NAME` in which operators name an aggregator.
+pub(crate) fn display((zone, name): &Place) -> String {
+    format!("{zone}/{name}")
+}
+
+fn is_at(identity: &Identity, place: &Place) -> bool {
+    (&identity.zone, &identity.name) == (&place.0, &place.1)
+}
+
+impl Brain {
+    /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
+    /// They are remembered as expired.
+    pub(super) fn expire_aggregators(&mut self, now: MonoTime, unix_s: i64) {
+        let expired = self.durable.expired.prune(unix_s);
+        self.pending_saves.note_wanted(!expired.is_empty());
+        let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
+        let mut gone = self.aggregators.remove_absent(kept);
+        if !kept && self.takeover.has_waited(now, &self.parameters) {
+            let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
+            gone.extend(missing.cloned().collect::<Vec<_>>());
+        }
+        for place in gone {
+            let silent_s = i64::try_from(self.liveness.silence(now, &place).as_secs()).unwrap_or(i64::MAX);
+            let released: Vec<(Bucket, Rate)> =
+                self.buckets.as_slice().iter().filter_map(|bucket| bucket.hold_of(&place)).collect();
+            self.durable.expired.add(place.clone(), unix_s.saturating_sub(silent_s), released);
+            self.pending_saves.note_wanted(true);
+            self.remove_aggregator(&place);
+        }
+    }
+
+    /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell
+    /// becomes stale.
+    pub(super) fn remove_aggregator(&mut self, place: &Place) {
+        self.buckets.iter_mut().for_each(|bucket| bucket.remove_aggregator(place));
+        let changed = self.durable.children.remove(place);
+        self.pending_saves.note_change(changed);
+    }
+
+    /// Removes an aggregator for good: it left in good order, or an operator knows that it does not return.
+    /// What is still held for it is free at once.
+    pub(super) fn dismiss(&mut self, place: &Place) {
+        let sessions = self.sessions.iter().filter(|child| is_at(&child.identity, place));
+        let instances: Vec<_> = sessions.map(|child| child.identity.instance).collect();
+        instances.into_iter().for_each(|instance| self.sessions.remove(instance));
+        self.liveness.leave(place);
+        self.aggregators.leave(place);
+        self.remove_aggregator(place);
+        let expired = self.durable.expired.remove(place);
+        self.pending_saves.note_wanted(expired);
+        self.assign_holds();
+    }
+
+    /// Forgets the aggregator with this `ZONE/NAME`, and returns its place.
+    ///
+    /// # Errors
+    /// If none is known, or if it is connected.
+    pub(crate) fn forget(&mut self, given: &str) -> Result<Place, ForgetError> {
+        let known = self.known_aggregators();
+        let Some(place) = known.iter().find(|place| display(place) == given) else {
+            let known: Vec<String> = known.iter().map(display).collect();
+            let nearest = nearest(given, known.iter().map(String::as_str)).map(str::to_owned);
+            return Err(ForgetError::Unknown { given: given.to_owned(), nearest });
+        };
+        if self.sessions.connected().any(|child| is_at(&child.identity, place)) {
+            return Err(ForgetError::Connected(given.to_owned()));
+        }
+        self.dismiss(place);
+        Ok(place.clone())
+    }
+
+    /// Every aggregator that reported, is waited for after a restart, or has expired.
+    pub(crate) fn known_aggregators(&self) -> BTreeSet<Place> {
+        let registered = self.aggregators.iter().map(|(place, _)| place);
+        let stale = self.liveness.places();
+        let known = registered.chain(&self.durable.children).chain(stale).cloned();
+        known.chain(self.durable.expired.iter().map(|expired| expired.place())).collect()
+    }
+
+    /// The aggregators without a report for too long, expired ones included.
+    pub(crate) fn stale_aggregators(&self, now: MonoTime) -> BTreeSet<Place> {
+        let stale = self.liveness.stale(now).map(|(place, _)| place.clone());
+        stale.chain(self.durable.expired.iter().map(|expired| expired.place())).collect()
+    }
+
+    /// The time of day in seconds since 1970 at the last tick; 0 before the first.
+    pub(crate) fn unix_s(&self) -> i64 {
+        self.last_tick.unix_s.unwrap_or_default()
+    }
+
+    /// The time since the last report of an aggregator that has not expired.
+    pub(crate) fn silence(&self, now: MonoTime, place: &Place) -> Duration {
+        self.liveness.silence(now, place)
+    }
+}

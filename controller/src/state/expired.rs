@@ -1,0 +1,142 @@
+//! Aggregators that went silent without a farewell until their shares were released: they stay visible,
+//! because their clients may live and still admit what they were allowed before.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::names::{Bucket, Name, Zone};
+use plimsoll_core::quantity::Rate;
+use serde::{Deserialize, Serialize};
+
+use crate::aggregators::Place;
+
+/// Expired aggregators that are remembered, at most.
+const EXPIRED_MAX: usize = 256;
+/// The time for which an expired aggregator is remembered, in seconds: 7 days.
+const EXPIRED_KEPT_S: i64 = 7 * 24 * 60 * 60;
+/// Buckets whose released share is remembered for one expired aggregator, at most: those with the largest.
+const RELEASED_BUCKETS_MAX: usize = 64;
+
+/// One expired aggregator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExpiredAggregator {
+    /// Its zone.
+    pub zone: Zone,
+    /// Its stable name.
+    pub name: Name,
+    /// The time of its last report in seconds since 1970.
+    pub last_report_s: i64,
+    /// Its last part of each limit in requests/s, now divided among the others.
+    pub released: BTreeMap<Bucket, Rate>,
+}
+
+/// All expired aggregators, the one that expired first in front.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ExpiredAggregators(Vec<ExpiredAggregator>);
+
+// === impl ExpiredAggregators ===
+
+impl ExpiredAggregators {
+    /// Adds an aggregator, in place of an earlier entry of the same place. Without room, the one that expired
+    /// first is forgotten and returned.
+    pub(crate) fn add(
+        &mut self,
+        (zone, name): Place,
+        last_report_s: i64,
+        mut released: Vec<(Bucket, Rate)>,
+    ) -> Option<ExpiredAggregator> {
+        released.sort_by(|(_, one), (_, other)| other.per_second().total_cmp(&one.per_second()));
+        released.truncate(RELEASED_BUCKETS_MAX);
+        let released = released.into_iter().collect();
+        self.remove(&(zone.clone(), name.clone()));
+        let evicted = (self.0.len() >= EXPIRED_MAX).then(|| self.0.remove(0));
+        self.0.push(ExpiredAggregator { zone, name, last_report_s, released });
+        evicted
+    }
+
+    /// Removes an aggregator. Returns false if it has not expired.
+    pub(crate) fn remove(&mut self, place: &Place) -> bool {
+        let before = self.0.len();
+        self.0.retain(|expired| !expired.is_at(place));
+        self.0.len() < before
+    }
+
+    /// Removes and returns the aggregators whose last report was too long ago. A clock that jumps back keeps
+    /// them longer.
+    pub(crate) fn prune(&mut self, unix_s: i64) -> Vec<ExpiredAggregator> {
+        self.0.extract_if(.., |expired| expired.age_s(unix_s) > EXPIRED_KEPT_S).collect()
+    }
+
+    /// Requests/s of a bucket that belonged to expired aggregators.
+    pub(crate) fn released(&self, bucket: &Bucket) -> f64 {
+        self.0.iter().filter_map(|expired| expired.released.get(bucket)).map(|rate| rate.per_second()).sum()
+    }
+
+    /// Every expired aggregator.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ExpiredAggregator> {
+        self.0.iter()
+    }
+}
+
+// === impl ExpiredAggregator ===
+
+impl ExpiredAggregator {
+    fn is_at(&self, (zone, name): &Place) -> bool {
+        self.zone == *zone && self.name == *name
+    }
+
+    /// Seconds since its last report.
+    pub(crate) const fn age_s(&self, unix_s: i64) -> i64 {
+        unix_s.saturating_sub(self.last_report_s)
+    }
+
+    /// Its zone and its stable name.
+    pub(crate) fn place(&self) -> Place {
+        (self.zone.clone(), self.name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(number: usize) -> Place {
+        (Zone::new("a").unwrap(), Name::new(&format!("n{number}")).unwrap())
+    }
+
+    fn released(buckets: usize) -> Vec<(Bucket, Rate)> {
+        let rate = |n: usize| Rate::new(1.0 + n as f64).unwrap();
+        (0..buckets).map(|n| (Bucket::new(&format!("b{n}")).unwrap(), rate(n))).collect()
+    }
+
+    #[test]
+    fn aggregator_is_remembered_for_seven_days_or_until_256_later_ones() {
+        let mut expired = ExpiredAggregators::default();
+        for number in 0..EXPIRED_MAX {
+            assert_eq!(expired.add(place(number), number as i64, Vec::new()), None);
+        }
+        assert_eq!(expired.add(place(3), 500, Vec::new()), None, "it takes its own place");
+        let evicted = expired.add(place(900), 900, Vec::new()).map(|evicted| evicted.place());
+        assert_eq!(evicted, Some(place(0)));
+        assert!(expired.remove(&place(5)) && !expired.remove(&place(5)));
+        let gone = expired.prune(EXPIRED_KEPT_S + 3);
+        assert_eq!(gone.iter().map(ExpiredAggregator::place).collect::<Vec<_>>(), [place(1), place(2)]);
+        let left: Vec<Place> = expired.iter().map(ExpiredAggregator::place).take(2).collect();
+        assert_eq!(left, [place(4), place(6)]);
+    }
+
+    #[test]
+    fn largest_released_shares_are_kept_and_added_up_by_bucket() {
+        let mut expired = ExpiredAggregators::default();
+        expired.add(place(1), 0, released(RELEASED_BUCKETS_MAX + 1));
+        expired.add(place(2), 0, released(3));
+        let of = |n: usize| expired.released(&Bucket::new(&format!("b{n}")).unwrap());
+        assert_eq!(
+            (of(0), of(2), of(RELEASED_BUCKETS_MAX)),
+            (1.0, 6.0, 65.0),
+            "the smallest of 65 is left out"
+        );
+        let text = serde_json::to_string(&expired).unwrap();
+        assert_eq!(serde_json::from_str::<ExpiredAggregators>(&text).unwrap(), expired);
+    }
+}

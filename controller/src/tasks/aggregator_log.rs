@@ -1,0 +1,78 @@
+//! The log of aggregators that go stale, expire or return, and of two processes under one name. Connections
+//! and farewells are logged by the driver of their streams.
+
+use std::collections::BTreeSet;
+
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_proto::shared::Shared;
+
+use crate::aggregators::Place;
+use crate::brain::Brain;
+
+/// The aggregators in each state that is logged.
+#[derive(Debug, Default)]
+struct Snapshot {
+    registered: BTreeSet<Place>,
+    stale: BTreeSet<Place>,
+    expired: BTreeSet<Place>,
+    in_conflict: BTreeSet<Place>,
+}
+
+/// Logs every change, beginning with the aggregators that expired before the start.
+pub(crate) async fn follow(brain: Shared<Brain>) {
+    let mut wakeups = brain.changes();
+    let mut logged = Snapshot::default();
+    while wakeups.changed().await.is_ok() {
+        let current = brain.with(|brain, now| Snapshot::of(brain, now));
+        current.log(&logged);
+        logged = current;
+    }
+}
+
+impl Snapshot {
+    fn of(brain: &Brain, now: MonoTime) -> Self {
+        let in_conflict =
+            brain.aggregators.iter().filter(|(_, aggregator)| aggregator.has_name_conflict(now));
+        Self {
+            registered: brain.aggregators.iter().map(|(place, _)| place.clone()).collect(),
+            stale: brain.stale_aggregators(now),
+            expired: brain.durable().expired.iter().map(|expired| expired.place()).collect(),
+            in_conflict: in_conflict.map(|(place, _)| place.clone()).collect(),
+        }
+    }
+
+    /// Logs what has changed since `before`.
+    fn log(&self, before: &Self) {
+        for (zone, aggregator) in self.stale.difference(&before.stale) {
+            tracing::warn!(
+                %zone, %aggregator,
+                "aggregator stale: it has sent no report for too long; canaries return to shadow, enforced buckets keep its \
+                 last allocation"
+            );
+        }
+        for (zone, aggregator) in self.expired.difference(&before.expired) {
+            tracing::error!(
+                %zone, %aggregator,
+                "aggregator expired: it is gone without a farewell, and its share is released to the others. If its clients \
+                 live, the fleet admits more than the limits. Start it again, or run `plimsoll forget {zone}/{aggregator}`"
+            );
+        }
+        for (zone, aggregator) in before.stale.difference(&self.stale) {
+            if self.registered.contains(&(zone.clone(), aggregator.clone())) {
+                tracing::info!(%zone, %aggregator, "aggregator no longer stale: it reports again");
+            } else {
+                tracing::info!(%zone, %aggregator, "aggregator no longer listed: it left, was forgotten, or was gone for 7 days");
+            }
+        }
+        for (zone, aggregator) in self.in_conflict.difference(&before.in_conflict) {
+            tracing::error!(
+                %zone, %aggregator,
+                "two aggregators have one name: two processes with this zone and name replace each other. Give each its own \
+                 --name"
+            );
+        }
+        for (zone, aggregator) in before.in_conflict.difference(&self.in_conflict) {
+            tracing::info!(%zone, %aggregator, "conflict of aggregator names over: none has replaced the other for 60 s");
+        }
+    }
+}
