@@ -1,10 +1,10 @@
-//! Runs every scenario at both ticks with all seeds, and writes the table of results into
+//! Runs every scenario at both ticks with all seeds, and writes the tables of results into
 //! `docs/control-law.md`, with plots beside it: `cargo run --release -p plimsoll-simulator --example
 //! accuracy`.
 //!
-//! With arguments it runs only the scenarios with these prefixes and writes nothing: `... --example accuracy
-//! -- 02 14-controller`. `SEEDS=3` runs fewer seeds and writes nothing either. Exit code 1: an expectation is
-//! not met.
+//! With arguments it runs only the scenarios with these prefixes and prints the tables: `... --example accuracy
+//! -- 02 14-controller 25d-groups-30/240`. `SEEDS=3` runs fewer seeds and prints the tables, too. Exit code 1:
+//! an expectation is not met.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -12,10 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use plimsoll_simulator::{BucketOutcome, Outcome, P95_SEEDS, Run, Scenario, broken, plot, simulate};
+use plimsoll_simulator::{
+    BucketOutcome, Judgement, Outcome, P95_SEEDS, Run, Scenario, judged, plot, simulate,
+};
 
 const TICKS_MS: [u64; 2] = [500, 250];
-/// The markers around the table in the document.
+/// The markers around the tables in the document.
 const BEGIN: &str = "<!-- accuracy: begin -->";
 const END: &str = "<!-- accuracy: end -->";
 /// The scenarios with a plot.
@@ -30,6 +32,22 @@ const DRAWN: [&str; 8] = [
     "19-aggregator-restart",
 ];
 
+/// The results as rows of two tables.
+#[derive(Default)]
+struct Tables {
+    /// Of scenarios without variants.
+    single: String,
+    /// Of each bound of a scenario with variants.
+    bounds: Vec<Bound>,
+}
+
+/// One bound that variants of a scenario share, with the largest value of them at each tick.
+struct Bound {
+    scenario: String,
+    judgement: Judgement,
+    largest: [Option<f64>; TICKS_MS.len()],
+}
+
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let seeds = std::env::var("SEEDS").map_or(Ok(P95_SEEDS as u64), |seeds| seeds.parse())?;
@@ -38,25 +56,29 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let docs = root.with_file_name("docs");
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (since, mut simulated, mut faults) = (Instant::now(), 0.0, 0);
-    let mut table = String::new();
-    for path in files(&root.join("scenarios"))? {
-        let scenario = Scenario::read(&path)?;
+    let mut tables = Tables::default();
+    for scenario in scenarios(&root.join("scenarios"))? {
         if !wanted.is_empty() && !wanted.iter().any(|wanted| scenario.name().starts_with(wanted.as_str())) {
             continue;
         }
-        for tick in TICKS_MS {
+        for (at, tick) in TICKS_MS.into_iter().enumerate() {
             let scenario = scenario.clone().with_tick(Duration::from_millis(tick));
             let began = Instant::now();
             let runs = simulate(&scenario, 0..seeds, threads, &|_| {});
             let outcome = Outcome::of(&scenario, &runs);
             simulated += outcome.simulated_s;
             println!("{} at {tick} ms: {:.1} s", scenario.name(), began.elapsed().as_secs_f64());
-            let broken = broken(&scenario, &runs);
+            let judged = judged(&scenario, &runs);
+            let broken: Vec<&Judgement> = judged.iter().filter(|judgement| !judgement.is_met()).collect();
             broken.iter().for_each(|broken| println!("  broken: {broken}"));
             print_rejection(&runs);
             faults += broken.len();
-            for bucket in outcome.buckets.values() {
-                row(&mut table, scenario.name(), tick, bucket, broken.is_empty())?;
+            if let Some((name, _)) = scenario.name().split_once('/') {
+                judged.into_iter().for_each(|judgement| tables.enter(name, judgement, at));
+            } else {
+                for bucket in outcome.buckets.values() {
+                    row(&mut tables.single, scenario.name(), tick, bucket, broken.is_empty())?;
+                }
             }
             if writes && tick == TICKS_MS[0] && DRAWN.contains(&scenario.name()) {
                 let folder = docs.join("control-law");
@@ -67,17 +89,67 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let took = since.elapsed().as_secs_f64();
     println!("{simulated:.0} s simulated in {took:.0} s; {faults} bounds broken");
+    let text = tables.text(seeds)?;
     if writes {
-        write(&docs.join("control-law.md"), seeds, &table)?;
+        write(&docs.join("control-law.md"), &text)?;
+    } else {
+        println!("{text}");
     }
     Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn files(folder: &Path) -> Result<Vec<PathBuf>, std::io::Error> {
+fn scenarios(folder: &Path) -> Result<Vec<Scenario>, Box<dyn Error>> {
     let entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
     files.sort();
-    Ok(files)
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(Scenario::read(file)?);
+    }
+    Ok(all)
+}
+
+impl Tables {
+    fn enter(&mut self, scenario: &str, judgement: Judgement, tick: usize) {
+        let value = judgement.value;
+        let is_same = |bound: &&mut Bound| {
+            let known = &bound.judgement;
+            bound.scenario == scenario
+                && (&known.bucket, &known.figure, known.bounds, known.window_s)
+                    == (&judgement.bucket, &judgement.figure, judgement.bounds, judgement.window_s)
+        };
+        let known = self.bounds.iter_mut().find(is_same);
+        if let Some(bound) = known {
+            // An absent value is the least.
+            bound.largest[tick] = [bound.largest[tick], value]
+                .into_iter()
+                .max_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
+                .flatten();
+        } else {
+            let mut largest = [None; TICKS_MS.len()];
+            largest[tick] = value;
+            self.bounds.push(Bound { scenario: scenario.to_owned(), judgement, largest });
+        }
+    }
+
+    fn text(&self, seeds: u64) -> Result<String, std::fmt::Error> {
+        let mut text = format!(
+            "{seeds} seeds each; ratios are to the limit, `worst 1 s` is the worst of all seeds.\n\n\
+             | scenario | tick, ms | admitted / limit | long-run error | worst 1 s | p99 of 1 s | p99 of 10 s | \
+             goodput lost | settled, median / p95 | worst tenant | in bounds |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|\n{}\n\
+             Scenarios with variants; of each bound the largest figure of all variants that have it.\n\n\
+             | scenario | figure | from, to, s | at most | at 500 ms | at 250 ms |\n|---|---|---|---|---|---|\n",
+            self.single
+        );
+        for Bound { scenario, judgement, largest } in &self.bounds {
+            let Judgement { figure, bounds: (_, max), window_s: (from, to), .. } = judgement;
+            let [slow, quick] = largest.map(percent);
+            let most = percent(Some(*max));
+            writeln!(text, "| {scenario} | `{figure}` | {from}, {to} | {most} | {slow} | {quick} |")?;
+        }
+        Ok(text)
+    }
 }
 
 fn print_rejection(runs: &[Run]) {
@@ -94,10 +166,6 @@ fn row(
     holds: bool,
 ) -> Result<(), std::fmt::Error> {
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-    // Rounded before printing, so that no zero has a sign.
-    let rounded = |value: f64| (value * 1e4).round() / 1e2 + 0.0;
-    let percent =
-        |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{:.2} %", rounded(value)));
     let settle = bucket.settle_s.median.zip(bucket.settle_s.p95);
     let settle = settle.map_or("-".to_owned(), |(median, p95)| format!("{median:.1} / {p95:.1} s"));
     let deviations = bucket.tenants.values().filter_map(|tenant| tenant.deviation);
@@ -116,20 +184,20 @@ fn row(
     )
 }
 
-/// Writes the table between the markers of the document.
-fn write(path: &Path, seeds: u64, table: &str) -> Result<(), Box<dyn Error>> {
+fn percent(value: Option<f64>) -> String {
+    // Rounded before printing, so that no zero has a sign.
+    let rounded = |value: f64| (value * 1e4).round() / 1e2 + 0.0;
+    value.map_or("-".to_owned(), |value| format!("{:.2} %", rounded(value)))
+}
+
+/// Writes the tables between the markers of the document.
+fn write(path: &Path, tables: &str) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(path)?;
     let place = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);
     let Some((begin, end)) = place else {
         return Err(format!("{}: the markers {BEGIN} and {END} are missing", path.display()).into());
     };
-    let head = "| scenario | tick, ms | admitted / limit | long-run error | worst 1 s | p99 of 1 s | p99 of 10 s | \
-                goodput lost | settled, median / p95 | worst tenant | in bounds |\n\
-                |---|---|---|---|---|---|---|---|---|---|---|\n";
-    let note =
-        format!("{seeds} seeds each; ratios are to the limit, `worst 1 s` is the worst of all seeds.\n\n");
-    let table = format!("{}{BEGIN}\n{note}{head}{table}{}", &text[..begin], &text[end..]);
-    std::fs::write(path, table)?;
+    std::fs::write(path, format!("{}{BEGIN}\n{tables}{}", &text[..begin], &text[end..]))?;
     println!("written: {}", path.display());
     Ok(())
 }

@@ -11,11 +11,12 @@
 //! use plimsoll_simulator::{Outcome, Scenario, broken, simulate};
 //!
 //! # fn main() -> Result<(), plimsoll_simulator::ScenarioError> {
-//! let scenario = Scenario::read("simulator/scenarios/02-step-up.yaml")?;
-//! let runs = simulate(&scenario, 0..20, 2, &|_| {});
-//! let outcome = Outcome::of(&scenario, &runs);
-//! println!("{:?}", outcome.buckets["api"].worst_1s);
-//! assert!(broken(&scenario, &runs).is_empty());
+//! for scenario in Scenario::read("simulator/scenarios/02-step-up.yaml")? {
+//!     let runs = simulate(&scenario, 0..20, 2, &|_| {});
+//!     let outcome = Outcome::of(&scenario, &runs);
+//!     println!("{:?}", outcome.buckets["api"].worst_1s);
+//!     assert!(broken(&scenario, &runs).is_empty());
+//! }
 //! # Ok(()) }
 //! ```
 #![forbid(unsafe_code)]
@@ -30,7 +31,7 @@ mod traffic;
 pub use engine::{run, run_watched, simulate};
 pub use error::{PlotError, ScenarioError};
 pub use results::{
-    BIN_S, BucketOutcome, Outcome, P95_SEEDS, Run, Settle, TENANT_BINS, TenantOutcome, TraceHash,
-    UnmetExpectation, broken, plot,
+    BIN_S, BucketOutcome, Judgement, Outcome, P95_SEEDS, Run, Settle, TENANT_BINS, TenantOutcome, TraceHash,
+    broken, judged, plot,
 };
 pub use scenario::{Reference, Scenario};

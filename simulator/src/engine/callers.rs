@@ -1,5 +1,7 @@
 //! The callers of the clients: they send the scripted requests of each step and retry after refusals.
 
+use std::collections::BTreeMap;
+
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -7,7 +9,7 @@ use super::System;
 use crate::results::{Answer, BIN_S, Series, TraceHash};
 use crate::rng::{Purpose, generator};
 use crate::scenario::{Scenario, Traffic};
-use crate::traffic::{Arrivals, ParetoSource, PendingRetries, parts};
+use crate::traffic::{Arrivals, Groups, ParetoSource, PendingRetries, Per, Phase, parts};
 
 /// The callers of all clients, and the counts of their requests.
 pub(crate) struct Callers<'a> {
@@ -17,8 +19,12 @@ pub(crate) struct Callers<'a> {
     arrivals_rng: SmallRng,
     retries_rng: SmallRng,
     sources_rng: SmallRng,
-    /// Pareto sources by entry of `traffic` and client.
+    /// Pareto sources by entry of `traffic` and client; a single one where all clients are on together.
     sources: Vec<Vec<ParetoSource>>,
+    /// The groups of arrivals by entry of `traffic`, with their phases by client.
+    groups: Vec<Option<(Groups, Vec<Phase>)>>,
+    /// The requests of clients whose callers are stalled, as entries of `traffic`.
+    owed: BTreeMap<u32, Vec<u32>>,
     retries: PendingRetries,
     /// The counts by bucket, in the scenario's order.
     pub(super) series: Vec<Series>,
@@ -40,11 +46,16 @@ impl<'a> Callers<'a> {
         let members = scenario.members();
         let mut sources_rng = generator(seed, Purpose::Sources);
         let mut sources_of = |traffic: &Traffic| match traffic.load.pareto() {
+            Some(pareto) if pareto.per == Per::Tenant => vec![pareto.source(0.0, &mut sources_rng)],
             Some(pareto) => members.iter().map(|(at, _)| pareto.source(*at, &mut sources_rng)).collect(),
             None => Vec::new(),
         };
         let sources = scenario.traffic.iter().map(&mut sources_of).collect();
-        let series = scenario.buckets.iter().map(|bucket| Series::new(steps, bucket.tenants.len()));
+        let mut phases = || members.iter().map(|_| Phase::draw(&mut sources_rng)).collect();
+        let groups =
+            scenario.traffic.iter().map(|traffic| traffic.groups.map(|groups| (groups, phases()))).collect();
+        let series =
+            scenario.buckets.iter().map(|bucket| Series::new(steps, bucket.tenants.len(), bucket.limit));
         Self {
             scenario,
             members,
@@ -52,6 +63,8 @@ impl<'a> Callers<'a> {
             retries_rng: generator(seed, Purpose::Retries),
             sources_rng,
             sources,
+            groups,
+            owed: BTreeMap::new(),
             retries: PendingRetries::default(),
             series: series.collect(),
             queue: Vec::new(),
@@ -67,9 +80,14 @@ impl<'a> Callers<'a> {
             .scenario
             .traffic
             .iter()
-            .map(|traffic| {
+            .zip(&mut self.sources)
+            .map(|(traffic, sources)| {
                 let parts = parts(&traffic.shares, middle, joined);
-                let mean = traffic.load.rate(middle) * BIN_S;
+                let mut mean = traffic.load.rate(middle) * BIN_S;
+                let together = traffic.load.pareto().filter(|pareto| pareto.per == Per::Tenant);
+                if let (Some(pareto), Some(source)) = (together, sources.first_mut()) {
+                    mean *= source.rate(&pareto, begins, BIN_S, &mut self.sources_rng);
+                }
                 let means = [mean * parts.each_of_first, mean * parts.each_of_others];
                 Offer { traffic, first: parts.first, means, arrivals: means.map(Arrivals::of) }
             })
@@ -84,6 +102,13 @@ impl<'a> Callers<'a> {
                 continue;
             }
             self.arrive(client, &offers, begins);
+            if self.is_stalled(client, begins) {
+                self.owed.entry(client).or_default().append(&mut self.queue);
+                continue;
+            }
+            if let Some(owed) = self.owed.remove(&client) {
+                self.queue.splice(..0, owed);
+            }
             for at in 0..self.queue.len() {
                 let entry = self.queue[at];
                 let traffic = offers[entry as usize].traffic;
@@ -101,6 +126,10 @@ impl<'a> Callers<'a> {
         }
     }
 
+    fn is_stalled(&self, client: u32, t: f64) -> bool {
+        self.scenario.faults.iter().any(|fault| fault.stalls(client, t))
+    }
+
     fn is_away(&self, client: u32, t: f64) -> bool {
         let zone = self.members[client as usize].1;
         self.scenario.faults.iter().any(|fault| fault.takes_load(client, zone, t))
@@ -110,13 +139,17 @@ impl<'a> Callers<'a> {
     fn arrive(&mut self, client: u32, offers: &[Offer<'_>], begins: f64) {
         for (entry, offer) in offers.iter().enumerate() {
             let kind = usize::from(client >= offer.first);
-            let count = match offer.traffic.load.pareto() {
-                Some(pareto) => {
-                    let source = &mut self.sources[entry][client as usize];
-                    let on = source.share_on(&pareto, begins, BIN_S, &mut self.sources_rng);
-                    Arrivals::of(offer.means[kind] * on * pareto.boost()).draw(&mut self.arrivals_rng)
-                }
-                None => offer.arrivals[kind].draw(&mut self.arrivals_rng),
+            let mut mean = offer.means[kind];
+            let own = offer.traffic.load.pareto().filter(|pareto| pareto.per == Per::Client);
+            if let Some(pareto) = own {
+                let source = &mut self.sources[entry][client as usize];
+                mean *= source.rate(&pareto, begins, BIN_S, &mut self.sources_rng);
+            }
+            let rng = &mut self.arrivals_rng;
+            let count = match &mut self.groups[entry] {
+                Some((groups, phases)) => groups.arrivals(mean, &mut phases[client as usize], rng),
+                None if own.is_some() => Arrivals::of(mean).draw(rng),
+                None => offer.arrivals[kind].draw(rng),
             };
             self.queue.extend(std::iter::repeat_n(entry as u32, count as usize));
         }

@@ -109,7 +109,7 @@ impl World<'_> {
             self.queue.plan(now.plus(KEEPALIVE_US), Event::Keepalive { child, fault: index });
         }
         match fault.kind {
-            FaultKind::ZonePartition | FaultKind::ClientPartition => {}
+            FaultKind::ZonePartition | FaultKind::ClientPartition | FaultKind::ClientStall => {}
             FaultKind::ControllerDown if fault.keep_state => {}
             FaultKind::ControllerDown => {
                 let Some(controller) = self.controller.process.take() else { return };
@@ -141,7 +141,10 @@ impl World<'_> {
             self.reconnect(now, child, fault.reconnect_s);
         }
         match fault.kind {
-            FaultKind::ZonePartition | FaultKind::ClientPartition | FaultKind::ZoneDead => {}
+            FaultKind::ZonePartition
+            | FaultKind::ClientPartition
+            | FaultKind::ClientStall
+            | FaultKind::ZoneDead => {}
             FaultKind::ControllerDown if fault.keep_state => {}
             FaultKind::ControllerDown => self.start_controller(now, fault.reconnect_s),
             FaultKind::ZoneCrash => self.start_zone(now, fault.target, fault.reconnect_s),

@@ -6,14 +6,16 @@ use serde_json::Value;
 
 use super::outcome::{BucketOutcome, TenantOutcome};
 use super::series::Run;
-use crate::scenario::{Expectation, SMALL_TENANT_DROPS, Scenario, TENANT_DEVIATION, of_tenant};
+use crate::scenario::{
+    Expectation, SMALL_TENANT_DROPS, Scenario, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_tenant,
+};
 
 /// The least seeds from which 95th percentiles are judged.
 pub const P95_SEEDS: usize = 20;
 
-/// A figure that is not within its bounds.
+/// A figure beside its bounds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UnmetExpectation {
+pub struct Judgement {
     /// The bucket.
     pub bucket: String,
     /// The name of the figure.
@@ -26,29 +28,43 @@ pub struct UnmetExpectation {
     pub window_s: (f64, f64),
 }
 
-impl fmt::Display for UnmetExpectation {
+impl Judgement {
+    /// Returns true if the figure has a value within its bounds.
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        let (min, max) = self.bounds;
+        self.value.is_some_and(|value| (min..=max).contains(&value))
+    }
+}
+
+impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bucket, figure, bounds: (min, max), value, window_s: (from, to) } = self;
         write!(f, "{bucket}: {figure} ")?;
         match value {
-            Some(value) => write!(f, "is {value:.4}")?,
+            Some(value) => write!(f, "is {}", (value * 1e5).round() / 1e5)?,
             None => write!(f, "has no value")?,
         }
         write!(f, ", expected {min} to {max}, from {from} s to {to} s")
     }
 }
 
-/// Returns the expectations that the runs of a scenario do not meet. A 95th percentile is judged from
-/// [`P95_SEEDS`] seeds on.
+/// Returns the expectations that the runs of a scenario do not meet.
 #[must_use]
-pub fn broken(scenario: &Scenario, runs: &[Run]) -> Vec<UnmetExpectation> {
+pub fn broken(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
+    judged(scenario, runs).into_iter().filter(|judgement| !judgement.is_met()).collect()
+}
+
+/// Returns every figure that a scenario bounds. A 95th percentile is judged from [`P95_SEEDS`] seeds on.
+#[must_use]
+pub fn judged(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
     let tick = u32::try_from(scenario.tick.as_millis()).ok();
     let (of_all, of_tick): (Vec<&Expectation>, Vec<&Expectation>) = scenario
         .expectations
         .iter()
         .filter(|expectation| expectation.tick_ms.is_none() || expectation.tick_ms == tick)
         .partition(|expectation| expectation.tick_ms.is_none());
-    let mut unmet = Vec::new();
+    let mut all = Vec::new();
     for expectation in of_all.iter().chain(&of_tick) {
         let replaced = |name: &str| {
             expectation.tick_ms.is_none()
@@ -63,14 +79,12 @@ pub fn broken(scenario: &Scenario, runs: &[Run]) -> Vec<UnmetExpectation> {
         let outcome = BucketOutcome::of(scenario, runs, expectation.bucket, window_s, expectation.v);
         for (name, min, max) in expectation.bounds.iter().filter(|(name, ..)| judged(name)) {
             for (figure, value) in values(&outcome, name, expectation.small_tenant_rps) {
-                if !value.is_some_and(|value| (*min..=*max).contains(&value)) {
-                    let bucket = scenario.buckets[expectation.bucket].name.to_string();
-                    unmet.push(UnmetExpectation { bucket, figure, bounds: (*min, *max), value, window_s });
-                }
+                let bucket = scenario.buckets[expectation.bucket].name.to_string();
+                all.push(Judgement { bucket, figure, bounds: (*min, *max), value, window_s });
             }
         }
     }
-    unmet
+    all
 }
 
 /// Returns the named values that a bound covers: one figure, or one of every tenant.
@@ -85,10 +99,15 @@ fn values(outcome: &BucketOutcome, name: &str, small_tenant_rps: f64) -> Vec<(St
     };
     match name {
         TENANT_DEVIATION => of_tenants(false, |tenant| tenant.deviation, "deviation"),
+        TENANT_DROPS => of_tenants(false, |tenant| tenant.drop_ratio, "drop_ratio"),
+        TENANT_LOST => of_tenants(false, |tenant| tenant.lost, "lost"),
         SMALL_TENANT_DROPS => of_tenants(true, |tenant| tenant.drop_ratio, "drop_ratio"),
         _ => {
             let document = serde_json::to_value(outcome).unwrap_or_default();
             let value = match of_tenant(name) {
+                Some((tenant, _)) if outcome.tenants[tenant].offered_rps < small_tenant_rps => {
+                    return Vec::new();
+                }
                 Some((tenant, figure)) => document["tenants"][tenant][figure].as_f64(),
                 None => name.split('.').fold(&document, |value: &Value, part| &value[part]).as_f64(),
             };

@@ -6,9 +6,10 @@ mod judge;
 mod outcome;
 pub mod plot;
 mod series;
+mod token_bucket;
 mod trace_hash;
 
-pub use judge::{P95_SEEDS, UnmetExpectation, broken};
+pub use judge::{Judgement, P95_SEEDS, broken, judged};
 pub use outcome::{BucketOutcome, Outcome, Settle, TenantOutcome};
 pub use series::{BIN_S, Run, TENANT_BINS};
 pub use trace_hash::TraceHash;

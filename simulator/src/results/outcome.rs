@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::entitlement;
-use super::figures::{Figures, TenantFigures, View};
+use super::figures::{Figures, Requests, TenantFigures, View};
 use super::series::Run;
 use super::trace_hash::TraceHash;
 use crate::scenario::Scenario;
 
-/// The figures of one scenario. `worst_1s` is the worst of all seeds; every other figure is the median over
-/// the seeds. A figure is absent if no seed has it.
+/// The figures of one scenario. `worst_1s` is the worst of all seeds; shares of the requests are of all seeds
+/// together, because few refusals have no median; every other figure is the median over the seeds. A figure is
+/// absent if no seed has it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// The scenario's name.
@@ -40,6 +41,7 @@ pub struct BucketOutcome {
     pub p99_1s: Option<f64>,
     pub goodput_lost: Option<f64>,
     pub would_drop_ratio: Option<f64>,
+    pub lost: Option<f64>,
     pub mean_ratio: Option<f64>,
     pub settle_s: Settle,
     pub conformance_burst_s: Option<f64>,
@@ -67,6 +69,7 @@ pub struct TenantOutcome {
     pub share_rps: Option<f64>,
     pub deviation: Option<f64>,
     pub drop_ratio: Option<f64>,
+    pub lost: Option<f64>,
 }
 
 impl Outcome {
@@ -105,6 +108,7 @@ impl BucketOutcome {
         let mid = |figure| median(&over(figure));
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let settle = over(|figures| figures.settle_s);
+        let requests: Requests = figures.iter().map(|figures| figures.requests).sum();
         Self {
             limit_rps: bucket.limit,
             offered_rps: mid(|figures| Some(figures.offered_rps)).unwrap_or_default(),
@@ -113,7 +117,8 @@ impl BucketOutcome {
             worst_1s: over(|figures| figures.worst_1s).last().copied(),
             p99_1s: mid(|figures| figures.p99_1s),
             goodput_lost: mid(|figures| figures.goodput_lost),
-            would_drop_ratio: mid(|figures| figures.would_drop_ratio),
+            would_drop_ratio: requests.drop_ratio(),
+            lost: bucket.limit.and_then(|_| requests.lost()),
             mean_ratio: mid(|figures| figures.mean_ratio),
             settle_s: Settle { median: finite(median(&settle)), p95: finite(p95(&settle)) },
             conformance_burst_s: mid(|figures| figures.conformance_burst_s),
@@ -144,6 +149,7 @@ fn tenants(scenario: &Scenario, at: usize, figures: &[Figures]) -> BTreeMap<Stri
         let over = |figure: fn(&(TenantFigures, Option<f64>)) -> Option<f64>| {
             median(&sorted(seeds.clone().filter_map(|seed| figure(&seed))))
         };
+        let requests: Requests = figures.iter().map(|figures| figures.tenants[index].requests).sum();
         TenantOutcome {
             offered_rps: over(|(tenant, _)| Some(tenant.offered_rps)).unwrap_or_default(),
             admitted_rps: over(|(tenant, _)| Some(tenant.admitted_rps)).unwrap_or_default(),
@@ -151,7 +157,8 @@ fn tenants(scenario: &Scenario, at: usize, figures: &[Figures]) -> BTreeMap<Stri
             deviation: over(|(tenant, share)| {
                 share.filter(|share| *share > 0.0).map(|share| tenant.admitted_rps / share - 1.0)
             }),
-            drop_ratio: over(|(tenant, _)| tenant.drop_ratio),
+            drop_ratio: requests.drop_ratio(),
+            lost: bucket.limit.and_then(|_| requests.lost()),
         }
     };
     let names = bucket.tenants.iter().enumerate();

@@ -1,4 +1,4 @@
-//! Plots of a run over time: the offered and admitted rates with the limit, and the drop ratio.
+//! Plots of a run over time: the offered and admitted rates with the limit, and the share refused.
 
 use std::path::Path;
 
@@ -9,8 +9,14 @@ use super::series::{BIN_S, Run, Series, TENANT_BINS};
 use crate::error::PlotError;
 use crate::scenario::Scenario;
 
-/// The size of one bucket's panel, in pixels.
-const PANEL: (u32, u32) = (960, 360);
+/// The size of one bucket's panel with its legend, in pixels.
+const PANEL: (u32, u32) = (1_120, 360);
+/// The width of the legend, beside the data.
+const LEGEND: u32 = 160;
+/// The height of a line of the legend.
+const LINE: i32 = 20;
+/// The longest name of a tenant in the legend, in characters.
+const LABEL_CHARS: usize = 18;
 /// The most panels in one plot.
 const PANELS_MAX: usize = 16;
 /// The points of a line: about one for each pixel.
@@ -65,12 +71,28 @@ fn rates(bins: &[u32], group: usize, bin_s: f64) -> Vec<(f64, f64)> {
         .collect()
 }
 
+/// Returns the axis of time of a bucket: what one second of the run is on it, and its unit. The time of traffic
+/// from a file is that of the file.
+fn time_axis(scenario: &Scenario, bucket: usize) -> (f64, &'static str) {
+    let own = scenario.traffic.iter().filter(|traffic| traffic.bucket == bucket);
+    let speed = own.filter_map(|traffic| traffic.load.trace_speed()).fold(1.0, f64::max);
+    match scenario.duration_s * speed {
+        7_200.0.. => (speed / 3_600.0, "time, hours"),
+        600.0.. => (speed / 60.0, "time, minutes"),
+        _ => (speed, "time, seconds"),
+    }
+}
+
 fn panel(
     scenario: &Scenario,
     index: usize,
     series: &Series,
     area: &DrawingArea<SVGBackend<'_>, Shift>,
 ) -> Result<(), PlotError> {
+    let (area, beside) = area.split_horizontally(PANEL.0 - LEGEND);
+    let (scale, time) = time_axis(scenario, index);
+    let end = scenario.duration_s * scale;
+    let mut legend: Vec<(String, RGBColor)> = Vec::new();
     let bucket = &scenario.buckets[index];
     // At least a tenth of a second, since shorter groups show mostly Poisson noise.
     let group = (series.all.offered.len().div_ceil(POINTS)).div_ceil(TENANT_BINS) * TENANT_BINS;
@@ -82,50 +104,65 @@ fn panel(
     // The axis ends at four times the limit, so that the admitted rate remains visible.
     let top = bucket.limit.filter(|limit| *limit > 0.0).map_or(top, |limit| top.min(limit * 4.0)) * 1.05;
     let title = format!("{}: {}", scenario.name, bucket.name);
-    let mut chart = ChartBuilder::on(area)
+    let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 18))
         .margin(10)
         .x_label_area_size(34)
         .y_label_area_size(70)
         .right_y_label_area_size(50)
-        .build_cartesian_2d(0.0..scenario.duration_s, 0.0..top)?
-        .set_secondary_coord(0.0..scenario.duration_s, 0.0..1.05);
-    chart.configure_mesh().x_desc("s").y_desc("requests/s").light_line_style(WHITE).draw()?;
-    chart.configure_secondary_axes().y_desc("refused").draw()?;
+        .build_cartesian_2d(0.0..end, 0.0..top)?
+        .set_secondary_coord(0.0..end, 0.0..105.0);
+    let whole = |number: &f64| format!("{}", (number * 1e3).round() / 1e3);
+    chart
+        .configure_mesh()
+        .x_desc(time)
+        .y_desc("requests/s")
+        .x_label_formatter(&whole)
+        .y_label_formatter(&whole)
+        .light_line_style(WHITE)
+        .draw()?;
+    chart.configure_secondary_axes().y_desc("refused, %").y_label_formatter(&whole).draw()?;
     let mut layers = layers(series, group / TENANT_BINS);
     let names: Vec<String> = bucket.tenants.iter().map(ToString::to_string).collect();
     while let Some(layer) = layers.pop() {
         let colour = TENANTS[layers.len() % TENANTS.len()];
-        let points = layer.into_iter().map(|(t, rate)| (t, rate.min(top)));
-        let area = AreaSeries::new(points, 0.0, colour.mix(0.35)).border_style(colour);
-        let label = if names.len() == 1 { "admitted" } else { &names[layers.len()] };
-        let drawn = chart.draw_series(area)?;
+        let points = layer.into_iter().map(|(t, rate)| (t * scale, rate.min(top)));
+        chart.draw_series(AreaSeries::new(points, 0.0, colour.mix(0.35)).border_style(colour))?;
+        let name = names[layers.len()].chars().take(LABEL_CHARS).collect();
+        let label = if names.len() == 1 { "admitted".to_owned() } else { name };
         if names.len() <= TENANTS.len() {
-            drawn.label(label).legend(move |at| key(at, colour));
+            legend.push((label, colour));
         }
     }
     let ratio: Vec<(f64, f64)> = offered
         .iter()
         .zip(admitted.iter().zip(&would))
         .filter(|((_, offered), _)| *offered > 0.0)
-        .map(|((t, offered), (admitted, would))| (*t, (offered - admitted.1 + would.1) / offered))
+        .map(|((t, offered), (admitted, would))| {
+            (*t * scale, 100.0 * (offered - admitted.1 + would.1) / offered)
+        })
         .collect();
-    let clipped = offered.into_iter().map(|(t, rate)| (t, rate.min(top)));
-    let limit = bucket.limit.map(|limit| (vec![(0.0, limit), (scenario.duration_s, limit)], LIMIT, "limit"));
+    let clipped = offered.into_iter().map(|(t, rate)| (t * scale, rate.min(top)));
+    let limit = bucket.limit.map(|limit| (vec![(0.0, limit), (end, limit)], LIMIT, "limit"));
     for (points, colour, label) in [(clipped.collect(), OFFERED, "offered")].into_iter().chain(limit) {
-        let line = LineSeries::new(points, colour.stroke_width(2));
-        chart.draw_series(line)?.label(label).legend(move |at| key(at, colour));
+        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+        legend.push((label.to_owned(), colour));
     }
-    chart
-        .draw_secondary_series(LineSeries::new(ratio, RATIO))?
-        .label("share refused")
-        .legend(|at| key(at, RATIO));
-    Ok(chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.2))
-        .draw()?)
+    chart.draw_secondary_series(LineSeries::new(ratio, RATIO))?;
+    legend.push(("refused, %".to_owned(), RATIO));
+    draw_legend(&legend, &beside)
+}
+
+fn draw_legend(
+    legend: &[(String, RGBColor)],
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+) -> Result<(), PlotError> {
+    for ((label, colour), line) in legend.iter().zip(0..) {
+        let y = 45 + LINE * line;
+        area.draw(&Rectangle::new([(5, y), (19, y + 8)], colour.filled()))?;
+        area.draw(&Text::new(label.as_str(), (25, y - 3), ("sans-serif", 15)))?;
+    }
+    Ok(())
 }
 
 /// Returns the admitted rate of each tenant, stacked on the tenants before it.
@@ -139,8 +176,4 @@ fn layers(series: &Series, group: usize) -> Vec<Vec<(f64, f64)>> {
         layers.push(layer);
     }
     layers
-}
-
-fn key((x, y): (i32, i32), colour: RGBColor) -> Rectangle<(i32, i32)> {
-    Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled())
 }

@@ -1,5 +1,6 @@
 //! The requests of a run over time, counted in bins.
 
+use super::token_bucket::TokenBucket;
 use super::trace_hash::TraceHash;
 
 /// The length of a bin, and of a step of the simulation, in seconds.
@@ -27,6 +28,8 @@ pub(crate) struct Series {
     pub(crate) all: Totals,
     /// The requests by tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
     pub(crate) tenants: Vec<Totals>,
+    /// What the limit has room for; absent without a limit.
+    single: Option<TokenBucket>,
 }
 
 /// Requests by bin.
@@ -37,6 +40,9 @@ pub(crate) struct Totals {
     pub(crate) admitted: Vec<u32>,
     /// Admitted requests that enforcement would refuse.
     pub(crate) would: Vec<u32>,
+    /// Requests refused, or that enforcement would refuse, though one token bucket in one place would have
+    /// admitted them.
+    pub(crate) lost: Vec<u32>,
 }
 
 /// The answer to a request.
@@ -60,29 +66,33 @@ impl Run {
 }
 
 impl Series {
-    pub(crate) fn new(bins: usize, tenants: usize) -> Self {
+    pub(crate) fn new(bins: usize, tenants: usize, limit: Option<f64>) -> Self {
         let of_tenant = Totals::new(bins.div_ceil(TENANT_BINS));
-        Self { all: Totals::new(bins), tenants: vec![of_tenant; tenants] }
+        let single = limit.map(TokenBucket::of);
+        Self { all: Totals::new(bins), tenants: vec![of_tenant; tenants], single }
     }
 
     /// Counts one request.
     #[inline]
     pub(crate) fn count(&mut self, bin: usize, tenant: usize, answer: Answer) {
-        self.all.count(bin, answer);
-        self.tenants[tenant].count(bin / TENANT_BINS, answer);
+        let fits = self.single.as_mut().is_some_and(|single| single.take(bin));
+        let lost = fits && answer != Answer::Admitted;
+        self.all.count(bin, answer, lost);
+        self.tenants[tenant].count(bin / TENANT_BINS, answer, lost);
     }
 }
 
 impl Totals {
     fn new(bins: usize) -> Self {
         let zeros = vec![0; bins];
-        Self { offered: zeros.clone(), admitted: zeros.clone(), would: zeros }
+        Self { offered: zeros.clone(), admitted: zeros.clone(), would: zeros.clone(), lost: zeros }
     }
 
     #[inline]
-    fn count(&mut self, bin: usize, answer: Answer) {
+    fn count(&mut self, bin: usize, answer: Answer, lost: bool) {
         self.offered[bin] += 1;
         self.admitted[bin] += u32::from(answer != Answer::Refused);
         self.would[bin] += u32::from(answer == Answer::WouldDropped);
+        self.lost[bin] += u32::from(lost);
     }
 }

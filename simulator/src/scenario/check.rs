@@ -12,6 +12,7 @@ use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy,
 use super::expect::{self, Expectation};
 use super::faults::{self, FaultKind};
 use super::spec::{ExpectSpec, FaultSpec, OneOrMany, ScenarioSpec, TrafficSpec};
+use super::variants::Variant;
 use super::{Join, Network, Scenario, Start, TargetBucket, Traffic, bytes_of, inline, loads};
 use crate::error::ScenarioError;
 
@@ -23,17 +24,32 @@ pub(crate) const CLIENTS_MAX: u32 = 100_000;
 pub(crate) const ZONES_MAX: u32 = 1_000;
 /// The most entries of `traffic`.
 pub(crate) const TRAFFIC_MAX: usize = 1_000;
+/// The most requests of one group of arrivals.
+const GROUP_MAX: u32 = 10_000;
 
 /// The result of a check.
 pub(crate) type Checked<T> = Result<T, Box<Fault>>;
 
 pub(crate) fn scenario(
-    spec: ScenarioSpec,
+    mut spec: ScenarioSpec,
+    variant: Option<(usize, Variant)>,
     source: Source<'_>,
     document: &Document<'_>,
     folder: &Path,
 ) -> Result<Scenario, ScenarioError> {
     let root = document.root();
+    let overriding = variant.as_ref().map(|(index, _)| root.then("variants").then(&index.to_string()));
+    // The place of a key that a variant may replace.
+    let at = |name: &str| match &overriding {
+        Some(variant) if variant.entry(name).is_some() => variant.then(name),
+        _ => root.then(name),
+    };
+    if let Some((_, variant)) = variant {
+        spec.name = format!("{}/{}", spec.name, variant.name);
+        spec.zones = variant.zones.unwrap_or(spec.zones);
+        spec.clients = variant.clients.unwrap_or(spec.clients);
+        spec.expect = variant.expect.unwrap_or(spec.expect);
+    }
     let policy = policy(&spec, source, document, folder)?;
     let field = root.then("name");
     if spec.name.trim().is_empty() || spec.name.len() > 128 {
@@ -41,9 +57,9 @@ pub(crate) fn scenario(
     }
     let duration_s = within(spec.duration_s, &root.then("duration_s"), 0.1, DURATION_MAX_S)?;
     let warmup_s = within(spec.warmup_s, &root.then("warmup_s"), 0.0, duration_s - 0.1)?;
-    let zones = whole(spec.zones, &root.then("zones"), 1, ZONES_MAX)?;
+    let zones = whole(spec.zones, &at("zones"), 1, ZONES_MAX)?;
     let upper = whole(spec.upper, &root.then("upper"), 0, zones)?;
-    let clients = whole(spec.clients, &root.then("clients"), 1, CLIENTS_MAX)?;
+    let clients = whole(spec.clients, &at("clients"), 1, CLIENTS_MAX)?;
     let millis = |written: Option<u32>, name: &str, default: u32| -> Checked<Duration> {
         let millis = whole(written.unwrap_or(default), &root.then(name), 10, 60_000)?;
         Ok(Duration::from_millis(millis.into()))
@@ -59,12 +75,15 @@ pub(crate) fn scenario(
     for (index, entry) in spec.traffic.into_iter().enumerate() {
         let field = field.then(&index.to_string());
         let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
-        let TrafficSpec { mut load, clients, retry, .. } = entry;
+        let TrafficSpec { mut load, clients, groups, retry, .. } = entry;
         loads::check_load(&mut load, &field.then("load"), folder, &entry.bucket)?;
         let shares = clients.map(|clients| clients.share).unwrap_or_default();
         loads::check_shares(&shares, &field.then("clients").then("share"), all)?;
+        if let Some(groups) = groups {
+            whole(groups.of, &field.then("groups").then("of"), 1, GROUP_MAX)?;
+        }
         retry.map_or(Ok(()), |retry| loads::check_retry(retry, &field.then("retry")))?;
-        traffic.push(Traffic { bucket, tenant, load, shares, retry });
+        traffic.push(Traffic { bucket, tenant, load, shares, groups, retry });
     }
     let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
         one_fault(fault, &root.then("faults").then(&index.to_string()), zones + upper, all, duration_s)
@@ -77,7 +96,14 @@ pub(crate) fn scenario(
     let scenario = Scenario {
         report,
         tick,
-        expectations: expectations(&spec.expect, &spec.expect_at_tick, &root, &buckets, duration_s)?,
+        expectations: expectations(
+            &spec.expect,
+            &at("expect"),
+            &spec.expect_at_tick,
+            &root,
+            &buckets,
+            duration_s,
+        )?,
         service: Name::new("simulated").map_err(|e| root.refuse(e, ""))?,
         name: spec.name,
         duration_s,
@@ -236,7 +262,8 @@ fn one_fault(
     };
     let kind = spec.kind;
     let of_controller = kind == FaultKind::ControllerDown;
-    let of_client = matches!(kind, FaultKind::ClientCrash | FaultKind::ClientPartition);
+    let of_client =
+        matches!(kind, FaultKind::ClientCrash | FaultKind::ClientPartition | FaultKind::ClientStall);
     let target = match (of_controller, of_client) {
         (true, _) => 0,
         (_, true) => index(spec.client, "client", clients)?,
@@ -274,14 +301,14 @@ fn one_fault(
 
 fn expectations(
     of_all: &BTreeMap<String, OneOrMany<ExpectSpec>>,
+    field: &Field<'_>,
     of_ticks: &BTreeMap<String, BTreeMap<String, OneOrMany<ExpectSpec>>>,
     root: &Field<'_>,
     buckets: &[TargetBucket],
     duration_s: f64,
 ) -> Checked<Vec<Expectation>> {
     let mut all = Vec::new();
-    let field = root.then("expect");
-    expect::read(of_all, &field, buckets, duration_s, None, &mut all)?;
+    expect::read(of_all, field, buckets, duration_s, None, &mut all)?;
     for (tick, of_tick) in of_ticks {
         let field = root.then("expect_at_tick").then(tick);
         let Ok(millis) = tick.parse::<u32>() else {

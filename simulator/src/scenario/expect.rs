@@ -8,12 +8,13 @@ use super::spec::{BoundSpec, ExpectSpec, OneOrMany};
 use plimsoll_policy::Field;
 
 /// The figures of a bucket that may be bounded, named as in the outcome.
-const FIGURES: [&str; 14] = [
+const FIGURES: [&str; 15] = [
     "admitted_rps",
     "conformance_burst_s",
     "error_60s",
     "goodput_lost",
     "long_run_error",
+    "lost",
     "mean_ratio",
     "offered_rps",
     "p99_10s",
@@ -26,12 +27,18 @@ const FIGURES: [&str; 14] = [
 ];
 /// The name of a bound on every tenant's deviation.
 pub(crate) const TENANT_DEVIATION: &str = "tenant_deviation";
-/// The name of the offered rate from which on deviations are judged; tenants below it are judged by
-/// `small_tenant_drop_ratio`.
+/// The name of a bound on every tenant's drop ratio.
+pub(crate) const TENANT_DROPS: &str = "tenant_drop_ratio";
+/// The name of a bound on the share that every tenant lost.
+pub(crate) const TENANT_LOST: &str = "tenant_lost";
+/// The bounds of more than one tenant.
+const OF_TENANTS: [&str; 4] = [TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, SMALL_TENANT_DROPS];
+/// The name of the offered rate from which on tenants are judged; those below it are judged by
+/// `small_tenant_drop_ratio` alone.
 const SMALL_TENANT: &str = "small_tenant_rps";
 /// The name of a bound on the drop ratio of every small tenant.
 pub(crate) const SMALL_TENANT_DROPS: &str = "small_tenant_drop_ratio";
-const OF_TENANT: [&str; 5] = ["offered_rps", "admitted_rps", "share_rps", "deviation", "drop_ratio"];
+const OF_TENANT: [&str; 6] = ["offered_rps", "admitted_rps", "share_rps", "deviation", "drop_ratio", "lost"];
 
 /// One set of bounds for one bucket.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,8 +121,8 @@ fn one(
                 return Err(field.refuse("not of the right form", hint));
             }
             (name, ..) => {
-                let others = [TENANT_DEVIATION, SMALL_TENANT, SMALL_TENANT_DROPS, "window_s", "v"];
-                let known = [&FIGURES[..], &others[..]].concat().join(", ");
+                let others = [SMALL_TENANT, "window_s", "v"];
+                let known = [&FIGURES[..], &OF_TENANTS[..], &others[..]].concat().join(", ");
                 let hint = format!("known: {known}, tenants.NAME.deviation and so on");
                 return Err(field.refuse_name(format_args!("no figure is called `{name}`"), &hint));
             }
@@ -126,7 +133,8 @@ fn one(
 
 fn is_figure(name: &str, bucket: &TargetBucket) -> bool {
     FIGURES.contains(&name)
-        || [TENANT_DEVIATION, SMALL_TENANT_DROPS, "settle_s"].contains(&name)
+        || OF_TENANTS.contains(&name)
+        || name == "settle_s"
         || of_tenant(name).is_some_and(|(tenant, figure)| {
             OF_TENANT.contains(&figure) && bucket.tenants.iter().any(|known| known.as_str() == tenant)
         })

@@ -34,6 +34,8 @@ pub(crate) enum FaultKind {
     ClientCrash,
     /// The link between one client and its aggregator is cut.
     ClientPartition,
+    /// The callers of one client wait, and send all that they owe at the fault's end.
+    ClientStall,
 }
 
 impl Fault {
@@ -45,6 +47,15 @@ impl Fault {
             FaultKind::ClientCrash => self.target == client,
             _ => false,
         };
-        concerned && t >= self.at_s && self.until_s.is_none_or(|until| t < until)
+        concerned && self.holds_at(t)
+    }
+
+    /// Returns true if the callers of a client wait at `t`.
+    pub(crate) fn stalls(&self, client: u32, t: f64) -> bool {
+        self.kind == FaultKind::ClientStall && self.target == client && self.holds_at(t)
+    }
+
+    fn holds_at(&self, t: f64) -> bool {
+        t >= self.at_s && self.until_s.is_none_or(|until| t < until)
     }
 }

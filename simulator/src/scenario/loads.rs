@@ -64,7 +64,7 @@ pub(crate) fn check_load(load: &mut Load, field: &Field<'_>, folder: &Path, buck
             spans([("on_s", *on_s), ("off_s", *off_s)], &field)?;
             until_s.map_or(Ok(()), |until| time(until, &field.then("until_s")).map(drop))
         }
-        Load::Pareto(Pareto { mean_rps, alpha, on_s, off_s }) => {
+        Load::Pareto(Pareto { mean_rps, alpha, on_s, off_s, per: _ }) => {
             let field = field.then("pareto");
             rps([("mean_rps", *mean_rps)], &field)?;
             // The mean is infinite at 1 and below.

@@ -8,6 +8,7 @@ mod inline;
 mod loads;
 mod spec;
 mod trace_file;
+mod variants;
 
 use std::fs::File;
 use std::io::Read;
@@ -17,17 +18,19 @@ use std::time::Duration;
 
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Tenant};
-use plimsoll_policy::{Document, FILE_BYTES_MAX, Number, Policy, Source};
+use plimsoll_policy::{FILE_BYTES_MAX, Number, Policy, Source};
 use serde::Deserialize;
 
-use spec::ScenarioSpec;
+use spec::OneOrMany;
 
 use crate::error::ScenarioError;
-use crate::traffic::{Load, Retry, Share, zones_of};
+use crate::traffic::{Groups, Load, Retry, Share, zones_of};
 
 pub use spec::Reference;
 
-pub(crate) use expect::{Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, of_tenant};
+pub(crate) use expect::{
+    Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_tenant,
+};
 pub(crate) use faults::{Fault, FaultKind};
 
 /// A validated scenario.
@@ -100,6 +103,7 @@ pub(crate) struct Traffic {
     pub(crate) tenant: usize,
     pub(crate) load: Load,
     pub(crate) shares: Vec<Share>,
+    pub(crate) groups: Option<Groups>,
     pub(crate) retry: Option<Retry>,
 }
 
@@ -121,11 +125,11 @@ pub(crate) struct Start {
 }
 
 impl Scenario {
-    /// Reads a scenario and the files it names, whose paths are relative to it.
+    /// Reads a scenario, or each variant of it, and the files it names, whose paths are relative to it.
     ///
     /// # Errors
     /// If a file cannot be read or is not valid, with the place.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Vec<Self>, ScenarioError> {
         let path = path.as_ref();
         let bytes = bytes_of(path)?;
         let name = path.to_string_lossy();
@@ -133,14 +137,13 @@ impl Scenario {
         Self::parse(source, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Reads a scenario from text. Paths of the files it names are relative to `folder`.
+    /// Reads a scenario, or each variant of it, from text. Paths of the files it names are relative to
+    /// `folder`.
     ///
     /// # Errors
     /// If it is not valid, or a file it names cannot be read.
-    pub fn parse(source: Source<'_>, folder: &Path) -> Result<Self, ScenarioError> {
-        let document = Document::open(source)?;
-        let spec: ScenarioSpec = document.parse()?;
-        check::scenario(spec, source, &document, folder)
+    pub fn parse(source: Source<'_>, folder: &Path) -> Result<Vec<Self>, ScenarioError> {
+        variants::read(source, folder)
     }
 
     /// Returns the scenario with another tick of the controller, judged by the expectations for that tick.
@@ -150,7 +153,7 @@ impl Scenario {
         self
     }
 
-    /// The name.
+    /// The name, for a variant `scenario/variant`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

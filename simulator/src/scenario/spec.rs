@@ -9,7 +9,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::{FaultKind, Join, Network, Start};
-use crate::traffic::{Load, Retry, Share};
+use crate::traffic::{Groups, Load, Retry, Share};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -43,6 +43,9 @@ pub(crate) struct ScenarioSpec {
     pub(crate) reference: Option<Reference>,
     #[serde(default)]
     pub(crate) expect: BTreeMap<String, OneOrMany<ExpectSpec>>,
+    // Read before the rest, whose numbers depend on it.
+    #[serde(rename = "variants")]
+    pub(crate) _variants: Option<IgnoredAny>,
     #[serde(default)]
     pub(crate) expect_at_tick: BTreeMap<String, BTreeMap<String, OneOrMany<ExpectSpec>>>,
 }
@@ -55,6 +58,7 @@ pub(crate) struct TrafficSpec {
     pub(crate) tenant: String,
     pub(crate) load: Load,
     pub(crate) clients: Option<ClientsSpec>,
+    pub(crate) groups: Option<Groups>,
     pub(crate) retry: Option<Retry>,
 }
 

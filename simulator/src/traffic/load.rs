@@ -36,7 +36,7 @@ pub(crate) enum Load {
         off_s: Number,
         until_s: Option<Number>,
     },
-    /// Each client is on and off independently of the others.
+    /// On and off at random.
     Pareto(Pareto),
     Trace(Trace),
 }
@@ -58,6 +58,19 @@ pub(crate) struct Pareto {
     pub(crate) alpha: Number,
     pub(crate) on_s: Number,
     pub(crate) off_s: Number,
+    #[serde(default)]
+    pub(crate) per: Per,
+}
+
+/// Clients that are on and off together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Per {
+    /// Each client by itself.
+    #[default]
+    Client,
+    /// All clients of the tenant.
+    Tenant,
 }
 
 /// The load of a file.
@@ -72,7 +85,7 @@ pub(crate) struct Trace {
     pub(crate) rows: Vec<(f64, f64)>,
 }
 
-/// The state of one client's source: on or off, and the time of the next change.
+/// The state of one source: on or off, and the time of the next change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParetoSource {
     on: bool,
@@ -122,6 +135,14 @@ impl Load {
         }
     }
 
+    /// Returns the seconds of the file that pass in one second of the run, if the load is that of a file.
+    pub(crate) fn trace_speed(&self) -> Option<f64> {
+        match self {
+            Self::Trace(trace) => Some(trace.speed.map_or(1.0, |speed| speed.0)),
+            _ => None,
+        }
+    }
+
     pub(crate) const fn pareto(&self) -> Option<Pareto> {
         match self {
             Self::Pareto(pareto) => Some(*pareto),
@@ -140,8 +161,8 @@ impl Pareto {
         ParetoSource { on, until }
     }
 
-    /// Returns the rate of a client that is on, as a multiple of its mean.
-    pub(crate) fn boost(&self) -> f64 {
+    /// Returns the rate while on, as a multiple of the mean.
+    fn boost(&self) -> f64 {
         (self.on_s.0 + self.off_s.0) / self.on_s.0
     }
 
@@ -158,8 +179,13 @@ impl Pareto {
 // === impl ParetoSource ===
 
 impl ParetoSource {
+    /// Advances the source by `span` seconds from `t` and returns its rate in them, as a multiple of the mean.
+    pub(crate) fn rate(&mut self, pareto: &Pareto, t: f64, span: f64, generator: &mut SmallRng) -> f64 {
+        self.share_on(pareto, t, span, generator) * pareto.boost()
+    }
+
     /// Advances the source by `span` seconds from `t` and returns the share of them in which it was on.
-    pub(crate) fn share_on(&mut self, pareto: &Pareto, t: f64, span: f64, generator: &mut SmallRng) -> f64 {
+    fn share_on(&mut self, pareto: &Pareto, t: f64, span: f64, generator: &mut SmallRng) -> f64 {
         let (mut from, end, mut on) = (t, t + span, 0.0);
         while from < end {
             if self.until <= from {
@@ -228,7 +254,7 @@ mod tests {
     #[test]
     fn pareto_sources_are_on_for_their_share_of_the_time() {
         let [mean_rps, alpha, on_s, off_s] = [1.0, 2.5, 1.0, 2.0].map(Number);
-        let pareto = Pareto { mean_rps, alpha, on_s, off_s };
+        let pareto = Pareto { mean_rps, alpha, on_s, off_s, per: Per::Client };
         let mut rng = generator(7, Purpose::Sources);
         let (mut on, steps, sources) = (0.0, 2_000, 200);
         for _ in 0..sources {

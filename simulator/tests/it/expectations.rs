@@ -2,7 +2,7 @@
 
 use plimsoll_simulator::{Outcome, Scenario, broken, run, simulate};
 
-use crate::parse;
+use crate::{parse, parse_all};
 
 /// A scenario at half the limit, where every request passes.
 fn below(expect: &str) -> Scenario {
@@ -51,6 +51,57 @@ fn unmet_expectations_are_reported() {
     assert!(figures("{ tenant_deviation: [1, 2] }")[0].starts_with("api: tenants.default.deviation is "));
     let small = figures("{ small_tenant_rps: 1e4, small_tenant_drop_ratio: [0.5, 1] }");
     assert!(small[0].starts_with("api: tenants.default.drop_ratio is "), "{small:?}");
+}
+
+#[test]
+fn variants_have_their_own_limit_fleet_and_expectations() {
+    let text = "name: some\nduration_s: 5\nwarmup_s: 1\nzones: 3\nclients: 9\n\
+                variants:\n  - { name: small, limit: 40, zones: 1, clients: 2 }\n\
+                \x20 - { name: large, limit: 1000, expect: { api: { offered_rps: [0, 1] } } }\n\
+                policy: { buckets: { api: { limit: 2 L, mode: enforce } } }\n\
+                traffic: [ { bucket: api, load: { constant: 0.5 L } } ]\n\
+                expect: { api: { offered_rps: [10, 30] } }\n";
+    let all = parse_all(text).unwrap();
+    let [small, large] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((small.name(), small.clients()), ("some/small", 2));
+    assert_eq!((large.name(), large.clients()), ("some/large", 9));
+    let runs = [run(large, 1)];
+    let outcome = Outcome::of(large, &runs);
+    assert_eq!((outcome.scenario.as_str(), outcome.buckets["api"].limit_rps), ("some/large", Some(2_000.0)));
+    assert!(broken(large, &runs)[0].to_string().starts_with("api: offered_rps is 4"));
+    assert_eq!(broken(small, &[run(small, 1)]), []);
+}
+
+#[test]
+fn only_requests_that_one_bucket_would_admit_are_lost() {
+    let text = "name: lost\nduration_s: 20\nwarmup_s: 10\nzones: 1\nclients: 2\n\
+                policy: { buckets: { api: { limit: 100, mode: enforce } } }\n\
+                traffic:\n\
+                \x20 - { bucket: api, load: { constant: 200 } }\n\
+                \x20 - { bucket: api, tenant: small, load: { constant: 5 } }\n\
+                expect: { api: { lost: [0, 0.5], tenant_lost: [0.9, 1], tenant_drop_ratio: [0.9, 1] } }\n";
+    let scenario = parse(text).unwrap();
+    let runs = [run(&scenario, 1)];
+    let outcome = &Outcome::of(&scenario, &runs).buckets["api"];
+    let (lost, dropped) = (outcome.lost.unwrap(), outcome.would_drop_ratio.unwrap());
+    // Half must be refused; a bucket in one place refuses as many, though not the same ones.
+    assert!((0.4..0.6).contains(&dropped) && (0.1..0.4).contains(&lost), "{dropped} {lost}");
+    let figures: Vec<String> = broken(&scenario, &runs).into_iter().map(|broken| broken.figure).collect();
+    let of = |figure: &str| ["default", "small"].map(|tenant| format!("tenants.{tenant}.{figure}"));
+    assert_eq!(figures, [of("drop_ratio"), of("lost")].concat());
+}
+
+#[test]
+fn callers_that_stalled_send_what_they_owe_at_once() {
+    let text = "name: stall\nduration_s: 8\nzones: 1\nclients: 2\n\
+                policy: { buckets: { api: { limit: 2000, mode: enforce } } }\n\
+                traffic: [ { bucket: api, load: { constant: 1000 }, clients: { share: [ { at_s: 0, first: 1, of_load: 1.0 } ] } } ]\n\
+                faults: [ { kind: client_stall, client: 0, at_s: 4, until_s: 5 } ]\n\
+                expect:\n  api:\n    - { window_s: [4, 5], offered_rps: [0, 0] }\n\
+                \x20   - { window_s: [5, 5.1], offered_rps: [10000, 12000] }\n\
+                \x20   - { window_s: [5.2, 8], offered_rps: [950, 1050] }\n";
+    let scenario = parse(text).unwrap();
+    assert_eq!(broken(&scenario, &[run(&scenario, 1)]), []);
 }
 
 #[test]

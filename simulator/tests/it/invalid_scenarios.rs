@@ -96,6 +96,53 @@ fn faults_without_a_valid_target_or_time_are_rejected() {
 }
 
 #[test]
+fn faulty_variants_are_rejected_with_their_place() {
+    let with = |variants: &str| format!("zones: 3\nvariants: [ {variants} ]");
+    let check = |variants: &str, at: &str, path: &str, words: &str| {
+        check("zones: 3", &with(variants), at, path, words);
+    };
+    check("", "[  ]", "variants", "there are 1 to 100");
+    check("{ name: a }", "{ name: a", "variants.0.limit", "missing");
+    check("{ name: a, limit: 0 }", "0 }", "variants.0.limit", "out of range");
+    check("{ name: ' ', limit: 9 }", "' '", "variants.0.name", "empty name");
+    check("{ name: a, limit: 9, clints: 2 }", "clints", "variants.0.clints", "did you mean `clients`");
+    check("{ name: a, limit: 9, clients: 0 }", "0 }", "variants.0.clients", "from 1 to 100000");
+    check(
+        "{ name: a, limit: 9, expect: { apy: {} } }",
+        "apy",
+        "variants.0.expect.apy",
+        "buckets with traffic",
+    );
+    check(
+        "{ name: a, limit: 9 }, { name: a, limit: 8 }",
+        "a, limit: 8",
+        "variants.1.name",
+        "another variant",
+    );
+}
+
+#[test]
+fn multiple_of_the_limit_without_variants_is_rejected() {
+    check("limit: 1000", "limit: 1 L", "1 L", "buckets.api.limit", "");
+}
+
+#[test]
+fn faulty_groups_and_stalls_are_rejected() {
+    check(
+        "    retry:",
+        "    groups: { of: 0 }\n    retry:",
+        "0 }\n",
+        "traffic.0.groups.of",
+        "from 1 to 10000",
+    );
+    check("    retry:", "    groups: { size: 5 }\n    retry:", "size", "traffic.0.groups.size", "`of`");
+    let pareto = "{ pareto: { mean_rps: 9, alpha: 2, on_s: 1, off_s: 1, per: zone } }";
+    let steps = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
+    check(steps, pareto, "zone }", "traffic.0.load", "zone");
+    check("kind: zone_crash, zone: 1", "kind: client_stall", "{ kind: client", "faults.0.client", "missing");
+}
+
+#[test]
 fn unknown_buckets_figures_and_files_are_rejected() {
     check("- bucket: api", "- bucket: apy", "apy", "traffic.0.bucket", "the policy has: api");
     check("expect: { api:", "expect: { apy:", "apy", "expect.apy", "buckets with traffic: api");
@@ -153,7 +200,7 @@ fn invalid_rows_of_a_trace_are_rejected_with_their_line() {
         match (plimsoll_simulator::Scenario::parse(source, &folder), words) {
             (Ok(_), None) => {}
             (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{rows:?}: {error}"),
-            (read, _) => panic!("{rows:?}: {:?}", read.map(|scenario| scenario.duration())),
+            (read, _) => panic!("{rows:?}: {:?}", read.map(|all| all.len())),
         }
     }
     std::fs::remove_dir_all(&folder).unwrap();

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use plimsoll_simulator::{Outcome, Run, Scenario, UnmetExpectation, broken, plot, simulate};
+use plimsoll_simulator::{Judgement, Outcome, Run, Scenario, broken, plot, simulate};
 
-use crate::output::json_line;
+use crate::output::{self, json_line};
 
 /// The exit code for an expectation that was not met.
 const EXIT_UNMET: u8 = 1;
@@ -90,7 +90,7 @@ enum SimulateFormat {
 /// # Errors
 /// An outcome or a plot cannot be written.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
-    let code = simulate_all(args, &mut io::stdout().lock(), &mut io::stderr().lock())?;
+    let code = simulate_all(args, &mut output::stdout(), &mut output::stderr())?;
     Ok(ExitCode::from(code))
 }
 
@@ -98,10 +98,10 @@ fn simulate_all(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write) -
     let mut scenarios = Vec::new();
     for path in &args.scenarios {
         match Scenario::read(path) {
-            Ok(scenario) => scenarios.push(match args.tick_ms {
+            Ok(variants) => scenarios.extend(variants.into_iter().map(|scenario| match args.tick_ms {
                 Some(tick) => scenario.with_tick(Duration::from_millis(tick)),
                 None => scenario,
-            }),
+            })),
             Err(error) => {
                 writeln!(err, "{error}")?;
                 return Ok(EXIT_INVALID);
@@ -109,7 +109,11 @@ fn simulate_all(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write) -
         }
     }
     if args.plot.is_some() && scenarios.len() > 1 {
-        writeln!(err, "error: --plot draws a single scenario; {} were given", scenarios.len())?;
+        writeln!(
+            err,
+            "error: --plot draws a single scenario; there are {} with their variants",
+            scenarios.len()
+        )?;
         return Ok(EXIT_INVALID);
     }
     let mut code = 0;
@@ -163,7 +167,7 @@ fn progress_bar(scenario: &Scenario, seeds: u64) -> ProgressBar {
 fn write_problems(
     scenario: &Scenario,
     runs: &[Run],
-    unmet: &[UnmetExpectation],
+    unmet: &[Judgement],
     err: &mut dyn Write,
 ) -> io::Result<()> {
     let name = scenario.name();

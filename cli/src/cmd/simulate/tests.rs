@@ -83,6 +83,7 @@ fn json_has_exactly_the_documented_fields() {
             "goodput_lost",
             "limit_rps",
             "long_run_error",
+            "lost",
             "mean_ratio",
             "offered_rps",
             "p99_10s",
@@ -96,7 +97,7 @@ fn json_has_exactly_the_documented_fields() {
     );
     let mut names = fields(&document["buckets"]["api"]["tenants"]["default"]);
     names.sort();
-    assert_eq!(names, ["admitted_rps", "deviation", "drop_ratio", "offered_rps", "share_rps"]);
+    assert_eq!(names, ["admitted_rps", "deviation", "drop_ratio", "lost", "offered_rps", "share_rps"]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The figures of one bucket in one run, as defined in `docs/reference/scenarios.md`. Sliding windows move by
 //! one bin of 10 ms and lie within the judged span. Prefix sums make each figure O(n).
 
+use std::iter::Sum;
+
 use super::series::{BIN_S, Series, TENANT_BINS, Totals};
 
 /// Bins in a second.
@@ -27,7 +29,7 @@ pub(crate) struct Figures {
     pub(crate) p99_10s: Option<f64>,
     pub(crate) error_60s: Option<f64>,
     pub(crate) goodput_lost: Option<f64>,
-    pub(crate) would_drop_ratio: Option<f64>,
+    pub(crate) requests: Requests,
     pub(crate) mean_ratio: Option<f64>,
     /// Infinite if the rate never settled.
     pub(crate) settle_s: Option<f64>,
@@ -40,7 +42,17 @@ pub(crate) struct Figures {
 pub(crate) struct TenantFigures {
     pub(crate) offered_rps: f64,
     pub(crate) admitted_rps: f64,
-    pub(crate) drop_ratio: Option<f64>,
+    pub(crate) requests: Requests,
+}
+
+/// Numbers of requests in the judged span.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Requests {
+    pub(crate) offered: f64,
+    /// Refused, or admitted although enforcement would refuse them.
+    pub(crate) dropped: f64,
+    /// Dropped, though one token bucket in one place would have admitted them.
+    pub(crate) lost: f64,
 }
 
 /// The span and the limit by which a bucket is judged.
@@ -73,7 +85,6 @@ impl Figures {
         let bins = all.offered.len();
         let bin = |s: f64| ((s / BIN_S).round() as usize).min(bins);
         let (from, to) = (bin(view.window_s.0), bin(view.window_s.1));
-        let would = Sums::of(all.would.iter().copied());
         let admitted = if view.v {
             Sums::of(all.admitted.iter().zip(&all.would).map(|(admitted, would)| admitted - would))
         } else {
@@ -83,12 +94,10 @@ impl Figures {
         let seconds = (to - from) as f64 * BIN_S;
         let offered = judged.offered.between(from, to) as f64;
         let admitted = judged.admitted.between(from, to) as f64;
-        // In every view a request is dropped if it was refused or would have been.
-        let passed = admitted - if view.v { 0.0 } else { would.between(from, to) as f64 };
         let mut figures = Self {
             offered_rps: offered / seconds,
             admitted_rps: admitted / seconds,
-            would_drop_ratio: (offered > 0.0).then(|| (offered - passed) / offered),
+            requests: Requests::of(all, from, to),
             tenants: series
                 .tenants
                 .iter()
@@ -109,17 +118,45 @@ impl Figures {
 impl TenantFigures {
     fn of(totals: &Totals, from: usize, to: usize, v: bool) -> Self {
         let (from, to) = (from / TENANT_BINS, to / TENANT_BINS);
-        let sum = |bins: &[u32]| {
-            bins.get(from..to).unwrap_or_default().iter().map(|count| f64::from(*count)).sum::<f64>()
-        };
         let seconds = (to - from) as f64 * BIN_S * TENANT_BINS as f64;
-        let (offered, admitted, would) = (sum(&totals.offered), sum(&totals.admitted), sum(&totals.would));
-        Self {
-            offered_rps: offered / seconds,
-            admitted_rps: (admitted - if v { would } else { 0.0 }) / seconds,
-            drop_ratio: (offered > 0.0).then(|| (offered - admitted + would) / offered),
-        }
+        let admitted = sum(&totals.admitted, from, to) - if v { sum(&totals.would, from, to) } else { 0.0 };
+        let requests = Requests::of(totals, from, to);
+        Self { offered_rps: requests.offered / seconds, admitted_rps: admitted / seconds, requests }
     }
+}
+
+// === impl Requests ===
+
+impl Requests {
+    fn of(totals: &Totals, from: usize, to: usize) -> Self {
+        let [offered, admitted, would, lost] =
+            [&totals.offered, &totals.admitted, &totals.would, &totals.lost].map(|bins| sum(bins, from, to));
+        Self { offered, dropped: offered - admitted + would, lost }
+    }
+
+    /// The share that was dropped; absent without any requests.
+    pub(crate) fn drop_ratio(self) -> Option<f64> {
+        (self.offered > 0.0).then(|| self.dropped / self.offered)
+    }
+
+    /// The share that was lost; absent without any requests.
+    pub(crate) fn lost(self) -> Option<f64> {
+        (self.offered > 0.0).then(|| self.lost / self.offered)
+    }
+}
+
+impl Sum for Requests {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            offered: sum.offered + one.offered,
+            dropped: sum.dropped + one.dropped,
+            lost: sum.lost + one.lost,
+        })
+    }
+}
+
+fn sum(bins: &[u32], from: usize, to: usize) -> f64 {
+    bins.get(from..to).unwrap_or_default().iter().map(|count| f64::from(*count)).sum()
 }
 
 // === impl Sums ===

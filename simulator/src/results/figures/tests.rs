@@ -44,11 +44,11 @@ fn a_steady_run_at_the_limit_has_no_error() {
     check(figures.worst_10s, 1.0);
     check(figures.error_60s, 0.0);
     check(figures.goodput_lost, 0.0);
-    check(figures.would_drop_ratio, 0.5);
+    check(figures.requests.drop_ratio(), 0.5);
     check(figures.mean_ratio, 1.0);
     check(figures.conformance_burst_s, 0.0);
     assert_eq!(figures.settle_s, None, "nothing changed by a script");
-    check(figures.tenants[0].drop_ratio, 0.5);
+    check(figures.tenants[0].requests.drop_ratio(), 0.5);
     assert_eq!(figures.tenants[0].admitted_rps.round(), 1_000.0);
 }
 
@@ -156,11 +156,11 @@ fn view_of_enforcement_counts_would_be_drops_as_dropped() {
     shadow.tenants[0].would = vec![90; shadow.tenants[0].offered.len()];
     let passed = Figures::of(&shadow, &view(0.0, 20.0));
     check(passed.worst_1s, 2.0);
-    check(passed.would_drop_ratio, 0.45);
-    check(passed.tenants[0].drop_ratio, 0.45);
+    check(passed.requests.drop_ratio(), 0.45);
+    check(passed.tenants[0].requests.drop_ratio(), 0.45);
     let would = Figures::of(&shadow, &View { v: true, ..view(0.0, 20.0) });
     check(would.worst_1s, 1.1);
-    check(would.would_drop_ratio, 0.45);
+    check(would.requests.drop_ratio(), 0.45);
     check(would.long_run_error, 0.1);
     assert_eq!(would.tenants[0].admitted_rps.round(), 1_100.0);
 }
@@ -169,10 +169,10 @@ fn view_of_enforcement_counts_would_be_drops_as_dropped() {
 fn ratios_to_the_limit_are_absent_without_a_limit() {
     let unlimited = Figures::of(&series(&[(20.0, 20, 20)]), &View { limit: None, ..view(0.0, 20.0) });
     assert_eq!((unlimited.worst_1s, unlimited.mean_ratio, unlimited.goodput_lost), (None, None, None));
-    check(unlimited.would_drop_ratio, 0.0);
+    check(unlimited.requests.drop_ratio(), 0.0);
     let denied = Figures::of(&series(&[(20.0, 20, 0)]), &View { limit: Some(0.0), ..view(0.0, 20.0) });
     assert_eq!(denied.worst_1s, None);
-    check(denied.would_drop_ratio, 1.0);
+    check(denied.requests.drop_ratio(), 1.0);
     let idle = Figures::of(&series(&[(20.0, 0, 0)]), &view(0.0, 20.0));
-    assert_eq!((idle.would_drop_ratio, idle.goodput_lost), (None, None));
+    assert_eq!((idle.requests.drop_ratio(), idle.goodput_lost), (None, None));
 }
