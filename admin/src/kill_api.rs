@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::kill::drill::Spread;
-use plimsoll_core::names::{Bucket, Text, Zone};
+use plimsoll_core::names::{Bucket, Text, Zone, nearest};
 use serde::{Deserialize, Serialize};
 
 /// The path that answers [`KillStatus`] by GET.
 pub const STATUS: &str = "/kill";
 /// The path that takes [`KillOn`] by POST and answers [`KillStatus`].
 pub const ON: &str = "/kill/on";
-/// The path that takes [`KillOff`] by POST and answers [`KillStatus`].
+/// The path that takes [`KillOff`] by POST and answers [`KillEnded`].
 pub const OFF: &str = "/kill/off";
 /// The path that takes [`DrillOrder`] by POST and answers [`DrillReport`] when every client has acknowledged
 /// the drill or the timeout passed.
@@ -63,8 +63,26 @@ pub struct KillStatus {
     pub fleet: KillState,
     /// The switches of all buckets that were ever killed on their own.
     pub buckets: BTreeMap<Bucket, KillState>,
+    /// The entries of the policy that are in shadow since a kill that has ended, until they are promoted.
+    /// Controllers only.
+    pub in_shadow: Vec<String>,
+    /// Known aggregators that are not connected, as `ZONE/NAME`. Controllers only.
+    pub away: Vec<String>,
+    /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing. A client of several
+    /// aggregators counts at each of them.
+    pub killed_locally: u32,
     /// True if the state survives a restart of this process. An aggregator relies on its clients instead.
     pub saved: bool,
+}
+
+/// The answer to [`KillOff`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillEnded {
+    /// True if the request ended a kill.
+    pub ended: bool,
+    /// The switches after it.
+    #[serde(flatten)]
+    pub status: KillStatus,
 }
 
 /// The tier of the process that answers.
@@ -88,10 +106,10 @@ pub struct KillState {
     pub by_file: bool,
     /// The kill order in force, if one was given by command.
     pub command: Option<KillOrder>,
+    /// True if an aggregator below orders the kill, and no controller has confirmed it. Aggregators only.
+    pub ordered_below: bool,
     /// True if the bucket stays in shadow after a kill, until an operator raises its entry.
     pub held_in_shadow: bool,
-    /// True if this process knows the bucket apart from the kill. An unknown name is probably misspelt.
-    pub known: bool,
 }
 
 /// A kill that was ordered by command.
@@ -105,6 +123,16 @@ pub struct KillOrder {
     pub since_s: Option<i64>,
     /// The time at which the kill ends by itself, in seconds since 1970.
     pub until_s: Option<i64>,
+}
+
+/// Returns the error text for a bucket that is not known, with the nearest of those that are.
+#[must_use]
+pub fn unknown_bucket<'a>(bucket: &Bucket, known: impl Iterator<Item = &'a str>) -> String {
+    let hint = nearest(bucket.as_str(), known).map_or_else(
+        || "`plimsoll rollout status` lists the policy's buckets".to_owned(),
+        |nearest| format!("did you mean `{nearest}`?"),
+    );
+    format!("no bucket `{bucket}` is known, by the policy or by traffic; {hint}")
 }
 
 /// A request to measure how long a kill generation takes to reach every client.

@@ -38,9 +38,7 @@ pub use tenants::{
 };
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
-pub use yaml::{
-    Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Number, Place, PolicyError, Source, nearest,
-};
+pub use yaml::{Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Number, Place, PolicyError, Source};
 
 use std::sync::Arc;
 
@@ -80,7 +78,7 @@ impl Policy {
         self.kill_switch
     }
 
-    /// Returns true if reloads with drastic changes are held back.
+    /// Returns true if changes with a large effect are held back.
     pub const fn guardrails(&self) -> bool {
         self.guardrails
     }

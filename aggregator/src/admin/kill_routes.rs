@@ -7,10 +7,11 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
-    DRILL, DrillOrder, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS, Tier,
+    DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS, Tier,
+    unknown_bucket,
 };
 use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
-use plimsoll_core::kill::{KillGeneration, Scope};
+use plimsoll_core::kill::Scope;
 use plimsoll_core::names::{Bucket, Text};
 use plimsoll_proto::shared::Shared;
 
@@ -40,44 +41,71 @@ fn kill(zone: &Shared<Zone>, order: KillOn) -> Response {
              or order it at the controller",
         );
     }
-    enter(zone, &order.bucket.into(), true, order.reason.as_str(), order.by.as_ref())
+    match enter(zone, order.bucket, true, order.reason.as_str(), order.by.as_ref()) {
+        Ok(_) => Json(zone.with(|zone, _| kill_status(zone))).into_response(),
+        Err(refused) => refused,
+    }
 }
 
 fn end_kill(zone: &Shared<Zone>, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map_or("", Text::as_str);
-    enter(zone, &order.bucket.into(), false, reason, order.by.as_ref())
+    match enter(zone, order.bucket, false, reason, order.by.as_ref()) {
+        Ok(ended) => {
+            Json(KillEnded { ended, status: zone.with(|zone, _| kill_status(zone)) }).into_response()
+        }
+        Err(refused) => refused,
+    }
 }
 
-fn enter(zone: &Shared<Zone>, scope: &Scope, killed: bool, reason: &str, by: Option<&Text>) -> Response {
+/// Enters an order or its end. Returns true if the generation changed, or the answer to a refused order.
+fn enter(
+    zone: &Shared<Zone>,
+    bucket: Option<Bucket>,
+    killed: bool,
+    reason: &str,
+    by: Option<&Text>,
+) -> Result<bool, Response> {
     let by = by.map(Text::as_str);
-    let (changed, generation) =
-        zone.with(|zone, now| (zone.order_kill(now, scope, killed), zone.kills().generation(scope).0));
-    match changed {
-        Err(full) => return error_response(StatusCode::CONFLICT, full),
-        Ok(changed) => {
-            tracing::warn!(
-                %scope, killed, generation, changed, reason, by,
-                "kill switch ordered at this aggregator"
-            );
-        }
+    let unknown = bucket.as_ref().and_then(|bucket| zone.with(|zone, _| unknown(zone, bucket)));
+    if let Some(unknown) = unknown {
+        return Err(error_response(StatusCode::BAD_REQUEST, unknown));
     }
+    let scope = Scope::from(bucket);
+    let (changed, generation) =
+        zone.with(|zone, now| (zone.order_kill(now, &scope, killed), zone.kills().generation(&scope).0));
+    let changed = changed.map_err(|full| error_response(StatusCode::CONFLICT, full))?;
+    tracing::warn!(
+        %scope, killed, generation, changed, reason, by,
+        "kill switch ordered at this aggregator"
+    );
     zone.notify();
-    Json(zone.with(|zone, _| kill_status(zone))).into_response()
+    Ok(changed)
+}
+
+/// Returns the error text for a bucket that is neither known nor was ever killed.
+fn unknown(zone: &Zone, bucket: &Bucket) -> Option<String> {
+    let is_known = zone.knows(bucket) || zone.kills().bucket(bucket).0 > 0;
+    (!is_known).then(|| unknown_bucket(bucket, zone.known_buckets().map(Bucket::as_str)))
 }
 
 fn kill_status(zone: &Zone) -> KillStatus {
-    let kills = zone.kills();
-    let state = |generation: KillGeneration, known| KillState {
-        generation,
-        killed: generation.is_killed(),
-        known,
-        ..KillState::default()
+    let state = |scope: Scope| {
+        let generation = zone.kills().generation(&scope);
+        KillState {
+            generation,
+            killed: generation.is_killed(),
+            ordered_below: zone.is_kill_ordered_below(&scope),
+            ..KillState::default()
+        }
     };
-    let of = |bucket: &Bucket, generation| (bucket.clone(), state(generation, zone.knows(bucket)));
+    let buckets = zone.kills().buckets().map(|(bucket, _)| bucket.clone());
     KillStatus {
         tier: Tier::Aggregator,
-        fleet: state(kills.fleet(), true),
-        buckets: kills.buckets().map(|(bucket, generation)| of(bucket, generation)).collect(),
+        fleet: state(Scope::Fleet),
+        buckets: buckets.map(|bucket| (bucket.clone(), state(Scope::Bucket(bucket)))).collect(),
+        in_shadow: Vec::new(),
+        away: Vec::new(),
+        killed_locally: zone.killed_locally(),
         saved: true,
     }
 }

@@ -71,6 +71,11 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
     for (name, help, value) in [
         ("plimsoll_children", "Children with a stream.", zone.sessions().connected_count() as f64),
         (
+            "plimsoll_clients_in_other_zones",
+            "Clients with a stream that name another zone than this aggregator.",
+            zone.foreign_clients() as f64,
+        ),
+        (
             "plimsoll_report_interval_seconds",
             "Interval at which children are asked to report and are sent directives; longer while the aggregator is overloaded.",
             zone.schedule.report_interval.as_secs_f64(),
@@ -100,6 +105,11 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
             "plimsoll_kill_generation",
             "Kill generation of the fleet; odd means killed.",
             zone.kills().fleet().0 as f64,
+        ),
+        (
+            "plimsoll_clients_killed_locally",
+            "Connected clients that a kill file or PLIMSOLL_KILL stops from refusing, also those of aggregators below.",
+            f64::from(zone.killed_locally()),
         ),
         (
             "plimsoll_clocks_distrusted",

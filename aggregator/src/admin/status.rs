@@ -27,6 +27,9 @@ pub struct Status {
     pub quiet: bool,
     /// Every bucket with a limit.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
+    /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing, also those of aggregators
+    /// below.
+    pub killed_locally: u32,
     /// Clients, including those that are away but remembered.
     pub clients: Vec<ChildStatus>,
     /// Child aggregators, likewise.
@@ -49,8 +52,12 @@ pub struct ChildStatus {
     pub name: String,
     /// The service it belongs to.
     pub service: String,
+    /// The zone that it names. A client should name that of its aggregator.
+    pub zone: String,
     /// True while it has a stream.
     pub connected: bool,
+    /// The clients that are killed locally: 1 or 0 for a client, the number of those below for an aggregator.
+    pub killed_locally: u32,
     /// Seconds since its first report here.
     pub since_s: f64,
     /// Seconds since its latest report.
@@ -69,6 +76,7 @@ impl Status {
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_warming_up(),
             buckets: buckets(zone, now),
+            killed_locally: zone.killed_locally(),
             clients: children(zone, now, Role::Client),
             aggregators: children(zone, now, Role::Aggregator),
         }
@@ -80,7 +88,9 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
     let each = children.map(|child| ChildStatus {
         name: child.identity.name.to_string(),
         service: child.identity.service.to_string(),
+        zone: child.identity.zone.to_string(),
         connected: child.stream.is_some(),
+        killed_locally: child.killed_locally,
         since_s: now.since(child.since).as_secs_f64(),
         heard_s: now.since(child.last_report).as_secs_f64(),
         seq: child.books.seq(),

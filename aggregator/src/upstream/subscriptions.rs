@@ -29,6 +29,11 @@ impl Subscriptions {
         self.requested.contains(bucket)
     }
 
+    /// The buckets that children have requested.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Bucket> {
+        self.requested.iter()
+    }
+
     /// Returns true if there is no room for another bucket.
     pub(crate) fn is_full(&self) -> bool {
         self.requested.len() >= self.buckets_max

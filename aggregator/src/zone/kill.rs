@@ -36,9 +36,14 @@ impl Zone {
         self.kills.kills()
     }
 
-    /// Returns true if a kill order that the controller has not confirmed is in force for a scope.
-    pub(crate) fn is_kill_ordered(&self, scope: &Scope) -> bool {
-        self.kills.is_ordered(scope)
+    /// Returns true if an aggregator below orders the kill of a scope, and the controller has not confirmed it.
+    pub(crate) fn is_kill_ordered_below(&self, scope: &Scope) -> bool {
+        self.kills.is_ordered_below(scope)
+    }
+
+    /// The number of connected clients, also of aggregators below, that are killed locally.
+    pub(crate) fn killed_locally(&self) -> u32 {
+        self.downstream.killed_locally()
     }
 
     /// Begins a drill among the children.

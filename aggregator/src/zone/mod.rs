@@ -217,6 +217,11 @@ impl Zone {
         self.upstream.subscriptions.contains(bucket) || self.board.get(bucket).is_some()
     }
 
+    /// The buckets that are known.
+    pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
+        self.upstream.subscriptions.iter().chain(self.board.iter().map(|(bucket, _)| bucket))
+    }
+
     /// The highest epoch applied.
     pub const fn epoch(&self) -> Option<Epoch> {
         self.upstream.epoch()

@@ -26,11 +26,18 @@ pub(crate) struct LocalKill {
 impl LocalKill {
     /// Reads the variable, and remembers a file that may come and go.
     pub(crate) fn new(variable: Option<&OsStr>, file: Option<PathBuf>) -> Self {
-        let by_environment = variable.and_then(parse);
-        if let (Some(value), None) = (variable, by_environment) {
-            tracing::warn!(?value, "{KILL_VARIABLE} ignored: set it to 1, true or on, or to 0, false or off");
-        }
-        Self { by_environment: by_environment.unwrap_or(false), file }
+        let by_environment = variable.is_some_and(|value| {
+            // An operator who sets the variable wants to kill; refusing to start would make an incident worse.
+            parse(value).unwrap_or_else(|| {
+                tracing::error!(
+                    ?value,
+                    "{KILL_VARIABLE} is neither yes nor no and kills this process: set it to 1, true, yes or on, or to \
+                     0, false, no or off"
+                );
+                true
+            })
+        });
+        Self { by_environment, file }
     }
 
     /// Returns true if the switch can change while the process lives.
@@ -84,8 +91,8 @@ impl LocalKill {
 /// Reads the usual spellings of yes and no; an empty value is a no.
 fn parse(value: &OsStr) -> Option<bool> {
     match value.to_str()?.trim().to_ascii_lowercase().as_str() {
-        "1" | "true" | "on" => Some(true),
-        "" | "0" | "false" | "off" => Some(false),
+        "1" | "true" | "yes" | "on" => Some(true),
+        "" | "0" | "false" | "no" | "off" => Some(false),
         _ => None,
     }
 }
@@ -121,26 +128,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variable_is_on_in_every_usual_spelling_of_yes() {
-        for (value, due) in [
-            (Some("1"), true),
-            (Some("true"), true),
-            (Some("on"), true),
-            (Some("ON"), true),
-            (Some(" True "), true),
-            (Some("0"), false),
-            (Some("false"), false),
-            (Some("off"), false),
-            (Some("no"), false),
-            (Some(""), false),
-            (None, false),
+    fn variable_kills_unless_it_is_a_usual_spelling_of_no() {
+        for (value, killed, is_plain) in [
+            (Some("1"), true, true),
+            (Some("true"), true, true),
+            (Some("yes"), true, true),
+            (Some("on"), true, true),
+            (Some("YES"), true, true),
+            (Some(" True "), true, true),
+            (Some("0"), false, true),
+            (Some("false"), false, true),
+            (Some("No"), false, true),
+            (Some("off"), false, true),
+            (Some(""), false, true),
+            (None, false, true),
+            // What is neither yes nor no is logged as an error.
+            (Some("y"), true, false),
+            (Some("ture"), true, false),
+            (Some("2"), true, false),
         ] {
             let kill = LocalKill::new(value.map(OsStr::new), None);
-            assert_eq!(kill.by_environment, due, "{value:?}");
+            assert_eq!(kill.by_environment, killed, "{value:?}");
             assert!(!kill.can_change());
-            // A value that is neither yes nor no is logged.
-            let neither = value.is_some_and(|value| parse(OsStr::new(value)).is_none());
-            assert_eq!(neither, value == Some("no"), "{value:?}");
+            assert_eq!(value.is_none_or(|value| parse(OsStr::new(value)).is_some()), is_plain, "{value:?}");
         }
     }
 

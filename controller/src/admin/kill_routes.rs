@@ -7,15 +7,17 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
-    DRILL, DrillOrder, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON, STATUS, TTL_MAX_S, Tier,
+    DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON, STATUS, TTL_MAX_S,
+    Tier, unknown_bucket,
 };
 use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::Scope;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::shared::Shared;
 
 use crate::admin::{BrainState, in_effect};
-use crate::brain::Brain;
+use crate::brain::{Brain, display};
 use crate::state::Command;
 use crate::tasks::unix_s;
 
@@ -35,6 +37,9 @@ async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Re
         let reason = format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds");
         return error_response(StatusCode::BAD_REQUEST, reason);
     }
+    if let Some(refused) = refuse_unknown(&brain, order.bucket.as_ref()) {
+        return refused;
+    }
     let now_s = unix_s();
     let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
     let scope = Scope::from(order.bucket);
@@ -44,36 +49,50 @@ async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Re
     if let Err(full) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
         return error_response(StatusCode::CONFLICT, full);
     }
-    answer(&brain).await
+    in_effect(&brain).await;
+    Json(brain.with(kill_status)).into_response()
 }
 
 async fn end_kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOff>) -> Response {
+    if let Some(refused) = refuse_unknown(&brain, order.bucket.as_ref()) {
+        return refused;
+    }
     let scope = Scope::from(order.bucket);
     let ended = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
     let (reason, by) = (order.reason.map(|text| text.to_string()), order.by.map(|text| text.to_string()));
     tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
-    answer(&brain).await
+    in_effect(&brain).await;
+    Json(KillEnded { ended, status: brain.with(kill_status) }).into_response()
 }
 
 async fn run_drill(State(brain): BrainState, JsonBody(order): JsonBody<DrillOrder>) -> Response {
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing).await
 }
 
-async fn answer(brain: &Shared<Brain>) -> Response {
-    in_effect(brain).await;
-    Json(brain.with(kill_status)).into_response()
+/// Returns the answer to an order for a bucket that is neither known nor was ever killed.
+fn refuse_unknown(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Option<Response> {
+    let bucket = bucket?;
+    brain.with(|brain, _| {
+        let is_known = brain.knows(bucket) || brain.kills().bucket(bucket).0 > 0;
+        let known = || brain.known_buckets().map(Bucket::as_str);
+        (!is_known).then(|| error_response(StatusCode::BAD_REQUEST, unknown_bucket(bucket, known())))
+    })
 }
 
 /// The state of the kill switch of the fleet and of every bucket that was ever killed alone.
 fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     let durable = brain.durable();
-    let buckets = durable.bucket_kills.keys();
+    let killed = durable.bucket_kills.iter().filter(|(_, switch)| switch.generation.0 > 0);
+    let buckets = killed.map(|(bucket, _)| bucket);
     KillStatus {
         tier: Tier::Controller,
         fleet: kill_state(brain, &Scope::Fleet),
         buckets: buckets
             .map(|bucket| (bucket.clone(), kill_state(brain, &Scope::Bucket(bucket.clone()))))
             .collect(),
+        in_shadow: durable.in_shadow_since_kill().map(str::to_owned).collect(),
+        away: brain.aggregators_away().map(|place| display(&place)).collect(),
+        killed_locally: brain.killed_locally(),
         saved: brain.is_saved(),
     }
 }
@@ -94,6 +113,6 @@ fn kill_state(brain: &Brain, scope: &Scope) -> KillState {
         by_file: *scope == Scope::Fleet && durable.killed_by_file,
         command: durable.command(scope).map(order),
         held_in_shadow: of_bucket.is_some_and(|of| of.held.is_some()),
-        known: scope.bucket().is_none_or(|bucket| brain.knows(bucket)),
+        ordered_below: false,
     }
 }

@@ -1,13 +1,10 @@
 //! The metrics of the controller.
 
-use std::collections::BTreeSet;
-
 use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
 
 use crate::admin::status::{AggregatorStatus, BucketStatus, Status};
-use crate::aggregators::Place;
 use crate::brain::Brain;
 use crate::tasks::events::Events;
 
@@ -17,7 +14,7 @@ pub(crate) fn page(brain: &Brain, status: &Status, events: &Events, now: MonoTim
     controller(&mut page, status, brain);
     buckets(&mut page, status);
     modes_and_decisions(&mut page, status);
-    aggregators(&mut page, status, brain, now);
+    aggregators(&mut page, status);
     rollout(&mut page, brain, now);
     events.add_to(&mut page);
     page
@@ -74,10 +71,15 @@ fn buckets(page: &mut Page, status: &Status) {
     let mut gauge = |name, help, value: Value| page.gauge(name, help, &["bucket"], each(value));
     gauge("plimsoll_bucket_limit", "The limit in requests/s; absent without one.", |b| b.limit_rps);
     gauge("plimsoll_bucket_offered", "Requests/s offered, over all zones.", |b| Some(b.traffic.offered_rps));
-    let help = "The drop ratio over all tenants; absent before there is one.";
+    let help = "The drop ratio over all tenants; absent before there is one, and in shadow.";
     gauge("plimsoll_bucket_drop_ratio", help, |b| b.traffic.drop_ratio);
+    let help = "The drop ratio over all tenants that enforcing would bring into force; only in shadow.";
+    gauge("plimsoll_bucket_would_drop_ratio", help, |b| b.traffic.would_drop_ratio);
     let help = "Unused requests of the limit, or requests above it if negative; absent without a limit.";
     gauge("plimsoll_bucket_balance", help, |b| b.limit_rps.map(|_| b.balance));
+    let help = "Requests/s of the limit that belonged to expired aggregators and are divided among the others; their clients may \
+        still admit as much beyond the limit.";
+    gauge("plimsoll_bucket_released", help, |b| Some(b.released_rps));
     let help = "The candidate limit in requests/s, which is only evaluated; absent without one.";
     gauge("plimsoll_candidate_limit", help, |b| Some(b.candidate?.limit_rps));
     let help = "The share of requests that the candidate limit would refuse now.";
@@ -123,22 +125,26 @@ fn modes_and_decisions(page: &mut Page, status: &Status) {
     page.counter("plimsoll_fleet_decisions_total", help, &["bucket", "result"], decisions);
 }
 
-fn aggregators(page: &mut Page, status: &Status, brain: &Brain, now: MonoTime) {
-    let each = |value: fn(&AggregatorStatus) -> f64| {
-        status.aggregators.iter().map(move |a| (vec![a.zone.clone(), a.name.clone()], value(a)))
+fn aggregators(page: &mut Page, status: &Status) {
+    let mut gauge = |name, help, value: fn(&AggregatorStatus) -> f64| {
+        let rows = status.aggregators.iter().map(|a| (vec![a.zone.clone(), a.name.clone()], value(a)));
+        page.gauge(name, help, &["zone", "aggregator"], rows);
     };
-    let labels = ["zone", "aggregator"];
     let help = "1 while the aggregator has a stream to the controller.";
-    page.gauge("plimsoll_aggregator_connected", help, &labels, each(|a| flag(a.connected)));
+    gauge("plimsoll_aggregator_connected", help, |a| flag(a.connected));
     let help = "Time since the last report of the aggregator, while others reported.";
-    page.gauge("plimsoll_aggregator_silent_seconds", help, &labels, each(|a| a.silent_s));
-    let stale: BTreeSet<&Place> = brain.stale_aggregators(now).map(|(place, _)| place).collect();
-    let known: BTreeSet<&Place> = brain.aggregators.iter().map(|(place, _)| place).collect();
-    let rows = (&known | &stale).into_iter();
-    let rows =
-        rows.map(|place| (vec![place.0.to_string(), place.1.to_string()], flag(stale.contains(place))));
-    let help = "1 while the aggregator has not reported for so long that buckets in canary return to shadow.";
-    page.gauge("plimsoll_aggregator_stale", help, &labels, rows);
+    gauge("plimsoll_aggregator_silent_seconds", help, |a| a.silent_s);
+    let help = "1 while the aggregator has not reported for so long that buckets in canary return to shadow, and while it is \
+        expired.";
+    gauge("plimsoll_aggregator_stale", help, |a| flag(a.stale));
+    let help = "1 for an aggregator that went silent until its share was released: until it returns, is forgotten, or has been \
+        gone for 7 days.";
+    gauge("plimsoll_aggregator_expired", help, |a| flag(a.expired));
+    let help =
+        "Connected clients below the aggregator that a kill file or PLIMSOLL_KILL stops from refusing.";
+    gauge("plimsoll_clients_killed_locally", help, |a| f64::from(a.killed_locally));
+    let help = "1 while two processes with this zone and name replace each other.";
+    gauge("plimsoll_aggregator_name_conflict", help, |a| flag(a.name_conflict));
 }
 
 fn rollout(page: &mut Page, brain: &Brain, now: MonoTime) {

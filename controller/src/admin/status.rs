@@ -2,19 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::names::{Bucket, Tenant};
-use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
 use plimsoll_core::report::Counts;
 use plimsoll_policy::LimitSource;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::aggregators::Place;
 use crate::brain::Brain;
 use crate::bucket::Share;
 use crate::history::{self, LearningStatus};
 
 /// The state of the fleet at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The controller's epoch.
     pub epoch: u64,
@@ -24,16 +25,19 @@ pub struct Status {
     pub kill_generation: u64,
     /// True while the kill switch is on: no client refuses.
     pub killed: bool,
+    /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing. A client of several
+    /// aggregators counts at each of them.
+    pub killed_locally: u32,
     /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
     /// Every known bucket.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
-    /// Every aggregator that has reported lately.
+    /// Every aggregator that reported, is waited for, or has expired.
     pub aggregators: Vec<AggregatorStatus>,
 }
 
 /// One bucket.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BucketStatus {
     /// The matching entry of the policy; null if none matches.
     pub entry: Option<String>,
@@ -53,6 +57,9 @@ pub struct BucketStatus {
     pub pending_mode: Option<Mode>,
     /// Unused requests of the limit, or requests above it if negative; 0 without a limit.
     pub balance: f64,
+    /// Requests/s of the limit that belonged to expired aggregators and are divided among the others. Clients
+    /// of the expired ones may still admit as much beyond the limit.
+    pub released_rps: f64,
     /// The candidate limit, which is only evaluated; null without one.
     pub candidate: Option<CandidateStatus>,
     /// The traffic of all tenants.
@@ -63,7 +70,7 @@ pub struct BucketStatus {
 }
 
 /// The last good answer to a query for a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queried {
     /// Requests/s, before they are clamped to the bounds of the policy.
     pub answer_rps: f64,
@@ -73,7 +80,7 @@ pub struct Queried {
 
 /// A candidate limit and its results. It is evaluated while the controller sends rates for the bucket's own
 /// limit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidateStatus {
     /// Requests/s over all zones.
     pub limit_rps: f64,
@@ -86,14 +93,18 @@ pub struct CandidateStatus {
 }
 
 /// Offered traffic and decisions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Requests/s offered at present.
     pub offered_rps: f64,
     /// Requests/s allocated.
     pub allocated_rps: f64,
-    /// The drop ratio in force; null without one.
+    /// The drop ratio in force; null without one, and in shadow.
     pub drop_ratio: Option<f64>,
+    /// In shadow, the drop ratio that enforcing would bring into force; else null.
+    pub would_drop_ratio: Option<f64>,
+    /// The reason of a drop ratio above 0: `tenant_limit` if every tenant refused is at its own limit.
+    pub drop_reason: Option<Reason>,
     /// Requests in total.
     pub offered: u64,
     /// Admitted requests in total.
@@ -107,7 +118,7 @@ pub struct Traffic {
 }
 
 /// One aggregator.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AggregatorStatus {
     /// Its zone.
     pub zone: String,
@@ -115,10 +126,19 @@ pub struct AggregatorStatus {
     pub name: String,
     /// True while it has a stream.
     pub connected: bool,
+    /// Connected clients below it that a kill file or `PLIMSOLL_KILL` stops from refusing.
+    pub killed_locally: u32,
     /// Seconds since the first report of this process; 0 if its session has been evicted.
     pub since_s: f64,
-    /// Seconds since its last report, while others reported.
+    /// Seconds since its last report, while others reported; of an expired one, since its last report.
     pub silent_s: f64,
+    /// True without a report for so long that buckets in canary return to shadow, and of an expired one.
+    pub stale: bool,
+    /// True if it went silent until its share was released. It stays listed until it returns, is forgotten, or
+    /// has been gone for 7 days.
+    pub expired: bool,
+    /// True while two processes with this zone and name replace each other.
+    pub name_conflict: bool,
 }
 
 impl Status {
@@ -136,17 +156,22 @@ impl Status {
                 traffic.add_share(share);
                 tenants.entry(class(brain, tenant)).or_default().add_share(share);
             }
+            let mode = protected.mode(durable);
+            if mode == Mode::Shadow {
+                tenants.values_mut().chain([&mut traffic]).for_each(Traffic::only_counts);
+            }
             let status = BucketStatus {
                 entry: protected.entry.clone(),
                 limit_rps: protected.limit.per_second().map(Rate::per_second),
                 learned: history::learned_policy(brain.policy(), &protected.name)
                     .map(|learned| brain.limits.history.status(&protected.name, learned)),
                 queried: Queried::of(brain, &protected.name, now),
-                mode: protected.mode(durable),
+                mode,
                 killed: durable.kill_of(&protected.name).is_on(),
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance.tokens(),
+                released_rps: durable.expired.released(&protected.name),
                 candidate: protected.candidate.map(|candidate| CandidateStatus {
                     limit_rps: candidate.limit.per_second(),
                     drop_ratio: candidate.ratio,
@@ -169,6 +194,7 @@ impl Status {
             policy_hash: brain.policy().hash().to_string(),
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),
+            killed_locally: brain.killed_locally(),
             leading: brain.takeover.leading,
             buckets,
             aggregators: aggregators(brain, now),
@@ -193,6 +219,15 @@ impl Traffic {
         self.allocated_rps += share.allocation;
         let mean = refused / self.offered_rps;
         self.drop_ratio = Some(if mean.is_finite() { mean } else { share.ratio.as_f64() });
+        if share.ratio > DropRatio::NONE && self.drop_reason != Some(Reason::ClusterOverload) {
+            let reason = if share.at_tenant_limit { Reason::TenantLimit } else { Reason::ClusterOverload };
+            self.drop_reason = Some(reason);
+        }
+    }
+
+    /// Calls the ratio what it is where refusals are only counted.
+    fn only_counts(&mut self) {
+        self.would_drop_ratio = self.drop_ratio.take();
     }
 
     fn add_counts(&mut self, counts: Counts) {
@@ -210,16 +245,64 @@ fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
 }
 
 fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
-    let status = |((zone, name), aggregator): (&(_, _), &crate::aggregators::Aggregator)| {
+    let (durable, stale) = (brain.durable(), brain.stale_aggregators(now));
+    let status = |place: &Place| {
         let mut sessions = brain.sessions.iter();
-        let child = sessions.find(|child| child.identity.zone == *zone && child.identity.name == *name);
+        let child = sessions.find(|child| child.identity.zone == place.0 && child.identity.name == place.1);
+        let registered = brain.aggregators.get(place);
+        let expired = durable.expired.iter().find(|expired| expired.place() == *place);
+        let silent = registered.map_or_else(|| brain.silence(now, place), |aggregator| aggregator.silent_for);
         AggregatorStatus {
-            zone: ToString::to_string(zone),
-            name: ToString::to_string(name),
+            zone: place.0.to_string(),
+            name: place.1.to_string(),
             connected: child.is_some_and(|child| child.stream.is_some()),
+            killed_locally: child
+                .filter(|child| child.stream.is_some())
+                .map_or(0, |child| child.killed_locally),
             since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
-            silent_s: aggregator.silent_for.as_secs_f64(),
+            silent_s: expired.map_or(silent.as_secs_f64(), |expired| expired.age_s(brain.unix_s()) as f64),
+            stale: stale.contains(place),
+            expired: expired.is_some(),
+            name_conflict: registered.is_some_and(|aggregator| aggregator.has_name_conflict(now)),
         }
     };
-    brain.aggregators.iter().map(status).collect()
+    brain.known_aggregators().iter().map(status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(offered: f64, ratio: u32, at_tenant_limit: bool) -> Share {
+        let mut share = Share::default();
+        (share.offered, share.ratio) = (offered, DropRatio::new(ratio).unwrap());
+        share.at_tenant_limit = at_tenant_limit;
+        share
+    }
+
+    #[test]
+    fn tenant_limit_is_the_reason_only_while_every_refused_tenant_is_at_its_own() {
+        let half = DropRatio::ONE / 2;
+        let (free, stopped, overloaded) =
+            (share(10.0, 0, false), share(10.0, half, true), share(20.0, half, false));
+        for (shares, reason) in [
+            (vec![&free], None),
+            (vec![&free, &stopped], Some(Reason::TenantLimit)),
+            (vec![&stopped, &overloaded], Some(Reason::ClusterOverload)),
+            (vec![&overloaded, &stopped], Some(Reason::ClusterOverload)),
+        ] {
+            let mut traffic = Traffic::default();
+            shares.into_iter().for_each(|share| traffic.add_share(share));
+            assert_eq!(traffic.drop_reason, reason);
+        }
+    }
+
+    #[test]
+    fn ratio_that_is_only_counted_has_another_name() {
+        let mut traffic = Traffic::default();
+        traffic.add_share(&share(10.0, DropRatio::ONE / 2, false));
+        assert_eq!((traffic.drop_ratio, traffic.would_drop_ratio), (Some(0.5), None));
+        traffic.only_counts();
+        assert_eq!((traffic.drop_ratio, traffic.would_drop_ratio), (None, Some(0.5)));
+    }
 }

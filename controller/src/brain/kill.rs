@@ -52,6 +52,17 @@ impl Brain {
         self.buckets.contains(bucket) || self.policies.in_force.entry(bucket).is_some()
     }
 
+    /// The buckets that the policy names, and those that a client uses.
+    pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
+        let named = self.policies.in_force.exact_buckets().map(|(bucket, _)| bucket);
+        named.chain(self.buckets.as_slice().iter().map(|bucket| &bucket.name))
+    }
+
+    /// The number of connected clients that are killed locally, as their aggregators report them.
+    pub(crate) fn killed_locally(&self) -> u32 {
+        self.sessions.connected().map(|child| child.killed_locally).fold(0, u32::saturating_add)
+    }
+
     /// Begins a drill among the aggregators.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
         self.kills.begin_drill(now, None, due_children(&self.sessions, &self.aggregators))

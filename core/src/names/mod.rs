@@ -2,10 +2,12 @@
 //! tenant.
 
 mod key_table;
+mod nearest;
 mod stable_hash;
 mod text;
 
 pub use key_table::{KeyTable, Place};
+pub use nearest::nearest;
 pub use stable_hash::stable_hash;
 pub use text::{InvalidText, Text};
 

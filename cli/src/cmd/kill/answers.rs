@@ -3,10 +3,15 @@
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_admin::kill_api::{DrillLatency, DrillReport, KillOrder, KillState, KillStatus, Tier};
+use plimsoll_admin::kill_api::{
+    DrillLatency, DrillReport, KillEnded, KillOrder, KillState, KillStatus, Tier,
+};
 use plimsoll_core::names::Bucket;
 
 use crate::admin_client::Answer;
+
+/// The aggregators that are named of those that are not connected.
+const AWAY_NAMED_MAX: usize = 10;
 
 /// Writes the state after `kill on`.
 pub(super) fn write_on(
@@ -26,12 +31,6 @@ pub(super) fn write_on(
             writeln!(out, "the controller and the other zones learn of it when a controller is back")?;
         }
     }
-    if bucket.is_some() && !switch.known {
-        writeln!(
-            out,
-            "warning: no bucket of this name is known; `plimsoll rollout status` lists the policy's buckets"
-        )?;
-    }
     if let Some(order) = switch.command.as_ref().filter(|order| order.until_s.is_some()) {
         write_order(out, order)?;
         writeln!(out)?;
@@ -39,13 +38,20 @@ pub(super) fn write_on(
     write_not_saved(out, switches)
 }
 
+/// Returns true if nothing that `kill off` was to end is killed: neither its own scope nor, if that was not
+/// killed before either, anything else.
+pub(super) fn has_ended(answer: &KillEnded, bucket: Option<&Bucket>) -> bool {
+    let KillEnded { ended, status } = answer;
+    !switch_of(status, bucket).killed && (*ended || other_kills(status, bucket).is_empty())
+}
+
 /// Writes the state after `kill off`.
 pub(super) fn write_off(
     out: &mut dyn Write,
-    answer: &Answer<KillStatus>,
+    answer: &Answer<KillEnded>,
     bucket: Option<&Bucket>,
 ) -> io::Result<()> {
-    let switches = &answer.body;
+    let KillEnded { ended, status: switches } = &answer.body;
     let switch = &switch_of(switches, bucket);
     let (scope, generation) = (scope(bucket), switch.generation.0);
     match (switch.killed, switches.tier) {
@@ -57,7 +63,7 @@ pub(super) fn write_off(
                 writeln!(out, "to end it, set kill_switch: false in the policy file and save")?;
             }
         }
-        (false, _) if generation == 0 => writeln!(out, "not killed, and never was: {scope}")?,
+        (false, _) if !ended => writeln!(out, "nothing to end: {scope} is not killed")?,
         (false, Tier::Controller) => {
             writeln!(out, "no longer killed: {scope}, generation {generation}; it stays in shadow")?;
             let (each, name) = bucket.map_or(("for each bucket, ", "BUCKET"), |bucket| ("", bucket.as_str()));
@@ -80,11 +86,30 @@ pub(super) fn write_off(
         }
     }
     write_not_saved(out, switches)?;
-    let others = other_kills(switches, bucket);
-    if !others.is_empty() {
-        writeln!(out, "still killed: {}", others.join(", "))?;
+    for (other, switch) in other_kills(switches, bucket) {
+        write!(out, "still killed: {}, generation {}", self::scope(other), switch.generation.0)?;
+        if switches.tier == Tier::Controller {
+            write!(out, ", ")?;
+            write_causes(out, switch)?;
+        }
+        let flag = other.map_or(String::new(), |bucket| format!(" --bucket {bucket}"));
+        writeln!(out, "; end it with `plimsoll kill off{flag}`")?;
     }
-    Ok(())
+    write_away(out, switches)
+}
+
+/// Writes the aggregators that the controller is not connected to.
+fn write_away(out: &mut dyn Write, switches: &KillStatus) -> io::Result<()> {
+    let away = &switches.away;
+    if away.is_empty() {
+        return Ok(());
+    }
+    let named = &away[..away.len().min(AWAY_NAMED_MAX)];
+    write!(out, "not connected: {}", named.join(", "))?;
+    if away.len() > named.len() {
+        write!(out, " and {} more", away.len() - named.len())?;
+    }
+    writeln!(out, "; a kill that was ordered there before does not come back with it, a later one does")
 }
 
 /// Writes what is killed.
@@ -103,6 +128,20 @@ pub(super) fn write_status(out: &mut dyn Write, switches: &KillStatus) -> io::Re
             write_causes(out, switch)?;
         }
         writeln!(out)?;
+    }
+    if !switches.in_shadow.is_empty() {
+        writeln!(
+            out,
+            "in shadow since a kill: {}; to enforce again: `plimsoll rollout promote NAME --to enforce --force --reason TEXT`",
+            switches.in_shadow.join(", ")
+        )?;
+    }
+    if switches.killed_locally > 0 {
+        writeln!(
+            out,
+            "killed locally: {} clients, by a kill file or PLIMSOLL_KILL; `/status` of an aggregator lists them",
+            switches.killed_locally
+        )?;
     }
     if switches.tier == Tier::Aggregator {
         writeln!(out, "aggregators hold no reasons; the controller does")?;
@@ -161,10 +200,14 @@ fn write_not_saved(out: &mut dyn Write, switches: &KillStatus) -> io::Result<()>
     )
 }
 
-fn other_kills(switches: &KillStatus, except: Option<&Bucket>) -> Vec<String> {
-    let fleet = (except.is_some() && switches.fleet.killed).then(|| scope(None));
-    let buckets = switches.buckets.iter().filter(|(bucket, switch)| switch.killed && Some(*bucket) != except);
-    fleet.into_iter().chain(buckets.map(|(bucket, _)| scope(Some(bucket)))).collect()
+/// The other scopes that are killed; `None` is the fleet.
+fn other_kills<'a>(
+    switches: &'a KillStatus,
+    except: Option<&Bucket>,
+) -> Vec<(Option<&'a Bucket>, &'a KillState)> {
+    let buckets = switches.buckets.iter().map(|(bucket, switch)| (Some(bucket), switch));
+    let all = [(None, &switches.fleet)].into_iter().chain(buckets);
+    all.filter(|(scope, switch)| switch.killed && *scope != except).collect()
 }
 
 /// Writes why a switch is on: the policy file, a command, or both.
@@ -176,6 +219,9 @@ fn write_causes(out: &mut dyn Write, switch: &KillState) -> io::Result<()> {
             write_order(out, order)
         }
         (false, Some(order)) => write_order(out, order),
+        (false, None) if switch.ordered_below => {
+            write!(out, "an aggregator below orders it: end it there, or at the controller once that is back")
+        }
         (false, None) => write!(out, "another tier holds a kill"),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 use plimsoll_admin::kill_api::{
-    self, DRILL_MAX_MS, DrillOrder, DrillReport, KillOff, KillOn, KillStatus, TTL_MAX_S,
+    self, DRILL_MAX_MS, DrillOrder, DrillReport, KillEnded, KillOff, KillOn, KillStatus, TTL_MAX_S,
 };
 use plimsoll_core::names::{Bucket, Text};
 
@@ -25,8 +25,8 @@ const UNREACHABLE: &str = "if the controller is down, kill one zone at its aggre
 /// Stop enforcement at once, end a kill, or show what is killed
 ///
 /// A kill goes to the controller and stops enforcement in the whole fleet; while no controller runs, it goes
-/// to the aggregator of a zone and stops that zone. Exit code 0: done; 1: refused, no tier answers, or a
-/// drill is incomplete; 2: invalid arguments.
+/// to the aggregator of a zone and stops that zone. Exit code 0: done; 1: refused, no tier answers, a drill is
+/// incomplete, or `kill off` leaves something killed; 2: invalid arguments, or a bucket that is not known.
 #[derive(Debug, Args)]
 pub(crate) struct KillArgs {
     #[command(subcommand)]
@@ -123,7 +123,8 @@ impl TierArgs {
     }
 }
 
-/// Runs the command. The exit code is 0 on success, and 1 after a drill that is incomplete.
+/// Runs the command. The exit code is 0 on success, and 1 after a drill that is incomplete or an end that
+/// leaves something killed.
 ///
 /// # Errors
 /// No tier answers, the tier refuses, or the answer cannot be printed.
@@ -138,8 +139,11 @@ pub(crate) fn run(args: KillArgs) -> anyhow::Result<ExitCode> {
             }
             KillCommand::Off { reason, bucket, tiers } => {
                 let order = KillOff { bucket: bucket.clone(), reason, by: operator() };
-                let answer: Answer<KillStatus> = tiers.send(&Request::post(kill_api::OFF, &order)?).await?;
+                let answer: Answer<KillEnded> = tiers.send(&Request::post(kill_api::OFF, &order)?).await?;
                 tiers.output.print(&answer.body, |out| answers::write_off(out, &answer, bucket.as_ref()))?;
+                if !answers::has_ended(&answer.body, bucket.as_ref()) {
+                    return Ok(ExitCode::FAILURE);
+                }
             }
             KillCommand::Status { tiers } => {
                 let answer: Answer<KillStatus> = tiers.send(&Request::get(kill_api::STATUS)).await?;

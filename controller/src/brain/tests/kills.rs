@@ -1,5 +1,7 @@
 //! Kills by command, by an aggregator's report and with a time to live, and the directives that follow.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::state::Command;
 use plimsoll_core::decision::Mode;
@@ -162,12 +164,13 @@ fn aggregators_away_are_those_without_a_stream() {
 #[test]
 fn drill_waits_for_every_aggregator_and_changes_no_mode() {
     let mut fleet = settled(enforced());
-    let (now, durable) = (fleet.now(), fleet.brain.durable().clone());
+    let stages = |fleet: &Fleet| (fleet.brain.durable().kill, fleet.brain.durable().stages.clone());
+    let (now, before) = (fleet.now(), stages(&fleet));
     let drill = fleet.brain.begin_drill(now);
     assert_eq!((drill, fleet.brain.drill_timing().silent_aggregators()), (Drill(1), 2));
     fleet.run(1.0);
     assert!(!fleet.brain.drill_timing().is_complete(), "the scripted aggregators confirm no drills");
     assert!(fleet.brain.drill_timing().spreads().values().all(|spread| spread.confirmed() == 0));
-    assert_eq!((modes(&fleet), fleet.brain.durable()), (vec![Mode::Enforce; 2], &durable));
+    assert_eq!((modes(&fleet), stages(&fleet)), (vec![Mode::Enforce; 2], before));
     assert_eq!(fleet.brain.begin_drill(now), Drill(2));
 }

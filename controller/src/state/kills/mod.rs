@@ -145,6 +145,15 @@ impl DurableState {
         changed
     }
 
+    /// The entries of the policy that a kill put in shadow and that were not promoted since it has ended.
+    pub(crate) fn in_shadow_since_kill(&self) -> impl Iterator<Item = &str> {
+        self.stages.keys().map(String::as_str).filter(|entry| {
+            let mut moves = self.history.iter().rev().filter(|change| change.from != Some(change.to));
+            let last = moves.find(|change| change.entry == *entry);
+            last.is_some_and(|last| last.cause == Cause::Kill) && !self.is_entry_killed(entry)
+        })
+    }
+
     /// Updates the generation of a scope from the policy file and the command. A kill puts every bucket that
     /// it concerns into shadow; its end releases none.
     pub(super) fn settle_generation(&mut self, scope: &Scope, policy: &Policy) {

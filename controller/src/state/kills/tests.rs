@@ -1,6 +1,5 @@
 //! Generations and modes after every sequence of commands, aggregators' reports, policy files and restarts.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::kill::{KillOrder, OrderId};

@@ -1,14 +1,14 @@
 //! Every transition of a stage by the policy file, promotions, aborts, breaches, kills and restarts, as far
 //! as the durable state alone decides it. The brain's tests add gates and commands.
 
-use std::collections::BTreeMap;
-
 use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Report;
 use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
 
 use super::*;
-use crate::state::Command;
+use crate::state::{Command, Now};
 use Mode::{Canary, Enforce, Shadow};
 
 fn policy(mode: Mode, gates: bool, kill: bool) -> Policy {
@@ -62,8 +62,10 @@ fn act(durable: &mut DurableState, act: Act) {
             durable.on_command(&alone, Command::default(), &policy(file, true, false)).unwrap();
         }
         Act::Learn => {
-            let learned = KillGeneration(durable.kill.0 + 1).switched(true);
-            durable.on_learned(learned, &BTreeMap::new(), None, &policy(file, true, false));
+            let kill = KillGeneration(durable.kill.0 + 1).switched(true);
+            let report = Report { kill, ..Report::default() };
+            let now = Now { at: MonoTime::ZERO, unix_s: None };
+            durable.on_report(&report, now, &policy(file, true, false));
         }
         Act::Restart => {
             let text = serde_json::to_string(&*durable).unwrap();
@@ -210,6 +212,16 @@ fn return_from_a_held_policy_raises_nothing() {
     assert_eq!((durable.stages["b"].stage, durable.stages["b"].file), (Shadow, Enforce));
     durable.on_policy(&policy(Enforce, false, false));
     assert_eq!(durable.stages["b"].stage, Shadow);
+}
+
+#[test]
+fn restart_after_the_modes_of_a_held_policy_raises_nothing() {
+    let in_force = policy(Enforce, false, false);
+    let mut durable = at(Enforce, Enforce, None);
+    durable.on_policy(&in_force);
+    durable.on_held(&policy(Shadow, false, false), &in_force);
+    durable.on_policy(&in_force);
+    assert_eq!((durable.stages["b"].stage, durable.stages["b"].file), (Shadow, Enforce));
 }
 
 #[test]

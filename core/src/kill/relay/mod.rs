@@ -82,9 +82,13 @@ impl KillRelay {
         Ok(self.kills.raise(scope, latest.switched(is_killed)))
     }
 
-    /// Returns true if an unconfirmed order in force, given here or below, kills a scope.
-    pub fn is_ordered(&self, scope: &Scope) -> bool {
-        self.orders.in_force().any(|ordered| ordered == scope)
+    /// Returns true if an unconfirmed order in force, given below, kills a scope.
+    pub fn is_ordered_below(&self, scope: &Scope) -> bool {
+        self.orders.in_force().any(|id| id.scope == *scope && id.given_at != self.own)
+    }
+
+    fn is_ordered(&self, scope: &Scope) -> bool {
+        self.orders.in_force().any(|id| id.scope == *scope)
     }
 
     /// Takes a larger generation of a scope. Returns true if it changed.
@@ -183,7 +187,7 @@ impl KillRelay {
     /// generation changed.
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
-        for scope in self.orders.in_force() {
+        for OrderId { scope, .. } in self.orders.in_force() {
             changed |= self.kills.raise(scope, self.kills.generation(scope).switched(true));
         }
         changed

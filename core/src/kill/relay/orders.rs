@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::kill::{KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope};
+use crate::kill::{KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId};
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
 use crate::report::Report;
@@ -71,9 +71,9 @@ impl Orders {
         self.0.retain(|_, held| held.sent.is_none_or(|sent| sent > confirmed));
     }
 
-    /// The scopes of orders in force, each as often as it has one.
-    pub(super) fn in_force(&self) -> impl Iterator<Item = &Scope> {
-        self.0.iter().filter(|(_, held)| held.order.is_in_force()).map(|(id, _)| &id.scope)
+    /// The orders in force.
+    pub(super) fn in_force(&self) -> impl Iterator<Item = &OrderId> {
+        self.0.iter().filter(|(_, held)| held.order.is_in_force()).map(|(id, _)| id)
     }
 
     /// Returns true if an order, in force or ended, concerns a bucket.
