@@ -43,11 +43,13 @@ impl Parent for Zone {
             span: None,
         };
         let entered = child.books.enter_into(now, &report, &mut ingest)?;
+        // Evidence of a late report may be of a stage that is over.
+        let evidence = (!ingest.is_all_late).then(|| report.evidence.after(before));
         self.counters.late += ingest.finish();
         if let Some(aggregator) = aggregator {
             aggregator.on_report(&report);
         }
-        for (cohort, outcomes) in report.evidence.after(before) {
+        for (cohort, outcomes) in evidence.into_iter().flatten() {
             // Without directives there is no rollout to judge.
             if self.board.get(&cohort.bucket).is_some() {
                 self.upstream.evidence.add(cohort, outcomes, COHORTS_MAX);

@@ -13,9 +13,11 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::{BucketPolicy, Difference};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 
 use crate::admin::{BrainState, in_effect};
 use crate::brain::Brain;
+use crate::policy_file::PolicyFiles;
 use crate::rollout::{RolloutError, reasons};
 use crate::state::{Change, Evidence};
 
@@ -28,6 +30,8 @@ pub struct EntryStatus {
     pub stage: Mode,
     /// True while a kill puts it in shadow.
     pub killed: bool,
+    /// Connected clients of the fleet that a kill file or `PLIMSOLL_KILL` stops from refusing.
+    pub killed_locally: u32,
     /// The mode in the policy file.
     pub file: Mode,
     /// The mode in the policy file that waits for its gate.
@@ -42,7 +46,7 @@ pub struct EntryStatus {
     pub auto_promote: bool,
     /// The statistics of the stage, over the window of its gate.
     pub evidence: Evidence,
-    /// The change that began the stage.
+    /// The change that began the stage, or its evidence anew.
     pub since: Option<Change>,
 }
 
@@ -95,6 +99,8 @@ pub struct Policies {
     pub in_force: String,
     /// The policy that waits for acknowledgement.
     pub held: Option<HeldStatus>,
+    /// Why the files as they are now were refused; null if they were not.
+    pub refused: Option<String>,
 }
 
 /// A policy that waits for acknowledgement.
@@ -102,19 +108,24 @@ pub struct Policies {
 pub struct HeldStatus {
     /// The hash of the policy.
     pub hash: String,
-    /// The differences to the policy in force, drastic ones first.
+    /// Why it is held back.
+    pub reasons: Vec<String>,
+    /// Its differences from the policy in force.
     pub differences: Vec<Difference>,
 }
 
 /// Returns the routes, for clients on this machine only.
-pub(crate) fn routes(brain: Shared<Brain>) -> Router {
+pub(crate) fn routes(brain: Shared<Brain>, files: PolicyFiles) -> Router {
     let routes = Router::new()
         .route("/rollout", get(async |State(brain): BrainState| Json(brain.with(statuses))))
         .route("/rollout/history", get(async |State(brain): BrainState| Json(brain.with(changes))))
         .route("/rollout/promote", post(promote))
         .route("/rollout/abort", post(abort))
         .route("/policy", get(async |State(brain): BrainState| Json(brain.with(policies))))
-        .route("/policy/ack", post(acknowledge))
+        .route(
+            "/policy/ack",
+            post(async move |state: BrainState, body| acknowledge(state, files, body).await),
+        )
         .with_state(brain);
     loopback_only(routes)
 }
@@ -128,6 +139,7 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
         Some(EntryStatus {
             stage: stage.stage,
             killed: durable.is_entry_killed(&entry),
+            killed_locally: brain.killed_locally(),
             file: stage.file,
             pending: stage.pending,
             next: crate::rollout::next_stage(stage.stage),
@@ -149,9 +161,11 @@ fn changes(brain: &mut Brain, _now: MonoTime) -> Vec<Change> {
 fn policies(brain: &mut Brain, _now: MonoTime) -> Policies {
     let held = brain.policies.held.as_ref().map(|held| HeldStatus {
         hash: held.policy.hash().to_string(),
+        reasons: held.reasons.clone(),
         differences: held.differences.clone(),
     });
-    Policies { in_force: brain.policy().hash().to_string(), held }
+    let refused = brain.policies.refused.clone();
+    Policies { in_force: brain.policy().hash().to_string(), held, refused }
 }
 
 async fn promote(State(brain): BrainState, JsonBody(asked): JsonBody<Promote>) -> Response {
@@ -168,8 +182,17 @@ async fn abort(State(brain): BrainState, JsonBody(asked): JsonBody<Abort>) -> Re
     }
 }
 
-async fn acknowledge(State(brain): BrainState, JsonBody(asked): JsonBody<Ack>) -> Response {
-    match brain.with(|brain, _| brain.acknowledge(&asked.hash)) {
+async fn acknowledge(
+    State(brain): BrainState,
+    files: PolicyFiles,
+    JsonBody(asked): JsonBody<Ack>,
+) -> Response {
+    let on_disk = match spawn_blocking(move || files.hash()).await {
+        Ok(Ok(hash)) => hash,
+        Ok(Err(error)) => return error_response(StatusCode::CONFLICT, error),
+        Err(error) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
+    };
+    match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
         Ok(hash) => {
             tracing::info!(policy = %hash, "held policy acknowledged and in force");
             in_effect(&brain).await;

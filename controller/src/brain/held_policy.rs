@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use plimsoll_policy::{Difference, Policy, PolicyHash, differences};
+use plimsoll_core::decision::Mode;
+use plimsoll_policy::{Difference, Policy, PolicyHash, Regime, differences, reasons_to_hold};
 
 use super::Brain;
+use crate::state::DurableState;
 
 /// Characters of a wrong hash that are repeated in an error, at most.
 const HASH_CHARS_MAX: usize = 64;
@@ -14,8 +16,10 @@ const HASH_CHARS_MAX: usize = 64;
 pub(crate) struct HeldPolicy {
     /// The policy.
     pub(crate) policy: Arc<Policy>,
-    /// Its differences from the policy in force, the drastic ones first.
+    /// Its differences from the policy in force.
     pub(crate) differences: Vec<Difference>,
+    /// Why it is held back.
+    pub(crate) reasons: Vec<String>,
 }
 
 /// The result of offering a policy.
@@ -36,6 +40,16 @@ pub(crate) enum AckError {
         /// The policy in force.
         in_force: PolicyHash,
     },
+    /// The files have changed since they were read, so that they are not what was reviewed.
+    #[error(
+        "the files have changed since {held} was read, they are {on_disk} now: look at them with `plimsoll diff`"
+    )]
+    Changed {
+        /// The policy held back.
+        held: PolicyHash,
+        /// The hash of the files.
+        on_disk: PolicyHash,
+    },
     /// The acknowledged policy is not the one that is held back.
     #[error("the policy that is held back is {held}, not {asked}: look at it with `plimsoll diff`")]
     Other {
@@ -51,6 +65,8 @@ pub(crate) enum AckError {
 pub(crate) struct Policies {
     pub(crate) in_force: Arc<Policy>,
     pub(crate) held: Option<HeldPolicy>,
+    /// Why the files as they are now were refused, if they were.
+    pub(crate) refused: Option<String>,
 }
 
 /// The comparison of an offered policy with the one in force.
@@ -58,32 +74,33 @@ pub(crate) struct Policies {
 pub(crate) enum Review {
     /// The files are back at the policy in force, after another one was held back.
     Recalled,
-    /// No difference is drastic, or guardrails are off.
+    /// There is no reason to hold it back, or guardrails are off.
     Accepted,
-    /// At least one difference is drastic.
-    Drastic(HeldPolicy),
+    /// There are reasons to hold it back.
+    Held(HeldPolicy),
 }
 
 // === impl Policies ===
 
 impl Policies {
     pub(super) const fn new(in_force: Arc<Policy>) -> Self {
-        Self { in_force, held: None }
+        Self { in_force, held: None, refused: None }
     }
 
-    /// Compares an offered policy with the one in force.
-    pub(super) fn review(&self, offered: &Arc<Policy>) -> Review {
+    /// Compares an offered policy with the one in force. `reasons` returns the reasons to hold it back.
+    pub(super) fn review(&self, offered: &Arc<Policy>, reasons: impl FnOnce() -> Vec<String>) -> Review {
         if self.held.is_some() && offered.hash() == self.in_force.hash() {
             return Review::Recalled;
         }
         if !offered.guardrails() {
             return Review::Accepted;
         }
-        let differences = differences(&self.in_force, offered);
-        if differences.iter().all(|difference| difference.drastic.is_none()) {
+        let reasons = reasons();
+        if reasons.is_empty() {
             return Review::Accepted;
         }
-        Review::Drastic(HeldPolicy { policy: Arc::clone(offered), differences })
+        let differences = differences(&self.in_force, offered);
+        Review::Held(HeldPolicy { policy: Arc::clone(offered), differences, reasons })
     }
 
     /// Puts a policy in force and drops the one held back.
@@ -91,17 +108,20 @@ impl Policies {
         *self = Self::new(policy);
     }
 
-    /// The policy held back, if an operator acknowledges it by its hash.
+    /// The policy held back, if an operator acknowledges it by its hash, and the files are still the same.
     ///
     /// # Errors
-    /// If no policy is held back, or another one.
-    pub(super) fn acknowledged(&self, hash: &str) -> Result<Arc<Policy>, AckError> {
+    /// If no policy is held back, or another one, or if the files have changed.
+    pub(super) fn acknowledged(&self, hash: &str, on_disk: PolicyHash) -> Result<Arc<Policy>, AckError> {
         let Some(HeldPolicy { policy, .. }) = &self.held else {
             return Err(AckError::Nothing { in_force: self.in_force.hash() });
         };
         if policy.hash().to_string() != hash {
             let asked = hash.chars().take(HASH_CHARS_MAX).collect();
             return Err(AckError::Other { held: policy.hash(), asked });
+        }
+        if policy.hash() != on_disk {
+            return Err(AckError::Changed { held: policy.hash(), on_disk });
         }
         Ok(Arc::clone(policy))
     }
@@ -110,10 +130,11 @@ impl Policies {
 // === impl Brain ===
 
 impl Brain {
-    /// Puts a policy in force, or holds it back if guardrails are on and a difference is drastic.
+    /// Puts the policy of the files in force, or holds it back if guardrails find a reason.
     pub(crate) fn offer(&mut self, policy: Arc<Policy>) -> Offer {
+        self.policies.refused = None;
         let before = self.durable.clone();
-        let offer = match self.policies.review(&policy) {
+        let offer = match self.policies.review(&policy, || self.reasons_to_hold(&policy)) {
             Review::Accepted => {
                 self.on_policy(policy);
                 return Offer::Taken;
@@ -123,9 +144,11 @@ impl Brain {
                 self.durable.on_recall(&policy);
                 Offer::Taken
             }
-            Review::Drastic(held) => {
+            Review::Held(held) => {
                 self.durable.on_held(&policy, &self.policies.in_force);
                 self.policies.held = Some(held);
+                // With the traffic by which it was judged, so that a restart holds it back, too.
+                self.pending_saves.note_change(true);
                 Offer::Held
             }
         };
@@ -135,12 +158,41 @@ impl Brain {
         offer
     }
 
-    /// Puts the policy that is held back in force, because an operator acknowledges it by its hash.
+    /// Notes that the files as they are now are refused.
+    pub(crate) fn on_refused(&mut self, why: String) {
+        self.policies.refused = Some(why);
+    }
+
+    /// The reasons to hold back a policy, by the traffic of the last minutes.
+    fn reasons_to_hold(&self, offered: &Policy) -> Vec<String> {
+        let in_force = &self.policies.in_force;
+        let mut durable = self.durable.clone();
+        durable.on_policy(offered);
+        let stage = |durable: &DurableState, entry: &str| {
+            durable.stages.get(entry).map_or(Mode::Shadow, |stage| stage.stage)
+        };
+        let before = Regime {
+            policy: in_force,
+            limit: &|bucket| self.limits.of(in_force, bucket),
+            stage: &|entry| stage(&self.durable, entry),
+        };
+        let after = Regime {
+            policy: offered,
+            limit: &|bucket| self.limits.of(offered, bucket),
+            stage: &|entry| stage(&durable, entry),
+        };
+        let now = self.offered();
+        let unix_s = self.last_tick.unix_s.unwrap_or(i64::MAX);
+        reasons_to_hold(&before, &after, self.traffic.moments().chain([&now]), unix_s)
+    }
+
+    /// Puts the policy that is held back in force, because an operator acknowledges it by its hash. `on_disk` is
+    /// the hash of the files as they are now.
     ///
     /// # Errors
-    /// If no policy is held back, or another one.
-    pub(crate) fn acknowledge(&mut self, hash: &str) -> Result<PolicyHash, AckError> {
-        let policy = self.policies.acknowledged(hash)?;
+    /// If no policy is held back, or another one, or if the files have changed.
+    pub(crate) fn acknowledge(&mut self, hash: &str, on_disk: PolicyHash) -> Result<PolicyHash, AckError> {
+        let policy = self.policies.acknowledged(hash, on_disk)?;
         let hash = policy.hash();
         self.on_policy(policy);
         Ok(hash)
@@ -150,6 +202,8 @@ impl Brain {
     pub fn on_policy(&mut self, policy: Arc<Policy>) {
         let before = self.durable.clone();
         self.durable.on_policy(&policy);
+        let unix_s = self.durable.ticked_s.unwrap_or(i64::MIN);
+        self.rollouts.on_edit(&mut self.durable, &self.policies.in_force, &policy, unix_s);
         self.close_ended_stages();
         self.rollouts.answers.retain_asked(&policy);
         self.policies.replace(Arc::clone(&policy));
@@ -188,35 +242,29 @@ mod tests {
     }
 
     #[test]
-    fn drastic_policy_is_held_until_its_own_hash_is_acknowledged() {
-        let (good, drastic) = (policy(1_000, "on"), policy(100, "on"));
+    fn held_policy_is_released_by_its_own_hash_and_only_as_it_is_on_disk() {
+        let (good, low) = (policy(1_000, "on"), policy(100, "on"));
         let mut policies = Policies::new(Arc::clone(&good));
-        assert!(matches!(policies.review(&policy(900, "on")), Review::Accepted));
-        assert!(matches!(policies.review(&policy(100, "off")), Review::Accepted));
+        let why = || vec!["a reason".to_owned()];
+        assert!(matches!(policies.review(&policy(900, "on"), Vec::new), Review::Accepted));
+        assert!(matches!(policies.review(&policy(100, "off"), why), Review::Accepted));
         assert!(
-            matches!(policies.review(&good), Review::Accepted),
+            matches!(policies.review(&good, Vec::new), Review::Accepted),
             "without a held policy there is no recall"
         );
-        let Review::Drastic(held) = policies.review(&drastic) else {
-            panic!("a tenth of the limit is drastic")
+        let Review::Held(held) = policies.review(&low, why) else {
+            panic!("there is a reason to hold it back")
         };
+        assert_eq!((held.reasons.as_slice(), held.differences.len()), (why().as_slice(), 1));
         policies.held = Some(held);
-        assert!(matches!(policies.review(&good), Review::Recalled));
-        assert!(matches!(policies.acknowledged("0123456789abcdef"), Err(AckError::Other { .. })));
-        let released = policies.acknowledged(&drastic.hash().to_string()).unwrap();
+        assert!(matches!(policies.review(&good, why), Review::Recalled));
+        let (name, other) = (low.hash().to_string(), policy(99, "on").hash());
+        assert!(matches!(policies.acknowledged("0123456789abcdef", low.hash()), Err(AckError::Other { .. })));
+        let changed = AckError::Changed { held: low.hash(), on_disk: other };
+        assert_eq!(policies.acknowledged(&name, other), Err(changed));
+        let released = policies.acknowledged(&name, low.hash()).unwrap();
         policies.replace(released);
-        assert_eq!(policies.in_force.hash(), drastic.hash());
-        assert!(matches!(policies.acknowledged("0123456789abcdef"), Err(AckError::Nothing { .. })));
-    }
-
-    #[test]
-    fn recalled_policy_is_held_no_longer() {
-        let good = policy(1_000, "on");
-        let mut policies = Policies::new(Arc::clone(&good));
-        let Review::Drastic(held) = policies.review(&policy(100, "on")) else { panic!() };
-        policies.held = Some(held);
-        policies.held = None;
-        assert!(policies.held.is_none());
-        assert_eq!(policies.in_force.hash(), good.hash());
+        assert_eq!(policies.in_force.hash(), low.hash());
+        assert!(matches!(policies.acknowledged(&name, low.hash()), Err(AckError::Nothing { .. })));
     }
 }

@@ -30,7 +30,7 @@ impl Parent for Brain {
             self.durable.epoch = Epoch(claimed.0.saturating_add(1));
             self.pending_saves.note_change(true);
         }
-        self.learn_kills(&report);
+        self.learn_kills(now, &report);
         let is_new_drill = self.join_drill(now, report.drill);
         let has_new_buckets = self.ensure_buckets(stream, &report);
         if greets || has_new_buckets || self.aggregators.revision != revision {
@@ -38,6 +38,7 @@ impl Parent for Brain {
         }
         let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         child.last_report = now;
+        child.killed_locally = report.killed_locally;
         let instance = child.identity.instance;
         self.kills.on_confirmation(now, instance, Role::Aggregator, &report);
         let place = (child.identity.zone.clone(), child.identity.name.clone());
@@ -49,13 +50,9 @@ impl Parent for Brain {
         self.introduce_keys();
         self.aggregators.enter(&place, &report, &entered);
         self.liveness.on_report(now, &place);
-        self.record_evidence(&report, before);
+        self.record_evidence(&report, before, entered.span);
         if report.leaving {
-            self.liveness.leave(&place);
-            self.sessions.remove(instance);
-            self.aggregators.leave(&place);
-            self.remove_aggregator(&place);
-            self.assign_holds();
+            self.dismiss(&place);
         }
         Ok(!self.is_saved() || self.aggregators.revision != revision || is_new_drill)
     }
@@ -109,6 +106,8 @@ impl Brain {
             self.sessions.remove(replaced);
             self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
         }
+        let returned = self.durable.expired.remove(&place);
+        self.pending_saves.note_wanted(returned);
         let is_new = self.durable.children.insert(place);
         self.pending_saves.note_change(is_new);
         Ok(())

@@ -5,31 +5,37 @@ use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
-use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quantity::{Limit, MonoTime};
 use plimsoll_core::report::Report;
 use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
 use super::Brain;
-use crate::aggregators::Place;
+use crate::bucket::BucketState;
 use crate::rollout::query_gates::GateAnswer;
-use crate::rollout::{Promotion, RolloutError, Rollouts};
+use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, RolloutError, Rollouts};
 use crate::state::{Change, Evidence};
 
 impl Brain {
-    /// Records the evidence of a report. Evidence first sent in reports up to number `before` was recorded
-    /// then.
-    pub(super) fn record_evidence(&mut self, report: &Report, before: u64) {
+    /// Records the evidence of a report that covers `span`. Evidence first sent in reports up to number
+    /// `before` was recorded then. Left out is evidence that may be of an earlier stage, and that of buckets
+    /// whose limit is unknown: nothing could be refused there.
+    pub(super) fn record_evidence(&mut self, report: &Report, before: u64, span: Option<Duration>) {
+        if span.is_none_or(|span| span > EVIDENCE_SPAN_MAX) {
+            return;
+        }
         for (cohort, outcomes) in report.evidence.after(before) {
-            let entry = self.buckets.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
-            if let Some(entry) = entry {
+            let bucket = self.buckets.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
+            if let Some(entry) = bucket.and_then(|bucket| bucket.entry.as_deref()) {
                 self.rollouts.record(&self.durable, entry, cohort, outcomes);
             }
         }
     }
 
-    /// Judges every gate, and makes the moves that need no operator.
+    /// Begins evidence anew after limits that moved by themselves, judges every gate, and makes the moves that
+    /// need no operator.
     pub(super) fn tick_rollouts(&mut self, now: MonoTime, unix_s: i64) {
+        let renewed = self.renew_evidence(unix_s);
         let stale = self.liveness.stalest(now);
         let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
         let outcome = self.rollouts.on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
@@ -37,8 +43,21 @@ impl Brain {
         let (aggregators, known) = (&self.aggregators, &self.durable.children);
         self.liveness.forget_stale(now, |place| aggregators.contains(place) || known.contains(place));
         let stamped = self.durable.stamp(unix_s);
-        self.pending_saves.note_change(outcome.changed);
+        self.pending_saves.note_change(outcome.changed || renewed);
         self.pending_saves.note_wanted(outcome.saves || stamped);
+    }
+
+    /// Begins evidence anew after boosts that ended and limits that fell. Returns true if any did.
+    fn renew_evidence(&mut self, unix_s: i64) -> bool {
+        let (durable, policy) = (&mut self.durable, &self.policies.in_force);
+        let before = durable.changes;
+        if let Some(from_s) = durable.ticked_s.replace(unix_s) {
+            self.rollouts.on_boosts_ended(durable, policy, from_s, unix_s);
+        }
+        for moving in self.buckets.as_slice().iter().filter_map(BucketState::moving_limit) {
+            self.rollouts.on_limit(durable, policy, moving);
+        }
+        durable.changes != before
     }
 
     /// Attaches the evidence of ended stages to their changes. Must follow everything that may move a stage,
@@ -106,10 +125,5 @@ impl Brain {
     /// The evidence of an entry's present stage so far.
     pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
         self.rollouts.evidence(now, entry, rollout)
-    }
-
-    /// The aggregators without a report for too long, and for how long.
-    pub(crate) fn stale_aggregators(&self, now: MonoTime) -> impl Iterator<Item = (&Place, Duration)> {
-        self.liveness.stale(now)
     }
 }

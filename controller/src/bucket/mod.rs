@@ -21,6 +21,7 @@ use plimsoll_policy::{BucketPolicy, Policy, Release};
 
 use self::tenants::BucketTenants;
 use crate::aggregators::{Aggregators, Place};
+use crate::rollout::MovingLimit;
 use crate::state::DurableState;
 
 pub(crate) use self::candidate::Candidate;
@@ -52,6 +53,8 @@ pub(crate) struct BucketState {
 /// The settings of the bucket in the policy, as far as the law needs them.
 #[derive(Clone, Copy, Debug, Default)]
 struct PolicyTerms {
+    /// The limit is learned or queried.
+    has_moving_limit: bool,
     law: LawName,
     burst: Duration,
     tenant_limit: Option<Rate>,
@@ -71,7 +74,7 @@ pub(crate) struct Share {
     /// The drop probability that follows.
     pub(crate) ratio: DropRatio,
     /// True if the tenant limit and not the bucket's limit stops it.
-    at_tenant_limit: bool,
+    pub(crate) at_tenant_limit: bool,
     weight: f64,
 }
 
@@ -119,6 +122,12 @@ impl BucketState {
         self.terms.release == Release::Never
     }
 
+    /// The limit, with the entry of the policy that covers the bucket, if it is learned or queried.
+    pub(crate) fn moving_limit(&self) -> Option<MovingLimit<'_>> {
+        let limit = self.limit.per_second().filter(|_| self.terms.has_moving_limit)?;
+        Some(MovingLimit { entry: self.entry.as_deref()?, bucket: &self.name, limit })
+    }
+
     /// The mode in force: the stage of its entry, lowered by kills.
     pub(crate) fn mode(&self, durable: &DurableState) -> Mode {
         let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
@@ -160,6 +169,12 @@ impl BucketState {
         if self.tenants.remove(keys) {
             self.clear_allocations();
         }
+    }
+
+    /// The name of the bucket, and the part of its limit that an aggregator was sent to live on.
+    pub(crate) fn hold_of(&self, place: &Place) -> Option<(Bucket, Rate)> {
+        let hold = Rate::new(self.zones.get(place)?.hold?).ok()?;
+        (hold > Rate::ZERO).then(|| (self.name.clone(), hold))
     }
 
     /// Removes the part of an aggregator.
@@ -223,6 +238,7 @@ impl PolicyTerms {
     /// The settings of a bucket of this name; the defaults for a bucket outside of the policy.
     fn of(bucket: Option<&BucketPolicy>, name: &str) -> Self {
         bucket.map_or_else(Self::default, |bucket| Self {
+            has_moving_limit: bucket.limit() == Limit::Unknown,
             law: bucket.law,
             burst: bucket.burst,
             tenant_limit: bucket.tenant_limit,

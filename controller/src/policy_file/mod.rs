@@ -17,6 +17,8 @@ use plimsoll_policy::{FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy, PolicyError, Po
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinError, spawn_blocking};
 
+use crate::tasks::unix_s;
+
 /// The delay between a change and its reading, in which further changes may follow.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The interval of reading the files without an event: some file systems report none.
@@ -94,6 +96,14 @@ impl PolicyFiles {
         Ok(self.parse(&self.content()?)?)
     }
 
+    /// Returns the hash of both files as they are now. Blocks.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub(crate) fn hash(&self) -> Result<PolicyHash, ReadError> {
+        Ok(self.content()?.hash())
+    }
+
     /// Sends one [`Reload`] for every change of content, beginning with the first content that is not
     /// `current`, until the receiver is dropped. Refused content and an unreadable file are reported once,
     /// until the next change.
@@ -143,7 +153,7 @@ impl PolicyFiles {
     fn look(&self, before: Option<&Seen>) -> Option<(Seen, Reload)> {
         let content = self.content();
         let now = match &content {
-            Ok(content) => Seen::Content(PolicyHash::of(&content.policy, &content.tenants)),
+            Ok(content) => Seen::Content(content.hash()),
             Err((path, source)) => Seen::Unreadable(path.clone(), source.kind()),
         };
         if before == Some(&now) {
@@ -182,10 +192,13 @@ impl PolicyFiles {
         let policy = self.policy.display().to_string();
         let tenants =
             self.tenants.as_ref().map_or("(built-in tenants)".to_owned(), |path| path.display().to_string());
-        Policy::read(
+        let (policy, mut warnings) = Policy::read(
             Source::from_bytes(&policy, &content.policy)?,
             Source::from_bytes(&tenants, &content.tenants)?,
-        )
+        )?;
+        let now = unix_s();
+        warnings.retain(|warning| warning.holds_at(now));
+        Ok((policy, warnings))
     }
 
     /// Returns the directories to watch: that of each path as written, which holds the links of a ConfigMap,
@@ -199,6 +212,12 @@ impl PolicyFiles {
             directories.extend(path.canonicalize().ok().map(|real| directory_of(&real)));
         }
         directories
+    }
+}
+
+impl Content {
+    fn hash(&self) -> PolicyHash {
+        PolicyHash::of(&self.policy, &self.tenants)
     }
 }
 

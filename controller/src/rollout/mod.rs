@@ -14,11 +14,22 @@
 //!
 //! **Evidence.** Clients count the outcomes of requests by bucket, mode and cohort. Aggregators pass these
 //! counts on to the controller. `Rollouts::record` adds them to the `StageStats` of the entry, if they were
-//! counted in the mode of the entry's present stage and the bucket is not killed; stragglers of an earlier
-//! stage with the same mode count too. Ratios and latencies cover the window of the gate; the time with
-//! requests is that of the whole stage. Both are measured in ticks with requests (in canary: of the canary
-//! cohort), so an idle bucket makes no progress, and a window of 15 minutes may span days. When a stage ends,
-//! its stats are stored with the [change] as evidence. The next stage begins with empty stats.
+//! counted in the mode of the entry's present stage, the bucket has a limit, and it is not killed. Ratios and
+//! latencies cover the window of the gate; the time with requests is that of the whole stage. Both are
+//! measured in ticks with requests (in canary: of the canary cohort), so an idle bucket makes no progress, and
+//! a window of 15 minutes may span days. When a stage ends, its stats are stored with the [change] as
+//! evidence. The next stage begins with empty stats.
+//!
+//! **Evidence begins anew** in shadow and in canary when what was counted says too little about what will be
+//! refused:
+//! * `Rollouts::on_edit`: the policy was edited so that it can refuse more (`tightening`).
+//! * `Rollouts::on_limit`: a limit that is learned or queried stands more than 10 % below the lowest one
+//!   judged so far.
+//! * `Rollouts::on_boosts_ended`: the share of a tenant fell by more than 10 % with the end of a boost.
+//!
+//! This is recorded as a change from the stage to itself. Neither this nor a stage that is entered again takes
+//! evidence from before: for [`STRAGGLING`] after its end, no more is recorded in the mode that ended, and
+//! reports that cover more time are left out by aggregators and by `crate::brain`.
 //!
 //! **Gates.** One gate leads out of shadow and one out of canary; none leads out of enforce.
 //! [`Rollouts::judge`] collects the inputs of the gate, which is a function of
@@ -61,12 +72,14 @@
 mod promotion;
 pub(crate) mod query_gates;
 mod stage_stats;
+pub(crate) mod tightening;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{CohortKey, Outcomes};
 use plimsoll_core::rollout::gates::{Judgement, StaleZone, Why, leave_canary, leave_shadow};
 use plimsoll_policy::{Policy, RolloutPolicy};
@@ -81,6 +94,11 @@ pub(crate) use self::promotion::RolloutError;
 /// Ticks after which the stats are saved: with ticks of 500 ms, a crash costs at most half a minute of
 /// counts. Latencies are not saved; their window starts anew.
 const SAVED_EVERY: u64 = 60;
+/// The time for which evidence may still arrive after the end of the mode in which it was counted: until the
+/// directive arrives, and the reports of a client and its aggregators.
+const STRAGGLING: Duration = Duration::from_secs(5);
+/// The longest report whose evidence counts.
+pub(crate) const EVIDENCE_SPAN_MAX: Duration = Duration::from_secs(3);
 
 /// The rollouts of all entries.
 #[derive(Debug, Default)]
@@ -93,6 +111,16 @@ pub(crate) struct Rollouts {
     last_change: u64,
     /// Ticks since the stats were last saved.
     unsaved_ticks: u64,
+    /// By entry: the modes that ended lately, of which evidence may still arrive, and the time of the end.
+    ended: BTreeMap<String, Vec<(Mode, MonoTime)>>,
+}
+
+/// The limit of a bucket whose limit moves by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MovingLimit<'a> {
+    pub(crate) entry: &'a str,
+    pub(crate) bucket: &'a Bucket,
+    pub(crate) limit: Rate,
 }
 
 /// The effect of one tick.
@@ -122,8 +150,8 @@ impl Rollouts {
     }
 
     /// Adds the outcomes of one bucket to the stats of its `entry`. Outcomes of another mode than the entry's
-    /// present stage are dropped. So are outcomes during a kill, which are no evidence for or against the
-    /// stage.
+    /// present stage are dropped. So are stragglers, and outcomes during a kill, which are no evidence for or
+    /// against the stage.
     pub(crate) fn record(
         &mut self,
         durable: &DurableState,
@@ -132,7 +160,9 @@ impl Rollouts {
         outcomes: &Outcomes,
     ) {
         let Some(stage) = durable.stages.get(entry) else { return };
-        if durable.kill_of(&cohort.bucket).is_on() || cohort.mode != stage.stage {
+        let mut ended = self.ended.get(entry).into_iter().flatten();
+        let is_straggler = ended.any(|(mode, _)| *mode == cohort.mode);
+        if durable.kill_of(&cohort.bucket).is_on() || cohort.mode != stage.stage || is_straggler {
             return;
         }
         match self.stats.get_mut(entry) {
@@ -145,18 +175,68 @@ impl Rollouts {
         }
     }
 
+    /// Begins the evidence of entries anew whose settings in `to` can refuse more than those in `from`.
+    pub(crate) fn on_edit(&self, durable: &mut DurableState, from: &Policy, to: &Policy, unix_s: i64) {
+        for (entry, why) in tightening::tightenings(from, to, unix_s) {
+            self.renew(durable, &entry, Cause::Edit, why);
+        }
+    }
+
+    /// Begins the evidence of every entry with a limit anew, if boosts ended after `from_s` and up to `to_s`
+    /// that took a tenant far down.
+    pub(crate) fn on_boosts_ended(
+        &self,
+        durable: &mut DurableState,
+        policy: &Policy,
+        from_s: i64,
+        to_s: i64,
+    ) {
+        let why = tightening::of_ended_boosts(policy, from_s, to_s);
+        if why.is_empty() {
+            return;
+        }
+        for (entry, _) in policy.entries().filter(|(_, entry)| tightening::is_shared(entry)) {
+            self.renew(durable, &entry, Cause::Drift, why.clone());
+        }
+    }
+
+    /// Notes a limit that moves by itself, and begins the evidence of its entry anew if it stands far below
+    /// the lowest one judged so far.
+    pub(crate) fn on_limit(&mut self, durable: &mut DurableState, policy: &Policy, moving: MovingLimit<'_>) {
+        let MovingLimit { entry, bucket, limit } = moving;
+        let Some(stage) = durable.stages.get(entry) else { return };
+        let Some(of_bucket) = policy.bucket(bucket) else { return };
+        let stats = self.stats.get_mut(entry).filter(|stats| stats.change == stage.change);
+        let window = window(stage.stage, &of_bucket.rollout);
+        if let Some(lowest) = stats.and_then(|stats| stats.on_limit(bucket, limit, window)) {
+            let (lowest, limit) = (lowest.per_second(), limit.per_second());
+            let why = format!("limit of {bucket} {lowest:.1} -> {limit:.1}");
+            self.renew(durable, entry, Cause::Drift, vec![why]);
+        }
+    }
+
+    /// Begins the evidence of an entry anew, if it has any.
+    fn renew(&self, durable: &mut DurableState, entry: &str, cause: Cause, why: Vec<String>) {
+        let change = durable.stages.get(entry).map(|stage| stage.change);
+        if self.stats.get(entry).is_some_and(|stats| Some(stats.change) == change) {
+            durable.renew_evidence(entry, cause, why);
+        }
+    }
+
     /// Attaches to each change since the last call the evidence of the stage that it ended, and drops the
-    /// stats. If an entry changed several times, the last change gets the evidence. `policy` is the one that
-    /// was in force while the stage lasted.
+    /// stats. If an entry changed several times, the first change gets the evidence: the stages between lasted
+    /// no time. `policy` is the one that was in force while the stage lasted.
     pub(crate) fn close_ended_stages(&mut self, durable: &mut DurableState, policy: &Policy, now: MonoTime) {
         let is_new = durable.changes > self.last_change;
-        let rollouts: BTreeMap<String, &RolloutPolicy> =
+        let mut rollouts: BTreeMap<String, &RolloutPolicy> =
             if is_new { entries(policy).collect() } else { BTreeMap::new() };
-        let new = durable.history.iter_mut().rev().take_while(|change| change.number > self.last_change);
+        let new = durable.history.iter_mut().skip_while(|change| change.number <= self.last_change);
         for change in new {
+            // An entry that has just appeared had no stage before.
+            let Some(mode) = change.from else { continue };
+            self.ended.entry(change.entry.clone()).or_default().push((mode, now));
             let stats = self.stats.remove(&change.entry).map(|stats| stats.evidence());
-            // An entry that has just appeared had no gate before.
-            let rollout = rollouts.get(&change.entry).filter(|_| change.from.is_some());
+            let rollout = rollouts.remove(&change.entry);
             let gates = rollout.map(|rollout| self.answers.of(now, rollout)).unwrap_or_default();
             if stats.is_some() || !gates.is_empty() {
                 let queries = query_gates::evidence(&gates);
@@ -180,6 +260,10 @@ impl Rollouts {
         tick: Duration,
         stale: Option<&StaleZone>,
     ) -> TickOutcome {
+        self.ended.retain(|_, ended| {
+            ended.retain(|(_, at)| now.since(*at) < STRAGGLING);
+            !ended.is_empty()
+        });
         let before = durable.changes;
         for (entry, rollout) in entries(policy) {
             let Some(stage) = durable.stages.get(&entry).copied() else {

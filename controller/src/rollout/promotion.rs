@@ -90,6 +90,9 @@ impl Rollouts {
         let passed = to == next && judgement.as_ref().is_none_or(Judgement::is_pass);
         let mut against = judgement.as_ref().map(reasons).unwrap_or_default();
         against.extend((to > next).then(|| format!("{next} is skipped")));
+        if !passed {
+            against.extend(begun_anew(durable, entry));
+        }
         let (cause, mut why) = match force {
             _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
             None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),
@@ -122,6 +125,13 @@ impl Rollouts {
         durable.enter_stage(entry, Mode::Shadow, Cause::Abort, why);
         Ok(true)
     }
+}
+
+/// Returns since when the evidence of an entry counts, and why, if it began anew within the stage.
+fn begun_anew(durable: &DurableState, entry: &str) -> Option<String> {
+    let change = durable.change(durable.stages.get(entry)?.change)?;
+    let is_renewal = change.cause.is_renewal();
+    is_renewal.then(|| format!("evidence counts since {}: {}", change.at(), change.why.join(", ")))
 }
 
 /// The rollout settings of an entry.

@@ -1,14 +1,17 @@
 //! The evidence of one entry's present stage: counts by cohort, in a queue of slots that covers the window of
-//! the gate. Time is counted in ticks with requests.
+//! the gate. Only ticks with requests count as time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Outcomes, Side};
 use plimsoll_core::rollout::gates::{Observed, Reading};
 use plimsoll_core::stats::{Histogram, Quantile};
 
+use super::tightening::DRIFT_MAX;
 use crate::state::{CohortSums, Evidence, SavedStageStats};
 
 /// Slots into which a window is divided. The stats cover the window and less than two further slots. After
@@ -18,12 +21,10 @@ const SLOTS: u32 = 24;
 /// The stats of one stage of one entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StageStats {
-    /// The number of the change that began the stage.
+    /// The number of the change that began the stage, or its evidence anew.
     pub(super) change: u64,
-    /// Ticks with requests in the whole stage.
-    ticks: u64,
-    /// The length of the latest tick, at which all ticks are valued.
-    tick: Duration,
+    /// Time with requests since then.
+    with_data: Duration,
     /// Counts since the last tick.
     fresh: Cohorts,
     /// The slots that are full, the oldest first.
@@ -32,14 +33,28 @@ pub(super) struct StageStats {
     sum: Cohorts,
     /// The slot that fills up.
     open: Slot,
+    /// The limits that move by themselves, under which requests were counted.
+    limits: BTreeMap<Bucket, JudgedLimit>,
 }
 
 /// The counts of some ticks.
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    /// Ticks with requests.
-    ticks: u64,
+    /// Time with requests.
+    time: Duration,
     cohorts: Cohorts,
+}
+
+/// A limit that moves by itself. A limit is judged once no higher one was in force for a window of the gate;
+/// else many small steps would pass on the evidence of the first.
+#[derive(Clone, Copy, Debug)]
+struct JudgedLimit {
+    /// The lowest limit judged so far; at first the one under which the evidence began.
+    lowest: Rate,
+    /// The highest limit since `from`.
+    highest: Rate,
+    /// The time with requests at which the present window began.
+    from: Duration,
 }
 
 /// Counts by cohort.
@@ -58,14 +73,17 @@ impl StageStats {
     }
 
     pub(super) fn restored(saved: &SavedStageStats) -> Self {
-        let slot = |(ticks, canary, control): &(u64, [u64; 4], [u64; 4])| Slot {
-            ticks: *ticks,
+        let time = |units: u64| Duration::from_millis(units.saturating_mul(saved.tick_ms));
+        let slot = |(units, canary, control): &(u64, [u64; 4], [u64; 4])| Slot {
+            time: time(*units),
             cohorts: Cohorts { canary: restored(*canary), control: restored(*control) },
         };
+        let with_data = time(saved.cycles);
+        let limit = |lowest| JudgedLimit { lowest, highest: lowest, from: with_data };
         let mut stats = Self {
-            ticks: saved.cycles,
-            tick: Duration::from_millis(saved.tick_ms),
+            with_data,
             full: saved.slots.iter().map(slot).collect(),
+            limits: saved.lowest_limits.iter().map(|(name, lowest)| (name.clone(), limit(*lowest))).collect(),
             ..Self::begin(saved.change)
         };
         stats.sum_up();
@@ -73,13 +91,15 @@ impl StageStats {
     }
 
     pub(super) fn saved(&self) -> SavedStageStats {
-        let slots = self.full.iter().chain([&self.open]).filter(|slot| slot.ticks > 0);
-        let saved = |slot: &Slot| (slot.ticks, counts(&slot.cohorts.canary), counts(&slot.cohorts.control));
+        let slots = self.full.iter().chain([&self.open]).filter(|slot| !slot.time.is_zero());
+        let saved =
+            |slot: &Slot| (millis(slot.time), counts(&slot.cohorts.canary), counts(&slot.cohorts.control));
         SavedStageStats {
             change: self.change,
-            cycles: self.ticks,
-            tick_ms: u64::try_from(self.tick.as_millis()).unwrap_or(u64::MAX),
+            cycles: millis(self.with_data),
+            tick_ms: 1,
             slots: slots.map(saved).collect(),
+            lowest_limits: self.limits.iter().map(|(name, limit)| (name.clone(), limit.lowest)).collect(),
         }
     }
 
@@ -90,7 +110,6 @@ impl StageStats {
     /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick in which
     /// only the control cohort had requests.
     pub(super) fn on_tick(&mut self, stage: Mode, window: Duration, tick: Duration) {
-        self.tick = tick;
         let in_canary = self.fresh.canary.offered;
         let in_control = if stage == Mode::Canary { 0 } else { self.fresh.control.offered };
         let has_requests = in_canary > 0 || in_control > 0;
@@ -99,33 +118,47 @@ impl StageStats {
         if !has_requests {
             return;
         }
-        self.ticks += 1;
-        self.open.ticks += 1;
-        let window_ticks =
-            u64::try_from(window.as_nanos().div_ceil(tick.as_nanos().max(1))).unwrap_or(u64::MAX);
-        if self.open.ticks >= window_ticks.div_ceil(u64::from(SLOTS)) {
+        self.with_data += tick;
+        self.open.time += tick;
+        if self.open.time * SLOTS >= window {
             self.full.push_back(std::mem::take(&mut self.open));
-            self.evict(window_ticks);
+            self.evict(window);
             self.sum_up();
         }
     }
 
     /// Drops the oldest slots while the others cover the window. If the window has grown there are too many
     /// short slots: then it joins the oldest ones.
-    fn evict(&mut self, window_ticks: u64) {
-        let mut covered: u64 = self.full.iter().map(|slot| slot.ticks).sum();
+    fn evict(&mut self, window: Duration) {
+        let mut covered: Duration = self.full.iter().map(|slot| slot.time).sum();
         while let Some(first) = self.full.front()
-            && covered - first.ticks >= window_ticks
+            && covered - first.time >= window
         {
-            covered -= first.ticks;
+            covered -= first.time;
             self.full.pop_front();
         }
         while self.full.len() > 2 * SLOTS as usize
             && let (Some(oldest), Some(next)) = (self.full.pop_front(), self.full.front_mut())
         {
-            next.ticks += oldest.ticks;
+            next.time += oldest.time;
             next.cohorts.add(&oldest.cohorts);
         }
+    }
+
+    /// Notes the present limit of a bucket whose limit moves by itself. Returns the lowest limit judged so
+    /// far, if the present one is too far below it for this evidence.
+    pub(super) fn on_limit(&mut self, bucket: &Bucket, limit: Rate, window: Duration) -> Option<Rate> {
+        let begun = JudgedLimit { lowest: limit, highest: limit, from: self.with_data };
+        let Some(judged) = self.limits.get_mut(bucket) else {
+            self.limits.insert(bucket.clone(), begun);
+            return None;
+        };
+        judged.highest = judged.highest.max(limit);
+        if self.with_data.saturating_sub(judged.from) >= window {
+            *judged = JudgedLimit { lowest: judged.lowest.min(judged.highest), ..begun };
+        }
+        let is_far = limit.per_second() < judged.lowest.per_second() * (1.0 - DRIFT_MAX);
+        is_far.then_some(judged.lowest)
     }
 
     fn sum_up(&mut self) {
@@ -140,12 +173,6 @@ impl StageStats {
         total
     }
 
-    /// Time with requests in the whole stage.
-    fn with_data(&self) -> Duration {
-        let ticks = u32::try_from(self.ticks).unwrap_or(u32::MAX);
-        self.tick.saturating_mul(ticks)
-    }
-
     /// The values that the gate out of `stage` judges.
     pub(super) fn observed(&self, stage: Mode) -> Observed {
         let Cohorts { canary, control } = self.total();
@@ -156,7 +183,7 @@ impl StageStats {
             Reading::share(canary.refused, canary.offered)
         };
         Observed {
-            with_data: self.with_data(),
+            with_data: self.with_data,
             drop_ratio,
             canary_p99: p99(&canary.latency, true),
             control_p99: p99(&control.latency, false),
@@ -167,8 +194,12 @@ impl StageStats {
     /// The counts of the window as evidence for operators.
     pub(super) fn evidence(&self) -> Evidence {
         let Cohorts { canary, control } = self.total();
-        let with_data_ms = u64::try_from(self.with_data().as_millis()).unwrap_or(u64::MAX);
-        Evidence { with_data_ms, canary: sums(&canary), control: sums(&control), queries: Vec::new() }
+        Evidence {
+            with_data_ms: millis(self.with_data),
+            canary: sums(&canary),
+            control: sums(&control),
+            queries: Vec::new(),
+        }
     }
 }
 
@@ -186,6 +217,10 @@ impl Cohorts {
         self.canary.add(&other.canary);
         self.control.add(&other.control);
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The 99th percentile in seconds.
@@ -247,10 +282,10 @@ mod tests {
         // In canary only requests of the canary cohort count.
         stats.record(Side::Control, &asked(5, 0));
         stats.on_tick(Mode::Canary, MINUTE, TICK);
-        assert_eq!(stats.ticks, 10);
+        assert_eq!(stats.with_data, TICK * 10);
         stats.record(Side::Canary, &asked(5, 0));
         stats.on_tick(Mode::Canary, MINUTE, TICK);
-        assert_eq!(stats.ticks, 11);
+        assert_eq!(stats.with_data, TICK * 11);
     }
 
     #[test]
@@ -284,7 +319,30 @@ mod tests {
         // An old slot stays whole until the slots after it cover the window.
         pass(&mut stats, 121, 1, 0);
         assert!(stats.observed(Mode::Shadow).drop_ratio.samples <= 126);
-        assert_eq!(stats.ticks, 8_242);
+        assert_eq!(stats.with_data, TICK * 8_242);
+    }
+
+    #[test]
+    fn tick_counts_with_its_own_length() {
+        let mut stats = StageStats::begin(1);
+        for tick in [TICK, TICK / 2, TICK * 4] {
+            for _ in 0..4 {
+                stats.record(Side::Canary, &asked(1, 0));
+                stats.on_tick(Mode::Shadow, MINUTE, tick);
+            }
+        }
+        assert_eq!(stats.with_data, TICK * 22);
+        // A state of an earlier build counts in ticks.
+        let earlier = SavedStageStats {
+            change: 1,
+            cycles: 22,
+            tick_ms: 500,
+            slots: vec![(22, [12, 0, 0, 0], [0; 4])],
+            ..SavedStageStats::default()
+        };
+        let back = StageStats::restored(&earlier);
+        assert_eq!((back.with_data, back.full[0].time), (TICK * 22, TICK * 22));
+        assert_eq!((back.saved().cycles, back.saved().slots[0].0), (11_000, 11_000));
     }
 
     #[test]

@@ -30,21 +30,44 @@ struct Seen {
 
 const GOOD: Seen = Seen { offered: 500, bad: 0, canary_ms: 20, control_ms: 20 };
 
+/// Gates of ten seconds each, and a thousand samples.
+fn policy(bucket: &str, more: &str, tenants: &str) -> Policy {
+    let text = format!(
+        "buckets: {{ b: {{ {bucket} }} }}\nrollout:\n  shadow: {{ min_days: 0.0001157, window_h: 0.01 }}\n  \
+         canary: {{ min_hours: 0.002777, window_min: 1 }}\n{more}"
+    );
+    let source = Source { name: "policy.yaml", text: &text };
+    Policy::read(source, Source { name: "tenants.yaml", text: tenants }).unwrap().0
+}
+
 impl Scene {
     /// Gates of ten seconds each, and a thousand samples.
     fn new(mode: &str, more: &str) -> Self {
-        let text = format!(
-            "buckets: {{ b: {{ limit: 1, mode: {mode} }} }}\nrollout:\n  shadow: {{ min_days: 0.0001157, window_h: 0.01 }}\n  \
-             canary: {{ min_hours: 0.002777, window_min: 1 }}\n{more}"
-        );
-        let source = Source { name: "policy.yaml", text: &text };
-        let policy =
-            Policy::read(source, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0;
+        Self::of(policy(&format!("limit: 100, mode: {mode}"), more, ONE_CLASS_TENANTS))
+    }
+
+    fn of(policy: Policy) -> Self {
         let mut durable = DurableState::first_start();
         let mut rollouts = Rollouts::restored(&durable);
         durable.on_policy(&policy);
         rollouts.close_ended_stages(&mut durable, &policy, MonoTime::ZERO);
         Self { durable, rollouts, policy, stale: None, now: MonoTime::ZERO }
+    }
+
+    /// Puts another policy in force, as the brain does.
+    fn edit(&mut self, policy: Policy) {
+        self.durable.on_policy(&policy);
+        self.rollouts.on_edit(&mut self.durable, &self.policy, &policy, 0);
+        self.rollouts.close_ended_stages(&mut self.durable, &self.policy, self.now);
+        self.policy = policy;
+    }
+
+    /// Notes that the limit of the bucket moved by itself.
+    fn moves(&mut self, limit: f64) {
+        let bucket = Bucket::new("b").unwrap();
+        let moving = MovingLimit { entry: "b", bucket: &bucket, limit: Rate::new(limit).unwrap() };
+        self.rollouts.on_limit(&mut self.durable, &self.policy, moving);
+        self.rollouts.close_ended_stages(&mut self.durable, &self.policy, self.now);
     }
 
     fn stage(&self) -> Mode {
@@ -209,7 +232,8 @@ fn stats_are_saved_every_sixty_ticks() {
         let outcome = scene.rollouts.on_tick(&mut scene.durable, &scene.policy, scene.now, TICK, None);
         saves += u32::from(outcome.saves);
     }
-    assert_eq!((saves, scene.durable.stage_stats["b"].cycles), (3, 3 * SAVED_EVERY));
+    let saved = &scene.durable.stage_stats["b"];
+    assert_eq!((saves, saved.cycles * saved.tick_ms), (3, 3 * SAVED_EVERY * 500));
 }
 
 const QUERIES: &str = "  auto_promote: true\n  queries:\n    - { name: tickets, url: http://p, query: t, max: 20 }\n    \
@@ -286,4 +310,238 @@ fn answer_is_forgotten_once_the_policy_drops_its_query() {
         None,
         "the policy has no such query"
     );
+}
+
+/// The ticks for which stragglers are left out after evidence begins anew.
+const STRAGGLING_TICKS: u64 = (STRAGGLING.as_millis() / TICK.as_millis()) as u64;
+const TENANTS: &str = "tenants: { default: {}, a: { weight: 4 } }\nfairness: { min_floor_rps: 5 }\n";
+
+#[test]
+fn edit_that_can_refuse_more_begins_evidence_anew_in_shadow_and_canary() {
+    let auto = "  auto_promote: true\n";
+    let before = |mode: &str| policy(&format!("limit: 100, tenant_limit: 50, mode: {mode}"), auto, TENANTS);
+    for (mode, next) in [(Mode::Shadow, Mode::Canary), (Mode::Canary, Mode::Enforce)] {
+        for (bucket, tenants, why) in [
+            ("limit: 61, tenant_limit: 50", TENANTS, "limit 100 -> 61"),
+            ("limit: { learned: {} }, tenant_limit: 50", TENANTS, "limit 100 -> learned"),
+            ("limit: 100, tenant_limit: 49", TENANTS, "tenant_limit 50 -> 49"),
+            ("limit: 100, tenant_limit: 50, burst_s: 0.2", TENANTS, "burst_s 0.25 -> 0.2"),
+            ("limit: 100, tenant_limit: 50, coin: coherent", TENANTS, "coin dithered -> coherent"),
+            ("limit: 100, tenant_limit: 50, law: proportional", TENANTS, "law balanced -> proportional"),
+            (
+                "limit: 100, tenant_limit: 50, rollout: { canary_percent: 6 }",
+                TENANTS,
+                "rollout.canary_percent 5 -> 6",
+            ),
+            (
+                "limit: 100, tenant_limit: 50",
+                "tenants: { default: {}, a: { weight: 8 } }\nfairness: { min_floor_rps: 5 }\n",
+                "tenants.a.weight 4 -> 8",
+            ),
+            (
+                "limit: 100, tenant_limit: 50",
+                "tenants: { default: {}, a: { weight: 4 }, z: { weight: 2 } }\nfairness: { min_floor_rps: 5 }\n",
+                "tenants.z.weight 1 -> 2",
+            ),
+            (
+                "limit: 100, tenant_limit: 50",
+                "tenants: { default: {}, a: { weight: 4 } }\n",
+                "fairness.min_floor_rps 5 -> 0",
+            ),
+        ] {
+            let mut scene = Scene::of(before(mode.as_str()));
+            assert_eq!(scene.run(15, GOOD), 15, "five ticks before the gate passes");
+            let change = scene.durable.changes;
+            scene.edit(policy(&format!("{bucket}, mode: {mode}"), auto, tenants));
+            let last = scene.durable.history.back().unwrap().clone();
+            assert_eq!((last.from, last.to, last.cause), (Some(mode), mode, Cause::Edit), "{why}");
+            assert_eq!(last.why, [why]);
+            assert_eq!(
+                last.evidence.unwrap().with_data_ms,
+                7_500,
+                "what was seen before is kept in the history"
+            );
+            assert_eq!(scene.durable.changes, change + 1);
+            assert_eq!(scene.evidence(), Evidence::default(), "{why}");
+            let due = STRAGGLING_TICKS + 19;
+            assert_eq!((scene.run(due, GOOD), scene.stage()), (due, mode), "{why}: the gate waits anew");
+            assert_eq!((scene.run(9, GOOD), scene.stage()), (1, next), "{why}");
+        }
+    }
+}
+
+#[test]
+fn edit_that_cannot_refuse_more_keeps_evidence() {
+    let tenants = "tenants: { default: {}, a: { weight: 4, boost: 2, boost_until: 1969-12-01T00:00:00Z } }\n";
+    let auto = "  auto_promote: true\n";
+    let mut scene = Scene::of(policy("limit: 100, tenant_limit: 50", auto, tenants));
+    scene.run(5, GOOD);
+    for (bucket, more, tenants) in [
+        ("limit: 120, tenant_limit: 60", "", tenants),
+        ("limit: 120", "", tenants),
+        ("limit: 120, burst_s: 1, candidate: 7, on_silence: ratio, release: never", "", tenants),
+        ("limit: 120, burst_s: 1", "  canary_percent: 1\n  min_samples: 7\n", tenants),
+        // A tenant with the settings that it had unlisted, and a boost that had ended.
+        (
+            "limit: 120, burst_s: 1",
+            "  canary_percent: 1\n",
+            "tenants: { default: {}, a: { weight: 4 }, z: {} }\n",
+        ),
+        (
+            "limit: unlimited, burst_s: 1",
+            "  canary_percent: 1\n",
+            "tenants: { default: {}, a: { weight: 7 } }\n",
+        ),
+    ] {
+        let changes = scene.durable.changes;
+        scene.edit(policy(bucket, &format!("{auto}{more}"), tenants));
+        assert_eq!(scene.durable.changes, changes, "{bucket}");
+    }
+    assert_eq!((scene.run(1_000, GOOD), scene.stage()), (15, Mode::Canary));
+    // An enforced entry has no gate.
+    let mut scene = Scene::new("enforce", "");
+    scene.run(5, GOOD);
+    scene.edit(policy("limit: 1, mode: enforce", "", ONE_CLASS_TENANTS));
+    assert_eq!(scene.durable.changes, 1);
+}
+
+#[test]
+fn edit_keeps_a_pending_mode_waiting_and_survives_a_restart() {
+    let mut scene = Scene::new("shadow", "");
+    scene.run(19, GOOD);
+    scene.edit(policy("limit: 61, mode: enforce", "", ONE_CLASS_TENANTS));
+    assert_eq!(scene.durable.stages["b"].pending, Some(Mode::Enforce));
+    scene.run(STRAGGLING_TICKS + 5, GOOD);
+    let text = serde_json::to_string(&scene.durable).unwrap();
+    scene.durable = serde_json::from_str(&text).unwrap();
+    scene.rollouts = Rollouts::restored(&scene.durable);
+    let same = policy("limit: 61, mode: enforce", "", ONE_CLASS_TENANTS);
+    scene.edit(same);
+    let since = scene.durable.change(scene.durable.stages["b"].change).unwrap();
+    assert_eq!((since.cause, &since.why[..]), (Cause::Edit, &["limit 100 -> 61".to_owned()][..]));
+    assert_eq!(scene.run(19, GOOD), 19, "the stats from before the edit are not restored");
+    assert_eq!((scene.run(9, GOOD), scene.stage()), (1, Mode::Canary));
+}
+
+#[test]
+fn promotion_past_an_edit_says_since_when_and_why_the_gate_waits() {
+    let mut scene = Scene::new("shadow", "");
+    scene.run(20, GOOD);
+    let promote = |scene: &mut Scene| {
+        let promotion = Promotion { entry: "b", to: None, force: None };
+        scene.rollouts.promote(&mut scene.durable, &scene.policy, scene.now, None, promotion)
+    };
+    let mut unedited = Scene::new("shadow", "");
+    unedited.run(20, GOOD);
+    assert_eq!(promote(&mut unedited), Ok(()));
+    scene.edit(policy("limit: 61", "", ONE_CLASS_TENANTS));
+    scene.durable.stamp(1_796_083_200);
+    scene.run(STRAGGLING_TICKS + 4, GOOD);
+    let refused = promote(&mut scene).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the gate from shadow to canary is not passed: 2 s with data of the 10 s due; evidence counts since \
+         2026-12-01T00:00:00Z: limit 100 -> 61; promote past it with --force --reason TEXT"
+    );
+}
+
+#[test]
+fn limit_that_moves_by_itself_begins_evidence_anew_only_far_below_the_lowest_judged() {
+    let learned = || policy("limit: { learned: {} }", "  auto_promote: true\n", ONE_CLASS_TENANTS);
+    let mut scene = Scene::of(learned());
+    scene.run(4, GOOD);
+    for limit in [100.0, 140.0, 91.0, 100.0, 90.0] {
+        scene.moves(limit);
+        scene.run(2, GOOD);
+    }
+    assert_eq!(scene.durable.changes, 1, "a limit within 10 % keeps the evidence");
+    scene.moves(89.0);
+    let last = scene.durable.history.back().unwrap();
+    assert_eq!((last.cause, &last.why[..]), (Cause::Drift, &["limit of b 100.0 -> 89.0".to_owned()][..]));
+    scene.run(STRAGGLING_TICKS, GOOD);
+    // The lowest limit counts, also after a higher one and a restart.
+    for limit in [89.0, 200.0, 81.0] {
+        scene.run(2, GOOD);
+        scene.moves(limit);
+    }
+    scene.durable.stage_stats = [("b".to_owned(), scene.rollouts.stats["b"].saved())].into();
+    scene.rollouts = Rollouts::restored(&scene.durable);
+    scene.moves(81.0);
+    assert_eq!(scene.durable.changes, 2);
+    scene.moves(80.0);
+    assert_eq!(scene.durable.history.back().unwrap().why, ["limit of b 89.0 -> 80.0"]);
+    assert_eq!((scene.run(100, GOOD), scene.stage()), (STRAGGLING_TICKS + 20, Mode::Canary));
+}
+
+#[test]
+fn limit_that_creeps_down_passes_slowly_and_not_within_one_window() {
+    // The window is 72 ticks, and the gate needs a thousand samples and 10 s.
+    let learned = || policy("limit: { learned: {} }", "", ONE_CLASS_TENANTS);
+    let mut slow = Scene::of(learned());
+    slow.run(1, GOOD);
+    for limit in [100.0, 95.0, 90.3, 85.8, 81.5, 77.5] {
+        slow.moves(limit);
+        for _ in 0..150 {
+            slow.run(1, GOOD);
+            slow.moves(limit);
+        }
+    }
+    assert_eq!(slow.durable.changes, 1, "each limit was judged for a whole window");
+    let mut fast = Scene::of(learned());
+    fast.run(1, GOOD);
+    for limit in [100.0, 95.0, 90.3, 85.8] {
+        fast.moves(limit);
+        fast.run(1, GOOD);
+    }
+    assert_eq!(fast.durable.history.back().unwrap().why, ["limit of b 100.0 -> 85.8"]);
+}
+
+#[test]
+fn boost_that_ends_begins_evidence_anew_if_a_share_falls_far() {
+    let tenants = |boost: f64| {
+        format!(
+            "tenants: {{ default: {{}}, a: {{ weight: 2, boost: {boost}, boost_until: 1970-01-01T00:01:40Z }} }}\n"
+        )
+    };
+    let after = |boost, from_s, to_s| {
+        let mut scene = Scene::of(policy("limit: 100", "", &tenants(boost)));
+        scene.run(1, GOOD);
+        scene.rollouts.on_boosts_ended(&mut scene.durable, &scene.policy, from_s, to_s);
+        scene.durable.history.back().unwrap().clone()
+    };
+    let last = after(2.0, 99, 100);
+    assert_eq!(last.cause, Cause::Drift);
+    assert_eq!(last.why, ["the boost of a ended", "share of tenant a 80.0 % -> 66.7 %"]);
+    assert_eq!(after(0.5, 99, 100).why[1], "share of tenant default 50.0 % -> 33.3 %");
+    for (boost, from_s, to_s) in [(1.1, 99, 100), (2.0, 98, 99), (2.0, 100, 101)] {
+        assert_eq!(after(boost, from_s, to_s).cause, Cause::Appeared, "{boost} from {from_s} to {to_s}");
+    }
+}
+
+#[test]
+fn straggling_evidence_of_an_earlier_canary_is_left_out() {
+    let mut scene = Scene::new("canary", "");
+    scene.run(2, GOOD);
+    for to in [Mode::Shadow, Mode::Canary] {
+        scene.durable.enter_stage("b", to, Cause::Forced, Vec::new());
+        scene.rollouts.close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
+    }
+    let bad = Seen { bad: 500, ..GOOD };
+    let late = STRAGGLING_TICKS;
+    assert_eq!((scene.run(late, bad), scene.evidence().canary.offered), (late, 0));
+    assert_eq!((scene.run(20, bad), scene.stage()), (2, Mode::Shadow), "later evidence is of this canary");
+}
+
+#[test]
+fn evidence_goes_to_the_first_of_two_changes_in_one_load() {
+    let mut scene = Scene::new("canary", "");
+    scene.run(2, GOOD);
+    // A kill and the mode of the file move the entry in the same load.
+    for to in [Mode::Shadow, Mode::Canary] {
+        scene.durable.enter_stage("b", to, Cause::File, Vec::new());
+    }
+    scene.rollouts.close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
+    let evidence: Vec<_> = scene.durable.history.iter().map(|change| change.evidence.clone()).collect();
+    assert_eq!((&evidence[0], &evidence[2]), (&None, &None));
+    assert_eq!(evidence[1].as_ref().unwrap().canary.offered, 1_000);
 }

@@ -1,22 +1,26 @@
 //! The durable state of a controller: its epoch, the kills in force, the rollout stage of each entry, and its
 //! children. Pure: the store saves it, the brain decides by it.
 
+mod expired;
 mod kills;
 mod stages;
 pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub use kills::{BucketSwitch, Command, Held};
+pub use expired::{ExpiredAggregator, ExpiredAggregators};
+pub(crate) use kills::Now;
+pub use kills::{BucketSwitch, Command, End, Held};
 pub use stages::{Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedStageStats, Stage};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::{Bucket, Name, Zone};
-use plimsoll_policy::Policy;
+use plimsoll_policy::{Offered, Policy, PolicyTexts};
 use serde::{Deserialize, Serialize};
 
 /// The state that a controller keeps across restarts.
@@ -26,6 +30,13 @@ pub struct DurableState {
     pub epoch: Epoch,
     /// The fleet's key for coherent coins; without one they draw independently.
     pub coin_key: Option<CoinKey>,
+    /// The texts of the policy in force, with which the next start compares the files; `None` in a state of a build
+    /// that did not save them.
+    #[serde(default)]
+    pub policy: Option<Arc<PolicyTexts>>,
+    /// The traffic at the busiest moment of the last minutes, by which guardrails judge after a restart.
+    #[serde(default)]
+    pub traffic: Offered,
     /// The kill generation of the fleet; odd means killed.
     pub kill: KillGeneration,
     /// True while the policy file has `kill_switch: true`.
@@ -33,6 +44,9 @@ pub struct DurableState {
     /// The command that kills the fleet, or a kill that was learned from a child.
     #[serde(deserialize_with = "kills::command_or_flag")]
     pub killed_by_command: Option<Command>,
+    /// The latest command that ended kills of the fleet.
+    #[serde(default)]
+    pub fleet_kill_ended: Option<End>,
     /// The kill switches of buckets that were killed alone at some time.
     #[serde(default)]
     pub bucket_kills: BTreeMap<Bucket, BucketSwitch>,
@@ -49,8 +63,14 @@ pub struct DurableState {
     /// The statistics of each entry's stage at the last save.
     #[serde(default)]
     pub stage_stats: BTreeMap<String, SavedStageStats>,
+    /// The time of the last tick in seconds since 1970: boosts that end later are still to be judged.
+    #[serde(default)]
+    pub ticked_s: Option<i64>,
     /// The aggregators with a recent report, by zone and stable name.
     pub children: BTreeSet<(Zone, Name)>,
+    /// The aggregators that went silent without a farewell until their shares were released.
+    #[serde(default)]
+    pub expired: ExpiredAggregators,
 }
 
 impl DurableState {
@@ -73,6 +93,11 @@ impl DurableState {
 
     /// Applies a policy. A mode that differs from the one in the policy before is an operator's order.
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
+        if self.policy.as_ref() == Some(policy.texts()) {
+            // A restart, maybe after the modes of a held policy: only a changed mode is an order.
+            policy.entries().for_each(|(name, entry)| self.recall_mode(&name, entry.mode));
+        }
+        self.policy = Some(Arc::clone(policy.texts()));
         self.killed_by_file = policy.kill_switch();
         let entries: BTreeMap<String, _> = policy.entries().collect();
         self.stages.retain(|name, _| entries.contains_key(name));

@@ -1,6 +1,6 @@
 //! Puts changes of the policy files in force, and logs why a change was refused.
 
-use plimsoll_policy::{PolicyHash, Warning};
+use plimsoll_policy::{PolicyHash, Warning, differences};
 use plimsoll_proto::shared::Shared;
 use tokio::sync::mpsc;
 
@@ -40,6 +40,7 @@ impl PolicyTask {
             Ok(content) => content,
             Err(error) => {
                 tracing::error!("policy refused, the last good one stays in force: {error}");
+                self.brain.with(|brain, _| brain.on_refused(error.to_string()));
                 return;
             }
         };
@@ -48,8 +49,9 @@ impl PolicyTask {
         let hash = policy.hash();
         self.brain.with(|brain, _| {
             let before = brain.durable().clone();
+            let changes = rollout_log::one_line(&differences(brain.policy(), &policy));
             match brain.offer(policy) {
-                Offer::Taken => tracing::info!(policy = %hash, "policy in force"),
+                Offer::Taken => tracing::info!(policy = %hash, changes, "policy in force"),
                 Offer::Held => rollout_log::held(brain),
             }
             rollout_log::stages(Some(&before), brain);

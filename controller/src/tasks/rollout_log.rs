@@ -1,52 +1,65 @@
-//! The log of rollouts: changes of stages with their reasons, modes that differ from the policy file, stale
-//! zones, and policies that are held back.
+//! The log of rollouts and of what shapes them: changes of stages with their reasons, modes that differ from the
+//! policy file, policies that are held back, what a new policy changes, and boosts that end.
 
-use std::collections::BTreeSet;
-
+use plimsoll_policy::Difference;
 use plimsoll_proto::shared::Shared;
 
-use crate::aggregators::Place;
 use crate::brain::Brain;
 use crate::state::{Cause, Change, DurableState, Stage};
 
-/// Drastic differences of a held policy that are logged, at most.
+/// The most differences of a policy that are logged.
 const DIFFERENCES_MAX: usize = 20;
 
-/// Logs changes of stages and stale zones.
+/// Logs changes of stages, and the ends of boosts.
 pub(crate) async fn follow(brain: Shared<Brain>) {
     let mut wakeups = brain.changes();
-    let mut logged = brain.with(|brain, _| brain.durable().changes);
-    let mut stale = BTreeSet::new();
+    let (mut logged, mut since_s) =
+        brain.with(|brain, _| (brain.durable().changes, brain.durable().ticked_s));
     while wakeups.changed().await.is_ok() {
-        let (changes, now_stale) = brain.with(|brain, now| {
+        let changes: Vec<Change> = brain.with(|brain, _| {
+            let now_s = brain.durable().ticked_s;
+            if let (Some(since_s), Some(now_s)) = (since_s, now_s) {
+                log_ended_boosts(brain, since_s, now_s);
+            }
+            since_s = now_s;
             let history = brain.durable().history.iter().rev();
-            let new: Vec<Change> = history.take_while(|change| change.number > logged).cloned().collect();
-            let stale: BTreeSet<Place> =
-                brain.stale_aggregators(now).map(|(place, _)| place.clone()).collect();
-            (new, stale)
+            history.take_while(|change| change.number > logged).cloned().collect()
         });
         for change in changes.iter().rev() {
             logged = change.number;
             log_change(change);
         }
-        for (zone, aggregator) in now_stale.difference(&stale) {
-            tracing::warn!(
-                %zone, %aggregator,
-                "zone is stale: it has sent no report for too long; canaries return to shadow, enforced buckets keep its \
-                 last allocation"
-            );
-        }
-        for (zone, aggregator) in stale.difference(&now_stale) {
-            tracing::info!(%zone, %aggregator, "zone is no longer stale: it reports again, or counts no more");
-        }
-        stale = now_stale;
     }
+}
+
+fn log_ended_boosts(brain: &Brain, since_s: i64, now_s: i64) {
+    let policy = brain.policy();
+    for (tenant, boost) in policy.boosts_ended(since_s, now_s) {
+        let (factor, weight) = (boost.factor, policy.tenant(tenant).weight.get());
+        tracing::info!(%tenant, factor, weight, "boost ended");
+    }
+}
+
+/// Returns the differences between two policies as one line.
+pub(crate) fn one_line(differences: &[Difference]) -> String {
+    let text = |Difference { path, from, to }: &Difference| match (from, to) {
+        (Some(from), Some(to)) => format!("{path} {from} -> {to}"),
+        (Some(from), None) => format!("{path} {from} removed"),
+        (None, to) => format!("{path} {} added", to.as_deref().unwrap_or_default()),
+    };
+    let more = differences.len().saturating_sub(DIFFERENCES_MAX);
+    let mut texts: Vec<String> = differences.iter().take(DIFFERENCES_MAX).map(text).collect();
+    texts.extend((more > 0).then(|| format!("{more} more")));
+    texts.join("; ")
 }
 
 fn log_change(change: &Change) {
     let Change { entry, to, cause, why, .. } = change;
     let (from, why) = (change.from.map(|from| from.as_str()), why.join("; "));
     match cause {
+        Cause::Edit | Cause::Drift => {
+            tracing::info!(entry, mode = %to, cause = cause.as_str(), why, "rollout evidence begins anew");
+        }
         Cause::Breach | Cause::Stale | Cause::Lost | Cause::Forced => {
             tracing::warn!(entry, from, %to, cause = cause.as_str(), why, "stage changed");
         }
@@ -54,17 +67,15 @@ fn log_change(change: &Change) {
     }
 }
 
-/// Logs that a policy is held back, with its drastic differences.
+/// Logs that a policy is held back, with the reasons.
 pub(crate) fn held(brain: &Brain) {
     let Some(held) = brain.policies.held.as_ref() else { return };
-    let drastic = held.differences.iter().filter(|difference| difference.drastic.is_some());
-    let drastic: Vec<String> = drastic.take(DIFFERENCES_MAX).map(ToString::to_string).collect();
     let hash = held.policy.hash();
     tracing::warn!(
         policy = %hash,
-        "policy held back: its differences are drastic, and the last policy stays in force. See `plimsoll diff`, release \
-         it with `plimsoll apply --ack {hash}`:\n{}",
-        drastic.join("\n")
+        "policy held back, and the last policy stays in force. See `plimsoll diff`, release it with \
+         `plimsoll apply --ack {hash}`:\n{}",
+        held.reasons.join("\n")
     );
 }
 
@@ -101,5 +112,34 @@ pub(crate) fn stages(before: Option<&DurableState>, brain: &Brain) {
                 stage.file
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_logged_on_one_line_with_a_bound() {
+        let difference = |path: &str, from: Option<&str>, to: Option<&str>| Difference {
+            path: path.to_owned(),
+            from: from.map(ToOwned::to_owned),
+            to: to.map(ToOwned::to_owned),
+        };
+        let weight = difference("tenants.enterprise_acme.weight", Some("4"), Some("8"));
+        let some = [
+            weight.clone(),
+            difference("buckets.a.limit", Some("1"), None),
+            difference("buckets.b.limit", None, Some("2")),
+        ];
+        assert_eq!(
+            one_line(&some),
+            "tenants.enterprise_acme.weight 4 -> 8; buckets.a.limit 1 removed; buckets.b.limit 2 added"
+        );
+        let many = one_line(&vec![weight; DIFFERENCES_MAX + 7]);
+        assert!(
+            many.ends_with("weight 4 -> 8; 7 more") && many.matches("->").count() == DIFFERENCES_MAX,
+            "{many}"
+        );
     }
 }

@@ -53,3 +53,20 @@ fn evidence_is_summed_and_reported_once() {
     zone.on_directives(now, answer).unwrap();
     assert_eq!(reported(zone, now), [], "evidence that no parent received may be of a stage that is over");
 }
+
+#[test]
+fn evidence_of_a_late_report_is_left_out() {
+    let mut scene = Scene::new(Script::of(&[("acme", Values::default())]), vec![Client::new(1)]);
+    scene.run(5.0);
+    let (now, zone, client) = (scene.now(), &mut scene.zone, &mut scene.clients[0]);
+    reported(zone, now);
+    let cut_off = now + Duration::from_secs(60);
+    for (now, expected) in
+        [(cut_off, vec![]), (cut_off + Duration::from_millis(100), vec![("api".to_owned(), 10)])]
+    {
+        let report = client.report(now);
+        let evidence = observed(report.seq, "api", 10);
+        zone.on_report(now, client.stream, Report { evidence, ..report }).unwrap();
+        assert_eq!(reported(zone, now), expected);
+    }
+}

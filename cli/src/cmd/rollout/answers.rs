@@ -6,11 +6,11 @@ use plimsoll_controller::admin::rollout_routes::{Done, EntryStatus};
 use plimsoll_controller::state::{Change, CohortSums, Evidence, QueryEvidence};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::rollout::query_gate::Figure;
-use plimsoll_policy::UnixSeconds;
 
 /// Writes the stage of an entry, its gate and its evidence.
 pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Result<()> {
-    let EntryStatus { entry: name, stage, killed, file, pending, next, gate, why, evidence, .. } = entry;
+    let EntryStatus { entry: name, stage, killed, file, pending, next, gate, why, evidence, since, .. } =
+        entry;
     write!(out, "{name}: {stage}")?;
     if *killed {
         write!(out, ", killed")?;
@@ -23,6 +23,20 @@ pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Resu
     if let Some((next, gate)) = next.zip(gate.as_ref()) {
         writeln!(out, "  gate to {next}: {gate}")?;
         why.iter().try_for_each(|why| writeln!(out, "    {why}"))?;
+    }
+    if let Some(since) = since {
+        write!(out, "  since {} ({})", since.at(), since.cause.as_str())?;
+        if since.cause.is_renewal() {
+            write!(out, ": {}", since.why.join(", "))?;
+        }
+        writeln!(out)?;
+    }
+    if entry.killed_locally > 0 {
+        writeln!(
+            out,
+            "  killed locally: {} clients of the fleet, by a kill file or PLIMSOLL_KILL; they refuse nothing",
+            entry.killed_locally
+        )?;
     }
     write_evidence(out, evidence, *stage)
 }
@@ -41,7 +55,7 @@ pub(super) fn write_done(out: &mut dyn Write, bucket: &str, done: &Done) -> io::
 
 /// Writes a stage change with its time, cause and evidence.
 pub(super) fn write_change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
-    let at = change.at_s.map_or("just now".to_owned(), |at| UnixSeconds::from_secs(at).to_string());
+    let at = change.at();
     let from = change.from.map_or("new".to_owned(), |from| from.to_string());
     writeln!(out, "{at}  {}: {from} -> {} ({})", change.entry, change.to, change.cause.as_str())?;
     change.why.iter().try_for_each(|why| writeln!(out, "    {why}"))?;

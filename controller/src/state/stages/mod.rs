@@ -1,6 +1,11 @@
 //! The rollout stage of each entry of the policy, and the history of its changes with their causes. Pure.
 
+use std::collections::BTreeMap;
+
 use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::Rate;
+use plimsoll_policy::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
 use crate::state::DurableState;
@@ -17,12 +22,13 @@ pub struct Stage {
     pub file: Mode,
     /// The mode in the policy file that waits for its gate.
     pub pending: Option<Mode>,
-    /// The number of the change that began the stage; 0 in a state of a build without numbers.
+    /// The number of the change that began the stage, or its evidence anew; 0 in a state of a build without
+    /// numbers.
     #[serde(default)]
     pub change: u64,
 }
 
-/// One change of a stage.
+/// One change of a stage, or the beginning of new evidence in the same stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// The number of the change, from 1.
@@ -67,6 +73,10 @@ pub enum Cause {
     Stale,
     /// A kill.
     Kill,
+    /// The policy was edited so that more can be refused: the stage stays, and its evidence begins anew.
+    Edit,
+    /// A limit that moves by itself fell: the stage stays, and its evidence begins anew.
+    Drift,
 }
 
 /// The statistics of a stage, over the window of its gate.
@@ -118,17 +128,20 @@ pub struct CohortSums {
 }
 
 /// The saved stats of one entry's present stage. Latencies are not saved: they begin anew after a restart.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedStageStats {
-    /// The number of the change that began the stage.
+    /// The number of the change that began the stage, or its evidence anew.
     pub change: u64,
-    /// Ticks with requests in the stage.
+    /// The time with requests in the stage, in units of `tick_ms`.
     pub cycles: u64,
-    /// The length of a tick in milliseconds.
+    /// The unit of time in milliseconds: 1, or the length of a tick in a state of an earlier build.
     pub tick_ms: u64,
-    /// For each slot its ticks, and the offered, refused, would-dropped and failed requests of the canary
-    /// cohort and of the control cohort.
+    /// For each slot its time with requests, and the offered, refused, would-dropped and failed requests of
+    /// the canary cohort and of the control cohort.
     pub slots: Vec<(u64, [u64; 4], [u64; 4])>,
+    /// The lowest limit judged so far in requests/s, of each bucket whose limit moves by itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lowest_limits: BTreeMap<Bucket, Rate>,
 }
 
 impl Cause {
@@ -145,7 +158,21 @@ impl Cause {
             Self::Breach => "breach",
             Self::Stale => "stale",
             Self::Kill => "kill",
+            Self::Edit => "edit",
+            Self::Drift => "drift",
         }
+    }
+
+    /// Returns true if the stage stays and only its evidence begins anew.
+    pub const fn is_renewal(self) -> bool {
+        matches!(self, Self::Edit | Self::Drift)
+    }
+}
+
+impl Change {
+    /// The time of the change as text.
+    pub fn at(&self) -> String {
+        self.at_s.map_or_else(|| "just now".to_owned(), |at| UnixSeconds::from_secs(at).to_string())
     }
 }
 
@@ -218,6 +245,14 @@ impl DurableState {
         let from = std::mem::replace(&mut stage.stage, to);
         stage.pending = stage.pending.filter(|asked| *asked > to && to > from);
         self.record(entry, Some(from), to, cause, why);
+    }
+
+    /// Begins the evidence of an entry's stage anew, and records why. An enforced entry has no gate, so its
+    /// evidence goes on.
+    pub(crate) fn renew_evidence(&mut self, entry: &str, cause: Cause, why: Vec<String>) {
+        let Some(stage) = self.stages.get(entry).filter(|stage| stage.stage < Mode::Enforce) else { return };
+        let mode = stage.stage;
+        self.record(entry, Some(mode), mode, cause, why);
     }
 
     /// Puts one entry into shadow; without a name, every entry.
