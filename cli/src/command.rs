@@ -1,14 +1,15 @@
 //! The command line, and the exit codes of the commands.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::AdminError;
-use crate::cmd::{apply, check, history, kill, rollout, service, simulate};
+use crate::cmd::{apply, check, forget, history, kill, rollout, service, simulate, status};
 use crate::logging::{self, LogFormat};
-use crate::{load, shutdown, up};
+use crate::{load, output, shutdown, up};
 
 /// The exit code for invalid arguments or input: the same command fails again.
 const EXIT_USAGE: u8 = 2;
@@ -49,12 +50,14 @@ enum Command {
     /// Run the demo service: HTTP behind the middleware
     Service(service::Args),
     Load(load::Args),
+    Status(status::StatusArgs),
     Kill(kill::KillArgs),
     Check(check::CheckArgs),
     History(history::HistoryArgs),
     Rollout(rollout::RolloutArgs),
     Diff(apply::DiffArgs),
     Apply(apply::ApplyArgs),
+    Forget(forget::ForgetArgs),
     Simulate(simulate::SimulateArgs),
 }
 
@@ -74,6 +77,8 @@ impl Plimsoll {
             Command::Rollout(args) => rollout::run(&args).unwrap_or_else(failed),
             Command::Diff(args) => apply::diff(&args).unwrap_or_else(failed),
             Command::Apply(args) => apply::run(&args).unwrap_or_else(failed),
+            Command::Status(args) => status::run(&args).unwrap_or_else(failed),
+            Command::Forget(args) => forget::run(&args).unwrap_or_else(failed),
             Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
             Command::Simulate(args) => {
                 simulate::run(&args).unwrap_or_else(|error| complain(EXIT_FAILURE, &error))
@@ -124,6 +129,7 @@ fn complain(code: u8, error: &anyhow::Error) -> ExitCode {
             text = format!("{text}: {cause}");
         }
     }
-    eprintln!("error: {text}");
+    // Without standard error, the exit code remains.
+    let _ = writeln!(output::stderr(), "error: {text}");
     ExitCode::from(code)
 }

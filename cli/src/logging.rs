@@ -7,6 +7,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
+use crate::output::Pipe;
+
 /// The format of the log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -27,7 +29,7 @@ pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let filter: Targets = filter.parse().with_context(invalid)?;
     let colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    let lines = fmt::layer().with_writer(|| Pipe(std::io::stderr())).with_ansi(colours);
     let log = tracing_subscriber::registry().with(filter);
     match format {
         LogFormat::Text => log.with(lines).init(),

@@ -35,13 +35,13 @@ impl OutputArgs {
     /// Prints an answer on standard output in the chosen format.
     ///
     /// # Errors
-    /// Standard output cannot be written.
+    /// Standard output cannot be written, and is not closed.
     pub(crate) fn print(
         self,
         answer: &impl Serialize,
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<()> {
-        self.write(&mut io::stdout().lock(), answer, text)
+        self.write(&mut stdout(), answer, text)
     }
 
     /// Writes an answer in the chosen format.
@@ -64,6 +64,43 @@ impl OutputArgs {
     }
 }
 
+/// Standard output or standard error. Text after the reader closed the pipe is dropped: a reader such as `head`
+/// has read enough, and the command ends as it would have.
+pub(crate) struct Pipe<W>(pub(crate) W);
+
+/// Standard output, which may be closed.
+pub(crate) fn stdout() -> Pipe<io::StdoutLock<'static>> {
+    Pipe(io::stdout().lock())
+}
+
+/// Standard error, which may be closed.
+pub(crate) fn stderr() -> Pipe<io::StderrLock<'static>> {
+    Pipe(io::stderr().lock())
+}
+
+impl<W: Write> Write for Pipe<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        unless_closed(self.0.write(bytes), bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        unless_closed(self.0.flush(), ())
+    }
+}
+
+/// Returns true if an output failed because its reader closed the pipe.
+pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn unless_closed<T>(done: io::Result<T>, closed: T) -> io::Result<T> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(closed),
+        done => done,
+    }
+}
+
 /// Writes one JSON document on one line.
 ///
 /// # Errors
@@ -82,6 +119,27 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A pipe without a reader.
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn text_for_a_closed_pipe_is_dropped() {
+        let args = OutputArgs { format: Format::Text };
+        args.write(&mut Pipe(Closed), &1, |out| writeln!(out, "1")).unwrap();
+        let error = args.write(&mut Closed, &1, |out| writeln!(out, "1")).unwrap_err();
+        assert!(is_closed(&error), "{error:#}");
+    }
 
     #[test]
     fn an_answer_is_text_or_one_line_of_json() {

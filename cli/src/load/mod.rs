@@ -6,6 +6,7 @@ mod generator;
 mod schedule;
 mod summary;
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use http::Uri;
@@ -17,13 +18,15 @@ pub(crate) use generator::{Demand, Load};
 pub(crate) use schedule::Schedule;
 pub(crate) use summary::{Figures, Outcomes};
 
+use crate::output;
+
 /// Sends load until the duration is over or `shutdown` is cancelled, and prints the results: at the end and,
 /// with `--every`, on the way. Each result counts from the beginning.
 ///
 /// # Errors
 /// A result cannot be printed.
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let (every, duration, output) = (args.every, args.duration, args.output);
+    let (every, duration, format) = (args.every, args.duration, args.output);
     let patience = args.timeout;
     let load = Load::start(demands(args), patience)?;
     let print_progress = async || -> anyhow::Result<()> {
@@ -32,7 +35,12 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
         loop {
             ticks.tick().await;
             let summary = load.summary();
-            output.print(&summary, |out| writeln!(out, "{}", summary.line()))?;
+            // Without a reader of its progress the load ends.
+            let done =
+                format.write(&mut io::stdout().lock(), &summary, |out| writeln!(out, "{}", summary.line()));
+            if let Err(error) = done {
+                return if output::is_closed(&error) { Ok(()) } else { Err(error) };
+            }
         }
     };
     tokio::select! {
@@ -43,11 +51,11 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let summary = load.summary();
     let Outcomes { sent, failed, not_sent, .. } = summary.all.outcomes;
     if let Some(failure) = &summary.first_failure {
-        eprintln!("warning: {failed} requests failed, the first with: {failure}");
+        writeln!(output::stderr(), "warning: {failed} requests failed, the first with: {failure}")?;
     } else if sent + not_sent == 0 {
-        eprintln!("warning: no request was due before the end");
+        writeln!(output::stderr(), "warning: no request was due before the end")?;
     }
-    output.print(&summary, |out| summary.write(out))
+    format.print(&summary, |out| summary.write(out))
 }
 
 /// Spreads the load of `--rps` evenly over the tenants, and that of each tenant evenly over the targets.

@@ -8,6 +8,7 @@ use plimsoll_controller::admin::status::Status;
 
 use super::summary::{Line, Summary, Window};
 use crate::load::Outcomes;
+use crate::output;
 
 /// The span of the live rates: ten roll-ups, so that one more or less changes little.
 const LIVE_WINDOW: Duration = Duration::from_secs(5);
@@ -33,9 +34,9 @@ impl Screen {
     /// Prints text that is not redrawn.
     pub(super) fn print_once(&self, text: &str) {
         if self.shows_tables {
-            println!("{text}");
+            let _ = writeln!(output::stdout(), "{text}");
         } else {
-            eprintln!("{text}");
+            let _ = writeln!(output::stderr(), "{text}");
         }
     }
 
@@ -53,8 +54,8 @@ impl Screen {
         }
         out.push_str(&table);
         self.lines = table.lines().count();
-        let mut stdout = io::stdout().lock();
-        // A closed standard output is no reason to stop the demo.
+        let mut stdout = output::stdout();
+        // A standard output that fails is no reason to stop the demo.
         let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
     }
 }
@@ -108,8 +109,8 @@ pub(super) fn write_summary(out: &mut dyn Write, summary: &Summary) -> io::Resul
 fn header(table: &mut String) {
     let _ = writeln!(
         table,
-        "{:<28} {:>10} {:>10} {:>10} {:>7}  mode",
-        "bucket / tenant", "offered/s", "admitted/s", "limit/s", "ratio"
+        "{:<28} {:>10} {:>10} {:>10} {:>11}  mode",
+        "bucket / tenant", "offered/s", "admitted/s", "limit/s", "drop ratio"
     );
 }
 
@@ -125,11 +126,11 @@ fn row(table: &mut String, name: &str, line: &Line, note: &str) {
         |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
     let _ = writeln!(
         table,
-        "{name:<28} {:>10.0} {:>10.0} {:>10} {:>7}  {}{note}",
+        "{name:<28} {:>10.0} {:>10.0} {:>10} {:>11}  {}{note}",
         line.offered_rps,
         line.admitted_rps,
         number(line.limit_rps, 0),
-        number(line.drop_ratio, 3),
+        line.would_drop_ratio.map_or(number(line.drop_ratio, 3), |ratio| format!("would {ratio:.3}")),
         line.mode,
     );
 }

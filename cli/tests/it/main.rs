@@ -2,6 +2,8 @@
 //! files outside Rust that must agree with the code.
 
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod chart;
 #[cfg(test)]
 mod extra_gates;
@@ -11,13 +13,21 @@ mod fleet;
 #[cfg(test)]
 mod goodput;
 #[cfg(test)]
+mod guardrails;
+#[cfg(test)]
 mod history;
 #[cfg(test)]
 mod house;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod kill_orders;
+#[cfg(test)]
+mod liveness;
+#[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod pipes;
 #[cfg(test)]
 #[allow(dead_code)] // the measuring program uses the rest
 mod process;
@@ -26,6 +36,8 @@ mod processes;
 #[cfg(test)]
 #[path = "../../../controller/src/prometheus/tests/real.rs"]
 mod prometheus;
+#[cfg(test)]
+mod reasons;
 #[cfg(test)]
 mod rollout;
 #[cfg(test)]

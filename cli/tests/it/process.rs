@@ -200,7 +200,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
     command("plimsoll", args).stdin(Stdio::null()).output().unwrap()
 }
 
-fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
+pub(crate) fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
     let mut command = Command::new(binary(program));
     command.args(args);
     for (name, _) in std::env::vars_os() {

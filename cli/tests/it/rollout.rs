@@ -10,8 +10,8 @@ use plimsoll_core::rollout::Percent;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, http_get, run, until};
-use crate::turns::{IDLE, turn};
+use crate::process::{Process, http_get, message, run, until};
+use crate::turns::turn;
 
 /// The buckets: one with a limit so high that a stalled load generator causes no surge, one with a limit that
 /// is far too low, and one without requests.
@@ -60,6 +60,12 @@ impl Scene {
 
     /// Starts with another policy of the same buckets, and these flags of the controller.
     pub(crate) fn start_with(policy: &str, flags: &[&str]) -> Self {
+        let mut scene = Self::without_services(policy, flags);
+        scene.replace_services(&[]);
+        scene
+    }
+
+    fn without_services(policy: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("policy.yaml"), policy).unwrap();
         let controller = controller_with(&directory, ["127.0.0.1:0"; 2], flags);
@@ -79,15 +85,13 @@ impl Scene {
                 "127.0.0.1:0",
             ])
         });
-        let mut scene = Self {
+        Self {
             directory,
             controller,
             aggregators: aggregators.into(),
             services: Vec::new(),
             load: Vec::new(),
-        };
-        scene.replace_services(&[]);
-        scene
+        }
     }
 
     fn start_service(&mut self, zone: usize, in_cohort: bool, flags: &[&str]) {
@@ -106,21 +110,32 @@ impl Scene {
             self.start_service(zone, true, in_cohort);
             self.start_service(zone, false, &[]);
         }
-        self.start_load();
+        for bucket in ["good", "tight"] {
+            self.start_load(bucket, OFFERED / 2);
+        }
     }
 
-    /// Starts load on two buckets of every service.
-    fn start_load(&mut self) {
-        let rps = (OFFERED / 2).to_string();
-        for bucket in ["good", "tight"] {
-            let targets: Vec<String> = self
-                .services
-                .iter()
-                .map(|service| format!("http://{}/{bucket}", service.address("listen")))
-                .collect();
-            let args = ["load", "--target", &targets.join(","), "--rps", &rps, "--tenant", "acme"];
-            self.load.push(Process::spawn(&args));
-        }
+    /// Starts load on a bucket of every service.
+    fn start_load(&mut self, bucket: &str, rps: u32) {
+        let targets: Vec<String> = self
+            .services
+            .iter()
+            .map(|service| format!("http://{}/{bucket}", service.address("listen")))
+            .collect();
+        let args = ["load", "--target", &targets.join(","), "--rps", &rps.to_string(), "--tenant", "acme"];
+        self.load.push(Process::spawn(&args));
+    }
+
+    /// Replaces the policy file.
+    fn save_policy(&self, policy: &str) {
+        fs::write(self.directory.path().join("policy.yaml"), policy).unwrap();
+    }
+
+    /// Kills the controller, and starts it again with its state.
+    fn restart_controller(&mut self) {
+        let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
+        self.controller.kill_9();
+        self.controller = controller(&self.directory, &listen, &admin);
     }
 
     /// Runs a command of an operator, and returns its exit code and output.
@@ -233,9 +248,7 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     assert!(forced.as_array().unwrap().iter().any(|change| change["why"][0] == "a trial"), "{forced}");
 
     // Stages and history survive a restart of the controller.
-    let [listen, admin] = ["listen", "admin"].map(|name| scene.controller.address(name).to_string());
-    scene.controller.kill_9();
-    scene.controller = controller(&scene.directory, &listen, &admin);
+    scene.restart_controller();
     assert_eq!((scene.stage("good").as_str(), scene.stage("tight").as_str()), ("enforce", "shadow"));
     assert_eq!(scene.last_change("tight", "breach"), change);
 
@@ -261,67 +274,51 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     assert!(page.contains("plimsoll_rollout_gate{entry=\"good\",result="), "{page}");
 }
 
+/// A limit in shadow, whose gate takes five seconds with data and allows a tenth of would-be refusals.
+fn shadow_of(limit: u32) -> String {
+    format!(
+        "buckets: {{ good: {{ limit: {limit} }} }}\nrollout:\n  \
+         shadow: {{ min_days: 0.00006, window_h: 0.0015, max_drop_ratio: 0.1 }}\n  min_samples: 200\n"
+    )
+}
+
 #[test]
-fn policy_with_large_changes_waits_for_its_acknowledgement() {
-    let _turn = turn(IDLE);
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("policy.yaml");
-    let write = |text: &str| fs::write(&path, text).unwrap();
-    let of = |limit: u32, mode: &str| {
-        format!("buckets: {{ b: {{ limit: {limit}, mode: {mode} }} }}\nrollout: {{ require_gates: false }}\n")
-    };
-    write(&of(1_000, "enforce"));
-    let controller = controller(&directory, "127.0.0.1:0", "127.0.0.1:0");
-    let admin = format!("http://{}", controller.address("admin"));
-    let status =
-        || -> Value { serde_json::from_str(&http_get(controller.address("admin"), "/status").1).unwrap() };
-    let command = |args: &[&str]| {
-        let done = run(&[args, &["--controller", &admin, "--output", "json"]].concat());
-        let text = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
-        (done.status.code(), text)
-    };
-    let held = || {
-        let (code, text) = command(&["diff"]);
-        let policies: Value = serde_json::from_str(&text).unwrap();
-        (code == Some(1)).then(|| policies["held"].clone())
-    };
-    assert_eq!(command(&["diff"]).0, Some(0));
+fn old_evidence_does_not_pass_a_new_limit() {
+    let _turn = turn(OFFERED);
+    let mut scene = Scene::without_services(&shadow_of(120), &QUICK);
+    scene.start_service(0, false, &[]);
+    scene.start_load("good", 100);
+    until("the gate to pass at a limit of 120", || (scene.status("good")["gate"] == "pass").then_some(()));
 
-    // Good files and drastic or invalid ones in turn: the policy in force never changes.
-    let rejected =
-        || http_get(controller.address("admin"), "/metrics").1.contains("\nplimsoll_policy_refused 1\n");
-    for round in 0..3 {
-        write("buckets: { b: { limit: -1 } }");
-        until("the invalid file to be rejected", || rejected().then_some(()));
-        assert_eq!(status()["buckets"]["b"]["mode"], "enforce");
-        write(&of(100 + round, "enforce"));
-        let held = until("the drastic file to be held back", held);
-        assert!(held["differences"][0]["drastic"].as_str().unwrap().contains("down"), "{held}");
-        let bucket = &status()["buckets"]["b"];
-        assert_eq!((&bucket["limit_rps"], &bucket["mode"]), (&1_000.0.into(), &"enforce".into()));
-        write(&of(1_000, "enforce"));
-        until("the good file to be loaded again", || (command(&["diff"]).0 == Some(0)).then_some(()));
-        assert_eq!(status()["buckets"]["b"]["mode"], "enforce");
-    }
-
-    // A change to shadow is never held back; the rest is released only with the hash of the file.
-    write(&of(100, "shadow"));
-    let held = until("the file to be held back", held);
-    assert_eq!(status()["buckets"]["b"]["mode"], "shadow");
-    assert_eq!(status()["buckets"]["b"]["limit_rps"], 1_000.0);
-    let (code, text) = command(&["apply", "--ack", "0123456789abcdef"]);
-    assert!(code == Some(1) && text.contains("plimsoll diff"), "{text}");
-    assert_eq!(command(&["apply", "--ack", "short"]).0, Some(2));
-    let hash = held["hash"].as_str().unwrap();
-    let (code, text) = command(&["apply", "--ack", hash]);
-    assert_eq!(code, Some(0), "{text}");
-    assert_eq!(
-        (&status()["policy_hash"], &status()["buckets"]["b"]["limit_rps"]),
-        (&hash.into(), &100.0.into())
+    scene.save_policy(&shadow_of(61));
+    scene.controller.wait_for(|line| {
+        let changes = line["fields"]["changes"].as_str();
+        message(line) == Some("policy in force")
+            && changes.is_some_and(|changes| changes.contains("buckets.good.limit 120 -> 61"))
+    });
+    let since = scene.last_change("good", "edit");
+    assert_eq!((&since["from"], &since["to"]), (&"shadow".into(), &"shadow".into()));
+    assert!(since["evidence"]["with_data_ms"].as_u64() >= Some(5_000), "{since}");
+    let (code, output) = scene.command(&["rollout", "promote", "good"]);
+    let anew = "limit 120 -> 61; promote past it with --force --reason TEXT";
+    assert!(
+        code == Some(1) && output.contains("; evidence counts since 2") && output.contains(anew),
+        "{output}"
     );
+    let renewed = until("the time of the change", || {
+        scene.status("good")["since"]["at_s"].as_i64().map(|_| scene.command(&["rollout", "status"]).1)
+    });
+    assert!(renewed.contains("  since 2") && renewed.contains(" (edit): limit 120 -> 61\n"), "{renewed}");
 
-    // Without a controller the error has a hint.
-    let done = run(&["rollout", "status", "--controller", "http://127.0.0.1:1"]);
-    assert_eq!(done.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("--controller"), "{:?}", done.stderr);
+    // The reason survives a restart, and what is counted since shows what the limit would refuse.
+    scene.restart_controller();
+    assert_eq!(scene.status("good")["since"]["number"], since["number"]);
+    until("the gate to fail at a limit of 61", || {
+        let status = scene.status("good");
+        assert_ne!(status["gate"], "pass", "{status}");
+        let why = status["why"][0].as_str().unwrap_or_default();
+        (status["gate"] == "fail" && why.starts_with("would-drop ratio")).then_some(())
+    });
+    let (code, output) = scene.command(&["rollout", "promote", "good"]);
+    assert!(code == Some(1) && output.contains("would-drop ratio") && output.contains(anew), "{output}");
 }

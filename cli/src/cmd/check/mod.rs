@@ -13,7 +13,7 @@ use plimsoll_core::decision::Mode;
 use plimsoll_policy::{Fault, Policy, Warning};
 use serde::Serialize;
 
-use crate::output::{Format, OutputArgs, counted, json_line};
+use crate::output::{self, Format, OutputArgs, counted, json_line};
 
 /// The exit code for a policy that is invalid or cannot be read.
 const EXIT_INVALID: u8 = 2;
@@ -70,7 +70,7 @@ struct Summary {
 /// # Errors
 /// The result cannot be printed.
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let valid = check(args, &mut io::stdout().lock(), &mut io::stderr().lock())?;
+    let valid = check(args, &mut output::stdout(), &mut output::stderr())?;
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
 }
 

@@ -1,6 +1,6 @@
 //! `plimsoll history export`: the history as CSV or JSON lines, written as it arrives.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -10,7 +10,7 @@ use plimsoll_policy::UnixSeconds;
 use serde::Serialize;
 
 use crate::admin_client::{ControllerArgs, Request};
-use crate::output::json_line;
+use crate::output::{self, json_line};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     query.extend(args.to.map(|to| format!("to={to}")));
     let request = Request::get(format!("/history?{}", query.join("&")));
     let mut response = args.controller.open(&request).await?;
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     let mut partial_line = Vec::new();
     let mut lines = 0_u64;
     while let Some(chunk) = response.chunk().await.context("the controller closed the connection")? {

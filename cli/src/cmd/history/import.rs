@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::admin_client::{AdminArgs, AdminError, Request, read_body};
-use crate::output::{Format, json_line};
+use crate::output::{self, Format, json_line};
 
 /// The exit code for input that the controller rejects as invalid.
 const EXIT_INVALID: u8 = 2;
@@ -75,10 +75,10 @@ fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Resul
     match args.admin.output.format {
         Format::Text => {
             let place = line.map(|line| format!("{line}: ")).unwrap_or_default();
-            eprintln!("{}:{place}{error}", args.file.display());
+            writeln!(output::stderr(), "{}:{place}{error}", args.file.display())?;
         }
         Format::Json => {
-            json_line(&mut io::stdout().lock(), &serde_json::json!({ "error": error, "line": line }))?;
+            json_line(&mut output::stdout(), &serde_json::json!({ "error": error, "line": line }))?;
         }
     }
     Ok(ExitCode::from(EXIT_INVALID))
