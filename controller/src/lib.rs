@@ -24,24 +24,27 @@ use std::time::Duration;
 
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::decision::coherent::CoinKey;
+use plimsoll_core::directive::Epoch;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::InstanceId;
+use plimsoll_policy::Policy;
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::Brain;
+use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, ReadError};
 use crate::prometheus::query_task::{self, QueryTask};
+use crate::state::DurableState;
 use crate::state::store::{Store, StoreError};
 use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
-use crate::tasks::rollout_log;
+use crate::tasks::{aggregator_log, rollout_log};
 
 pub use crate::prometheus::http_client_builder;
 
@@ -142,41 +145,46 @@ impl Controller {
     pub fn open(args: &Args) -> Result<Self, Error> {
         let files = PolicyFiles { policy: args.policy.clone(), tenants: args.tenants.clone() };
         let (policy, warnings) = files.read()?;
+        let policy = Arc::new(policy);
         policy::log_warnings(&warnings, &[]);
         let (store, opened) = Store::open(&args.state_dir)?;
         if let Some(loss) = &opened.loss {
-            tracing::error!(%loss, "saved state lost: every bucket begins in shadow");
+            tracing::error!(
+                %loss,
+                "saved state lost: every bucket begins in shadow, and guardrails have no earlier policy to compare with"
+            );
         }
         let mut durable = opened.durable;
         if durable.coin_key.is_none() {
             // A first start, a loss, or a state of a build without keys.
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
-        let hash = policy.hash();
+        let in_force = saved_policy(&durable).unwrap_or_else(|| Arc::clone(&policy));
         let mut brain = Brain::new(
             MonoTime::ZERO,
             InstanceId(u128::from_be_bytes(random()?)),
             durable,
-            Arc::new(policy),
+            in_force,
             Parameters { feed_stale: args.feed_stale, ..Parameters::default() },
         );
+        // Learned limits are part of what a changed policy is judged by.
+        let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
+        let current = policy.hash();
+        let offer = brain.offer(policy);
         if let Some((number, durable)) = brain.unsaved() {
             store.save(&durable)?;
             brain.on_saved(number);
         }
-        let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
-        tracing::info!(epoch = brain.durable().epoch.0, policy = %hash, "epoch begins");
+        tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
+        if offer == Offer::Held {
+            rollout_log::held(&brain);
+        }
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable());
         rollout_log::stages(None, &brain);
         let (brain, events) = (Shared::new(brain), Events::default());
-        let policy = PolicyTask {
-            brain: brain.clone(),
-            files,
-            current: hash,
-            logged: warnings,
-            events: events.clone(),
-        };
+        let policy =
+            PolicyTask { brain: brain.clone(), files, current, logged: warnings, events: events.clone() };
         Ok(Self {
             brain,
             store: Arc::new(store),
@@ -199,11 +207,13 @@ impl Controller {
     /// # Errors
     /// When one of its servers fails.
     pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+        let files = self.policy.files.clone();
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
         tokio::spawn(stop.clone().run_until_cancelled_owned(tasks::tick(self.brain.clone())));
         tokio::spawn(stop.clone().run_until_cancelled_owned(rollout_log::follow(self.brain.clone())));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(aggregator_log::follow(self.brain.clone())));
         tokio::spawn(stop.clone().run_until_cancelled_owned(self.policy.run()));
         tokio::spawn(tasks::save::run(self.brain.clone(), self.store, self.kill_log, stop.clone()));
         tokio::spawn(self.recorder.clone().run(self.brain.clone(), stop.clone()));
@@ -217,13 +227,33 @@ impl Controller {
         let parent =
             ParentService::new(self.brain.clone(), stop.clone(), self.events.rejected_streams.clone());
         let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
-        let routes = admin::routes(self.brain, self.recorder, self.events);
+        let routes = admin::routes(self.brain, files, self.recorder, self.events);
         let admin = admin_server::serve(listeners.admin, routes, stop.clone().cancelled_owned());
         tokio::select! {
             served = grpc => served?,
             served = admin => served?,
         }
         Ok(())
+    }
+}
+
+/// Returns the policy that was in force before a restart, with which guardrails compare the files.
+fn saved_policy(durable: &DurableState) -> Option<Arc<Policy>> {
+    let is_restart = durable.epoch > Epoch::default();
+    match durable.policy.as_ref().map(|texts| texts.read()) {
+        Some(Ok(policy)) => Some(Arc::new(policy)),
+        Some(Err(error)) => {
+            tracing::warn!(
+                "saved policy refused by this build: the files are in force without a comparison: {error}"
+            );
+            None
+        }
+        None => {
+            if is_restart {
+                tracing::warn!("no saved policy: the files are in force without a comparison");
+            }
+            None
+        }
     }
 }
 

@@ -58,3 +58,36 @@ fn state_without_a_key_gets_one() {
     assert_eq!(salt, 42);
     assert_eq!(coherence(&args), (key, 43));
 }
+
+#[test]
+fn file_that_changed_while_no_controller_ran_is_compared_with_the_policy_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let args = args(directory.path());
+    let write = |limit: u32| {
+        fs::write(&args.policy, format!("buckets: {{ b: {{ limit: {limit}, mode: enforce }} }}")).unwrap();
+    };
+    let start = || {
+        let brain = Controller::open(&args).unwrap().brain();
+        brain.with(|brain, _| {
+            let limit =
+                brain.policy().bucket(&plimsoll_core::names::Bucket::new("b").unwrap()).unwrap().limit();
+            let held = brain.policies.held.as_ref().map(|held| held.reasons.join("\n"));
+            (limit.per_second().unwrap().per_second(), held)
+        })
+    };
+    write(100);
+    assert_eq!(start(), (100.0, None), "a first start has nothing to compare with");
+    write(120);
+    assert_eq!(start(), (120.0, None));
+    write(1_000);
+    let why = "b: limit 120 -> 1000 is more than 2 times up".to_owned();
+    for _ in 0..2 {
+        assert_eq!(start(), (120.0, Some(why.clone())), "over any number of restarts");
+    }
+    write(130);
+    assert_eq!(start(), (130.0, None));
+    // Without the saved policy there is nothing to compare with.
+    fs::remove_file(args.state_dir.join("controller.state")).unwrap();
+    write(1_000);
+    assert_eq!(start(), (1_000.0, None));
+}

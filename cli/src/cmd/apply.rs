@@ -11,7 +11,7 @@ use crate::admin_client::AdminArgs;
 
 /// Show how the policy that the controller holds back differs from the one in force
 ///
-/// Exit code 0: no policy is held back; 1: a policy is held back, or no controller answers; 2: invalid
+/// Exit code 0: the files are in force; 1: they are held back or refused, or no controller answers; 2: invalid
 /// arguments.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
@@ -46,7 +46,7 @@ fn parse_hash(text: &str) -> Result<String, String> {
 pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let policies: Policies = args.admin.get("/policy")?;
     args.admin.output.print(&policies, |out| write_policies(out, &policies))?;
-    Ok(ExitCode::from(u8::from(policies.held.is_some())))
+    Ok(ExitCode::from(u8::from(policies.held.is_some() || policies.refused.is_some())))
 }
 
 /// Releases the policy, or shows the differences.
@@ -62,11 +62,18 @@ pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
 
 fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
     writeln!(out, "in force: {}", policies.in_force)?;
-    let Some(HeldStatus { hash, differences }) = &policies.held else {
+    if let Some(refused) = &policies.refused {
+        writeln!(out, "refused: the files as they are now: {refused}")?;
+    }
+    let Some(HeldStatus { hash, reasons, differences }) = &policies.held else {
         return writeln!(out, "nothing is held back");
     };
     writeln!(out, "held back: {hash}")?;
+    reasons.iter().try_for_each(|reason| writeln!(out, "  ! {reason}"))?;
     differences.iter().try_for_each(|difference| writeln!(out, "  {difference}"))?;
+    if policies.refused.is_some() {
+        return writeln!(out, "it cannot be released, because the files have changed since");
+    }
     writeln!(out, "release it with `plimsoll apply --ack {hash}`, or change the file back")
 }
 

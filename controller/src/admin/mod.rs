@@ -1,5 +1,6 @@
 //! The admin port of the controller: status, metrics, and the routes that operators' commands call.
 
+pub mod aggregator_routes;
 mod history_routes;
 mod kill_routes;
 mod metrics;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::admin::status::Status;
 use crate::brain::Brain;
+use crate::policy_file::PolicyFiles;
 use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 
@@ -27,7 +29,12 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 type BrainState = State<Shared<Brain>>;
 
 /// Returns every route of the admin port.
-pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder, events: Events) -> Router {
+pub(crate) fn routes(
+    brain: Shared<Brain>,
+    files: PolicyFiles,
+    recorder: HistoryRecorder,
+    events: Events,
+) -> Router {
     let (for_status, for_metrics) = (brain.clone(), brain.clone());
     let metrics = move || {
         for_metrics.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events, now)).text()
@@ -35,8 +42,9 @@ pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder, events: Ev
     let status = move || async move { Json(for_status.with(|brain, now| Status::of(brain, now))) };
     admin_server::routes(metrics, || true)
         .route("/status", get(status))
-        .merge(rollout_routes::routes(brain.clone()))
+        .merge(rollout_routes::routes(brain.clone(), files))
         .merge(kill_routes::routes(brain.clone()))
+        .merge(aggregator_routes::routes(brain.clone()))
         .merge(history_routes::routes(brain, recorder))
 }
 

@@ -3,6 +3,7 @@
 //!
 //! `Brain` itself only sequences its parts. Each part owns one concern:
 //! * `Policies`: the policy in force, and the one that guardrails hold back.
+//! * `TrafficRecord`: the traffic of the last minutes, by which guardrails judge.
 //! * `DurableState` and `PendingSaves`: the state that outlives a restart, and how much of it is saved.
 //! * `Sessions`: the streams of aggregators, and the counts already taken from each.
 //! * `Aggregators`, `Takeover` and `Liveness`: the rates of each aggregator and what it is sent, which of
@@ -12,6 +13,7 @@
 //! * `KillRelay`: the kill generations and drills that aggregators are sent.
 //! * `Rollouts`: the evidence and the moves of rollout stages.
 
+mod aggregators;
 mod held_policy;
 mod keys;
 mod kill;
@@ -22,6 +24,7 @@ mod rollout;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod traffic;
 
 use std::sync::Arc;
 
@@ -38,6 +41,7 @@ use self::held_policy::Policies;
 use self::keys::Keys;
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
+use self::traffic::TrafficRecord;
 use crate::aggregators::Aggregators;
 use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
@@ -45,6 +49,7 @@ use crate::bucket::Buckets;
 use crate::rollout::Rollouts;
 use crate::state::DurableState;
 
+pub(crate) use self::aggregators::{ForgetError, display};
 pub(crate) use self::held_policy::Offer;
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
 
@@ -57,6 +62,7 @@ const KEYS_MAX: usize = 1_000_000;
 #[derive(Debug)]
 pub struct Brain {
     pub(crate) policies: Policies,
+    traffic: TrafficRecord,
     durable: DurableState,
     pub(crate) pending_saves: PendingSaves,
     kills: KillRelay,
@@ -98,9 +104,10 @@ impl Brain {
         let liveness = Liveness::new(now, parameters.feed_stale, durable.children.iter().cloned());
         let mut brain = Self {
             policies: Policies::new(Arc::clone(&policy)),
+            traffic: TrafficRecord::restored(&durable.traffic),
             durable,
             pending_saves: PendingSaves::default(),
-            kills: KillRelay::default(),
+            kills: KillRelay::new(instance),
             last_tick: LastTick { at: now, unix_s: None },
             parameters,
             sessions: Sessions::new(instance, CHILDREN_MAX, KEYS_MAX),

@@ -6,9 +6,8 @@ use plimsoll_core::names::Key;
 use plimsoll_core::quantity::{MonoTime, Rate};
 
 use super::{Brain, LastTick};
-use crate::aggregators::Place;
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::{BucketState, Tick};
+use crate::bucket::Tick;
 
 impl Brain {
     /// Applies the law to every bucket, and judges every rollout. Must be called once per
@@ -20,35 +19,15 @@ impl Brain {
         self.on_time(unix_s);
         self.aggregators.on_tick(since_last, &self.parameters);
         self.sample_minute(now, unix_s);
-        self.remove_absent_aggregators(now);
+        self.expire_aggregators(now, unix_s);
         self.evict_keys(now);
         self.sessions.prune(now);
         self.takeover.on_tick(now, &mut self.aggregators, &self.parameters);
         self.apply_law(now, since_last, unix_s);
+        self.record_traffic(now);
         self.aggregators.clear_fresh();
         self.tick_rollouts(now, unix_s);
         self.post();
-    }
-
-    /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
-    fn remove_absent_aggregators(&mut self, now: MonoTime) {
-        let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
-        let mut gone = self.aggregators.remove_absent(kept);
-        if !kept && self.takeover.has_waited(now, &self.parameters) {
-            let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
-            gone.extend(missing.cloned().collect::<Vec<_>>());
-        }
-        for place in gone {
-            self.remove_aggregator(&place);
-        }
-    }
-
-    /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell
-    /// becomes stale.
-    pub(super) fn remove_aggregator(&mut self, place: &Place) {
-        self.buckets.iter_mut().for_each(|bucket| bucket.remove_aggregator(place));
-        let changed = self.durable.children.remove(place);
-        self.pending_saves.note_change(changed);
     }
 
     fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {

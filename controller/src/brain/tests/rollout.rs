@@ -132,7 +132,11 @@ fn zone_without_reports_for_a_minute_ends_the_canary_unless_it_left() {
         fleet.run(2.0);
         assert_eq!(mode(&fleet), kept);
         fleet.run(10.0);
-        assert_eq!(fleet.brain.stale_aggregators(fleet.now()).count(), 0, "the zone does not count any more");
+        assert_eq!(fleet.brain.stale_aggregators(fleet.now()).len(), 1, "the zone stays stale");
+        let again = fleet.brain.promote(fleet.now(), "api", Some(Mode::Canary), Some(&Text::new("new").unwrap()));
+        assert_eq!(again.is_ok(), file == "canary", "it ends no later canary");
+        fleet.run(10.0);
+        assert_eq!(mode(&fleet), before);
     }
     let mut fleet = Fleet::new(of("canary", ""), two_zones());
     fleet.run(5.0);
@@ -157,17 +161,25 @@ fn restarted_controller_without_reports_ends_the_canary_after_a_minute() {
     assert_eq!(fleet.brain.durable().history.back().unwrap().cause, Cause::Stale);
 }
 
+/// Two enforced buckets, `api` with a limit and a mode, and `web`.
+fn two_buckets(api: &str, web: u32, more: &str) -> Arc<Policy> {
+    policy(&format!(
+        "{more}buckets: {{ api: {{ {api} }}, web: {{ limit: {web}, mode: enforce }} }}\nrollout: {{ require_gates: false }}\n"
+    ))
+}
+
+fn held(fleet: &Fleet) -> Vec<String> {
+    fleet.brain.policies.held.as_ref().map(|held| held.reasons.clone()).unwrap_or_default()
+}
+
 #[test]
-fn drastic_policy_is_held_but_its_kills_and_lower_modes_apply() {
-    let limit = |limit: u32, mode: &str, more: &str| {
-        policy(&format!(
-            "{more}buckets: {{ api: {{ limit: {limit}, mode: {mode} }} }}\nrollout: {{ require_gates: false }}\n"
-        ))
-    };
-    let good = limit(1_000, "enforce", "");
+fn policy_is_held_for_the_requests_that_it_would_refuse() {
+    let limit = |limit: u32| two_buckets(&format!("limit: {limit}, mode: enforce"), 9, "");
+    let good = limit(1_000);
     let mut fleet = settled(Arc::clone(&good));
-    for round in 0..5 {
-        assert_eq!(fleet.brain.offer(limit(100 + round, "enforce", "")), Offer::Held);
+    for _ in 0..3 {
+        assert_eq!(fleet.brain.offer(limit(100)), Offer::Held);
+        assert_eq!(held(&fleet), ["api: 97.5 % of all requests would be refused, 75 % now"]);
         fleet.run(1.0);
         assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Enforce, good.hash()));
         check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.03);
@@ -175,26 +187,63 @@ fn drastic_policy_is_held_but_its_kills_and_lower_modes_apply() {
         assert!(fleet.brain.policies.held.is_none());
         fleet.run(1.0);
     }
-    assert_eq!(fleet.brain.offer(limit(100, "shadow", "")), Offer::Held);
+    let small = limit(100);
+    fleet.brain.offer(Arc::clone(&small));
+    let name = small.hash().to_string();
+    let wrong = fleet.brain.acknowledge("0123456789abcdef", small.hash());
+    assert!(matches!(wrong, Err(AckError::Other { .. })));
+    assert!(matches!(fleet.brain.acknowledge(&name, good.hash()), Err(AckError::Changed { .. })));
+    assert_eq!(fleet.brain.policy().hash(), good.hash());
+    assert_eq!(fleet.brain.acknowledge(&name, small.hash()), Ok(small.hash()));
+    assert_eq!(fleet.brain.policy().hash(), small.hash());
+    assert!(matches!(fleet.brain.acknowledge(&name, small.hash()), Err(AckError::Nothing { .. })));
+    let off = two_buckets("limit: 1, mode: enforce", 9, "guardrails: off\n");
+    assert_eq!(fleet.brain.offer(off), Offer::Taken);
+}
+
+#[test]
+fn kills_and_lower_modes_of_a_held_policy_apply() {
+    let good = two_buckets("limit: 1000, mode: enforce", 9, "");
+    let mut fleet = settled(Arc::clone(&good));
+    assert_eq!(fleet.brain.offer(two_buckets("limit: 100, mode: shadow", 90, "")), Offer::Held);
+    assert_eq!(held(&fleet), ["web: limit 9 -> 90 is more than 2 times up"], "api is in shadow");
     fleet.tick();
     assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Shadow, good.hash()));
     // The file in force comes back. It asks for the same mode as before, so no stage rises.
     fleet.brain.offer(Arc::clone(&good));
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Shadow);
-    assert_eq!(fleet.brain.offer(limit(100, "enforce", "kill_switch: true\n")), Offer::Held);
+    let tenants = |names: &str| {
+        let text = format!("kill_switch: {}\nbuckets: {{ api: {{ limit: 9 }} }}\n", names.is_empty());
+        policy_of(&text, &format!("tenants: {{ default: {{}}, {names} }}\n"))
+    };
+    fleet.brain.on_policy(tenants("acme: {}, free: {}"));
+    assert_eq!(fleet.brain.offer(tenants("")), Offer::Held);
+    assert_eq!(held(&fleet), ["2 of 3 tenants are removed, more than 20 %"]);
     assert!(fleet.brain.durable().kill.is_killed());
-    fleet.brain.offer(good);
+    fleet.brain.offer(tenants("acme: {}, free: {}"));
     assert!(!fleet.brain.durable().kill.is_killed());
+}
 
-    let small = limit(100, "shadow", "");
-    fleet.brain.offer(Arc::clone(&small));
-    let name = small.hash().to_string();
-    assert!(matches!(fleet.brain.acknowledge("0123456789abcdef"), Err(AckError::Other { .. })));
-    assert_eq!(fleet.brain.acknowledge(&name), Ok(small.hash()));
-    assert_eq!(fleet.brain.policy().hash(), small.hash());
-    assert!(matches!(fleet.brain.acknowledge(&name), Err(AckError::Nothing { .. })));
-    assert_eq!(fleet.brain.offer(limit(1, "shadow", "guardrails: off\n")), Offer::Taken);
+#[test]
+fn starved_tenant_is_held_also_after_a_restart() {
+    let of = |weight: &str| {
+        let tenants = format!("tenants: {{ default: {{}}, acme: {{ weight: {weight} }}, free: {{}} }}\n");
+        policy_of(&enforced_with(""), &tenants)
+    };
+    let zones = vec![Scripted::new("a", 1).offering("acme", 1_000.0).offering("free", 1_000.0)];
+    let mut fleet = Fleet::new(of("4"), zones);
+    fleet.run(20.0);
+    let starves = of("0.001");
+    let expected = "api: tenant acme would be refused 99.9 % of its requests, 20 % now";
+    assert_eq!(fleet.brain.offer(Arc::clone(&starves)), Offer::Held);
+    assert_eq!(held(&fleet), [expected]);
+    // A start without any report judges by the saved traffic and the saved policy.
+    let durable = fleet.brain.durable().clone();
+    let saved = Arc::new(durable.policy.as_ref().unwrap().read().unwrap());
+    fleet.brain = Brain::new(at(0), InstanceId(9), durable, saved, Parameters::default());
+    assert_eq!(fleet.brain.offer(starves), Offer::Held);
+    assert_eq!(held(&fleet), [expected]);
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! A record of the traffic of the last minutes, by which guardrails judge the effect of a changed policy.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use plimsoll_core::names::Key;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_policy::Offered;
+
+use super::Brain;
+
+/// The interval between two moments of the record.
+const EVERY: Duration = Duration::from_secs(10);
+/// Moments that are kept: those of five minutes.
+pub(crate) const MOMENTS_MAX: usize = 30;
+/// Keys of one moment; of more, those with the most traffic.
+pub(crate) const TRAFFIC_KEYS_MAX: usize = 2_000;
+/// Requests/s below which a key is left out.
+const RATE_MIN: f64 = 0.01;
+
+/// What was offered at several moments of the last minutes, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct TrafficRecord {
+    moments: VecDeque<Offered>,
+    last: Option<MonoTime>,
+}
+
+// === impl TrafficRecord ===
+
+impl TrafficRecord {
+    /// Begins with the traffic that was saved before a restart.
+    pub(super) fn restored(saved: &Offered) -> Self {
+        Self { moments: VecDeque::from([saved.clone()]), last: None }
+    }
+
+    fn is_due(&self, now: MonoTime) -> bool {
+        self.last.is_none_or(|last| now.since(last) >= EVERY)
+    }
+
+    fn add(&mut self, now: MonoTime, offered: Offered) {
+        self.last = Some(now);
+        self.moments.push_back(offered);
+        while self.moments.len() > MOMENTS_MAX {
+            self.moments.pop_front();
+        }
+    }
+
+    /// The moments of the record.
+    pub(super) fn moments(&self) -> impl Iterator<Item = &Offered> {
+        self.moments.iter()
+    }
+
+    /// The moment with the most traffic.
+    fn busiest(&self) -> Offered {
+        let total = |offered: &&Offered| offered.values().flat_map(|tenants| tenants.values()).sum::<f64>();
+        let busiest = self.moments.iter().max_by(|one, other| total(one).total_cmp(&total(other)));
+        busiest.cloned().unwrap_or_default()
+    }
+}
+
+// === impl Brain ===
+
+impl Brain {
+    /// Adds a moment to the record of traffic, if one is due. The state has the busiest one, for the next start; no
+    /// save is made for it alone.
+    pub(super) fn record_traffic(&mut self, now: MonoTime) {
+        if self.traffic.is_due(now) {
+            let offered = self.offered();
+            self.traffic.add(now, offered);
+            self.durable.traffic = self.traffic.busiest();
+        }
+    }
+
+    /// What is offered now, as far as aggregators have reported it.
+    pub(super) fn offered(&self) -> Offered {
+        let rate = |id| -> f64 {
+            let rates = self.aggregators.iter();
+            rates.map(|(_, aggregator)| aggregator.presence() * aggregator.rate(id)).sum()
+        };
+        let rated = self.keys.iter().map(|(id, key)| (rate(id), key));
+        let mut busy: Vec<(f64, &Key)> = rated.filter(|(rate, _)| *rate >= RATE_MIN).collect();
+        if busy.len() > TRAFFIC_KEYS_MAX {
+            busy.select_nth_unstable_by(TRAFFIC_KEYS_MAX, |one, other| other.0.total_cmp(&one.0));
+            busy.truncate(TRAFFIC_KEYS_MAX);
+        }
+        let mut offered = Offered::new();
+        for (rate, key) in busy {
+            offered.entry(key.bucket.clone()).or_default().insert(key.tenant.clone(), rate);
+        }
+        offered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_core::names::{Bucket, Tenant};
+
+    fn of(rate: f64) -> Offered {
+        let tenants = [(Tenant::new("acme").unwrap(), rate)].into();
+        [(Bucket::new("api").unwrap(), tenants)].into()
+    }
+
+    #[test]
+    fn record_keeps_the_moments_of_five_minutes_and_knows_the_busiest() {
+        let mut record = TrafficRecord::restored(&of(1_000.0));
+        let at = |moment: u32| MonoTime::from_elapsed(EVERY * moment);
+        assert!(record.is_due(at(0)));
+        record.add(at(0), of(500.0));
+        assert!(!record.is_due(MonoTime::from_elapsed(EVERY - Duration::from_millis(1))));
+        assert_eq!(record.busiest(), of(1_000.0), "the saved traffic counts as one moment");
+        for moment in 1..=MOMENTS_MAX as u32 {
+            assert!(record.is_due(at(moment)));
+            record.add(at(moment), of(f64::from(moment)));
+        }
+        assert_eq!((record.moments().count(), record.busiest()), (MOMENTS_MAX, of(MOMENTS_MAX as f64)));
+    }
+}
