@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status};
-use plimsoll_core::decision::Mode;
+use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
 
 use crate::admin_client::AdminArgs;
 
@@ -55,11 +54,13 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
         None => write!(out, ", no limit")?,
     }
     write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
-    if let Some(ratio) = bucket.traffic.drop_ratio {
-        let name = if bucket.mode == Mode::Shadow { "would-drop ratio" } else { "drop ratio" };
-        write!(out, ", {name} {:.1} %", ratio * 100.0)?;
-    }
+    write_ratio(out, ", ", &bucket.traffic)?;
     writeln!(out)?;
+    for (tenant, traffic) in bucket.tenants.iter().filter(|(_, traffic)| traffic.drop_reason.is_some()) {
+        write!(out, "  tenant {tenant}: offered {:.0}/s", traffic.offered_rps)?;
+        write_ratio(out, ", ", traffic)?;
+        writeln!(out)?;
+    }
     if bucket.released_rps > 0.0 {
         writeln!(
             out,
@@ -70,18 +71,29 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
     Ok(())
 }
 
+/// Writes the drop ratio with its reason after `before`, if there is one.
+fn write_ratio(out: &mut dyn Write, before: &str, traffic: &Traffic) -> io::Result<()> {
+    let (name, ratio) = match (traffic.drop_ratio, traffic.would_drop_ratio) {
+        (Some(ratio), _) => ("drop ratio", ratio),
+        (None, Some(ratio)) => ("would-drop ratio", ratio),
+        (None, None) => return Ok(()),
+    };
+    write!(out, "{before}{name} {:.1} %", ratio * 100.0)?;
+    traffic.drop_reason.map_or(Ok(()), |reason| write!(out, " ({})", reason.as_str()))
+}
+
 fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::Result<()> {
-    let AggregatorStatus { zone, name, silent_s, .. } = aggregator;
-    let silent = humantime::format_duration(Duration::from_secs(*silent_s as u64));
+    let AggregatorStatus { zone, name, last_report_s, .. } = aggregator;
+    let ago = humantime::format_duration(Duration::from_secs(*last_report_s as u64));
     write!(out, "aggregator {zone}/{name}: ")?;
     if aggregator.expired {
-        writeln!(out, "expired, last report {silent} ago; its share is released")?;
+        writeln!(out, "expired, last report {ago} ago; its share is released to the others")?;
         writeln!(out, "  start it again; or, if it is gone for good, run `plimsoll forget {zone}/{name}`")?;
     } else if !aggregator.connected {
         let stale = if aggregator.stale { "stale" } else { "disconnected" };
-        writeln!(out, "{stale}, silent for {silent}; its share is held, then released")?;
+        writeln!(out, "{stale}, last report {ago} ago; its share is held for now")?;
     } else if aggregator.stale {
-        writeln!(out, "stale, connected and silent for {silent}")?;
+        writeln!(out, "stale, connected, last report {ago} ago")?;
     } else {
         writeln!(out, "connected")?;
     }
@@ -97,6 +109,25 @@ fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_core::decision::Reason;
+
+    #[test]
+    fn ratio_has_its_reason_and_in_shadow_another_name() {
+        let text = |traffic: Traffic| {
+            let mut out = Vec::new();
+            write_ratio(&mut out, ", ", &traffic).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let ratio = Some(0.385);
+        assert_eq!(text(Traffic::default()), "");
+        assert_eq!(text(Traffic { drop_ratio: Some(0.0), ..Traffic::default() }), ", drop ratio 0.0 %");
+        let dropped =
+            Traffic { drop_ratio: ratio, drop_reason: Some(Reason::ClusterOverload), ..Traffic::default() };
+        assert_eq!(text(dropped), ", drop ratio 38.5 % (cluster_overload)");
+        let shadow =
+            Traffic { would_drop_ratio: ratio, drop_reason: Some(Reason::TenantLimit), ..Traffic::default() };
+        assert_eq!(text(shadow), ", would-drop ratio 38.5 % (tenant_limit)");
+    }
 
     #[test]
     fn every_state_of_an_aggregator_has_its_line() {
@@ -105,6 +136,7 @@ mod tests {
             name: "n".to_owned(),
             connected: true,
             since_s: 1.0,
+            last_report_s: 0.0,
             silent_s: 0.0,
             killed_locally: 0,
             stale: false,
@@ -116,14 +148,15 @@ mod tests {
             write_aggregator(&mut out, &aggregator).unwrap();
             String::from_utf8(out).unwrap()
         };
-        let away = AggregatorStatus { connected: false, silent_s: 61.9, ..connected.clone() };
+        let away = AggregatorStatus { connected: false, last_report_s: 61.9, ..connected.clone() };
         assert_eq!(text(connected.clone()), "aggregator a/n: connected\n");
         assert_eq!(
             text(away.clone()),
-            "aggregator a/n: disconnected, silent for 1m 1s; its share is held, then released\n"
+            "aggregator a/n: disconnected, last report 1m 1s ago; its share is held for now\n"
         );
         assert!(
-            text(AggregatorStatus { stale: true, ..away.clone() }).contains("a/n: stale, silent for 1m 1s;")
+            text(AggregatorStatus { stale: true, ..away.clone() })
+                .contains("a/n: stale, last report 1m 1s ago;")
         );
         let expired = text(AggregatorStatus { stale: true, expired: true, ..away });
         assert!(expired.starts_with("aggregator a/n: expired, last report 1m 1s ago;"), "{expired}");

@@ -39,9 +39,10 @@ pub(super) struct Line {
     pub(super) offered_rps: f64,
     /// Requests/s admitted.
     pub(super) admitted_rps: f64,
-    /// Refused requests over offered ones, in shadow those that would have been refused; null without a
-    /// limit.
+    /// Refused requests over offered ones; null without a limit, and in shadow.
     pub(super) drop_ratio: Option<f64>,
+    /// In shadow, requests that would have been refused over offered ones; null without a limit.
+    pub(super) would_drop_ratio: Option<f64>,
     /// Mode in force.
     pub(super) mode: Mode,
     /// Rates by tenant class; absent for a tenant.
@@ -101,7 +102,8 @@ fn average(bucket: &BucketStatus, now: &Traffic, before: Option<&Traffic>, secon
         limit_rps: None,
         offered_rps,
         admitted_rps: rate(now.admitted, before.admitted),
-        drop_ratio: bucket.limit_rps.map(|_| share),
+        drop_ratio: bucket.limit_rps.filter(|_| bucket.mode != Mode::Shadow).map(|_| share),
+        would_drop_ratio: bucket.limit_rps.filter(|_| bucket.mode == Mode::Shadow).map(|_| share),
         mode: bucket.mode,
         tenants: None,
     }

@@ -70,11 +70,13 @@ impl Fleet {
     fn start() -> Self {
         let state = TempDir::new().unwrap();
         let example = fs::read_to_string(root().join("charts/plimsoll/files/policy.yaml")).unwrap();
-        // Some metrics exist only with a candidate limit.
+        // Some metrics exist only with a candidate limit, and some only in shadow.
         let both = example.replacen("limit: 1000", "limit: 1000\n    candidate: 900", 1);
         assert_ne!(both, example);
+        let shadow = both.replacen("limit: 800\n    mode: enforce", "limit: 800\n    mode: shadow", 1);
+        assert_ne!(shadow, both);
         let policy = state.path().join("policy.yaml");
-        fs::write(&policy, both).unwrap();
+        fs::write(&policy, shadow).unwrap();
         let (policy, state_dir) = (policy.to_str().unwrap(), state.path().to_str().unwrap());
         let free = ["--listen", "127.0.0.1:0"];
         let free_admin = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
@@ -100,10 +102,12 @@ impl Fleet {
         others.chain([self.service.address("listen")]).map(page).collect()
     }
 
-    /// The names of all metrics with a value, after one more request.
+    /// The names of all metrics with a value, after one more request of each bucket.
     fn exported(&self) -> BTreeSet<String> {
-        let (status, _) = http_get(self.service.address("listen"), "/checkout");
-        assert!([200, 429].contains(&status), "{status}");
+        for bucket in ["/checkout", "/search"] {
+            let (status, _) = http_get(self.service.address("listen"), bucket);
+            assert!([200, 429].contains(&status), "{status}");
+        }
         let pages = self.pages();
         let values = pages.iter().flat_map(|page| page.lines()).filter(|line| !line.starts_with('#'));
         values.flat_map(names).collect()

@@ -136,6 +136,26 @@ mod tests {
     }
 
     #[test]
+    fn every_reason_is_named_over_http_and_grpc() {
+        for reason in Reason::ALL {
+            let refusal = Refusal::new(reason, 1 << 31);
+            let mut request = http::Request::new(());
+            let over_http = response(refusal, Head::of(&request), PROBLEM_TYPE);
+            assert_eq!(over_http.headers()[RATE_LIMIT_REASON], reason.as_str());
+            let problem: serde_json::Value = serde_json::from_slice(over_http.body()).unwrap();
+            assert_eq!(problem["reason"], reason.as_str());
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+            let over_grpc = response(refusal, Head::of(&request), PROBLEM_TYPE);
+            assert_eq!(over_grpc.headers()[RATE_LIMIT_REASON], reason.as_str());
+            let status = Status::from_header_map(over_grpc.headers()).unwrap();
+            assert_eq!(status.code(), Code::ResourceExhausted);
+            let info = status.get_details_error_info().unwrap();
+            assert_eq!(info.reason, reason.as_str().to_ascii_uppercase());
+            assert_eq!((problem["title"].as_str(), refusal.reason()), (Some(status.message()), reason));
+        }
+    }
+
+    #[test]
     fn long_path_does_not_enlarge_the_refusal() {
         let refusal = Refusal::new(Reason::ClusterOverload, u32::MAX);
         for content_type in ["application/json", "application/grpc"] {

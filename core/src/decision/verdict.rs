@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The answer of a limiter, in eight bytes. A decision cannot fail, so this is not a `Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a verdict that nobody looks at protects nothing"]
@@ -56,7 +58,8 @@ impl std::fmt::Debug for Refusal {
 }
 
 /// The reason of a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The coin: more is offered than the bucket may serve. Retry with backoff.
     ClusterOverload,
