@@ -57,17 +57,20 @@ impl<'a> Regime<'a> {
         Some(Terms { entry, limit: (self.limit)(name), stage })
     }
 
-    /// Returns the terms of a pattern.
-    pub(super) fn of_pattern(&self, pattern: &str) -> Option<Terms<'a>> {
-        let (_, entry) = self.policy.patterns().find(|(other, _)| other == pattern)?;
-        Some(Terms { entry, limit: entry.limit(), stage: (self.stage)(pattern) })
+    /// Returns the terms of every pattern.
+    pub(super) fn of_patterns(&self) -> BTreeMap<String, Terms<'a>> {
+        let terms = |pattern: &str, entry: &'a BucketPolicy| Terms {
+            entry,
+            limit: entry.limit(),
+            stage: (self.stage)(pattern),
+        };
+        self.policy.patterns().map(|(pattern, entry)| (pattern.clone(), terms(&pattern, entry))).collect()
     }
 
-    /// Returns the requests/s of each tenant that are refused, in the order of `offered`: by the division of the
-    /// law, as far as the stage carries refusals out.
-    fn refused(&self, bucket: &Bucket, offered: &BTreeMap<Tenant, f64>, unix_s: i64) -> Vec<f64> {
-        let terms = self.of_bucket(bucket);
-        let limited = terms.and_then(|terms| Some((terms, terms.limit.per_second()?)));
+    /// Returns the requests/s of each tenant that are refused on these terms, in the order of `offered`: by the
+    /// division of the law, as far as the stage carries refusals out.
+    fn refused(&self, terms: Option<Terms<'_>>, offered: &BTreeMap<Tenant, f64>, unix_s: i64) -> Vec<f64> {
+        let limited = terms.and_then(|terms| Some((terms, terms.limit.per_second()?.per_second())));
         let Some((terms, limit)) = limited else { return vec![0.0; offered.len()] };
         let floor = match terms.entry.law {
             LawName::Balanced => self.policy.fairness().min_floor.per_second(),
@@ -93,7 +96,6 @@ impl<'a> Regime<'a> {
             claimants.push(claimant(&default, 0.0));
         }
         let mut division = Division::default();
-        let limit = limit.per_second();
         division.divide(terms.entry.law, limit, limit, &claimants);
         let carried_out = match terms.stage {
             Mode::Shadow => 0.0,
@@ -129,10 +131,13 @@ pub(super) fn effects<'t>(
     unix_s: i64,
 ) -> BTreeMap<&'t Bucket, BucketEffect> {
     let mut effects: BTreeMap<&Bucket, BucketEffect> = BTreeMap::new();
+    let mut terms = BTreeMap::new();
     for (bucket, offered) in traffic.into_iter().flatten() {
         let effect = effects.entry(bucket).or_default();
-        let refused =
-            before.refused(bucket, offered, unix_s).into_iter().zip(after.refused(bucket, offered, unix_s));
+        let (one, other) =
+            *terms.entry(bucket).or_insert_with(|| (before.of_bucket(bucket), after.of_bucket(bucket)));
+        let refused = before.refused(one, offered, unix_s).into_iter();
+        let refused = refused.zip(after.refused(other, offered, unix_s));
         for ((tenant, offered), (before, after)) in offered.iter().zip(refused) {
             let one = Effect { offered: *offered, before, after };
             effect.all.add(one);

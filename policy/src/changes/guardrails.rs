@@ -43,10 +43,10 @@ pub fn reasons_to_hold<'t>(
         by_terms(name.as_str(), before.of_bucket(name), after.of_bucket(name), has_traffic, &mut reasons);
     }
     let covered: BTreeSet<String> = effects.keys().filter_map(|bucket| after.policy.entry(bucket)).collect();
-    let patterns = policies.iter().flat_map(|policy| policy.patterns()).map(|(pattern, _)| pattern);
-    for pattern in patterns.collect::<BTreeSet<_>>() {
-        let (one, other) = (before.of_pattern(&pattern), after.of_pattern(&pattern));
-        by_terms(&pattern, one, other, covered.contains(&pattern), &mut reasons);
+    let (one, other) = (before.of_patterns(), after.of_patterns());
+    for pattern in one.keys().chain(other.keys()).collect::<BTreeSet<_>>() {
+        let (from, to) = (one.get(pattern).copied(), other.get(pattern).copied());
+        by_terms(pattern, from, to, covered.contains(pattern), &mut reasons);
     }
     reasons.extend(removed_tenants(before.policy, after.policy));
     if reasons.len() > REASONS_MAX {
