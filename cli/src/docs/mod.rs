@@ -1,6 +1,7 @@
 //! Tests that keep the documents true: links lead somewhere, commands parse, generated pages and bounds match
 //! the code.
 
+mod alerts;
 mod bounds;
 mod commands;
 mod fences;

@@ -130,6 +130,8 @@ pub struct AggregatorStatus {
     pub killed_locally: u32,
     /// Seconds since the first report of this process; 0 if its session has been evicted.
     pub since_s: f64,
+    /// Seconds since its last report; since the start of this controller, if it has not reported to it.
+    pub last_report_s: f64,
     /// Seconds since its last report, while others reported; of an expired one, since its last report.
     pub silent_s: f64,
     /// True without a report for so long that buckets in canary return to shadow, and of an expired one.
@@ -251,7 +253,8 @@ fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
         let child = sessions.find(|child| child.identity.zone == place.0 && child.identity.name == place.1);
         let registered = brain.aggregators.get(place);
         let expired = durable.expired.iter().find(|expired| expired.place() == *place);
-        let silent = registered.map_or_else(|| brain.silence(now, place), |aggregator| aggregator.silent_for);
+        let last_report = expired.map(|expired| expired.age_s(brain.unix_s()) as f64);
+        let last_report_s = last_report.unwrap_or_else(|| brain.silence(now, place).as_secs_f64());
         AggregatorStatus {
             zone: place.0.to_string(),
             name: place.1.to_string(),
@@ -260,7 +263,8 @@ fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
                 .filter(|child| child.stream.is_some())
                 .map_or(0, |child| child.killed_locally),
             since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
-            silent_s: expired.map_or(silent.as_secs_f64(), |expired| expired.age_s(brain.unix_s()) as f64),
+            last_report_s,
+            silent_s: registered.map_or(last_report_s, |aggregator| aggregator.silent_for.as_secs_f64()),
             stale: stale.contains(place),
             expired: expired.is_some(),
             name_conflict: registered.is_some_and(|aggregator| aggregator.has_name_conflict(now)),

@@ -51,11 +51,12 @@ impl Brain {
         let expired = self.durable.expired.prune(unix_s);
         self.pending_saves.note_wanted(!expired.is_empty());
         let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
-        let mut gone = self.aggregators.remove_absent(kept);
+        let mut gone = Vec::new();
         if !kept && self.takeover.has_waited(now, &self.parameters) {
             let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
-            gone.extend(missing.cloned().collect::<Vec<_>>());
+            gone.extend(missing.cloned());
         }
+        gone.extend(self.aggregators.remove_absent(kept));
         for place in gone {
             let silent_s = i64::try_from(self.liveness.silence(now, &place).as_secs()).unwrap_or(i64::MAX);
             let released: Vec<(Bucket, Rate)> =

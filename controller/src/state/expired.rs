@@ -69,7 +69,9 @@ impl ExpiredAggregators {
 
     /// Requests/s of a bucket that belonged to expired aggregators.
     pub(crate) fn released(&self, bucket: &Bucket) -> f64 {
-        self.0.iter().filter_map(|expired| expired.released.get(bucket)).map(|rate| rate.per_second()).sum()
+        let rates = self.0.iter().filter_map(|expired| expired.released.get(bucket));
+        // Not `sum`, which is -0 for nothing.
+        rates.fold(0.0, |total, rate| total + rate.per_second())
     }
 
     /// Every expired aggregator.

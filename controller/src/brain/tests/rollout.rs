@@ -133,7 +133,8 @@ fn zone_without_reports_for_a_minute_ends_the_canary_unless_it_left() {
         assert_eq!(mode(&fleet), kept);
         fleet.run(10.0);
         assert_eq!(fleet.brain.stale_aggregators(fleet.now()).len(), 1, "the zone stays stale");
-        let again = fleet.brain.promote(fleet.now(), "api", Some(Mode::Canary), Some(&Text::new("new").unwrap()));
+        let again =
+            fleet.brain.promote(fleet.now(), "api", Some(Mode::Canary), Some(&Text::new("new").unwrap()));
         assert_eq!(again.is_ok(), file == "canary", "it ends no later canary");
         fleet.run(10.0);
         assert_eq!(mode(&fleet), before);
