@@ -54,11 +54,11 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
         None => write!(out, ", no limit")?,
     }
     write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
-    write_ratio(out, ", ", &bucket.traffic)?;
+    write_ratio(out, &bucket.traffic)?;
     writeln!(out)?;
     for (tenant, traffic) in bucket.tenants.iter().filter(|(_, traffic)| traffic.drop_reason.is_some()) {
         write!(out, "  tenant {tenant}: offered {:.0}/s", traffic.offered_rps)?;
-        write_ratio(out, ", ", traffic)?;
+        write_ratio(out, traffic)?;
         writeln!(out)?;
     }
     if bucket.released_rps > 0.0 {
@@ -71,14 +71,14 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
     Ok(())
 }
 
-/// Writes the drop ratio with its reason after `before`, if there is one.
-fn write_ratio(out: &mut dyn Write, before: &str, traffic: &Traffic) -> io::Result<()> {
+/// Writes the drop ratio with its reason, if there is one.
+fn write_ratio(out: &mut dyn Write, traffic: &Traffic) -> io::Result<()> {
     let (name, ratio) = match (traffic.drop_ratio, traffic.would_drop_ratio) {
         (Some(ratio), _) => ("drop ratio", ratio),
         (None, Some(ratio)) => ("would-drop ratio", ratio),
         (None, None) => return Ok(()),
     };
-    write!(out, "{before}{name} {:.1} %", ratio * 100.0)?;
+    write!(out, ", {name} {:.1} %", ratio * 100.0)?;
     traffic.drop_reason.map_or(Ok(()), |reason| write!(out, " ({})", reason.as_str()))
 }
 
@@ -115,7 +115,7 @@ mod tests {
     fn ratio_has_its_reason_and_in_shadow_another_name() {
         let text = |traffic: Traffic| {
             let mut out = Vec::new();
-            write_ratio(&mut out, ", ", &traffic).unwrap();
+            write_ratio(&mut out, &traffic).unwrap();
             String::from_utf8(out).unwrap()
         };
         let ratio = Some(0.385);
