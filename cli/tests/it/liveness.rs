@@ -112,10 +112,9 @@ fn aggregator_that_leaves_in_order_or_returns_is_logged_and_does_not_expire() {
     let _turn = turn(IDLE);
     let mut fleet = fleet();
     assert!(fleet.zones[0].aggregator.terminate().success());
-    logged(
-        &fleet.controller,
-        "aggregator stopped while it had clients: it is expected back, its share is held",
-    );
+    let stopped = logged(&fleet.controller, "aggregator disconnected");
+    let reason = stopped["fields"]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("it closed the stream: it stops while it has clients"), "{stopped}");
     fleet.restart_aggregator(0);
     until("the aggregator to be back", || {
         listed(&fleet).filter(|back| back["connected"] == true && back["expired"] == false)

@@ -42,7 +42,10 @@ impl End {
     /// Returns the reason for logs.
     pub(super) fn reason(&self) -> String {
         match self {
-            Self::Closed => "it closed the stream".to_owned(),
+            Self::Closed => {
+                "it closed the stream: it stops while it has clients, or received nothing from here for 5 s"
+                    .to_owned()
+            }
             Self::Gone(status) => format!("the connection broke: {}", status_cause(status)),
             ended => ended.status().map_or_else(String::new, |(_, status)| status.message().to_owned()),
         }

@@ -208,14 +208,10 @@ impl<P: Parent> Session<P> {
     /// Logs the end of the stream of an aggregator. Clients are too many to be logged.
     fn log_end(&self, end: &End) {
         let Some((zone, aggregator)) = &self.aggregator else { return };
-        match end {
-            _ if self.is_leaving => {
-                tracing::info!(%zone, %aggregator, "aggregator left in good order: its share is free");
-            }
-            End::Closed => {
-                tracing::info!(%zone, %aggregator, "aggregator stopped while it had clients: it is expected back, its share is held");
-            }
-            end => tracing::warn!(%zone, %aggregator, reason = end.reason(), "aggregator disconnected"),
+        if self.is_leaving {
+            tracing::info!(%zone, %aggregator, "aggregator left in good order: its share is free");
+        } else {
+            tracing::warn!(%zone, %aggregator, reason = end.reason(), "aggregator disconnected");
         }
     }
 
