@@ -9,8 +9,8 @@ use crate::admin_client::AdminArgs;
 
 /// Forget an aggregator that is gone and does not return
 ///
-/// What is still held for it is free at once, and status, metrics and alerts no longer show it. One that
-/// connects again is known again. Exit code 0: forgotten; 1: it is connected, or no controller answers; 2: no
+/// Its share is free at once, and status, metrics and alerts no longer show it. An aggregator that connects
+/// again is known again. Exit code 0: forgotten; 1: it is connected, or no controller answers; 2: no
 /// such aggregator is known.
 #[derive(Debug, Args)]
 pub(crate) struct ForgetArgs {

@@ -2,7 +2,7 @@
 
 use super::{pages, read};
 
-const RULES: &str = "charts/plimsoll/files/alerts.yaml";
+const RULES: &str = "charts/plimsoll/alerts.yaml";
 
 /// The name, the condition and the wait of every rule.
 fn rules() -> Vec<[String; 3]> {

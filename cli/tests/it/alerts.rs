@@ -19,7 +19,7 @@ const OFFERED: u32 = 900;
 
 /// The rules as they are shipped, but for the waits before an alert fires: those are 1 s.
 fn rules() -> String {
-    let shipped = fs::read_to_string(root().join("charts/plimsoll/files/alerts.yaml")).unwrap();
+    let shipped = fs::read_to_string(root().join("charts/plimsoll/alerts.yaml")).unwrap();
     let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
         Some(_) => line.replace(line.trim_start(), "for: 1s"),
         None => line.to_owned(),
@@ -196,7 +196,7 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
 
 #[test]
 fn waits_of_the_shipped_alerts_are_all_that_tests_change() {
-    let shipped = fs::read_to_string(root().join("charts/plimsoll/files/alerts.yaml")).unwrap();
+    let shipped = fs::read_to_string(root().join("charts/plimsoll/alerts.yaml")).unwrap();
     let changed: Vec<(&str, String)> = shipped
         .lines()
         .zip(rules().lines().map(str::to_owned))
