@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::instances::Instances;
 use super::traffic::{Flow, arrivals};
-use super::{INSTANCES, TENANTS, row};
-use crate::measure::LIMIT;
+use super::{INSTANCES, LIMIT, TENANTS, row};
 use crate::measure::report::Report;
 
 pub(super) fn measure(report: &mut Report) {
@@ -18,6 +17,8 @@ pub(super) fn measure(report: &mut Report) {
 /// A fall from ten times the limit to below it. It has settled when few requests are refused over half a
 /// second, for three seconds.
 fn fall(report: &mut Report) {
+    /// As in the step up, so that half a second has enough requests.
+    const LIMIT: u32 = crate::measure::LIMIT;
     const SECONDS: u64 = 20;
     const SHARE: f64 = 0.05;
     let instances = INSTANCES[1];
@@ -36,7 +37,6 @@ fn fall(report: &mut Report) {
 
 /// A surge of one tenant, and then one caller of the same tenant with a few requests.
 fn lone_caller(instances: usize, report: &mut Report) {
-    const LIMIT: u32 = 240;
     const SURGE_SECONDS: u64 = 60;
     const SURGE: f64 = 70.0;
     const SECONDS: u64 = 20;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::instances::Instances;
 use super::traffic::{Flow, arrivals};
-use super::{INSTANCES, TENANTS, row};
-use crate::measure::LIMIT;
+use super::{INSTANCES, LIMIT, TENANTS, row};
 use crate::measure::report::Report;
 
 /// The offered load, as multiples of the limit.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::instances::Instances;
 use super::traffic::{Flow, arrivals};
-use super::{INSTANCES, TENANTS, row};
-use crate::measure::LIMIT;
+use super::{INSTANCES, LIMIT, TENANTS, row};
 use crate::measure::report::Report;
 
 const GROUP: usize = 20;

@@ -12,6 +12,8 @@ mod traffic;
 use super::report::Report;
 use record::Judged;
 
+/// The limit in requests/s: so low that chance alone makes the rate of a moment much higher than its mean.
+const LIMIT: u32 = 240;
 /// The numbers of instances that the traffic is spread over.
 const INSTANCES: [usize; 2] = [2, 20];
 /// Two tenants, one with a line in the policy and one of the default class.

@@ -137,3 +137,56 @@ fn by_reason(decisions: &[Decision]) -> BTreeMap<&'static str, u32> {
     }
     counts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decisions of one tenant: milliseconds, and true if refused.
+    fn record(decisions: impl IntoIterator<Item = (u64, bool)>) -> Record {
+        let decision = |(at, is_refused): (u64, bool)| Decision {
+            at: Duration::from_millis(at),
+            late: Duration::ZERO,
+            tenant: "acme",
+            refused: is_refused.then_some("burst_guard"),
+        };
+        Record(decisions.into_iter().map(decision).collect())
+    }
+
+    #[test]
+    fn second_with_a_late_request_is_not_judged() {
+        let mut record = record([(100, true), (1_100, false), (1_900, true), (2_100, true)]);
+        record.0[1].late = LATE_MAX * 2;
+        let judged = record.judged(0, 3);
+        assert_eq!((judged.seconds, judged.of, judged.decisions.len()), (2, 3, 2));
+        assert_eq!(
+            (judged.refused(None), judged.refused(Some("shop")), judged.latest),
+            (1.0, 0.0, LATE_MAX * 2)
+        );
+        assert_eq!(
+            judged.basis(),
+            "2 requests, refused {\"burst_guard\": 2}; late by up to 40 ms in 1 of 3 s"
+        );
+    }
+
+    #[test]
+    fn refusal_is_lost_if_the_limit_in_one_place_has_room() {
+        // A limit of 100 has room for 25 requests at once, and for one more after 10 ms.
+        let group = (0..30).map(|number| (1_000, number >= 20));
+        let lost = record(group.chain([(1_010, true), (1_015, true)])).lost(100);
+        let times: Vec<_> = lost.0.iter().filter(|decision| decision.refused.is_some()).collect();
+        assert_eq!(times.len(), 6, "{times:?}");
+        assert_eq!(times[5].at, Duration::from_millis(1_010));
+    }
+
+    #[test]
+    fn settled_is_the_end_of_the_last_half_second_with_refusals() {
+        let second = Duration::from_secs(1);
+        let until =
+            |end| record((0..1_000).map(|number| (number * 10, number * 10 < end))).settled(second, 0.05);
+        assert_eq!(until(0), Some(Duration::from_millis(500)));
+        // Of the 51 requests of a window two may be refused.
+        assert_eq!(until(3_000), Some(Duration::from_millis(2_470)));
+        assert_eq!(until(8_000), None, "three calm seconds are not over");
+    }
+}
