@@ -57,11 +57,11 @@ pub(crate) struct Rates {
     pub(crate) would_dropped: f64,
 }
 
-/// A policy for the bucket, without gates, so that a raised mode takes effect at once.
+/// A policy for the bucket, without gates and guardrails, so that a raised mode takes effect at once.
 pub(crate) fn policy(limit: u32, mode: &str, killed: bool) -> String {
     format!(
         "kill_switch: {killed}\nbuckets:\n  {BUCKET}: {{ limit: {limit}, mode: {mode} }}\n\
-         rollout: {{ require_gates: false }}\n"
+         rollout: {{ require_gates: false }}\nguardrails: off\n"
     )
 }
 
