@@ -94,6 +94,17 @@ fn without_headroom_the_tokens_are_gone_at_once_and_come_back_with_time() {
 }
 
 #[test]
+fn pool_adds_nothing_to_a_cold_rate() {
+    let mut client = TestClient::new();
+    let zone = pool(Some(180.0), 60.0);
+    client.subscription.set_cold_rate(Bucket::new("api").unwrap(), Rate::ZERO);
+    client.direct(pooled(1, Mode::Enforce, zone), &[("default", ratio(None))]);
+    assert_eq!(client.drain("acme"), 0);
+    client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
+    assert_eq!(u64::from(client.drain("acme")), pool_depth(&zone, 1));
+}
+
+#[test]
 fn larger_depth_makes_room_and_adds_no_tokens() {
     let mut client = TestClient::new();
     let keys = [("default", guard(0.0, 1e9))];
