@@ -3,6 +3,7 @@
 mod bounds;
 mod evidence;
 mod fast_loop;
+mod headroom;
 mod hold;
 mod kills;
 mod relay;

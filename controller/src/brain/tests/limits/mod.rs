@@ -3,6 +3,7 @@
 mod learned;
 
 use super::*;
+use plimsoll_core::directive::Headroom;
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::Limit;
 
@@ -43,6 +44,46 @@ fn rates_follow_the_traffic_and_caps_sum_up_to_the_limit() {
     let caps = fleet.zones.iter().map(|zone| zone.values("acme").unwrap().cap.unwrap().per_second());
     check_near(caps.sum::<f64>(), LIMIT, 1.0);
     assert_eq!(fleet.presences(), 2.0);
+}
+
+#[test]
+fn what_no_key_uses_is_headroom_for_all_zones() {
+    let mut zones = two_zones();
+    zones[0].offers("acme", 300.0);
+    zones[1].offers("acme", 100.0);
+    let mut fleet = Fleet::new(enforced(), zones);
+    fleet.run(20.0);
+    // 400 of 1,000 are used. The balance saved a quarter of a second, of which an eighth is spent each second.
+    let target = LIMIT + 250.0 / 2.0;
+    for (zone, (share, even)) in fleet.zones.iter().zip([(0.75, 0.5), (0.25, 0.5)]) {
+        let part = 0.4 * share + 0.6 * even;
+        let headroom = zone.board.get(&bucket()).unwrap().terms().headroom.unwrap();
+        check_near(headroom.rate().unwrap().per_second(), (target - 400.0) * part, 5.0);
+        let cap = 400.0 * (0.9 * share + 0.1 * even);
+        check_near(zone.values("acme").unwrap().cap.unwrap().per_second(), cap, 2.0);
+        check_near(zone.hold().unwrap(), cap + (LIMIT - 400.0) * part, 5.0);
+    }
+    fleet.zones[0].offers("acme", 2_000.0);
+    fleet.run(5.0);
+    for zone in &fleet.zones {
+        assert_eq!(zone.board.get(&bucket()).unwrap().terms().headroom, Some(Headroom::None), "overload");
+    }
+}
+
+#[test]
+fn tenant_limit_is_no_overload_of_the_others() {
+    let tenants = "tenants: { default: {}, acme: {}, free: {} }\n";
+    let policy = policy_of(&enforced_with(", tenant_limit: 200"), tenants);
+    let zone = Scripted::new("a", 1).offering("acme", 5_000.0).offering("free", 100.0);
+    let mut fleet = Fleet::new(policy, vec![zone]);
+    fleet.run(20.0);
+    let zone = &fleet.zones[0];
+    check_near(zone.ratio("acme").unwrap(), 0.96, 1e-3);
+    assert_eq!(zone.values("acme").unwrap().at_tenant_limit, Some(true));
+    assert_eq!(zone.ratio("free"), Some(0.0));
+    assert_eq!(zone.values("free").unwrap().at_tenant_limit, Some(false));
+    let headroom = zone.board.get(&bucket()).unwrap().terms().headroom.unwrap().rate().unwrap();
+    check_near(headroom.per_second(), LIMIT + 125.0 - 300.0, 10.0);
 }
 
 #[test]

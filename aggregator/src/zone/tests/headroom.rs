@@ -1,0 +1,161 @@
+//! Shared headroom: the room of a zone below the limit, and the pools of its clients.
+
+use plimsoll_core::directive::{Headroom, PoolDepth, ZonePool};
+
+use super::tree::Tree;
+use super::*;
+
+/// Two tenants with a cap of 100 requests/s each, and headroom.
+fn script(headroom: Headroom) -> Script {
+    let mut script = Script::rates(&[("acme", 100.0), ("free", 100.0), ("default", 0.0)]).holding(1_000.0);
+    script.terms.headroom = Some(headroom);
+    script
+}
+
+fn shared(rate: f64) -> Headroom {
+    Headroom::Shared(per_second(rate))
+}
+
+fn client(acme: f64, free: f64) -> Client {
+    Client::new(1).offering("acme", acme).offering("free", free)
+}
+
+fn settled(script: Script, client: Client) -> Scene {
+    let mut scene = Scene::new(script, vec![client]);
+    scene.run(10.0);
+    scene
+}
+
+fn pool(client: &Client) -> ZonePool {
+    client.posted().terms().pool.unwrap()
+}
+
+fn pool_rate(client: &Client) -> Option<f64> {
+    pool(client).rate.rate().map(Rate::per_second)
+}
+
+#[test]
+fn tenant_may_use_all_that_the_others_leave_and_no_more() {
+    let mut scene = settled(script(shared(800.0)), client(100.0, 100.0));
+    // 30 requests may exceed the room before ratios follow.
+    for (acme, passes) in [(850.0, 850.0), (900.0, 900.0), (9_000.0, 900.0), (100.0, 100.0)] {
+        scene.clients[0].offers("acme", acme);
+        scene.run(4.0);
+        let passing = acme * (1.0 - scene.clients[0].ratio("acme"));
+        let margin = Parameters::default().margin(1_000.0) + 1.0;
+        assert!((passes - 1.0..=passes + margin).contains(&passing), "{passing} of {acme}");
+        assert_eq!(scene.clients[0].ratio("free"), 0.0, "what it uses nobody else can eat");
+    }
+}
+
+#[test]
+fn clients_are_sent_a_pool_while_there_is_headroom() {
+    let mut scene = settled(script(shared(800.0)), client(100.0, 300.0));
+    let sent = pool(&scene.clients[0]);
+    assert_eq!(pool_rate(&scene.clients[0]), Some(1.5 * 800.0));
+    assert!((sent.offered.per_second() - 400.0).abs() < 20.0, "of all keys: {sent:?}");
+    assert_eq!((sent.depth, sent.burst.as_f64()), (PoolDepth::MIN, 500.0));
+    assert!((scene.clients[0].guard("acme") - 150.0).abs() < 1e-9, "its own guard has its cap alone");
+
+    scene.controller = Some(script(Headroom::None));
+    scene.run(1.0);
+    assert_eq!(pool_rate(&scene.clients[0]), None);
+    assert!((scene.clients[0].ratio("free") - 2.0 / 3.0).abs() < 1e-3, "in overload its rate counts");
+}
+
+#[test]
+fn first_excess_passes_and_a_longer_one_does_not() {
+    let mut scene = settled(script(shared(800.0)), client(100.0, 100.0));
+    scene.clients[0].offers("acme", 1_150.0);
+    scene.run(0.1);
+    scene.clients[0].offers("acme", 100.0);
+    for _ in 0..5 {
+        scene.run(0.1);
+        assert_eq!(scene.clients[0].ratio("acme"), 0.0, "25 requests more than fit");
+    }
+    scene.clients[0].offers("acme", 3_000.0);
+    scene.run(0.3);
+    assert!(scene.clients[0].ratio("acme") > 0.5, "{}", scene.clients[0].ratio("acme"));
+}
+
+#[test]
+fn key_at_its_tenant_limit_has_no_part_of_the_headroom() {
+    let limited = script(shared(800.0)).with("acme", |values| {
+        values.ratio = Some(ratio_of(0.5));
+        values.at_tenant_limit = Some(true);
+    });
+    let scene = settled(limited, client(400.0, 700.0));
+    let client = &scene.clients[0];
+    assert!((client.ratio("acme") - 0.75).abs() < 1e-3, "its rate counts: {}", client.ratio("acme"));
+    assert_eq!(client.values("acme").at_tenant_limit, Some(true));
+    assert_eq!((client.ratio("free"), client.values("free").at_tenant_limit), (0.0, Some(false)));
+}
+
+#[test]
+fn zone_on_hold_shares_what_its_keys_leave() {
+    let mut scene = settled(script(Headroom::None), client(100.0, 300.0));
+    assert_eq!(pool_rate(&scene.clients[0]), None);
+    scene.controller = None;
+    scene.run(5.0);
+    let shared = pool_rate(&scene.clients[0]).unwrap();
+    assert!((shared - 1.5 * 600.0).abs() < 30.0, "of a hold of 1,000: {shared}");
+    assert_eq!((scene.clients[0].ratio("acme"), scene.clients[0].ratio("free")), (0.0, 0.0));
+    scene.clients[0].offers("acme", 9_000.0);
+    scene.run(4.0);
+    assert_eq!(pool_rate(&scene.clients[0]), None, "the hold is used up");
+    let passing = 9_000.0 * (1.0 - scene.clients[0].ratio("acme"));
+    assert!((passing - 700.0).abs() < 10.0, "{passing}");
+}
+
+/// Guards refuse a fifth of the requests although half of the room is free.
+fn refuse(scene: &mut Scene, seconds: u32) {
+    for _ in 0..seconds * 10 {
+        let counts = scene.clients[0].counts("acme");
+        counts.guard_dropped += 8;
+        scene.run(0.1);
+    }
+}
+
+#[test]
+fn pools_become_deeper_while_guards_refuse_what_fits() {
+    let mut scene = Scene::new(script(shared(800.0)), vec![client(400.0, 100.0)]);
+    refuse(&mut scene, 4);
+    assert_eq!(pool(&scene.clients[0]).depth, PoolDepth::MIN, "the client has just joined");
+    scene.run(5.0);
+    refuse(&mut scene, 2);
+    let depth = pool(&scene.clients[0]).depth.as_f64();
+    assert!((1.5..12.0).contains(&depth), "{depth}");
+    refuse(&mut scene, 8);
+    assert_eq!(pool(&scene.clients[0]).depth, PoolDepth::MAX);
+    assert_eq!(pool_rate(&scene.clients[0]), Some(6.0 * 800.0), "so does their slack");
+}
+
+#[test]
+fn parts_of_the_headroom_sum_up_to_it_with_aggregators_below() {
+    let below = |instance, acme, free| Client::new(instance).offering("acme", acme).offering("free", free);
+    let clients = vec![below(3, 50.0, 10.0)];
+    let mut tree =
+        Tree::new(script(shared(800.0)), vec![below(1, 20.0, 60.0), below(2, 30.0, 30.0)], clients);
+    tree.run(10.0);
+    let headroom = |lower: usize| {
+        let terms = *tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
+        terms.headroom.and_then(Headroom::rate).unwrap().per_second()
+    };
+    let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;
+    for (part, share) in [(headroom(0), 0.4), (headroom(1), 0.3), (own, 0.3)] {
+        let due = 800.0 * (0.9 * share + 0.1 / 3.0);
+        assert!((part - due).abs() < 0.05 * due, "{part} instead of {due}");
+    }
+    assert!((headroom(0) + headroom(1) + own - 800.0).abs() < 0.01);
+    assert!(tree.lowers.iter().all(|lower| lower.clients[0].ratio("acme") == 0.0));
+
+    tree.controller = None;
+    tree.run(5.0);
+    let headroom = |lower: usize| {
+        let terms = *tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
+        terms.headroom.and_then(Headroom::rate).unwrap().per_second()
+    };
+    let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;
+    let sum = headroom(0) + headroom(1) + own;
+    assert!((sum - 800.0).abs() < 20.0, "what 200 requests/s leave of the hold: {sum}");
+}
