@@ -64,7 +64,7 @@ pub struct Args {
     /// Tenants file: tenants and their weights. Without it all tenants share one class
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "FILE")]
     pub tenants: Option<PathBuf>,
-    /// State directory: epoch, kill switch, rollout stages and learned history survive restarts here
+    /// State directory: epoch, policy in force, kill switch, rollout stages and learned history survive restarts here
     #[arg(long, env = "PLIMSOLL_STATE_DIR", value_name = "DIR", default_value = "plimsoll-state")]
     pub state_dir: PathBuf,
     /// Return buckets in canary to shadow after this long without a report from a zone

@@ -28,8 +28,8 @@ pub use buckets::{
     RolloutPolicy,
 };
 pub use changes::{
-    Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX, Regime, TENANTS_REMOVED_MAX,
-    differences, reasons_to_hold,
+    ADMITTED_LESS_MAX, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX, Regime,
+    TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
 pub use tenants::{

@@ -174,6 +174,9 @@ fn change_that_would_starve_a_tenant_is_held_with_its_effect_in_numbers() {
     assert!(text.contains("  ~ tenants.acme.weight: 4 -> 0.001\n"), "{text}");
 
     // The new process has no traffic yet, and judges by what was saved.
+    let state = scene.directory.path().join("state/controller.state");
+    let is_saved = || fs::read_to_string(&state).unwrap().contains("\"traffic\":{\"b\":");
+    until("the traffic to be saved", || is_saved().then_some(()));
     scene.restart();
     assert_eq!(scene.held_for("b: tenant acme would be refused "), hash);
 }

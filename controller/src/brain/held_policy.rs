@@ -133,6 +133,7 @@ impl Brain {
     /// Puts the policy of the files in force, or holds it back if guardrails find a reason.
     pub(crate) fn offer(&mut self, policy: Arc<Policy>) -> Offer {
         self.policies.refused = None;
+        self.record_traffic(self.last_tick.at);
         let before = self.durable.clone();
         let offer = match self.policies.review(&policy, || self.reasons_to_hold(&policy)) {
             Review::Accepted => {
@@ -181,9 +182,8 @@ impl Brain {
             limit: &|bucket| self.limits.of(offered, bucket),
             stage: &|entry| stage(&durable, entry),
         };
-        let now = self.offered();
         let unix_s = self.last_tick.unix_s.unwrap_or(i64::MAX);
-        reasons_to_hold(&before, &after, self.traffic.moments().chain([&now]), unix_s)
+        reasons_to_hold(&before, &after, self.traffic.moments(), unix_s)
     }
 
     /// Puts the policy that is held back in force, because an operator acknowledges it by its hash. `on_disk` is
@@ -204,6 +204,10 @@ impl Brain {
         self.durable.on_policy(&policy);
         let unix_s = self.durable.ticked_s.unwrap_or(i64::MIN);
         self.rollouts.on_edit(&mut self.durable, &self.policies.in_force, &policy, unix_s);
+        // A promotion may be refused by this change before the next tick, and names its time.
+        if let Some(now_s) = self.last_tick.unix_s {
+            self.durable.stamp(now_s);
+        }
         self.close_ended_stages();
         self.rollouts.answers.retain_asked(&policy);
         self.policies.replace(Arc::clone(&policy));

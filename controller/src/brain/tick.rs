@@ -24,7 +24,7 @@ impl Brain {
         self.sessions.prune(now);
         self.takeover.on_tick(now, &mut self.aggregators, &self.parameters);
         self.apply_law(now, since_last, unix_s);
-        self.record_traffic(now);
+        self.tick_traffic(now);
         self.aggregators.clear_fresh();
         self.tick_rollouts(now, unix_s);
         self.post();

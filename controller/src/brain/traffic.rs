@@ -61,18 +61,23 @@ impl TrafficRecord {
 // === impl Brain ===
 
 impl Brain {
-    /// Adds a moment to the record of traffic, if one is due. The state has the busiest one, for the next start; no
-    /// save is made for it alone.
-    pub(super) fn record_traffic(&mut self, now: MonoTime) {
+    /// Adds a moment to the record of traffic, if one is due.
+    pub(super) fn tick_traffic(&mut self, now: MonoTime) {
         if self.traffic.is_due(now) {
-            let offered = self.offered();
-            self.traffic.add(now, offered);
-            self.durable.traffic = self.traffic.busiest();
+            self.record_traffic(now);
         }
     }
 
+    /// Adds a moment to the record of traffic. The state has the busiest one, for the next start; no save is made
+    /// for it alone.
+    pub(super) fn record_traffic(&mut self, now: MonoTime) {
+        let offered = self.offered();
+        self.traffic.add(now, offered);
+        self.durable.traffic = self.traffic.busiest();
+    }
+
     /// What is offered now, as far as aggregators have reported it.
-    pub(super) fn offered(&self) -> Offered {
+    fn offered(&self) -> Offered {
         let rate = |id| -> f64 {
             let rates = self.aggregators.iter();
             rates.map(|(_, aggregator)| aggregator.presence() * aggregator.rate(id)).sum()

@@ -10,8 +10,11 @@ use plimsoll_core::quantity::{Limit, Rate};
 use super::effect::{BucketEffect, Effect, Offered, Regime, Terms, effects};
 use crate::Policy;
 
-/// The share of the requests admitted now, of a bucket or a tenant, that a change may refuse.
+/// The share of the requests of a bucket or a tenant that a change may refuse more than now.
 pub const REFUSED_MORE_MAX: f64 = 0.1;
+/// The share of the requests admitted now, of a bucket or a tenant, that a change may not reach to refuse: in heavy
+/// overload nearly all requests are refused already.
+pub const ADMITTED_LESS_MAX: f64 = 0.5;
 /// The factor by which a limit may be raised at once.
 pub const LIMIT_FACTOR_MAX: f64 = 2.0;
 /// The share of the listed tenants that may be removed at once.
@@ -59,15 +62,14 @@ pub fn reasons_to_hold<'t>(
 
 impl BucketEffect {
     fn reasons(&self, bucket: &Bucket, reasons: &mut Vec<String>) {
-        let is_held = |effect: &Effect| effect.lost() > REFUSED_MORE_MAX + 1e-9;
-        if is_held(&self.all) {
+        if self.all.is_held() {
             let (after, before) = self.all.percentages();
             reasons.push(format!("{bucket}: {after} % of all requests would be refused, {before} % now"));
         }
         if self.tenants.len() < 2 {
             return;
         }
-        let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, effect)| is_held(effect)).collect();
+        let mut tenants: Vec<_> = self.tenants.iter().filter(|(_, effect)| effect.is_held()).collect();
         tenants.sort_by(|(_, one), (_, other)| other.lost().total_cmp(&one.lost()));
         for (tenant, effect) in tenants.iter().take(TENANTS_NAMED_MAX) {
             let (after, before) = effect.percentages();
@@ -82,6 +84,13 @@ impl BucketEffect {
 }
 
 impl Effect {
+    fn is_held(&self) -> bool {
+        // Sums of rates are not exact.
+        const NOISE: f64 = 1e-9;
+        let more = (self.after - self.before) / self.offered;
+        more > REFUSED_MORE_MAX + NOISE || self.lost() >= ADMITTED_LESS_MAX - NOISE
+    }
+
     /// The refused requests after the change and now, in percent with one decimal.
     fn percentages(&self) -> (f64, f64) {
         let percent = |refused: f64| (refused / self.offered * 1000.0).round() / 10.0;

@@ -17,7 +17,9 @@ use self::fields::Fields;
 use crate::{BucketPolicy, Policy};
 
 pub use effect::{Offered, Regime};
-pub use guardrails::{LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX, TENANTS_REMOVED_MAX, reasons_to_hold};
+pub use guardrails::{
+    ADMITTED_LESS_MAX, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX, TENANTS_REMOVED_MAX, reasons_to_hold,
+};
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -59,6 +59,7 @@ fn limit_is_judged_by_the_requests_that_it_would_refuse() {
         ("limit: 120", "limit: 61", 100.0, vec!["b: 39 % of all requests would be refused, 0 % now"]),
         ("limit: 100", "limit: 50", 80.0, vec!["b: 37.5 % of all requests would be refused, 0 % now"]),
         ("limit: 100", "limit: 50", 1_000.0, vec!["b: 95 % of all requests would be refused, 90 % now"]),
+        ("limit: 100", "limit: 70", 1_000.0, vec![]),
         ("limit: 100", "limit: 50", 40.0, vec![]),
         ("limit: 1000", "limit: 10", 5.0, vec![]),
         ("limit: 100", "limit: 90", 100.0, vec![]),
@@ -132,10 +133,10 @@ fn starved_tenant_is_named_with_its_share_of_refusals() {
         policy("{ b: { limit: 100, mode: enforce } }", "", &tenants)
     };
     let no_floor = "fairness: { min_floor_rps: 0 }";
-    let both = [traffic(&[("b", "acme", 60.0), ("b", "free", 100.0)])];
-    let starved = "b: tenant acme would be refused 100 % of its requests, 16.7 % now";
+    let both = [traffic(&[("b", "acme", 80.0), ("b", "free", 100.0)])];
+    let starved = "b: tenant acme would be refused 100 % of its requests, 37.5 % now";
     assert_eq!(reasons(&of("4", no_floor), &of("0.001", no_floor), &both), [starved]);
-    let others = "b: tenant free would be refused 60 % of its requests, 50 % now";
+    let others = "b: tenant free would be refused 80 % of its requests, 50 % now";
     assert_eq!(reasons(&of("4", no_floor), &of("1000", no_floor), &both), [others]);
     // A floor, or room for both, keeps the tenant from harm.
     let floor = "fairness: { min_floor_rps: 50 }";
