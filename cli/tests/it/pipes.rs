@@ -30,7 +30,7 @@ fn closed_pipe_is_no_error() {
     let scenario = file(
         "scenario.yaml",
         "name: brief\nduration_s: 2\nzones: 1\nclients: 1\npolicy: { buckets: { b: { limit: 10 } } }\n\
-         traffic: [ { bucket: b, load: { rps: 5 } } ]\n",
+         traffic: [ { bucket: b, load: { constant: 5 } } ]\n",
     );
     let commands: [(&[&str], i32); 6] = [
         (&["check", &good], 0),

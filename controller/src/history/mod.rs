@@ -19,7 +19,8 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, MonoTime};
 use plimsoll_core::report::Tally;
 use plimsoll_policy::learning::{
-    Baseline, CLEAN_MINUTES_MIN, Closed, DAYS_MIN, Day, DaySamples, Filed, Minute, Sample, window,
+    Baseline, CLEAN_MINUTES_MIN, Closed, DAYS_MIN, Day, DaySamples, Filed, Minute, REFUSED_MAX, Sample,
+    window,
 };
 use plimsoll_policy::{Learned, LimitSource, Policy, UnixSeconds};
 use serde::{Deserialize, Serialize};
@@ -256,7 +257,8 @@ impl History {
         } else {
             format!(
                 "the peaks of {DAYS_MIN} days, of which there are {days}; a day needs {CLEAN_MINUTES_MIN} minutes with \
-                 requests and without refusals"
+                 requests of which at most {} % are refused",
+                REFUSED_MAX * 100.0
             )
         };
         LearningStatus {

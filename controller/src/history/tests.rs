@@ -69,16 +69,23 @@ fn sample_is_the_difference_of_the_totals() {
     assert_eq!(turn(30, 10, off, tally(900, 3)), None);
     let cases = [
         (60, 11, off, tally(6_500, 3), Some(sample(100.0, true)), "nothing new was refused"),
-        (120, 12, off, tally(7_100, 4), Some(sample(10.0, false)), "something would have been"),
-        (180, 13, off, tally(7_100, 4), None, "no requests"),
-        (190, 50, off, tally(9_900, 4), None, "the clock jumped: this was no minute"),
-        (250, 20, off, tally(10_500, 4), Some(sample(10.0, true)), "it jumped back, and a minute has passed"),
-        (310, 21, fleet(1), tally(11_100, 4), Some(sample(10.0, false)), "killed since"),
-        (370, 22, fleet(2), tally(11_700, 4), Some(sample(10.0, false)), "killed until then"),
-        (430, 23, fleet(2), tally(12_300, 4), Some(sample(10.0, true)), "not killed any more"),
-        (490, 24, alone(1), tally(12_900, 4), Some(sample(10.0, false)), "killed alone"),
-        (550, 25, alone(2), tally(13_500, 4), Some(sample(10.0, false)), "killed alone until then"),
-        (610, 26, alone(2), tally(14_100, 4), Some(sample(10.0, true)), "no longer killed alone"),
+        (120, 12, off, tally(7_100, 40), Some(sample(10.0, false)), "something would have been"),
+        (180, 13, off, tally(7_100, 40), None, "no requests"),
+        (190, 50, off, tally(9_900, 40), None, "the clock jumped: this was no minute"),
+        (
+            250,
+            20,
+            off,
+            tally(10_500, 40),
+            Some(sample(10.0, true)),
+            "it jumped back, and a minute has passed",
+        ),
+        (310, 21, fleet(1), tally(11_100, 40), Some(sample(10.0, false)), "killed since"),
+        (370, 22, fleet(2), tally(11_700, 40), Some(sample(10.0, false)), "killed until then"),
+        (430, 23, fleet(2), tally(12_300, 40), Some(sample(10.0, true)), "not killed any more"),
+        (490, 24, alone(1), tally(12_900, 40), Some(sample(10.0, false)), "killed alone"),
+        (550, 25, alone(2), tally(13_500, 40), Some(sample(10.0, false)), "killed alone until then"),
+        (610, 26, alone(2), tally(14_100, 40), Some(sample(10.0, true)), "no longer killed alone"),
         (670, 27, alone(2), tally(100, 0), None, "counts that went back are nothing"),
     ];
     let mut over = 10;

@@ -3,8 +3,10 @@
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
+use plimsoll_policy::LimitSource;
 
 use super::*;
+use crate::brain::LimitAnswer;
 use crate::brain::held_policy::AckError;
 use crate::rollout::RolloutError;
 use crate::rollout::query_gates::GateAnswer;
@@ -321,4 +323,68 @@ fn query_gate_holds_up_promotion_and_ends_a_canary() {
 
 fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {
     fleet.brain.policy().bucket(&bucket()).unwrap().rollout.clone()
+}
+
+/// The requests in the canary cohort that count so far.
+fn counted(fleet: &mut Fleet) -> u64 {
+    fleet.tick();
+    let rollout = &fleet.brain.policy().bucket(&bucket()).unwrap().rollout;
+    fleet.brain.evidence(fleet.now(), "api", rollout).canary.offered
+}
+
+#[test]
+fn evidence_counts_neither_late_nor_without_a_known_limit() {
+    let mut fleet = Fleet::new(of("canary", ""), two_zones());
+    fleet.run(5.0);
+    report_evidence(&mut fleet, Mode::Canary, 10, 0);
+    assert_eq!(counted(&mut fleet), 20);
+    // One zone was cut off for a while, which is no reason to leave out the other.
+    fleet.zones[0].cut = true;
+    fleet.run(4.0);
+    fleet.zones[0].cut = false;
+    report_evidence(&mut fleet, Mode::Canary, 10, 0);
+    assert_eq!(counted(&mut fleet), 30);
+
+    let queried = "buckets: { api: { limit: { prometheus: { url: http://p, query: q } }, mode: canary } }\n";
+    let mut fleet = Fleet::new(policy(queried), two_zones());
+    fleet.run(5.0);
+    report_evidence(&mut fleet, Mode::Canary, 10, 0);
+    assert_eq!(counted(&mut fleet), 0, "the limit is unknown, so nothing could be refused");
+}
+
+#[test]
+fn evidence_begins_anew_after_a_queried_limit_fell_far_and_after_an_edit() {
+    let source = |more: &str| {
+        policy(&format!(
+            "buckets: {{ api: {{ limit: {{ prometheus: {{ url: http://p, query: q }} }}, mode: canary{more} }} }}\n"
+        ))
+    };
+    let answer = |fleet: &mut Fleet, rps: f64| {
+        let LimitSource::Prometheus(asked) = &fleet.brain.policy().bucket(&bucket()).unwrap().source.clone()
+        else {
+            panic!("the limit is queried")
+        };
+        let answer = LimitAnswer { rate: Rate::new(rps).unwrap(), at: fleet.now() };
+        fleet.brain.on_answer(asked, answer);
+        fleet.tick();
+    };
+    let last = |fleet: &Fleet| fleet.brain.durable().history.back().unwrap().clone();
+    let mut fleet = Fleet::new(source(""), two_zones());
+    fleet.run(5.0);
+    answer(&mut fleet, 1_000.0);
+    report_evidence(&mut fleet, Mode::Canary, 10, 0);
+    fleet.tick();
+    answer(&mut fleet, 901.0);
+    assert_eq!((last(&fleet).cause, counted(&mut fleet)), (Cause::Appeared, 20));
+    answer(&mut fleet, 899.0);
+    assert_eq!((last(&fleet).cause, counted(&mut fleet)), (Cause::Drift, 0));
+    assert_eq!(last(&fleet).why, ["limit of api 1000.0 -> 899.0"]);
+    assert!(fleet.brain.is_saved(), "it survives a restart");
+
+    fleet.run(6.0);
+    report_evidence(&mut fleet, Mode::Canary, 10, 0);
+    assert_eq!(counted(&mut fleet), 20);
+    fleet.brain.on_policy(source(", tenant_limit: 5"));
+    assert_eq!((last(&fleet).cause, counted(&mut fleet)), (Cause::Edit, 0));
+    assert_eq!(last(&fleet).why, ["tenant_limit none -> 5"]);
 }
