@@ -84,6 +84,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             streams: Arc::clone(&self.streams),
             decoder: ReportDecoder::default(),
             outgoing: None,
+            has_greeted: false,
             aggregator: None,
             is_leaving: false,
         };
@@ -100,6 +101,8 @@ struct Session<P: Parent> {
     decoder: ReportDecoder,
     /// Unsent parts of the current message.
     outgoing: Option<Parts>,
+    /// The parent has accepted the greeting.
+    has_greeted: bool,
     /// The zone and name of the child once it has greeted, if it is an aggregator.
     aggregator: Option<(Zone, Name)>,
     /// The child does not come back.
@@ -190,7 +193,7 @@ impl<P: Parent> Session<P> {
         self.is_leaving |= report.leaving;
         let changed = self.shared.with(|parent, now| {
             // The report of a stream that was replaced has no session any more, and breaks no rule.
-            if greeting.is_none() && parent.is_superseded(self.stream) {
+            if self.has_greeted && parent.is_superseded(self.stream) {
                 return Err(End::Superseded);
             }
             parent.on_report(now, self.stream, report).map_err(End::Rejected)
@@ -198,6 +201,7 @@ impl<P: Parent> Session<P> {
         if changed? {
             self.shared.notify();
         }
+        self.has_greeted = true;
         if let Some(Identity { zone, name, .. }) = greeting.filter(|child| child.role == Role::Aggregator) {
             tracing::info!(%zone, aggregator = %name, "aggregator connected");
             self.aggregator = Some((zone, name));
