@@ -28,7 +28,7 @@ use plimsoll_core::directive::Epoch;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::InstanceId;
-use plimsoll_policy::Policy;
+use plimsoll_policy::{Policy, differences};
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
@@ -170,6 +170,7 @@ impl Controller {
         // Learned limits are part of what a changed policy is judged by.
         let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
         let current = policy.hash();
+        let changes = rollout_log::one_line(&differences(brain.policy(), &policy));
         let offer = brain.offer(policy);
         if let Some((number, durable)) = brain.unsaved() {
             store.save(&durable)?;
@@ -178,6 +179,8 @@ impl Controller {
         tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
         if offer == Offer::Held {
             rollout_log::held(&brain);
+        } else if !changes.is_empty() {
+            tracing::info!(policy = %current, changes, "policy in force: the files changed since the last run");
         }
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable());

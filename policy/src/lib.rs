@@ -28,7 +28,7 @@ pub use buckets::{
     RolloutPolicy,
 };
 pub use changes::{
-    ADMITTED_LESS_MAX, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX, Regime,
+    ADMITTED_LOST_MIN, Difference, LIMIT_FACTOR_MAX, Offered, REASONS_MAX, REFUSED_MORE_MAX, Regime,
     TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};

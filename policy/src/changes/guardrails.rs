@@ -10,11 +10,11 @@ use plimsoll_core::quantity::{Limit, Rate};
 use super::effect::{BucketEffect, Effect, Offered, Regime, Terms, effects};
 use crate::Policy;
 
-/// The share of the requests of a bucket or a tenant that a change may refuse more than now.
+/// The share of the requests of a bucket or a tenant that a change may refuse in addition to those refused now.
 pub const REFUSED_MORE_MAX: f64 = 0.1;
-/// The share of the requests admitted now, of a bucket or a tenant, that a change may not reach to refuse: in heavy
-/// overload nearly all requests are refused already.
-pub const ADMITTED_LESS_MAX: f64 = 0.5;
+/// The share of the requests admitted now, of a bucket or a tenant, that is too much to refuse. It counts in heavy
+/// overload, where nearly all requests are refused already.
+pub const ADMITTED_LOST_MIN: f64 = 0.5;
 /// The factor by which a limit may be raised at once.
 pub const LIMIT_FACTOR_MAX: f64 = 2.0;
 /// The share of the listed tenants that may be removed at once.
@@ -88,7 +88,7 @@ impl Effect {
         // Sums of rates are not exact.
         const NOISE: f64 = 1e-9;
         let more = (self.after - self.before) / self.offered;
-        more > REFUSED_MORE_MAX + NOISE || self.lost() >= ADMITTED_LESS_MAX - NOISE
+        more > REFUSED_MORE_MAX + NOISE || self.lost() >= ADMITTED_LOST_MIN - NOISE
     }
 
     /// The refused requests after the change and now, in percent with one decimal.
@@ -137,13 +137,13 @@ fn by_terms(
 /// Returns the reason if a limit is raised so far that it hardly protects, or is gone.
 fn raised(from: Limit, to: Limit) -> Option<String> {
     let from = from.per_second()?.per_second();
-    match to {
-        Limit::PerSecond(to) if to.per_second() > LIMIT_FACTOR_MAX * from => {
-            Some(format!("{from} -> {} is more than {LIMIT_FACTOR_MAX} times up", to.per_second()))
+    match to.per_second().map(Rate::per_second) {
+        Some(to) if to > LIMIT_FACTOR_MAX * from => {
+            Some(format!("{} -> {} is more than {LIMIT_FACTOR_MAX} times up", shown(from), shown(to)))
         }
-        Limit::PerSecond(_) => None,
-        Limit::Unlimited => Some(format!("{from} is removed")),
-        Limit::Unknown => Some(format!("{from} is replaced by one that is not known yet")),
+        Some(_) => None,
+        None if to == Limit::Unlimited => Some(format!("{} is removed", shown(from))),
+        None => Some(format!("{} is replaced by one that is not known yet", shown(from))),
     }
 }
 
@@ -152,11 +152,16 @@ fn lowered(from: Limit, to: Limit) -> Option<String> {
     let to = to.per_second()?.per_second();
     match from {
         Limit::PerSecond(from) if from > Rate::ZERO && to * LIMIT_FACTOR_MAX <= from.per_second() => {
-            Some(format!("{} -> {to} is half or less", from.per_second()))
+            Some(format!("{} -> {} is half or less", shown(from.per_second()), shown(to)))
         }
-        Limit::Unlimited => Some(format!("{to} is new")),
+        Limit::Unlimited => Some(format!("{} is new", shown(to))),
         Limit::PerSecond(_) | Limit::Unknown => None,
     }
+}
+
+/// A rate as it is shown; a learned one has many digits.
+fn shown(rate: f64) -> f64 {
+    (rate * 1000.0).round() / 1000.0
 }
 
 fn removed_tenants(before: &Policy, after: &Policy) -> Option<String> {

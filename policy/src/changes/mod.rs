@@ -18,7 +18,7 @@ use crate::{BucketPolicy, Policy};
 
 pub use effect::{Offered, Regime};
 pub use guardrails::{
-    ADMITTED_LESS_MAX, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX, TENANTS_REMOVED_MAX, reasons_to_hold,
+    ADMITTED_LOST_MIN, LIMIT_FACTOR_MAX, REASONS_MAX, REFUSED_MORE_MAX, TENANTS_REMOVED_MAX, reasons_to_hold,
 };
 
 /// One difference.

@@ -258,8 +258,8 @@ fn reasons_are_bounded() {
     let rates: Vec<(&str, &str, f64)> =
         tenants.iter().map(|(name, rate)| ("b0", name.as_str(), *rate)).collect();
     let held = reasons(&of(100), &of(1), &[traffic(&rates)]);
-    let in_b0 = held.iter().filter(|reason| reason.starts_with("b0: "));
-    assert_eq!(in_b0.last().unwrap(), "b0: 6 more tenants would be refused more");
+    let mut in_b0 = held.iter().filter(|reason| reason.starts_with("b0: "));
+    assert_eq!(in_b0.next_back().unwrap(), "b0: 6 more tenants would be refused more");
 }
 
 /// Every field of the two files with two values. The second replaces the first, one at a time.
