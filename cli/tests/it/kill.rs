@@ -132,7 +132,6 @@ fn kill_of_one_bucket_ends_after_its_ttl() {
     let output = [text(&ended.stdout), text(&ended.stderr)].concat();
     assert!(ended.status.success() && output.contains("shadow -> enforce (forced)"), "{output}");
     fleet.until_rates("refusals again", SPAN, refuses);
-
 }
 
 #[test]

@@ -109,7 +109,9 @@ fn commands_name_what_is_killed_and_refuse_a_bucket_that_is_not_known() {
             let (code, output) = try_kill(&[&[verb, "--bucket", "chekout", tier, url], reason].concat());
             assert_eq!(code, Some(2), "{output}");
             assert!(
-                output.contains("no bucket `chekout` is known, by the policy or by traffic; did you mean `checkout`?"),
+                output.contains(
+                    "no bucket `chekout` is known, by the policy or by traffic; did you mean `checkout`?"
+                ),
                 "{output}"
             );
         }
@@ -125,7 +127,10 @@ fn commands_name_what_is_killed_and_refuse_a_bucket_that_is_not_known() {
     assert!(output.contains("still killed: bucket checkout, generation 1, \"wrong limit\""), "{output}");
     assert!(output.ends_with("; end it with `plimsoll kill off --bucket checkout`\n"), "{output}");
     let output = kill(&["off", "--bucket", BUCKET, "--controller", &controller]);
-    assert!(output.contains("no longer killed: bucket checkout, generation 2; it stays in shadow"), "{output}");
+    assert!(
+        output.contains("no longer killed: bucket checkout, generation 2; it stays in shadow"),
+        "{output}"
+    );
     let output = kill(&["off", "--controller", &controller]);
     assert_eq!(output, "nothing to end: the whole fleet is not killed\n");
 
@@ -173,7 +178,8 @@ fn clients_that_are_killed_locally_are_shown_at_every_tier() {
     let line = "killed locally: 4 clients of the fleet, by a kill file or PLIMSOLL_KILL; they refuse nothing";
     assert!(rollout().contains(line), "{}", rollout());
     let output = kill(&["status", "--controller", &controller]);
-    let line = "killed locally: 4 clients, by a kill file or PLIMSOLL_KILL; `/status` of an aggregator lists them";
+    let line =
+        "killed locally: 4 clients, by a kill file or PLIMSOLL_KILL; `/status` of an aggregator lists them";
     assert!(output.contains(line), "{output}");
     fs::remove_file(&file).unwrap();
     until("the controller to learn that none is", || (of_fleet()? == 0).then_some(()));

@@ -7,8 +7,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
-    DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON, STATUS, TTL_MAX_S,
-    Tier, unknown_bucket,
+    DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON, STATUS,
+    TTL_MAX_S, Tier, unknown_bucket,
 };
 use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::Scope;

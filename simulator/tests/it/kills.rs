@@ -4,9 +4,9 @@
 //!
 //! The expectation does not use generations. It follows which process knows which order: the process where
 //! the order was given, and each process that takes a message of a process that knows it. An operator who
-//! promotes a bucket at the controller decides for all orders that are known there. So a client may refuse if
-//! such a decision, or the initial one, knew all orders that the client's aggregator has known for two
-//! seconds.
+//! promotes a bucket at the controller decides for all orders that are known there, and for those given before
+//! an operator ended the kills of their scope at the controller. So a client may refuse if such a decision, or
+//! the initial one, knew all orders that the client's aggregator has known for two seconds.
 //!
 //! Of some orders an aggregator knows only that a generation moved: a client reported the generation without
 //! the order, or the process that knew the order has died. Another order may have reached the same generation
@@ -127,6 +127,9 @@ struct World {
     modes: [bool; 2],
     controller_knows: Knowledge,
     saved_knows: Knowledge,
+    /// The orders that were given before an end of their scope at the controller. A later decision there is one
+    /// for them too, even if the controller learns of them only afterwards.
+    ended: Knowledge,
     zones: Vec<Option<ZoneLife>>,
     /// The time until which each aggregator is cut off from its parent, across restarts.
     cut_until: [u64; ZONES],
@@ -208,6 +211,7 @@ impl World {
             modes: [true; 2],
             controller_knows: Knowledge::new(),
             saved_knows: Knowledge::new(),
+            ended: Knowledge::new(),
             zones: Vec::new(),
             cut_until: [0; ZONES],
             clients: Vec::new(),
@@ -318,6 +322,7 @@ impl World {
             }
             if self.chance(0.1) {
                 (self.durable, self.saved_knows) = (DurableState::lost(), Knowledge::new());
+                self.ended.clear();
                 self.orders.iter_mut().for_each(|order| order.ambiguous = true);
             }
         }
@@ -404,9 +409,8 @@ impl World {
                 life.zone.order_kill(now, &scope, false).unwrap();
             } else if let Some(brain) = &mut self.brain {
                 brain.on_kill_ends(now, &scope);
-                // It ends the orders of the scope that were given before, also those not known there yet.
                 let orders = self.orders.iter().zip(0..).filter(|(order, _)| order.scope == scope);
-                self.controller_knows.extend(orders.map(|(_, id)| id));
+                self.ended.extend(orders.map(|(_, id)| id));
                 self.save();
             }
         }
@@ -448,7 +452,8 @@ impl World {
         // A promotion while killed decides nothing.
         if !kill.is_on() {
             let generations = [kill.fleet.0, kill.bucket.0];
-            self.promotions[number].push((self.now, self.controller_knows.clone(), generations));
+            let knew = &self.controller_knows | &self.ended;
+            self.promotions[number].push((self.now, knew, generations));
         }
     }
 
@@ -511,8 +516,18 @@ impl World {
             while let Some(sent) = self.arriving_down(|world| world.zones[number].as_mut()?.stream.as_mut()) {
                 let (now, ms) = (at(self.now), self.now);
                 let Some(life) = &mut self.zones[number] else { break };
-                let taken = taken(&self.orders, &sent, &BTreeSet::new(), |scope| {
+                let mut taken = taken(&self.orders, &sent, &BTreeSet::new(), |scope| {
                     life.zone.kills().generation(scope).0
+                });
+                // A bucket's generation may be in an earlier message that is still on its way.
+                taken.retain(|id| {
+                    let scope = &self.orders[usize::try_from(*id).unwrap()].scope;
+                    let carried = match scope {
+                        Scope::Fleet => Some(&sent.message.kill),
+                        Scope::Bucket(bucket) => sent.message.kills.get(bucket),
+                    };
+                    let held = life.zone.kills().generation(scope);
+                    carried.map_or(held, |carried| held.max(*carried)).0 >= sent.kills[scope]
                 });
                 let certain = sent.certain;
                 let _ = life.zone.on_directives(now, sent.message);
