@@ -420,7 +420,8 @@ pub struct KeyDirective {
     pub guard_milli_rps: ::core::option::Option<u64>,
     #[prost(uint64, optional, tag = "7")]
     pub offered_milli_rps: ::core::option::Option<u64>,
-    /// To a client: true if the tenant limit stops the key, so that it does not use the pool. Absent: unchanged.
+    /// True if the tenant limit and not the bucket's limit stops the key: it has no part of the headroom and takes
+    /// nothing from the pool. Absent: unchanged.
     #[prost(bool, optional, tag = "8")]
     pub at_tenant_limit: ::core::option::Option<bool>,
 }

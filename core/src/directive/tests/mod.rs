@@ -43,7 +43,7 @@ fn everything(number: u32) -> Values {
         entitlement: Some(entitlement(number)),
         guard: Some(rate(number + 30)),
         offered: Some(rate(number + 40)),
-        at_tenant_limit: Some(number % 2 == 0),
+        at_tenant_limit: Some(number.is_multiple_of(2)),
     }
 }
 
