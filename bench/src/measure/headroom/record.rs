@@ -53,10 +53,10 @@ impl Record {
                 judged.seconds += 1;
                 judged.decisions.extend(decisions);
             }
-            let refused = by_reason(decisions);
+            let refused = refusals(decisions);
             if !refused.is_empty() {
-                let note = if is_judged { "" } else { ", not judged" };
-                println!("       second {second}: {} requests, refused {refused:?}{note}", decisions.len());
+                let note = if is_judged { "" } else { "; not judged" };
+                println!("       second {second}: {} requests{refused}{note}", decisions.len());
             }
         }
         judged
@@ -119,23 +119,22 @@ impl Judged {
 
     /// The requests and the seconds, and the reasons of refusals.
     pub(super) fn basis(&self) -> String {
-        let (requests, reasons) = (self.decisions.len(), by_reason(&self.decisions));
-        let reasons = if reasons.is_empty() { String::new() } else { format!(", refused {reasons:?}") };
+        let requests = self.decisions.len();
         let late = match self.of - self.seconds {
             0 => String::new(),
             late => format!("; late by up to {} ms in {late} of {} s", self.latest.as_millis(), self.of),
         };
-        format!("{requests} requests{reasons}{late}")
+        format!("{requests} requests{}{late}", refusals(&self.decisions))
     }
 }
 
-/// The number of refused requests by their reason.
-fn by_reason(decisions: &[Decision]) -> BTreeMap<&'static str, u32> {
-    let mut counts = BTreeMap::new();
+/// The number of refused requests by their reason, as the end of a sentence; empty without refusals.
+fn refusals(decisions: &[Decision]) -> String {
+    let mut counts = BTreeMap::<&str, u32>::new();
     for reason in decisions.iter().filter_map(|decision| decision.refused) {
         *counts.entry(reason).or_default() += 1;
     }
-    counts
+    counts.iter().map(|(reason, count)| format!(", {count} refused by {reason}")).collect()
 }
 
 #[cfg(test)]
@@ -163,10 +162,7 @@ mod tests {
             (judged.refused(None), judged.refused(Some("shop")), judged.latest),
             (1.0, 0.0, LATE_MAX * 2)
         );
-        assert_eq!(
-            judged.basis(),
-            "2 requests, refused {\"burst_guard\": 2}; late by up to 40 ms in 1 of 3 s"
-        );
+        assert_eq!(judged.basis(), "2 requests, 2 refused by burst_guard; late by up to 40 ms in 1 of 3 s");
     }
 
     #[test]
