@@ -84,8 +84,9 @@ impl Brain {
         self.liveness.leave(place);
         self.aggregators.leave(place);
         self.remove_aggregator(place);
-        let expired = self.durable.expired.remove(place);
-        self.pending_saves.note_wanted(expired);
+        let was_expired = self.durable.expired.remove(place);
+        // The command that forgets it is answered once this is saved.
+        self.pending_saves.note_change(was_expired);
         self.assign_holds();
     }
 

@@ -187,7 +187,20 @@ fn forgotten_aggregator_frees_its_share_and_a_connected_one_cannot_be_forgotten(
     let (now, stream) = (fleet.now(), fleet.zones[1].stream);
     fleet.brain.on_close(now, stream);
     fleet.brain.forget("b/b-aggregator").unwrap();
+    assert!(!fleet.brain.is_saved(), "it is in effect once it is saved");
     fleet.run(10.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.01);
     assert_eq!(fleet.brain.known_aggregators().len(), 1);
+}
+
+#[test]
+fn expired_aggregator_is_forgotten_once_that_is_saved() {
+    let mut fleet = after_silence_of(62.0, enforced());
+    let (now, stream) = (fleet.now(), fleet.zones[1].stream);
+    fleet.brain.on_close(now, stream);
+    save(&mut fleet.brain);
+    assert!(fleet.brain.is_saved());
+    fleet.brain.forget("b/b-aggregator").unwrap();
+    assert!(!fleet.brain.is_saved());
+    assert_eq!(expired(&fleet), []);
 }
