@@ -41,45 +41,41 @@ fn kill(zone: &Shared<Zone>, order: KillOn) -> Response {
              or order it at the controller",
         );
     }
-    match enter(zone, order.bucket, true, order.reason.as_str(), order.by.as_ref()) {
-        Ok(_) => Json(zone.with(|zone, _| kill_status(zone))).into_response(),
-        Err(refused) => refused,
-    }
+    let answer = |_, status: KillStatus| Json(status).into_response();
+    enter(zone, order.bucket, true, order.reason.as_str(), order.by.as_ref(), answer)
 }
 
 fn end_kill(zone: &Shared<Zone>, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map_or("", Text::as_str);
-    match enter(zone, order.bucket, false, reason, order.by.as_ref()) {
-        Ok(ended) => {
-            Json(KillEnded { ended, status: zone.with(|zone, _| kill_status(zone)) }).into_response()
-        }
-        Err(refused) => refused,
-    }
+    let answer = |ended, status| Json(KillEnded { ended, status }).into_response();
+    enter(zone, order.bucket, false, reason, order.by.as_ref(), answer)
 }
 
-/// Enters an order or its end. Returns true if the generation changed, or the answer to a refused order.
+/// Enters an order or its end, and answers with the kill switches and with true if the generation changed.
 fn enter(
     zone: &Shared<Zone>,
     bucket: Option<Bucket>,
     killed: bool,
     reason: &str,
     by: Option<&Text>,
-) -> Result<bool, Response> {
-    let by = by.map(Text::as_str);
-    let unknown = bucket.as_ref().and_then(|bucket| zone.with(|zone, _| unknown(zone, bucket)));
-    if let Some(unknown) = unknown {
-        return Err(error_response(StatusCode::BAD_REQUEST, unknown));
+    answer: impl FnOnce(bool, KillStatus) -> Response,
+) -> Response {
+    if let Some(unknown) = bucket.as_ref().and_then(|bucket| zone.with(|zone, _| unknown(zone, bucket))) {
+        return error_response(StatusCode::BAD_REQUEST, unknown);
     }
-    let scope = Scope::from(bucket);
+    let (scope, by) = (Scope::from(bucket), by.map(Text::as_str));
     let (changed, generation) =
         zone.with(|zone, now| (zone.order_kill(now, &scope, killed), zone.kills().generation(&scope).0));
-    let changed = changed.map_err(|full| error_response(StatusCode::CONFLICT, full))?;
+    let changed = match changed {
+        Err(full) => return error_response(StatusCode::CONFLICT, full),
+        Ok(changed) => changed,
+    };
     tracing::warn!(
         %scope, killed, generation, changed, reason, by,
         "kill switch ordered at this aggregator"
     );
     zone.notify();
-    Ok(changed)
+    answer(changed, zone.with(|zone, _| kill_status(zone)))
 }
 
 /// Returns the error text for a bucket that is neither known nor was ever killed.

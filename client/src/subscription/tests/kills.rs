@@ -100,7 +100,9 @@ fn kill_switch_of_this_process_alone_only_observes() {
     client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     client.check(&[("acme", 0.0)]);
     assert_eq!(client.subscription.mode_of(&api()), Some(Mode::Shadow));
-    assert_eq!(client.subscription.report(now()).kill, KillGeneration(0), "it is not reported");
+    let report = client.subscription.report(now());
+    assert_eq!((report.kill, report.killed_locally), (KillGeneration(0), 1), "it kills no other process");
     assert!(client.subscription.observe(false));
+    assert_eq!(client.subscription.report(now()).killed_locally, 0);
     client.check(&[("acme", 1.0)]);
 }
