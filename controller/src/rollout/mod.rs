@@ -69,17 +69,18 @@
 //!
 //! [change]: crate::state::Change
 
+mod judged_limits;
 mod promotion;
 pub(crate) mod query_gates;
+mod renewal;
 mod stage_stats;
-pub(crate) mod tightening;
+mod tightening;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::names::Bucket;
-use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CohortKey, Outcomes};
 use plimsoll_core::rollout::gates::{Judgement, StaleZone, Why, leave_canary, leave_shadow};
 use plimsoll_policy::{Policy, RolloutPolicy};
@@ -90,6 +91,7 @@ use crate::state::{Cause, DurableState, Evidence, Stage};
 
 pub(crate) use self::promotion::Promotion;
 pub(crate) use self::promotion::RolloutError;
+pub(crate) use self::renewal::MovingLimit;
 
 /// Ticks after which the stats are saved: with ticks of 500 ms, a crash costs at most half a minute of
 /// counts. Latencies are not saved; their window starts anew.
@@ -113,14 +115,6 @@ pub(crate) struct Rollouts {
     unsaved_ticks: u64,
     /// By entry: the modes that ended lately, of which evidence may still arrive, and the time of the end.
     ended: BTreeMap<String, Vec<(Mode, MonoTime)>>,
-}
-
-/// The limit of a bucket whose limit moves by itself.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MovingLimit<'a> {
-    pub(crate) entry: &'a str,
-    pub(crate) bucket: &'a Bucket,
-    pub(crate) limit: Rate,
 }
 
 /// The effect of one tick.
@@ -172,54 +166,6 @@ impl Rollouts {
                 stats.record(cohort.side, outcomes);
                 self.stats.insert(entry.to_owned(), stats);
             }
-        }
-    }
-
-    /// Begins the evidence of entries anew whose settings in `to` can refuse more than those in `from`.
-    pub(crate) fn on_edit(&self, durable: &mut DurableState, from: &Policy, to: &Policy, unix_s: i64) {
-        for (entry, why) in tightening::tightenings(from, to, unix_s) {
-            self.renew(durable, &entry, Cause::Edit, why);
-        }
-    }
-
-    /// Begins the evidence of every entry with a limit anew, if boosts ended after `from_s` and up to `to_s`
-    /// that took a tenant far down.
-    pub(crate) fn on_boosts_ended(
-        &self,
-        durable: &mut DurableState,
-        policy: &Policy,
-        from_s: i64,
-        to_s: i64,
-    ) {
-        let why = tightening::of_ended_boosts(policy, from_s, to_s);
-        if why.is_empty() {
-            return;
-        }
-        for (entry, _) in policy.entries().filter(|(_, entry)| tightening::is_shared(entry)) {
-            self.renew(durable, &entry, Cause::Drift, why.clone());
-        }
-    }
-
-    /// Notes a limit that moves by itself, and begins the evidence of its entry anew if it stands far below
-    /// the lowest one judged so far.
-    pub(crate) fn on_limit(&mut self, durable: &mut DurableState, policy: &Policy, moving: MovingLimit<'_>) {
-        let MovingLimit { entry, bucket, limit } = moving;
-        let Some(stage) = durable.stages.get(entry) else { return };
-        let Some(of_bucket) = policy.bucket(bucket) else { return };
-        let stats = self.stats.get_mut(entry).filter(|stats| stats.change == stage.change);
-        let window = window(stage.stage, &of_bucket.rollout);
-        if let Some(lowest) = stats.and_then(|stats| stats.on_limit(bucket, limit, window)) {
-            let (lowest, limit) = (lowest.per_second(), limit.per_second());
-            let why = format!("limit of {bucket} {lowest:.1} -> {limit:.1}");
-            self.renew(durable, entry, Cause::Drift, vec![why]);
-        }
-    }
-
-    /// Begins the evidence of an entry anew, if it has any.
-    fn renew(&self, durable: &mut DurableState, entry: &str, cause: Cause, why: Vec<String>) {
-        let change = durable.stages.get(entry).map(|stage| stage.change);
-        if self.stats.get(entry).is_some_and(|stats| Some(stats.change) == change) {
-            durable.renew_evidence(entry, cause, why);
         }
     }
 

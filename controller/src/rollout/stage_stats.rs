@@ -1,7 +1,7 @@
 //! The evidence of one entry's present stage: counts by cohort, in a queue of slots that covers the window of
 //! the gate. Only ticks with requests count as time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
@@ -11,7 +11,7 @@ use plimsoll_core::report::{Outcomes, Side};
 use plimsoll_core::rollout::gates::{Observed, Reading};
 use plimsoll_core::stats::{Histogram, Quantile};
 
-use super::tightening::DRIFT_MAX;
+use super::judged_limits::JudgedLimits;
 use crate::state::{CohortSums, Evidence, SavedStageStats};
 
 /// Slots into which a window is divided. The stats cover the window and less than two further slots. After
@@ -34,7 +34,7 @@ pub(super) struct StageStats {
     /// The slot that fills up.
     open: Slot,
     /// The limits that move by themselves, under which requests were counted.
-    limits: BTreeMap<Bucket, JudgedLimit>,
+    limits: JudgedLimits,
 }
 
 /// The counts of some ticks.
@@ -43,18 +43,6 @@ struct Slot {
     /// Time with requests.
     time: Duration,
     cohorts: Cohorts,
-}
-
-/// A limit that moves by itself. A limit is judged once no higher one was in force for a window of the gate;
-/// else many small steps would pass on the evidence of the first.
-#[derive(Clone, Copy, Debug)]
-struct JudgedLimit {
-    /// The lowest limit judged so far; at first the one under which the evidence began.
-    lowest: Rate,
-    /// The highest limit since `from`.
-    highest: Rate,
-    /// The time with requests at which the present window began.
-    from: Duration,
 }
 
 /// Counts by cohort.
@@ -79,11 +67,10 @@ impl StageStats {
             cohorts: Cohorts { canary: restored(*canary), control: restored(*control) },
         };
         let with_data = time(saved.cycles);
-        let limit = |lowest| JudgedLimit { lowest, highest: lowest, from: with_data };
         let mut stats = Self {
             with_data,
             full: saved.slots.iter().map(slot).collect(),
-            limits: saved.lowest_limits.iter().map(|(name, lowest)| (name.clone(), limit(*lowest))).collect(),
+            limits: JudgedLimits::restored(&saved.lowest_limits, with_data),
             ..Self::begin(saved.change)
         };
         stats.sum_up();
@@ -99,7 +86,7 @@ impl StageStats {
             cycles: millis(self.with_data),
             tick_ms: 1,
             slots: slots.map(saved).collect(),
-            lowest_limits: self.limits.iter().map(|(name, limit)| (name.clone(), limit.lowest)).collect(),
+            lowest_limits: self.limits.lowest(),
         }
     }
 
@@ -148,17 +135,7 @@ impl StageStats {
     /// Notes the present limit of a bucket whose limit moves by itself. Returns the lowest limit judged so
     /// far, if the present one is too far below it for this evidence.
     pub(super) fn on_limit(&mut self, bucket: &Bucket, limit: Rate, window: Duration) -> Option<Rate> {
-        let begun = JudgedLimit { lowest: limit, highest: limit, from: self.with_data };
-        let Some(judged) = self.limits.get_mut(bucket) else {
-            self.limits.insert(bucket.clone(), begun);
-            return None;
-        };
-        judged.highest = judged.highest.max(limit);
-        if self.with_data.saturating_sub(judged.from) >= window {
-            *judged = JudgedLimit { lowest: judged.lowest.min(judged.highest), ..begun };
-        }
-        let is_far = limit.per_second() < judged.lowest.per_second() * (1.0 - DRIFT_MAX);
-        is_far.then_some(judged.lowest)
+        self.limits.note(bucket, limit, self.with_data, window)
     }
 
     fn sum_up(&mut self) {

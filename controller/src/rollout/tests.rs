@@ -2,6 +2,7 @@
 //! waits.
 
 use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::Side;
 use plimsoll_core::stats::{Bin, Histogram};
 use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
