@@ -23,7 +23,7 @@ impl DurableState {
         reported.insert(Scope::Fleet, report.kill);
         let mut changed = false;
         for (id, order) in &report.orders {
-            let generation = reported.remove(&id.scope).unwrap_or_default().max(order.generation);
+            let generation = reported.remove(&id.scope).unwrap_or_default();
             changed |= self.on_order(id, *order, generation, now, policy);
         }
         for (scope, generation) in reported {

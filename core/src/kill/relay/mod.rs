@@ -199,7 +199,8 @@ impl KillRelay {
         let mut is_new = false;
         for (id, order) in &report.orders {
             let was_ordered = self.is_ordered(&id.scope);
-            if !self.kills.has_room(&id.scope) || !self.orders.relay(now, id, *order) {
+            let is_own = id.given_at == self.own;
+            if is_own || !self.kills.has_room(&id.scope) || !self.orders.relay(now, id, *order) {
                 continue;
             }
             is_new = true;

@@ -181,6 +181,15 @@ fn kill_ends_above_when_its_last_order_has_ended() {
 }
 
 #[test]
+fn child_cannot_change_an_order_that_was_given_here() {
+    let mut relay = relay();
+    relay.order(at(0), &FLEET, true).unwrap();
+    relay.on_report(at(0), InstanceId(1), Role::Aggregator, &child_order(InstanceId(9), 2));
+    assert_eq!(orders(&report(&mut relay, 1)), [(&FLEET, 9, 1)]);
+    assert_eq!(relay.kills().fleet(), KillGeneration(3));
+}
+
+#[test]
 fn orders_of_children_are_bounded_and_leave_room_for_own_ones() {
     let mut relay = relay();
     let child = InstanceId(1);
