@@ -166,9 +166,9 @@ impl LimiterBuilder {
     /// Sets the largest number of keys, that is (bucket, tenant) pairs, with a state of their own, by default
     /// [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
     ///
-    /// Memory for all keys is reserved at the start and committed on first use: about 125 bytes a key, and 56
-    /// more for each thread that decides for it. The 125 are 109 for interned names (32 to 64 for the index,
-    /// with the directive, 14 for the handles that refer to the key and the queue of free places, 36 for the
+    /// Memory for all keys is reserved at the start and committed on first use: about 130 bytes a key, and 56
+    /// more for each thread that decides for it. The 130 are 113 for interned names (32 to 64 for the index,
+    /// with the directive, 18 for the handles that refer to the key and the queue of free places, 36 for the
     /// log of new names, of which there is room for 4,096, and 6 for the frequency sketch) and 16 for a guard's
     /// tokens.
     ///
@@ -198,6 +198,7 @@ impl LimiterBuilder {
             zone: self.zone,
             role: Role::Client,
         };
+        let zone = owner.zone.to_string();
         let table = Arc::new(Table::new(self.keys_max, thread_slots(), seed));
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         if matches!(self.aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
@@ -223,7 +224,7 @@ impl LimiterBuilder {
             cache,
             has_cold_rates,
             local_kill,
-            health: Arc::new(Health { restored, ..Health::default() }),
+            health: Arc::new(Health { zone, restored, ..Health::default() }),
         };
         Ok((Limiter { table }, feed))
     }
