@@ -127,7 +127,7 @@ fn panel(
     while let Some(layer) = layers.pop() {
         let colour = TENANTS[layers.len() % TENANTS.len()];
         let points = layer.into_iter().map(|(t, rate)| (t * scale, rate.min(top)));
-        chart.draw_series(AreaSeries::new(points, 0.0, colour.mix(0.35)).border_style(colour))?;
+        chart.draw_series(AreaSeries::new(points, 0.0, pale(colour)).border_style(colour))?;
         let name = names[layers.len()].chars().take(LABEL_CHARS).collect();
         let label = if names.len() == 1 { "admitted".to_owned() } else { name };
         if names.len() <= TENANTS.len() {
@@ -151,6 +151,12 @@ fn panel(
     chart.draw_secondary_series(LineSeries::new(ratio, RATIO))?;
     legend.push(("refused, %".to_owned(), RATIO));
     draw_legend(&legend, &beside)
+}
+
+/// Returns a pale colour that hides what is below it, so that the stacked areas keep the colours of the legend.
+fn pale(RGBColor(red, green, blue): RGBColor) -> RGBColor {
+    let towards_white = |part: u8| (u16::from(part) + 2 * 255).div_ceil(3) as u8;
+    RGBColor(towards_white(red), towards_white(green), towards_white(blue))
 }
 
 fn draw_legend(

@@ -48,6 +48,7 @@ pub struct Scenario {
     pub(crate) report: Duration,
     pub(crate) tick: Duration,
     pub(crate) network: Network,
+    pub(crate) law: Parameters,
     pub(crate) policy: Arc<Policy>,
     pub(crate) buckets: Vec<TargetBucket>,
     pub(crate) traffic: Vec<Traffic>,
@@ -153,6 +154,13 @@ impl Scenario {
         self
     }
 
+    /// Returns the scenario under another law; its tick and its interval of reports remain the scenario's.
+    #[must_use]
+    pub fn with_law(mut self, law: Parameters) -> Self {
+        self.law = law;
+        self
+    }
+
     /// The name, for a variant `scenario/variant`.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -194,7 +202,7 @@ impl Scenario {
 
     /// The parameters of the law.
     pub(crate) fn parameters(&self) -> Parameters {
-        Parameters { tick: self.tick, report_interval: self.report, ..Parameters::default() }
+        Parameters { tick: self.tick, report_interval: self.report, ..self.law }
     }
 
     /// The span over which figures are taken, in seconds.

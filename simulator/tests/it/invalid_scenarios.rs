@@ -138,7 +138,7 @@ fn faulty_groups_and_stalls_are_rejected() {
     check("    retry:", "    groups: { size: 5 }\n    retry:", "size", "traffic.0.groups.size", "`of`");
     let pareto = "{ pareto: { mean_rps: 9, alpha: 2, on_s: 1, off_s: 1, per: zone } }";
     let steps = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";
-    check(steps, pareto, "zone }", "traffic.0.load", "zone");
+    check(steps, pareto, "{ pareto", "traffic.0.load.per", "`client`, `tenant`");
     check("kind: zone_crash, zone: 1", "kind: client_stall", "{ kind: client", "faults.0.client", "missing");
 }
 

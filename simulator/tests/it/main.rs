@@ -9,6 +9,8 @@ mod invalid_scenarios;
 #[cfg(test)]
 mod kills;
 #[cfg(test)]
+mod parts_of_the_law;
+#[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod scenarios;

@@ -1,7 +1,6 @@
 //! Every scenario in the repository meets its expectations at a tick of half a second: with three seeds, more
 //! for scenarios whose seeds differ much, and one for the most expensive ones. `cargo run --release -p
-//! plimsoll-simulator
-//! --example accuracy` runs all seeds at both ticks.
+//! plimsoll-simulator --example accuracy` runs all seeds at both ticks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,10 @@ const SEEDS: u64 = 3;
 const HEAVY: [&str; 3] = ["01-steady-100x", "14-controller-away-49-tenants", "20-"];
 /// The seeds of scenarios that are near a bound and differ much from seed to seed.
 const SEEDS_OF_SQUARES: u64 = 12;
+/// The seeds of scenarios whose first second is judged.
+const SEEDS_OF_SURGES: u64 = 5;
+/// The seeds of variants with two clients.
+const SEEDS_OF_PAIRS: u64 = 10;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
@@ -26,17 +29,25 @@ fn stem(path: &Path) -> &str {
     path.file_stem().unwrap().to_str().unwrap()
 }
 
+/// Returns the number of a scenario, such as `01` or `25a`.
+fn number_of(path: &Path) -> &str {
+    stem(path).split('-').next().unwrap()
+}
+
 fn check(number: &str) {
-    let prefix = format!("{number}-");
-    let files: Vec<PathBuf> = files().into_iter().filter(|path| stem(path).starts_with(&prefix)).collect();
-    assert!(!files.is_empty(), "no scenario is called {prefix}...");
+    let files: Vec<PathBuf> = files().into_iter().filter(|path| number_of(path) == number).collect();
+    assert!(!files.is_empty(), "no scenario is called {number}-...");
     let mut faults = Vec::new();
     for scenario in files.iter().flat_map(|path| Scenario::read(path).unwrap()) {
         let name = scenario.name();
-        let is_heavy = HEAVY.iter().any(|heavy| name.starts_with(heavy)) || name.contains("/10000-");
         let seeds = match name {
-            _ if is_heavy => 1,
+            _ if HEAVY.iter().any(|heavy| name.starts_with(heavy)) => 1,
             squares if squares.starts_with("06-") => SEEDS_OF_SQUARES,
+            // One second of a small tenant has few requests.
+            surges if surges.starts_with("25g-") => SEEDS_OF_SURGES,
+            // Of the variants, those with few clients differ most and cost least.
+            large if large.contains('/') && large.ends_with("-99") => 1,
+            small if small.contains('/') && small.ends_with("-2") => SEEDS_OF_PAIRS,
             _ => SEEDS,
         };
         let runs = simulate(&scenario, 0..seeds, 1, &|_| {});
@@ -55,7 +66,7 @@ macro_rules! numbers {
         fn every_scenario_is_checked() {
             let checked = BTreeSet::from([$($number.to_owned()),*]);
             let files = files();
-            let there: BTreeSet<String> = files.iter().map(|path| stem(path)[..2].to_owned()).collect();
+            let there: BTreeSet<String> = files.iter().map(|path| number_of(path).to_owned()).collect();
             assert_eq!(there, checked);
             for path in &files {
                 let text = std::fs::read_to_string(path).unwrap();
@@ -93,6 +104,14 @@ numbers! {
     generous_guard_gets_narrow_again "21"
     small_limits_hold_over_longer_windows "22"
     stacked_aggregators_are_held_to_the_limit "23"
-    requests_that_fit_are_admitted "25"
+    steady_load_below_the_limit_is_admitted "25a"
+    heavy_tailed_load_below_the_limit_is_admitted "25b"
+    tenant_that_grows_within_the_limit_is_admitted "25c"
+    groups_that_fit_are_admitted "25d"
+    joining_and_stalling_callers_are_admitted "25e"
+    busy_load_after_a_quiet_minute_is_admitted "25f"
+    surge_of_one_tenant_spares_the_others "25g"
+    load_below_the_limit_is_admitted_without_a_controller "25h"
+    tenant_above_its_own_limit_spares_the_others "25i"
     tenant_recovers_within_a_second_after_a_surge "26"
 }
