@@ -15,7 +15,7 @@ use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 /// The directive of a bucket before it is divided between child aggregators.
 struct Undivided {
     keys: Vec<(Tenant, Values)>,
-    /// What is divided; `None` without a limit and for a limit of zero.
+    /// The rates to divide; `None` without a limit and for a limit of zero.
     allowances: Option<Allowances>,
 }
 

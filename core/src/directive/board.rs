@@ -97,7 +97,7 @@ impl Board {
 
     /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of the version
     /// before the latest get the latest change alone; of the slower ones, all but a few get the whole state.
-    /// Without `values`, the values of keys are left out.
+    /// Without `values`, the values of keys are left out, headroom and pool with them.
     pub fn update(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<BucketUpdate>> {
         let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
@@ -176,7 +176,8 @@ impl Posted {
             tenant: key.tenant.clone(),
             values: if seen.values { key.values } else { Values::default() },
         });
-        BucketDirective { bucket: bucket.clone(), whole, terms: self.terms, keys: keys.collect() }
+        let terms = if seen.values { self.terms } else { Terms { headroom: None, pool: None, ..self.terms } };
+        BucketDirective { bucket: bucket.clone(), whole, terms, keys: keys.collect() }
     }
 
     /// Merges keys in the order of names; returns whether any value changed, and whether any key was removed.

@@ -170,6 +170,18 @@ fn a_change_of_any_term_is_sent() {
 }
 
 #[test]
+fn headroom_and_pool_are_withheld_with_the_values() {
+    let bare = terms(per_second(100));
+    let full = Terms { headroom: Some(Headroom::None), pool: Some(pool(3)), ..bare };
+    let mut board = Board::default();
+    board.apply(&directive_of(true, full, &[("a", everything(1))]));
+    for (values, sent, key) in [(true, full, everything(1)), (false, bare, Values::default())] {
+        let update = board.update(&bucket("b"), 0, values).unwrap();
+        assert_eq!(*update.directive(), directive_of(true, sent, &[("a", key)]));
+    }
+}
+
+#[test]
 fn a_tenant_without_a_directive_follows_the_default_class() {
     let mut board = Board::default();
     board.apply(&directive(true, per_second(100), &[("a", Some(1))]));
