@@ -7,8 +7,8 @@ use crate::hot::thread_counters::{CounterBlock, TokenBatch};
 /// The number of batches per thread that a guard's depth is divided into.
 const BATCHES: u32 = 4;
 
-/// The whole tokens of a guard, or of a bucket's headroom, until the next refill. It is filled off the request path, so that a decision
-/// reads no clock.
+/// The whole tokens of a guard, or of a bucket's headroom, until the next refill. It is filled off the
+/// request path, so that a decision reads no clock.
 #[derive(Debug, Default)]
 pub(crate) struct GuardPool {
     tokens: AtomicU64,
