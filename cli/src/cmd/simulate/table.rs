@@ -25,12 +25,8 @@ pub(super) fn write(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         row(out, "in 10 s", &listed(&[("worst", bucket.worst_10s), ("p99", bucket.p99_10s)], ratio))?;
         let errors = [("long run", bucket.long_run_error), ("worst minute", bucket.error_60s)];
         row(out, "error", &listed(&errors, percent))?;
-        let shares = [
-            ("goodput lost", bucket.goodput_lost),
-            ("refused", bucket.would_drop_ratio),
-            ("refused within the limit", bucket.lost),
-        ];
-        row(out, "requests", &listed(&shares, percent))?;
+        let lost = [("goodput lost", bucket.goodput_lost), ("refused", bucket.would_drop_ratio)];
+        row(out, "requests", &listed(&lost, percent))?;
         if bucket.settle_s.median.is_some() {
             let settle = bucket.settle_s;
             let text = format!("{} s median, {} s p95", seconds(settle.median), seconds(settle.p95));
