@@ -18,7 +18,8 @@ fn scenario(clients: u32) -> Scenario {
          traffic: [ {{ bucket: api, load: {{ constant: 100000 }} }} ]\n"
     );
     let source = Source { name: "speed.yaml", text: &text };
-    Scenario::parse(source, Path::new("")).unwrap_or_else(|error| panic!("{error}"))
+    let scenarios = Scenario::parse(source, Path::new("")).unwrap_or_else(|error| panic!("{error}"));
+    scenarios.into_iter().next().expect("a scenario without variants is one")
 }
 
 fn speed(criterion: &mut Criterion) {
