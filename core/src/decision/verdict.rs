@@ -44,8 +44,9 @@ impl Refusal {
     /// Returns the time after which the caller may retry: 1 s to 3 s, jittered, so that refused callers do not
     /// all return at once.
     pub const fn retry_after(self) -> Duration {
-        let seconds = 1 + (self.0 >> 31);
-        let nanos = ((self.0 << 1) as u64 * 1_000_000_000) >> 32;
+        let jitter = self.0 & !Self::REASON;
+        let seconds = 1 + (jitter >> 31);
+        let nanos = ((jitter << 1) as u64 * 1_000_000_000) >> 32;
         Duration::new(seconds as u64, nanos as u32)
     }
 }

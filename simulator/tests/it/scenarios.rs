@@ -14,6 +14,8 @@ const HEAVY: [&str; 3] = ["01-steady-100x", "14-controller-away-49-tenants", "20
 const SEEDS_OF_SQUARES: u64 = 12;
 /// The seeds of scenarios whose first second is judged.
 const SEEDS_OF_SURGES: u64 = 5;
+/// The seeds of rare refusals, at the small limits whose seeds differ most.
+const SEEDS_OF_RARE_REFUSALS: u64 = 20;
 /// The seeds of variants with two clients.
 const SEEDS_OF_PAIRS: u64 = 10;
 
@@ -45,6 +47,8 @@ fn check(number: &str) {
             squares if squares.starts_with("06-") => SEEDS_OF_SQUARES,
             // One second of a small tenant has few requests.
             surges if surges.starts_with("25g-") => SEEDS_OF_SURGES,
+            rare if rare.starts_with("25d-groups-30") && rare.contains("/240-") => SEEDS_OF_RARE_REFUSALS,
+            rare if rare.starts_with("26-after-a-surge-50") => SEEDS_OF_RARE_REFUSALS,
             // Of the variants, those with few clients differ most and cost least.
             large if large.contains('/') && large.ends_with("-99") => 1,
             small if small.contains('/') && small.ends_with("-2") => SEEDS_OF_PAIRS,

@@ -180,15 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rate_is_taken_whole_and_two_thirds_of_a_change_after_a_second() {
+    fn the_first_rate_is_taken_whole_and_two_thirds_of_a_change_after_the_share_time() {
         let parameters = Parameters::default();
-        let second = Duration::from_secs(1);
-        assert_eq!(client_rate(None, rate(70.0), second / 10, &parameters), rate(70.0));
-        let grown = client_rate(Some(Rate::ZERO), rate(100.0), second, &parameters);
+        let time = parameters.share_time;
+        assert_eq!(client_rate(None, rate(70.0), time / 10, &parameters), rate(70.0));
+        let grown = client_rate(Some(Rate::ZERO), rate(100.0), time, &parameters);
         assert!((grown.per_second() - 63.212).abs() < 1e-3, "{grown:?}");
         let mut stepwise = Rate::ZERO;
         for _ in 0..10 {
-            stepwise = client_rate(Some(stepwise), rate(100.0), second / 10, &parameters);
+            stepwise = client_rate(Some(stepwise), rate(100.0), time / 10, &parameters);
         }
         assert!((stepwise.per_second() - grown.per_second()).abs() < 1e-9);
     }

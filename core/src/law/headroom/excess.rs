@@ -38,10 +38,9 @@ mod tests {
         let parameters = Parameters::default();
         // room, offered, requests left after each span
         for (room, spans) in [
-            (100.0, &[(0.0, 10.0), (0.0, 20.0), (0.0, 30.0), (0.0, 30.0), (250.0, 15.0), (250.0, 0.0)][..]),
+            (300.0, &[(0.0, 30.0), (0.0, 60.0), (0.0, 60.0), (600.0, 30.0), (600.0, 0.0)][..]),
             (20.0, &[(0.0, 2.0), (0.0, 4.0), (20.0, 4.0), (9e9, 0.0), (10.0, 1.0)]),
-            (10_000.0, &[(0.0, 30.0), (10_200.0, 10.0), (10_101.0, 0.0)]),
-            (8.0, &[(0.0, 0.8), (0.0, 1.6), (0.0, 2.4), (0.0, 3.2), (0.0, 4.0), (0.0, 4.0)]),
+            (10_000.0, &[(0.0, 60.0), (10_200.0, 40.0), (10_401.0, 0.0)]),
         ] {
             let mut excess = FirstExcess::default();
             assert!(!excess.is_left(), "nothing was saved at the start");
@@ -51,6 +50,14 @@ mod tests {
                 assert_eq!(excess.is_left(), *left > 0.0);
             }
         }
+    }
+
+    #[test]
+    fn excess_is_bounded_by_two_seconds_of_a_small_room() {
+        let parameters = Parameters::default();
+        let mut excess = FirstExcess::default();
+        (0..30).for_each(|_| excess.on_span(8.0, 0.0, SPAN, &parameters));
+        assert_eq!(excess.requests, 16.0);
     }
 
     #[test]
