@@ -35,9 +35,9 @@ const DRAWN: [&str; 8] = [
 /// The results as rows of two tables.
 #[derive(Default)]
 struct Tables {
-    /// Of scenarios without variants.
+    /// Rows of scenarios without variants.
     single: String,
-    /// Of each bound of a scenario with variants.
+    /// The bounds of scenarios with variants.
     bounds: Vec<Bound>,
 }
 

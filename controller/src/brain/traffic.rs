@@ -18,7 +18,7 @@ pub(crate) const TRAFFIC_KEYS_MAX: usize = 2_000;
 /// Requests/s below which a key is left out.
 const RATE_MIN: f64 = 0.01;
 
-/// What was offered at several moments of the last minutes, oldest first.
+/// The rates offered at several moments of the last minutes, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct TrafficRecord {
     moments: VecDeque<Offered>,
@@ -76,7 +76,7 @@ impl Brain {
         self.durable.traffic = self.traffic.busiest();
     }
 
-    /// What is offered now, as far as aggregators have reported it.
+    /// The rates offered now, as far as aggregators have reported them.
     fn offered(&self) -> Offered {
         let rate = |id| -> f64 {
             let rates = self.aggregators.iter();

@@ -1,4 +1,4 @@
-//! What makes old evidence worthless: an edit of the policy that can refuse more, and weights that move by
+//! Edits of the policy that make old evidence worthless: those that can refuse more, and weights that move by
 //! themselves when a boost ends.
 
 use std::collections::{BTreeMap, BTreeSet};

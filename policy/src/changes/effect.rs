@@ -23,7 +23,7 @@ pub struct Regime<'a> {
     pub stage: &'a dyn Fn(&str) -> Mode,
 }
 
-/// What a policy says about one bucket or pattern.
+/// The terms that a policy sets for one bucket or pattern.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
     pub(super) entry: &'a BucketPolicy,

@@ -28,7 +28,7 @@ pub(crate) struct Series {
     pub(crate) all: Totals,
     /// The requests by tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
     pub(crate) tenants: Vec<Totals>,
-    /// What the limit has room for; absent without a limit.
+    /// The room of the limit in one place; absent without a limit.
     single: Option<TokenBucket>,
 }
 
