@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::report::{Identity, Role};
 
-/// Pairs of service and zone that are told apart, at most.
+/// The most pairs of service and zone that are logged.
 const FOREIGN_MAX: usize = 64;
 
 /// The pairs of service and zone seen so far.

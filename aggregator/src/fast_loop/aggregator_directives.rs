@@ -168,6 +168,6 @@ impl Undivided {
 }
 
 /// Returns true if there is something to divide.
-fn is_divisible(limit: Limit) -> bool {
+pub(super) fn is_divisible(limit: Limit) -> bool {
     limit.per_second().is_some_and(|limit| limit > Rate::ZERO)
 }

@@ -4,10 +4,10 @@
 use plimsoll_core::directive::{Headroom, OnSilence, Posted, Values};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Claimant, Class, divide_hold};
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Tenant};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId, Tenant};
 use plimsoll_core::quantity::{MonoTime, Rate};
 
-use super::{Context, FastLoop};
+use super::{BucketKeys, Context, FastLoop, NO_SLOT};
 use crate::downstream::Shares;
 
 /// The rates that may pass, for clients and child aggregators together.
@@ -82,14 +82,10 @@ impl FastLoop {
     /// Finds the slot of each key that has a directive, in their order.
     fn find_slots(&mut self, bucket: &Bucket, posted: &Posted) {
         debug_assert!(self.buckets.contains_key(bucket), "{bucket} has directives and no keys");
-        let Some(keys) = self.buckets.get_mut(bucket) else { return };
-        let mut slots = std::mem::take(&mut keys.slots);
+        let Some(BucketKeys { by_tenant, slots, .. }) = self.buckets.get_mut(bucket) else { return };
+        let own = |id: &KeyId| self.slots[id.index()].own;
         slots.clear();
-        let Some(keys) = self.buckets.get(bucket) else { return };
-        slots.extend(posted.keys().map(|(tenant, _)| self.slot_of(keys.by_tenant.get(tenant).copied())));
-        if let Some(keys) = self.buckets.get_mut(bucket) {
-            keys.slots = slots;
-        }
+        slots.extend(posted.keys().map(|(tenant, _)| by_tenant.get(tenant).map_or(NO_SLOT, own)));
     }
 
     /// Divides the hold between the keys that have a directive.

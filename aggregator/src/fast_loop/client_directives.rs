@@ -9,7 +9,9 @@ use plimsoll_core::law::{ZoneClaimant, divide_room, fast_ratio};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
+use super::aggregator_directives::is_divisible;
 use super::allowances::{Allowance, weight_and_class};
+use super::headroom::BucketHeadroom;
 use super::{Context, FastLoop};
 
 /// The pool of a bucket without a limit that is divided.
@@ -24,6 +26,13 @@ impl FastLoop {
         posted: &Posted,
         context: Context,
     ) -> BucketDirective {
+        if !is_divisible(posted.terms().limit)
+            && let Some(keys) = self.buckets.get_mut(bucket)
+        {
+            // Slots are reused by other keys, whose counts say nothing about this bucket.
+            keys.slots.clear();
+            keys.headroom = BucketHeadroom::new(&self.parameters);
+        }
         let (keys, pool) = match posted.terms().limit {
             Limit::Unlimited | Limit::Unknown => (same_for_all(posted, Values::default()), NO_POOL),
             Limit::PerSecond(Rate::ZERO) => {

@@ -32,7 +32,9 @@ impl Refusals {
         let (key, bucket) = (place.key as usize, table.keys.owner_of(place.key) as usize);
         self.seen.resize(self.seen.len().max(key + 1), Counts::ZERO);
         self.sums.resize(self.sums.len().max(bucket + 1), Default::default());
-        let new = counts.since(std::mem::replace(&mut self.seen[key], counts));
+        // A sum that is read during writes may be lower than the one before it.
+        let new = counts.since(self.seen[key]);
+        self.seen[key] = self.seen[key].plus(new);
         let word = table.target_of(*place).word();
         let would_by_coin = new.would_dropped.saturating_sub(new.would_guard_dropped);
         for (outcome, enforced, would) in [

@@ -23,7 +23,7 @@
 //! **Evidence begins anew** in shadow and in canary when what was counted says too little about what will be
 //! refused:
 //! * `Rollouts::on_edit`: the policy was edited so that it can refuse more (`tightening`).
-//! * `Rollouts::on_limit`: a limit that is learned or queried stands more than 10 % below the lowest one
+//! * `Rollouts::on_limit`: a limit that is learned or queried is more than 10 % below the lowest one
 //!   judged so far.
 //! * `Rollouts::on_boosts_ended`: the share of a tenant fell by more than 10 % with the end of a boost.
 //!

@@ -43,7 +43,7 @@ impl Rollouts {
         }
     }
 
-    /// Notes a limit that moves by itself, and begins the evidence of its entry anew if it stands far below
+    /// Notes a limit that moves by itself, and begins the evidence of its entry anew if it is far below
     /// the lowest one judged so far.
     pub(crate) fn on_limit(&mut self, durable: &mut DurableState, policy: &Policy, moving: MovingLimit<'_>) {
         let MovingLimit { entry, bucket, limit } = moving;

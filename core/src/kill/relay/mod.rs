@@ -1,5 +1,6 @@
 //! The relay of kills and drills. At an aggregator it merges the generations of parent and children, keeps
-//! kill orders given here or at aggregators below until the controller has confirmed them, and times drills. A controller uses it to send generations and to time drills; its durable state does the rest.
+//! kill orders given here or at aggregators below until the controller has confirmed them, and times drills. A
+//! controller uses it to send generations and to time drills; its durable state does the rest.
 
 mod orders;
 mod sent;
