@@ -87,9 +87,9 @@ impl ExpiredAggregator {
         self.zone == *zone && self.name == *name
     }
 
-    /// Seconds since its last report.
-    pub(crate) const fn age_s(&self, unix_s: i64) -> i64 {
-        unix_s.saturating_sub(self.last_report_s)
+    /// Seconds since its last report; 0 while the time of day is unknown, or behind that of the report.
+    pub(crate) fn age_s(&self, unix_s: i64) -> i64 {
+        unix_s.saturating_sub(self.last_report_s).max(0)
     }
 
     /// Its zone and its stable name.
@@ -125,6 +125,14 @@ mod tests {
         assert_eq!(gone.iter().map(ExpiredAggregator::place).collect::<Vec<_>>(), [place(1), place(2)]);
         let left: Vec<Place> = expired.iter().map(ExpiredAggregator::place).take(2).collect();
         assert_eq!(left, [place(4), place(6)]);
+    }
+
+    #[test]
+    fn age_is_never_negative() {
+        let mut expired = ExpiredAggregators::default();
+        expired.add(place(1), 1_800_000_000, Vec::new());
+        let age_s = |unix_s| expired.iter().next().unwrap().age_s(unix_s);
+        assert_eq!((age_s(0), age_s(1_799_999_999), age_s(1_800_000_007)), (0, 0, 7));
     }
 
     #[test]
