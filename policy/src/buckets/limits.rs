@@ -114,12 +114,17 @@ impl Prometheus {
     }
 }
 
-/// Checks that a URL names a server.
+/// Checks that a URL names a server, without credentials: URLs are logged and shown.
 pub(crate) fn server_url(url: &str, field: &Field<'_>) -> Checked<()> {
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-    if host.is_none_or(str::is_empty) {
+    let authority = host.and_then(|host| host.split(['/', '\\', '?', '#']).next()).unwrap_or_default();
+    if authority.is_empty() {
         let hint = "write http:// or https:// and the server, such as http://prometheus:9090";
         return Err(field.refuse("not the URL of a server", hint));
+    }
+    if authority.contains('@') {
+        let hint = "remove what is before the @; a proxy next to the controller can add the credentials";
+        return Err(field.refuse("a URL may not contain a user or a password", hint));
     }
     Ok(())
 }

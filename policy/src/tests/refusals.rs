@@ -268,6 +268,9 @@ fn values() {
         ("{ name: '', url: http://p, query: up, max: 1 }", 15, ".name", "empty"),
         ("{ name: a, url: 'prometheus:9090', query: up, max: 1 }", 23, ".url", "http://"),
         ("{ name: a, url: http://, query: up, max: 1 }", 23, ".url", "not the URL of a server"),
+        ("{ name: a, url: 'http:///me@p', query: up, max: 1 }", 23, ".url", "not the URL of a server"),
+        ("{ name: a, url: 'http://me:secret@p', query: up, max: 1 }", 23, ".url", "a user or a password"),
+        ("{ name: a, url: 'https://me@p/x', query: up, max: 1 }", 23, ".url", "a user or a password"),
         ("{ name: a, url: http://p, query: ' ', max: 1 }", 40, ".query", "one number"),
         ("{ name: a, url: http://p, query: up }", 7, "", "exactly one bound"),
         ("{ name: a, url: http://p, query: up, min: 1, max: 2 }", 7, "", "exactly one bound"),
@@ -307,6 +310,12 @@ fn values() {
             (2, 33),
             "buckets.b.limit.learned.min",
             "min 2 is above max 1",
+        ),
+        (
+            "buckets:\n  b: { limit: { prometheus: { url: 'http://me:secret@p', query: up } } }\n",
+            (2, 36),
+            "buckets.b.limit.prometheus.url",
+            "a user or a password",
         ),
         (
             "buckets:\n  b: { limit: { prometheus: { url: p, query: up } } }\n",
