@@ -10,6 +10,8 @@ use crate::state::DurableState;
 
 /// Characters of a wrong hash that are repeated in an error, at most.
 const HASH_CHARS_MAX: usize = 64;
+/// The reason to hold back a policy that was held back and passes by the traffic after a restart.
+const HELD_BEFORE: &str = "held back before the restart, and not acknowledged";
 
 /// A policy that is held back.
 #[derive(Clone, Debug)]
@@ -182,8 +184,13 @@ impl Brain {
             limit: &|bucket| self.limits.of(offered, bucket),
             stage: &|entry| stage(&durable, entry),
         };
-        let unix_s = self.last_tick.unix_s.unwrap_or(i64::MAX);
-        reasons_to_hold(&before, &after, self.traffic.moments(), unix_s)
+        // Before the first tick, boosts count as they did at the last tick before the restart.
+        let unix_s = self.last_tick.unix_s.or(self.durable.ticked_s).unwrap_or(i64::MIN);
+        let mut reasons = reasons_to_hold(&before, &after, self.traffic.moments(), unix_s);
+        if reasons.is_empty() && self.durable.held.as_ref() == Some(&offered.hash().to_string()) {
+            reasons.push(HELD_BEFORE.to_owned());
+        }
+        reasons
     }
 
     /// Puts the policy that is held back in force, because an operator acknowledges it by its hash. `on_disk` is

@@ -100,6 +100,8 @@ impl Brain {
         parameters: Parameters,
     ) -> Self {
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
+        // Without a saved policy the files are in force as they are, held back before or not.
+        let held = durable.held.take().filter(|held| *held != policy.hash().to_string());
         let rollouts = Rollouts::restored(&durable);
         let liveness = Liveness::new(now, parameters.feed_stale, durable.children.iter().cloned());
         let mut brain = Self {
@@ -120,6 +122,7 @@ impl Brain {
             rollouts,
         };
         brain.on_policy(policy);
+        brain.durable.held = held;
         brain
     }
 

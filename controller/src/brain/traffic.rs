@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use plimsoll_core::names::Key;
+use plimsoll_core::names::{Key, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Offered;
 
@@ -13,7 +13,8 @@ use super::Brain;
 const EVERY: Duration = Duration::from_secs(10);
 /// Moments that are kept: those of five minutes.
 pub(crate) const MOMENTS_MAX: usize = 30;
-/// Keys of one moment; of more, those with the most traffic.
+/// Keys of one moment; of more, those with the most traffic. The others count as the class `default` of their
+/// bucket.
 pub(crate) const TRAFFIC_KEYS_MAX: usize = 2_000;
 /// Requests/s below which a key is left out.
 const RATE_MIN: f64 = 0.01;
@@ -83,23 +84,28 @@ impl Brain {
             rates.map(|(_, aggregator)| aggregator.presence() * aggregator.rate(id)).sum()
         };
         let rated = self.keys.iter().map(|(id, key)| (rate(id), key));
-        let mut busy: Vec<(f64, &Key)> = rated.filter(|(rate, _)| *rate >= RATE_MIN).collect();
-        if busy.len() > TRAFFIC_KEYS_MAX {
-            busy.select_nth_unstable_by(TRAFFIC_KEYS_MAX, |one, other| other.0.total_cmp(&one.0));
-            busy.truncate(TRAFFIC_KEYS_MAX);
-        }
-        let mut offered = Offered::new();
-        for (rate, key) in busy {
-            offered.entry(key.bucket.clone()).or_default().insert(key.tenant.clone(), rate);
-        }
-        offered
+        by_bucket(rated.filter(|(rate, _)| *rate >= RATE_MIN).collect())
     }
+}
+
+/// Returns the rates by bucket and tenant. Those of the keys beyond the maximum are added up in the class `default`
+/// of their bucket.
+fn by_bucket(mut rates: Vec<(f64, &Key)>) -> Offered {
+    if rates.len() > TRAFFIC_KEYS_MAX {
+        rates.select_nth_unstable_by(TRAFFIC_KEYS_MAX, |one, other| other.0.total_cmp(&one.0));
+    }
+    let mut offered = Offered::new();
+    for (at, (rate, key)) in rates.into_iter().enumerate() {
+        let tenant = if at < TRAFFIC_KEYS_MAX { key.tenant.clone() } else { Tenant::default_class() };
+        *offered.entry(key.bucket.clone()).or_default().entry(tenant).or_default() += rate;
+    }
+    offered
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_core::names::{Bucket, Tenant};
+    use plimsoll_core::names::Bucket;
 
     fn of(rate: f64) -> Offered {
         let tenants = [(Tenant::new("acme").unwrap(), rate)].into();
@@ -119,5 +125,21 @@ mod tests {
             record.add(at(moment), of(f64::from(moment)));
         }
         assert_eq!((record.moments().count(), record.busiest()), (MOMENTS_MAX, of(MOMENTS_MAX as f64)));
+    }
+
+    #[test]
+    fn lighter_keys_beyond_the_maximum_count_as_the_class_default() {
+        let key = |number: usize| Key {
+            bucket: Bucket::new("api").unwrap(),
+            tenant: Tenant::new(&format!("t{number}")).unwrap(),
+        };
+        let keys: Vec<Key> = (0..10_000).map(key).collect();
+        let rate = |number: usize| if number == 9_999 { 50.0 } else { 1.0 };
+        let offered = by_bucket(keys.iter().enumerate().map(|(number, key)| (rate(number), key)).collect());
+        let tenants = &offered[&keys[0].bucket];
+        assert_eq!(tenants.len(), TRAFFIC_KEYS_MAX + 1);
+        assert_eq!(tenants[&keys[9_999].tenant], 50.0);
+        assert_eq!(tenants[&Tenant::default_class()], 8_000.0);
+        assert_eq!(tenants.values().sum::<f64>(), 10_049.0, "no request is left out");
     }
 }

@@ -34,6 +34,9 @@ pub struct DurableState {
     /// that did not save them.
     #[serde(default)]
     pub policy: Option<Arc<PolicyTexts>>,
+    /// The hash of the policy that is held back, which a restart does not release.
+    #[serde(default)]
+    pub held: Option<String>,
     /// The traffic at the busiest moment of the last minutes, by which guardrails judge after a restart.
     #[serde(default)]
     pub traffic: Offered,
@@ -98,6 +101,7 @@ impl DurableState {
             policy.entries().for_each(|(name, entry)| self.recall_mode(&name, entry.mode));
         }
         self.policy = Some(Arc::clone(policy.texts()));
+        self.held = None;
         self.killed_by_file = policy.kill_switch();
         let entries: BTreeMap<String, _> = policy.entries().collect();
         self.stages.retain(|name, _| entries.contains_key(name));
@@ -113,6 +117,7 @@ impl DurableState {
     /// Applies the urgent parts of a held policy: its kill switch, and lowered modes. `in_force` is the
     /// policy that stays in force.
     pub(crate) fn on_held(&mut self, held: &Policy, in_force: &Policy) {
+        self.held = Some(held.hash().to_string());
         self.killed_by_file = held.kill_switch();
         for (name, entry) in held.entries() {
             self.on_mode_held(&name, entry.mode);
@@ -122,6 +127,7 @@ impl DurableState {
 
     /// Applies the policy in force again, after the files have returned to it from a held one.
     pub(crate) fn on_recall(&mut self, policy: &Policy) {
+        self.held = None;
         for (name, entry) in policy.entries() {
             self.recall_mode(&name, entry.mode);
         }

@@ -27,6 +27,20 @@ fn boost_lasts_until_its_end() {
     assert_eq!(weight(&fleet), 1.0);
 }
 
+#[test]
+fn start_judges_a_policy_by_the_boosts_of_the_last_tick() {
+    let boosted = two_tenants("weight: 1, boost: 3.0, boost_until: 2026-12-01T00:00:00Z");
+    let zone = Scripted::new("a", 1).offering("a", 2000.0).offering("b", 2000.0);
+    let mut fleet = Fleet::new(boosted, vec![zone]);
+    for (unix_s, offer) in [(ENDS - 300, Offer::Held), (ENDS, Offer::Taken)] {
+        fleet.unix_s = unix_s;
+        fleet.run(20.0);
+        fleet.restarts();
+        assert_eq!(fleet.brain.offer(two_tenants("weight: 1")), offer, "at {unix_s}");
+        fleet.brain.offer(Arc::clone(fleet.brain.policy()));
+    }
+}
+
 /// The requests/s of tenant a in the third and fourth second after twenty idle seconds, and half a minute
 /// later.
 fn after_idleness(a: &str) -> (f64, f64) {

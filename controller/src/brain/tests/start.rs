@@ -179,3 +179,45 @@ fn zone_without_counts_delays_the_others_for_a_bounded_time() {
     fleet.run(0.5);
     assert!(fleet.zones[0].ratio("acme").is_some());
 }
+
+#[test]
+fn policy_held_at_the_peak_stays_held_over_a_restart_in_less_traffic() {
+    let low = policy(&enforced_with("").replace("1000", "500"));
+    let hash = low.hash();
+    let restarted = || {
+        let mut fleet = settled(enforced());
+        assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
+        fleet.zones.iter_mut().for_each(|zone| zone.offers("acme", 100.0));
+        fleet.run(310.0);
+        for _ in 0..2 {
+            fleet.restarts();
+            assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
+            let reasons = &fleet.brain.policies.held.as_ref().unwrap().reasons;
+            assert_eq!(*reasons, ["held back before the restart, and not acknowledged"]);
+        }
+        fleet
+    };
+    let mut fleet = restarted();
+    assert_eq!(fleet.brain.acknowledge(&hash.to_string(), hash), Ok(hash));
+    fleet.restarts();
+    assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Taken);
+    assert_eq!(fleet.brain.policy().hash(), hash);
+
+    let mut fleet = restarted();
+    assert_eq!(fleet.brain.offer(enforced()), Offer::Taken);
+    fleet.restarts();
+    assert_eq!(
+        fleet.brain.offer(Arc::clone(&low)),
+        Offer::Taken,
+        "it was recalled, and passes by its effect"
+    );
+}
+
+#[test]
+fn policy_held_before_is_in_force_if_no_saved_policy_can_be_compared() {
+    let mut fleet = settled(enforced());
+    let low = policy(&enforced_with("").replace("1000", "500"));
+    assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);
+    fleet.restarts_with(Arc::clone(&low));
+    assert_eq!(fleet.brain.offer(low), Offer::Taken);
+}
