@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::DurableState;
 
-/// The number of changes that are kept; of more, the latest.
+/// The number of changes that are kept; of more, renewals are removed first, the oldest before others.
 pub const HISTORY_MAX: usize = 200;
 
 /// The stage of one entry of the policy.
@@ -274,7 +274,10 @@ impl DurableState {
         let entry = entry.to_owned();
         self.history.push_back(Change { number, at_s: None, entry, from, to, cause, why, evidence: None });
         while self.history.len() > HISTORY_MAX {
-            self.history.pop_front();
+            // A kill or a promotion outlives renewals, of which a limit that moves by itself records many.
+            let mut earlier = self.history.iter().take(HISTORY_MAX);
+            let at = earlier.position(|change| change.cause.is_renewal()).unwrap_or(0);
+            self.history.remove(at);
         }
     }
 

@@ -239,3 +239,22 @@ fn history_is_bounded_numbered_and_stamped_once() {
     assert!(durable.stamp(3_000));
     assert!(durable.history.iter().all(|change| change.at_s == Some(3_000)));
 }
+
+#[test]
+fn renewals_push_no_kill_out_of_the_history() {
+    let mut durable = at(Enforce, Enforce, None);
+    durable.enter_stage("b", Shadow, Cause::Kill, Vec::new());
+    for _ in 0..2 * HISTORY_MAX {
+        durable.renew_evidence("b", Cause::Drift, Vec::new());
+    }
+    assert_eq!(durable.history.len(), HISTORY_MAX);
+    assert_eq!(durable.history.back().map(|change| change.number), Some(durable.stages["b"].change));
+    assert_eq!(durable.in_shadow_since_kill().collect::<Vec<_>>(), ["b"]);
+    // Without an earlier renewal the oldest change goes, and never the latest.
+    for _ in 0..HISTORY_MAX {
+        durable.enter_stage("b", Canary, Cause::Gate, Vec::new());
+    }
+    durable.renew_evidence("b", Cause::Edit, Vec::new());
+    assert_eq!(durable.history.len(), HISTORY_MAX);
+    assert_eq!(durable.history.back().map(|change| change.cause), Some(Cause::Edit));
+}
