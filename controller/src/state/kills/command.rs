@@ -19,8 +19,8 @@ pub struct Command {
     pub since_s: Option<i64>,
     /// The end in seconds since 1970; absent if the kill lasts until a command ends it.
     pub until_s: Option<i64>,
-    /// The aggregator processes whose orders a reported kill consists of, by their ids in hex. It ends with
-    /// the last of them.
+    /// The aggregator processes with an order in force, by their ids in hex. A reported kill ends with the
+    /// last of them, and they outlast the time to live of an operator's command.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub given_at: BTreeSet<String>,
 }
@@ -56,6 +56,12 @@ impl Command {
     /// The cause of the kill as text.
     pub(crate) fn why(&self) -> String {
         self.reason.as_ref().map_or_else(|| "reported by an aggregator".to_owned(), ToString::to_string)
+    }
+
+    /// The kill that is left when this command expires: the orders given at aggregators.
+    pub(super) fn rest(&self, unix_s: i64) -> Option<Self> {
+        let given_at = self.given_at.clone();
+        (!given_at.is_empty()).then(|| Self { given_at, ..Self::learned(Some(unix_s)) })
     }
 
     pub(super) fn is_expired(&self, unix_s: i64) -> bool {

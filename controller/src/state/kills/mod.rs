@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cause, DurableState};
 
-/// The kill switch of one bucket that was ever killed alone.
+/// The kill switch of one bucket that was ever killed alone, or for which a kill was ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSwitch {
     /// The generation; odd means killed.
@@ -64,7 +64,8 @@ impl DurableState {
         kill.mode(if is_held { Mode::Shadow } else { stage }, kill)
     }
 
-    /// Kills a scope by command, which replaces an earlier command for it. Returns true if anything changed.
+    /// Kills a scope by command, which replaces an earlier command for it, but no orders given at aggregators.
+    /// Returns true if anything changed.
     ///
     /// # Errors
     /// If there is no room for another bucket.
@@ -74,7 +75,8 @@ impl DurableState {
         command: Command,
         policy: &Policy,
     ) -> Result<bool, KilledBucketsFull> {
-        self.set(scope, Some(command), policy)
+        let given_at = self.command(scope).map(|earlier| earlier.given_at.clone()).unwrap_or_default();
+        self.set(scope, Some(Command { given_at, ..command }), policy)
     }
 
     /// Ends the command for a scope; its buckets stay in shadow. Orders for it that were given at aggregators
@@ -90,10 +92,6 @@ impl DurableState {
             // Without room for the bucket, no order for it has any either.
             Scope::Bucket(_) => {}
         }
-        self.end_command(scope, policy)
-    }
-
-    fn end_command(&mut self, scope: &Scope, policy: &Policy) -> bool {
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }
 
@@ -105,16 +103,19 @@ impl DurableState {
         }
     }
 
-    /// Ends the commands that have expired at the time of day `unix_s`. Returns true if any has.
+    /// Ends the commands that have expired at the time of day `unix_s`, but no orders given at aggregators.
+    /// Returns true if any has.
     pub(crate) fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
         let scopes = self.bucket_kills.keys().cloned().map(Scope::Bucket).chain([Scope::Fleet]);
         let is_expired =
             |scope: &Scope| self.command(scope).is_some_and(|command| command.is_expired(unix_s));
         let expired: Vec<Scope> = scopes.filter(is_expired).collect();
+        let mut changed = false;
         for scope in &expired {
-            self.end_command(scope, policy);
+            let rest = self.command(scope).and_then(|command| command.rest(unix_s));
+            changed |= self.set(scope, rest, policy).unwrap_or(false);
         }
-        !expired.is_empty()
+        changed
     }
 
     /// Releases the buckets whose entries were promoted from the shadow that followed a kill. Returns true if
@@ -206,12 +207,23 @@ impl DurableState {
             Scope::Bucket(bucket) => {
                 let has_room = self.bucket_kills.len() < KILLED_BUCKETS_MAX;
                 if !has_room && !self.bucket_kills.contains_key(bucket) {
-                    return Err(KilledBucketsFull);
+                    self.make_room()?;
                 }
                 let switch = self.bucket_kills.entry(bucket.clone()).or_default();
                 Ok((&mut switch.generation, &mut switch.command))
             }
         }
+    }
+
+    /// Forgets the earliest end for a bucket that was never killed: an older order for it can kill it again.
+    fn make_room(&mut self) -> Result<(), KilledBucketsFull> {
+        let never_killed = self.bucket_kills.iter().filter(|(_, switch)| {
+            matches!(switch, BucketSwitch { generation: KillGeneration(0), command: None, held: None, .. })
+        });
+        let earliest = never_killed.min_by_key(|(_, switch)| switch.ended.as_ref().map(|end| end.at_s));
+        let bucket = earliest.map(|(bucket, _)| bucket.clone()).ok_or(KilledBucketsFull)?;
+        self.bucket_kills.remove(&bucket);
+        Ok(())
     }
 
     fn lower(&mut self, scope: &Scope, policy: &Policy) {

@@ -50,6 +50,7 @@ impl DurableState {
             command.get_or_insert(Command::learned(unix_s));
         } else {
             command.take_if(|command| command.is_learned());
+            command.iter_mut().for_each(|command| command.given_at.clear());
         }
         self.lower(scope, policy);
         self.settle_generation(scope, policy);
@@ -83,7 +84,7 @@ impl DurableState {
         } else if order.is_in_force() {
             let Ok((_, command)) = self.switch(scope) else { return false };
             let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
-            if command.is_learned() && has_room {
+            if has_room {
                 command.given_at.insert(given_at);
             }
             self.settle_generation(scope, policy);

@@ -237,6 +237,18 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         // The end of a kill by its time, or by the file, ends no order.
         (&[OnFor(2), Time(2), Order(7, 1, 9_000)], [3, 0, 0], NONE),
         (&[File(true), File(false), Order(7, 1, 9_000)], [3, 0, 0], NONE),
+        // An order outlasts the time to live of a command, until it is ended where it was given, or by
+        // command.
+        (&[OnFor(600), Order(7, 1, 0), Time(600)], [1, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), Restart, Time(600), Time(700)], [1, 0, 0], NONE),
+        (&[Order(7, 1, 0), OnFor(600), Time(600)], [1, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), OnFor(700), Time(700)], [1, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), Time(600), Order(7, 2, 0)], [2, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), Order(8, 1, 0), Time(600), Order(7, 2, 0)], [3, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), Order(7, 2, 0), Time(600)], [4, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), Learn(2), Time(600)], [4, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), Time(600), Off], [2, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), Off], [2, 0, 0], NONE),
         // The end of the order leaves a kill by another cause.
         (&[On, Off, On, Order(7, 1, 9_000)], [3, 0, 0], NONE),
         (&[File(true), Off, Order(7, 1, 9_000)], [1, 0, 0], NONE),
@@ -330,4 +342,23 @@ fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
     assert!(!scene.durable.on_report(&report, now, &scene.policy));
     scene.act(Act::On);
     assert_eq!(scene.durable.kill, KillGeneration(1));
+}
+
+#[test]
+fn ends_for_buckets_never_killed_leave_room_for_kills() {
+    let mut scene = Scene::new();
+    scene.act(Act::OnApi);
+    scene.act(Act::OffApi);
+    let (durable, policy) = (&mut scene.durable, &scene.policy);
+    let time =
+        |second: u64| Now { at: MonoTime::ZERO + Duration::from_secs(second), unix_s: Some(second as i64) };
+    for number in 0..KILLED_BUCKETS_MAX as u64 {
+        assert!(!durable.on_command_ends(&alone(&format!("b{number}")), time(10 + number), policy));
+    }
+    assert_eq!(durable.on_command(&alone("one-more"), ordered(None), policy), Ok(true));
+    assert_eq!(durable.bucket_kills.len(), KILLED_BUCKETS_MAX);
+    // Only the earliest ends are forgotten: a late order finds the others.
+    let ended = |name: &str| durable.bucket_kills.get(&bucket(name)).is_some_and(|of| of.ended.is_some());
+    assert_eq!(["api", "b0", "b1", "b2"].map(ended), [true, false, false, true]);
+    assert_eq!(durable.generation(&alone("api")), KillGeneration(2));
 }
