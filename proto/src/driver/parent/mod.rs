@@ -105,7 +105,7 @@ struct Session<P: Parent> {
     has_greeted: bool,
     /// The zone and name of the child once it has greeted, if it is an aggregator.
     aggregator: Option<(Zone, Name)>,
-    /// The child does not come back.
+    /// The parent has accepted a report by which the child does not come back.
     is_leaving: bool,
 }
 
@@ -190,7 +190,7 @@ impl<P: Parent> Session<P> {
         let part = message.map_err(End::from_read_error)?.ok_or(End::Closed)?;
         let Some(report) = self.decoder.decode(part).map_err(End::Decode)? else { return Ok(false) };
         let greeting = report.identity.clone();
-        self.is_leaving |= report.leaving;
+        let leaves = report.leaving;
         let changed = self.shared.with(|parent, now| {
             // The report of a stream that was replaced has no session any more, and breaks no rule.
             if self.has_greeted && parent.is_superseded(self.stream) {
@@ -202,6 +202,7 @@ impl<P: Parent> Session<P> {
             self.shared.notify();
         }
         self.has_greeted = true;
+        self.is_leaving |= leaves;
         if let Some(Identity { zone, name, .. }) = greeting.filter(|child| child.role == Role::Aggregator) {
             tracing::info!(%zone, aggregator = %name, "aggregator connected");
             self.aggregator = Some((zone, name));
@@ -230,3 +231,6 @@ impl<P: Parent> Session<P> {
         Ok(message?.map(encode_directives))
     }
 }
+
+#[cfg(test)]
+mod tests;
