@@ -16,13 +16,15 @@ use crate::loopback::error_response;
 /// The interval at which a running drill is checked for completion.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs a drill on a state machine: `begin` starts one, `timing` returns its progress. A drill that starts in
-/// the meantime ends this one.
+/// Runs a drill on a state machine: `begin` starts one, `timing` returns its progress, and `away` the number of
+/// known aggregators that are not connected, with which it is incomplete. A drill that starts in the meantime
+/// ends this one.
 pub async fn run<S>(
     machine: &Shared<S>,
     order: DrillOrder,
     begin: fn(&mut S, MonoTime) -> Drill,
     timing: fn(&S) -> &DrillTiming,
+    away: fn(&S) -> usize,
 ) -> Response {
     if order.timeout_ms > DRILL_MAX_MS {
         let reason = format_args!("timeout_ms: {} exceeds the maximum of {DRILL_MAX_MS}", order.timeout_ms);
@@ -33,9 +35,10 @@ pub async fn run<S>(
     machine.notify();
     loop {
         let (report, is_over) = machine.with(|machine, _| {
-            let timing = timing(machine);
+            let (timing, away) = (timing(machine), away(machine));
             let complete = timing.is_complete();
-            let report = DrillReport::new(drill.0, &timing.spreads(), complete, timing.silent_aggregators());
+            let silent = timing.silent_aggregators() + away;
+            let report = DrillReport::new(drill.0, &timing.spreads(), complete && away == 0, silent);
             (report, complete || timing.drill() != drill)
         });
         if is_over || Instant::now() >= deadline {

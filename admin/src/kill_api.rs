@@ -148,9 +148,9 @@ pub struct DrillOrder {
 pub struct DrillReport {
     /// The number of the drill.
     pub drill: u64,
-    /// True if every client has acknowledged it.
+    /// True if every client has acknowledged it, and every known aggregator is connected.
     pub complete: bool,
-    /// Direct aggregators that have not reported any latency.
+    /// Direct aggregators that have not reported any latency, and known ones that are not connected.
     pub silent_aggregators: usize,
     /// Latencies by zone.
     pub zones: BTreeMap<Zone, DrillLatency>,

@@ -27,7 +27,7 @@ pub(crate) fn routes(zone: &Shared<Zone>) -> Router {
         .route(
             DRILL,
             post(async move |JsonBody(order): JsonBody<DrillOrder>| {
-                drill::run(&drill, order, Zone::begin_drill, Zone::drill_timing).await
+                drill::run(&drill, order, Zone::begin_drill, Zone::drill_timing, |_| 0).await
             }),
         );
     loopback_only(routes)

@@ -47,8 +47,8 @@ fn ended_kill_does_not_come_back_with_an_aggregator_that_returns_later() {
     assert!(output.contains("no longer killed: the whole fleet, generation 2"), "{output}");
     assert!(
         output.contains(
-            "not connected: zone-b/zone-b-aggregator; a kill that was ordered there before does not come back with it, a \
-             later one does"
+            "not connected: zone-b/zone-b-aggregator; a kill that was ordered there before does not come back with it, \
+             though its buckets are in shadow then; a later one does"
         ),
         "{output}"
     );

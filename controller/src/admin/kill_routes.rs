@@ -66,7 +66,8 @@ async fn end_kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOff>) 
 }
 
 async fn run_drill(State(brain): BrainState, JsonBody(order): JsonBody<DrillOrder>) -> Response {
-    drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing).await
+    let away = |brain: &Brain| brain.aggregators_away().count();
+    drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
 }
 
 /// Returns the answer to an order for a bucket that is neither known nor was ever killed.

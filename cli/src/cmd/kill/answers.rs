@@ -25,6 +25,7 @@ pub(super) fn write_on(
     match switches.tier {
         Tier::Controller => {
             writeln!(out, "killed: {scope}, generation {generation}; clients refuse none of its requests")?;
+            write_not_reached(out, switches)?;
         }
         Tier::Aggregator => {
             writeln!(out, "killed: {scope}, generation {generation}, for the clients below {}", answer.from)?;
@@ -38,11 +39,13 @@ pub(super) fn write_on(
     write_not_saved(out, switches)
 }
 
-/// Returns true if nothing that `kill off` was to end is killed: neither its own scope nor, if that was not
-/// killed before either, anything else.
-pub(super) fn has_ended(answer: &KillEnded, bucket: Option<&Bucket>) -> bool {
-    let KillEnded { ended, status } = answer;
-    !switch_of(status, bucket).killed && (*ended || other_kills(status, bucket).is_empty())
+/// Returns true if nothing in the scope of `kill off` is killed, neither by its own switch nor by another.
+pub(super) fn has_ended(status: &KillStatus, bucket: Option<&Bucket>) -> bool {
+    let by_another = match bucket {
+        Some(_) => status.fleet.killed,
+        None => status.buckets.values().any(|switch| switch.killed),
+    };
+    !switch_of(status, bucket).killed && !by_another
 }
 
 /// Writes the state after `kill off`.
@@ -98,18 +101,32 @@ pub(super) fn write_off(
     write_away(out, switches)
 }
 
-/// Writes the aggregators that the controller is not connected to.
+/// Writes the aggregators that the controller is not connected to after `kill off`.
 fn write_away(out: &mut dyn Write, switches: &KillStatus) -> io::Result<()> {
-    let away = &switches.away;
-    if away.is_empty() {
-        return Ok(());
-    }
-    let named = &away[..away.len().min(AWAY_NAMED_MAX)];
-    write!(out, "not connected: {}", named.join(", "))?;
-    if away.len() > named.len() {
-        write!(out, " and {} more", away.len() - named.len())?;
-    }
-    writeln!(out, "; a kill that was ordered there before does not come back with it, a later one does")
+    let Some(away) = away(switches) else { return Ok(()) };
+    writeln!(
+        out,
+        "not connected: {away}; a kill that was ordered there before does not come back with it, though its buckets \
+         are in shadow then; a later one does"
+    )
+}
+
+/// Writes the aggregators that a kill has not reached, because the controller is not connected to them.
+fn write_not_reached(out: &mut dyn Write, switches: &KillStatus) -> io::Result<()> {
+    let Some(away) = away(switches) else { return Ok(()) };
+    writeln!(
+        out,
+        "not reached: {away}, not connected; clients there may go on refusing: kill them at that aggregator, or each \
+         service by its kill file"
+    )
+}
+
+/// Returns the names of aggregators that the controller is not connected to; `None` if there are none.
+fn away(switches: &KillStatus) -> Option<String> {
+    let named = switches.away.get(..AWAY_NAMED_MAX).unwrap_or(&switches.away);
+    let more = switches.away.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
 }
 
 /// Writes what is killed.
@@ -128,6 +145,12 @@ pub(super) fn write_status(out: &mut dyn Write, switches: &KillStatus) -> io::Re
             write_causes(out, switch)?;
         }
         writeln!(out)?;
+    }
+    let is_killed = switches.fleet.killed || switches.buckets.values().any(|switch| switch.killed);
+    if is_killed {
+        write_not_reached(out, switches)?;
+    } else if let Some(away) = away(switches) {
+        writeln!(out, "not connected: {away}; kills that were ordered there are not known here")?;
     }
     if !switches.in_shadow.is_empty() {
         writeln!(

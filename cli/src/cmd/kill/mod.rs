@@ -141,7 +141,7 @@ pub(crate) fn run(args: KillArgs) -> anyhow::Result<ExitCode> {
                 let order = KillOff { bucket: bucket.clone(), reason, by: operator() };
                 let answer: Answer<KillEnded> = tiers.send(&Request::post(kill_api::OFF, &order)?).await?;
                 tiers.output.print(&answer.body, |out| answers::write_off(out, &answer, bucket.as_ref()))?;
-                if !answers::has_ended(&answer.body, bucket.as_ref()) {
+                if !answers::has_ended(&answer.body.status, bucket.as_ref()) {
                     return Ok(ExitCode::FAILURE);
                 }
             }
