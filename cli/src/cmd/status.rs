@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
 
 use crate::admin_client::AdminArgs;
@@ -24,8 +25,24 @@ pub(crate) struct StatusArgs {
 /// The controller cannot be reached, or its answer cannot be printed.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status: Status = args.admin.get("/status")?;
-    args.admin.output.print(&status, |out| write_status(out, &status))?;
+    // Only the controller's own machine may read policies that are not in force.
+    let policies: Option<Policies> = args.admin.get("/policy").ok();
+    args.admin.output.print(&status, |out| {
+        write_status(out, &status)?;
+        policies.map_or(Ok(()), |policies| write_waiting(out, &policies))
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes whether the files on disk have a policy that is not in force.
+fn write_waiting(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
+    if let Some(held) = &policies.held {
+        writeln!(out, "policy {} is held back; `plimsoll diff` shows why", held.hash)?;
+    }
+    if policies.refused.is_some() {
+        writeln!(out, "the policy files are refused as they are now; `plimsoll diff` shows why")?;
+    }
+    Ok(())
 }
 
 fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
@@ -33,6 +50,13 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     writeln!(out, "{}", if status.leading { "" } else { ", sends no rates yet" })?;
     if status.killed {
         writeln!(out, "  killed: the whole fleet, generation {}", status.kill_generation)?;
+    }
+    if status.killed_locally > 0 {
+        writeln!(
+            out,
+            "  killed locally: {} clients, by a kill file or PLIMSOLL_KILL; they refuse nothing",
+            status.killed_locally
+        )?;
     }
     for (name, bucket) in &status.buckets {
         write_bucket(out, name.as_str(), bucket)?;
@@ -92,6 +116,7 @@ fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::R
     } else if !aggregator.connected {
         let stale = if aggregator.stale { "stale" } else { "disconnected" };
         writeln!(out, "{stale}, last report {ago} ago; its share is held for now")?;
+        writeln!(out, "  its clients go on by their last directives, and their requests are not counted")?;
     } else if aggregator.stale {
         writeln!(out, "stale, connected, last report {ago} ago")?;
     } else {
@@ -109,6 +134,7 @@ fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_controller::admin::rollout_routes::HeldStatus;
     use plimsoll_core::decision::Reason;
 
     #[test]
@@ -127,6 +153,23 @@ mod tests {
         let shadow =
             Traffic { would_drop_ratio: ratio, drop_reason: Some(Reason::TenantLimit), ..Traffic::default() };
         assert_eq!(text(shadow), ", would-drop ratio 38.5 % (tenant_limit)");
+    }
+
+    #[test]
+    fn policy_that_is_not_in_force_is_named() {
+        let policies = |held: Option<&str>, refused: Option<&str>| Policies {
+            in_force: "a".to_owned(),
+            held: held.map(|hash| HeldStatus { hash: hash.to_owned(), reasons: vec![], differences: vec![] }),
+            refused: refused.map(str::to_owned),
+        };
+        let text = |policies: Policies| {
+            let mut out = Vec::new();
+            write_waiting(&mut out, &policies).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(text(policies(None, None)), "");
+        assert!(text(policies(Some("0d69"), None)).starts_with("policy 0d69 is held back;"));
+        assert!(text(policies(None, Some("line 3"))).starts_with("the policy files are refused"));
     }
 
     #[test]
@@ -152,7 +195,8 @@ mod tests {
         assert_eq!(text(connected.clone()), "aggregator a/n: connected\n");
         assert_eq!(
             text(away.clone()),
-            "aggregator a/n: disconnected, last report 1m 1s ago; its share is held for now\n"
+            "aggregator a/n: disconnected, last report 1m 1s ago; its share is held for now\n  \
+             its clients go on by their last directives, and their requests are not counted\n"
         );
         assert!(
             text(AggregatorStatus { stale: true, ..away.clone() })
