@@ -129,10 +129,5 @@ impl FastLoop {
 pub(super) fn weight_and_class(tenant: &Tenant, values: Values) -> (f64, Class) {
     let entitlement = values.entitlement;
     let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
-    let class = match (tenant.is_default_class(), declared) {
-        (true, _) => Class::Default,
-        (false, true) => Class::Listed,
-        (false, false) => Class::Unlisted,
-    };
-    (entitlement.map_or(1.0, |entitlement| entitlement.weight.get()), class)
+    (entitlement.map_or(1.0, |entitlement| entitlement.weight.get()), Class::of(tenant, declared))
 }

@@ -252,7 +252,7 @@ fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
         let mut sessions = brain.sessions.iter();
         let child = sessions.find(|child| child.identity.zone == place.0 && child.identity.name == place.1);
         let registered = brain.aggregators.get(place);
-        let expired = durable.expired.iter().find(|expired| expired.place() == *place);
+        let expired = durable.expired.iter().find(|expired| expired.is_at(place));
         let last_report = expired.map(|expired| expired.age_s(brain.unix_s()) as f64);
         let last_report_s = last_report.unwrap_or_else(|| brain.silence(now, place).as_secs_f64());
         AggregatorStatus {

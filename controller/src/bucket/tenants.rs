@@ -46,12 +46,13 @@ pub(crate) struct BucketTenants {
 impl BucketTenants {
     /// The tenants that a policy lists, without keys.
     pub(crate) fn new(policy: &Policy) -> Self {
-        let class = |tenant: &Tenant| {
-            if tenant.is_default_class() { Class::Default } else { Class::Listed }
-        };
         let entries: Vec<BucketTenant> = policy
             .tenants()
-            .map(|(tenant, _)| BucketTenant { name: tenant.clone(), class: class(tenant), key: None })
+            .map(|(tenant, _)| BucketTenant {
+                name: tenant.clone(),
+                class: Class::of(tenant, true),
+                key: None,
+            })
             .collect();
         let mut tenants = Self { entries, ..Self::default() };
         tenants.index();

@@ -83,7 +83,8 @@ impl ExpiredAggregators {
 // === impl ExpiredAggregator ===
 
 impl ExpiredAggregator {
-    fn is_at(&self, (zone, name): &Place) -> bool {
+    /// Returns true if this is the aggregator of a place.
+    pub(crate) fn is_at(&self, (zone, name): &Place) -> bool {
         self.zone == *zone && self.name == *name
     }
 

@@ -82,11 +82,7 @@ impl<'a> Regime<'a> {
             weight: self.policy.tenant(tenant).weight_at(unix_s).get(),
             floor,
             tenant_limit,
-            class: match tenant {
-                tenant if tenant.is_default_class() => Class::Default,
-                tenant if self.policy.is_listed(tenant) => Class::Listed,
-                _ => Class::Unlisted,
-            },
+            class: Class::of(tenant, self.policy.is_listed(tenant)),
         };
         let mut claimants: Vec<Claimant> =
             offered.iter().map(|(tenant, offered)| claimant(tenant, *offered)).collect();

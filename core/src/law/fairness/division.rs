@@ -3,6 +3,7 @@
 use super::debt::divide_in_debt;
 use super::{Claim, Waterfill};
 use crate::law::LawName;
+use crate::names::Tenant;
 
 /// The entry of the division that a key belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,17 @@ pub enum Class {
     /// An unlisted tenant with a key of its own. It shares one entry with `default`; otherwise invented names
     /// would each collect a share and a floor.
     Unlisted,
+}
+
+impl Class {
+    /// Returns the class of a tenant that the policy lists if `is_listed`.
+    pub fn of(tenant: &Tenant, is_listed: bool) -> Self {
+        match (tenant.is_default_class(), is_listed) {
+            (true, _) => Self::Default,
+            (false, true) => Self::Listed,
+            (false, false) => Self::Unlisted,
+        }
+    }
 }
 
 /// One key and its demand.

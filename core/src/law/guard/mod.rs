@@ -1,8 +1,10 @@
 //! A client's part of a guard: the token bucket that cuts a surge before any parent has counted it.
 
 mod slack;
+mod two_periods;
 
 pub use slack::{SLACK_PERIOD, Slack};
+pub(crate) use two_periods::{TwoPeriods, USED_MIN};
 
 use std::time::Duration;
 

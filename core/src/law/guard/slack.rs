@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::{TwoPeriods, USED_MIN};
 use crate::law::Parameters;
 use crate::report::Counts;
 
@@ -10,8 +11,6 @@ use crate::report::Counts;
 pub const SLACK_PERIOD: Duration = Duration::from_millis(500);
 /// The share of offered requests above which guard refusals count as many.
 const GUARDED_MAX: f64 = 0.01;
-/// The share of the room below which the guard, and not the limit, was the constraint.
-const USED_MIN: f64 = 0.97;
 const BAD_MAX: f64 = 3.0;
 const BAD_FADES: f64 = 0.5;
 const GROWS: f64 = 1.25;
@@ -22,14 +21,13 @@ const SHRINKS: f64 = 0.99;
 pub struct Slack {
     factor: f64,
     bad: f64,
-    /// The counts of the previous period, and its room in requests/s.
-    before: (Counts, f64),
+    periods: TwoPeriods,
 }
 
 impl Slack {
     /// Returns the initial slack.
     pub fn new(parameters: &Parameters) -> Self {
-        Self { factor: parameters.slack_min, bad: 0.0, before: (Counts::ZERO, f64::INFINITY) }
+        Self { factor: parameters.slack_min, bad: 0.0, periods: TwoPeriods::new(f64::INFINITY) }
     }
 
     /// Returns the current factor.
@@ -38,13 +36,11 @@ impl Slack {
     }
 
     /// Adapts the slack after a [`SLACK_PERIOD`] with `counts`, in which the key had room for `cap`
-    /// requests/s. Judges two periods, never one: half a second of on/off traffic is all on or all off. Only
-    /// room present in both periods counts as wasted. A zone whose counts of a surge arrive first is given
+    /// requests/s. Judges two periods, and only
+    /// room present in both counts as wasted. A zone whose counts of a surge arrive first is given
     /// the room of the others for one tick and cannot have used it yet.
     pub fn on_period(&mut self, counts: Counts, cap: f64, parameters: &Parameters) {
-        let (before, cap_before) = std::mem::replace(&mut self.before, (counts, cap));
-        let seen = counts.plus(before);
-        let room = cap.min(cap_before) * 2.0 * SLACK_PERIOD.as_secs_f64();
+        let (seen, room) = self.periods.add(counts, cap);
         let guarded = seen.guarded() as f64 > GUARDED_MAX * seen.offered as f64;
         if guarded && (seen.passed() as f64) < USED_MIN * room {
             self.bad = (self.bad + 1.0).min(BAD_MAX);

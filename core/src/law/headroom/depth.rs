@@ -2,15 +2,13 @@
 //! them.
 
 use crate::directive::PoolDepth;
-use crate::law::SLACK_PERIOD;
+use crate::law::guard::{TwoPeriods, USED_MIN};
 use crate::report::Counts;
 
 /// The fewest guard refusals that show a pool to be too shallow.
 const GUARDED_MIN: u64 = 3;
 /// The share of offered requests above which guard refusals count as many.
 const GUARDED_MAX: f64 = 0.001;
-/// The share of the room below which the guards, and not the limit, were the constraint.
-const OFFERED_MAX: f64 = 0.97;
 const GROWS: f64 = 1.5;
 const SHRINKS: f64 = 0.997;
 const BAD_MAX: f64 = 3.0;
@@ -21,13 +19,12 @@ const BAD_FADES: f64 = 0.05;
 pub struct LearnedDepth {
     factor: f64,
     bad: f64,
-    /// The counts of the previous period, and its room in requests/s.
-    before: (Counts, f64),
+    periods: TwoPeriods,
 }
 
 impl Default for LearnedDepth {
     fn default() -> Self {
-        Self { factor: PoolDepth::MIN.as_f64(), bad: 0.0, before: (Counts::ZERO, 0.0) }
+        Self { factor: PoolDepth::MIN.as_f64(), bad: 0.0, periods: TwoPeriods::new(0.0) }
     }
 }
 
@@ -37,17 +34,15 @@ impl LearnedDepth {
         PoolDepth::nearest(self.factor)
     }
 
-    /// Adapts the depth after a [`SLACK_PERIOD`] with `counts` of all keys, in which the zone had room for
+    /// Adapts the depth after a [`SLACK_PERIOD`](crate::law::SLACK_PERIOD) with `counts` of all keys, in which the zone had room for
     /// `room` requests/s. Judges two periods. Unless the zone is `settled`, refusals show nothing about the
     /// depth: the parts of clients that have just joined are too small, and those of a zone on hold are
     /// another division's.
     pub fn on_period(&mut self, counts: Counts, room: f64, settled: bool) {
-        let (before, room_before) = std::mem::replace(&mut self.before, (counts, room));
-        let seen = counts.plus(before);
-        let room = room.min(room_before) * 2.0 * SLACK_PERIOD.as_secs_f64();
+        let (seen, room) = self.periods.add(counts, room);
         let offered = seen.offered as f64;
         let guarded = seen.guarded() >= GUARDED_MIN && seen.guarded() as f64 > GUARDED_MAX * offered;
-        if settled && guarded && offered < OFFERED_MAX * room {
+        if settled && guarded && offered < USED_MIN * room {
             self.factor = (self.factor * GROWS).min(PoolDepth::MAX.as_f64());
             self.bad = (self.bad + 1.0).min(BAD_MAX);
         } else {
