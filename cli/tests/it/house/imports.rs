@@ -9,17 +9,18 @@ use super::{METADATA, dependencies, folder, package, root};
 
 /// The crates that each crate may import, also in its tests. `cli` and `bench` may import all of these, and
 /// no crate may import `cli` or `bench`.
-const IMPORTS: [(&str, &[&str]); 10] = [
+const IMPORTS: [(&str, &[&str]); 11] = [
     ("core", &[]),
+    ("host", &[]),
     ("policy", &["core"]),
     ("proto", &["core"]),
     ("admin", &["core", "proto"]),
     ("quota", &["core", "admin"]),
-    ("client", &["core", "proto"]),
-    ("aggregator", &["core", "proto", "admin"]),
-    ("controller", &["core", "proto", "policy", "admin"]),
+    ("client", &["core", "host", "proto"]),
+    ("aggregator", &["core", "host", "proto", "admin"]),
+    ("controller", &["core", "host", "proto", "policy", "admin"]),
     ("sidecar", &["client", "core", "proto", "admin", "policy"]),
-    ("simulator", &["core", "policy", "client", "aggregator", "controller"]),
+    ("simulator", &["core", "host", "policy", "client", "aggregator", "controller"]),
 ];
 /// The crates that import everything.
 const TOPS: [&str; 2] = ["cli", "bench"];

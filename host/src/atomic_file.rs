@@ -1,0 +1,105 @@
+//! Replaces a file as a whole: the bytes are written beside it, synced and renamed over it, so that a crash at
+//! any point leaves the old file or the new one.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Replaces `path` by a file with these bytes, readable by its owner alone. It is on disk when this returns.
+///
+/// # Errors
+/// When it cannot be written. The file before is kept, and no part of the new one is left.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let beside = beside(path);
+    let written = write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+    if let Err(error) = written {
+        // The disk may be full; an unfinished file must not take the room.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    // The rename itself is an entry of the directory.
+    sync_directory(parent(path))
+}
+
+/// Makes the entries of a directory durable.
+///
+/// # Errors
+/// When the system refuses.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    File::open(directory)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = directory;
+    Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A crash may have left a file of this name; a link or a FIFO must not receive the bytes.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let mut file = options.open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Returns a name in the same directory: renaming is atomic only within one file system.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn file_is_replaced_whole_whatever_a_crash_left_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let beside = directory.path().join("state.new");
+        let elsewhere = directory.path().join("elsewhere");
+        fs::write(&elsewhere, "kept").unwrap();
+        let leftovers: [&dyn Fn(); 4] = [
+            &|| {},
+            &|| fs::write(&beside, "half of a longer file").unwrap(),
+            &|| symlink(&elsewhere, &beside).unwrap(),
+            &|| assert!(Command::new("mkfifo").arg(&beside).status().unwrap().success()),
+        ];
+        for (number, leave) in leftovers.iter().enumerate() {
+            leave();
+            replace(&path, number.to_string().as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), number.to_string());
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "kept");
+        assert!(!beside.exists());
+    }
+
+    #[test]
+    fn failed_write_keeps_the_file_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        replace(&path, b"before").unwrap();
+        fs::create_dir(directory.path().join("state.new")).unwrap();
+        assert!(replace(&path, b"after").is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+    }
+}

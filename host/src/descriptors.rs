@@ -1,0 +1,64 @@
+//! The limit of open descriptors: every connection takes one, and the limit that a process inherits is often
+//! far below the one it may have.
+
+use std::io;
+
+/// Descriptors that a tier needs beside the connections of its children: files, and its admin port.
+const RESERVED: u64 = 256;
+
+/// The limit of open descriptors of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    /// The limit at the start.
+    pub inherited: u64,
+    /// The limit in force; `u64::MAX` without one.
+    pub limit: u64,
+}
+
+impl Descriptors {
+    /// Returns the number of children that have room for a connection each.
+    #[must_use]
+    pub const fn children(&self) -> u64 {
+        self.limit.saturating_sub(RESERVED)
+    }
+}
+
+/// Raises the limit of this process as far as it may without privileges.
+///
+/// # Errors
+/// When the system refuses. The limit stays as it was.
+#[cfg(unix)]
+pub fn raise() -> io::Result<Descriptors> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let inherited = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: inherited.maximum, maximum: inherited.maximum };
+    setrlimit(Resource::Nofile, raised)?;
+    let number = |limit: Rlimit| limit.current.unwrap_or(u64::MAX);
+    Ok(Descriptors { inherited: number(inherited), limit: number(raised) })
+}
+
+/// Fails: there is no such limit here.
+///
+/// # Errors
+/// Always.
+#[cfg(not(unix))]
+pub fn raise() -> io::Result<Descriptors> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use rustix::process::{Resource, getrlimit};
+
+    use super::*;
+
+    #[test]
+    fn limit_is_raised_to_the_largest_one_allowed() {
+        let raised = raise().unwrap();
+        let now = getrlimit(Resource::Nofile);
+        assert_eq!(now.current, now.maximum);
+        assert_eq!(raised.limit, now.current.unwrap_or(u64::MAX));
+        assert_eq!(raised.children(), raised.limit - RESERVED);
+    }
+}

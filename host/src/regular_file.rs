@@ -1,0 +1,109 @@
+//! Reads regular files alone: a FIFO, a socket, a device or a directory at the same path is refused at once,
+//! because opening or reading it may wait for ever or never end.
+
+use std::fs::{File, FileType};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Opens a regular file for reading.
+///
+/// # Errors
+/// When the system refuses, or something else than a regular file has this name.
+pub fn open(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        // A FIFO without a writer would block, and a terminal would become that of the process.
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
+    }
+    let file = options.open(path)?;
+    // The opened file is checked: the path may lead to another one by now.
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {}, not a regular file", name_of(kind))))
+}
+
+/// Reads a regular file; of one that is larger, `bytes_max` and one byte more, by which the caller tells.
+///
+/// # Errors
+/// When it cannot be opened or read.
+pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "a FIFO";
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return "a device";
+        }
+    }
+    if kind.is_dir() { "a directory" } else { "something else" }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Reads in another thread, so that a read that waits for ever is a failure of the test.
+    fn read_in_time(path: PathBuf) -> Result<Vec<u8>, String> {
+        let (sender, receiver) = mpsc::channel();
+        let shown = path.display().to_string();
+        thread::spawn(move || sender.send(read(&path, 10).map_err(|error| error.to_string())));
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{shown} blocks"))
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_nothing_blocks() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("file"), "0123456789").unwrap();
+        symlink("file", path("link")).unwrap();
+        symlink("loop", path("loop")).unwrap();
+        symlink("nothing", path("dangling")).unwrap();
+        assert!(Command::new("mkfifo").arg(path("fifo")).status().unwrap().success());
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        for name in ["file", "link"] {
+            assert_eq!(read_in_time(path(name)).unwrap(), b"0123456789", "{name}");
+        }
+        for (path, reason) in [
+            (path("fifo"), "a FIFO"),
+            (path("."), "a directory"),
+            (PathBuf::from("/dev/zero"), "a device"),
+            (path("socket"), ""),
+            (path("loop"), ""),
+            (path("dangling"), "No such file"),
+            (path("file/below"), ""),
+        ] {
+            let error = read_in_time(path.clone()).unwrap_err();
+            assert!(error.contains(reason), "{}: {error}", path.display());
+        }
+    }
+
+    #[test]
+    fn of_a_larger_file_one_byte_more_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sparse");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read(&path, 10).unwrap().len(), 11);
+    }
+}
