@@ -3,26 +3,22 @@
 use plimsoll_core::directive::Message;
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{COHORTS_MAX, Report, Role};
+use plimsoll_core::report::{COHORTS_MAX, Identity, Report, Role};
 
 use super::Zone;
 use super::ingest::Ingest;
 
 impl Parent for Zone {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
-        StreamRejected::check_claims(&report, self.upstream.highest_epoch(), self.kills())?;
-        let sessions = &mut self.downstream.sessions;
-        let known = sessions.by_stream(stream).map(|child| (child.identity.instance, child.identity.role));
-        let named = report.identity.as_ref().map(|identity| (identity.instance, identity.role));
-        let Some((instance, role)) = known.or(named) else { return Err(StreamRejected::Greeting) };
+        // Every check that can refuse the report comes first, so that a refused report changes nothing.
+        let Identity { instance, role, .. } = *self.downstream.sessions.check(stream, &report)?;
         if role == Role::Aggregator {
             let further = self.upstream.freshness.hops.saturating_add(1);
             report.path.check(self.identity.instance, instance, further)?;
         }
-        if known.is_none() {
+        StreamRejected::check_claims(&report, self.upstream.highest_epoch(), self.kills())?;
+        if report.identity.is_some() {
             self.greet(now, stream, &report)?;
-        } else if named.is_some() {
-            return Err(StreamRejected::Greeting);
         }
         self.subscribe(stream, &report);
         let child = self.downstream.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
@@ -42,7 +38,7 @@ impl Parent for Zone {
             child_traffic: aggregator.as_mut().map(|aggregator| &mut aggregator.traffic),
             span: None,
         };
-        let entered = child.books.enter_into(now, &report, &mut ingest)?;
+        let entered = child.books.enter_into(now, &report, &mut ingest);
         // Evidence of a late report may be of a stage that is over.
         let evidence = (!ingest.is_all_late).then(|| report.evidence.after(before));
         self.counters.late += ingest.finish();
@@ -92,8 +88,8 @@ impl Parent for Zone {
 impl Zone {
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
+        self.downstream.greet(now, stream, identity.clone(), report, &self.board)?;
         self.downstream.foreign.on_greeting(&self.identity.zone, &identity);
-        self.downstream.greet(now, stream, identity, report, &self.board)?;
         self.warmup.on_greeting(now, report.epoch.is_some());
         // The first directives of a child must count it: a guard divided among fewer clients starts too full.
         // Among many clients one more changes little, and computing directives for each of a returning crowd

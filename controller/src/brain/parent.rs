@@ -6,24 +6,29 @@ use plimsoll_core::directive::{Epoch, Message};
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Echo, Entered, Report, Role};
+use plimsoll_core::report::{Echo, Entered, Identity, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
 
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
+        // Every check that can refuse the report comes first, so that a refused report changes nothing.
+        let Identity { instance, role, zone, name, .. } = self.sessions.check(stream, &report)?;
+        let (instance, place) = (*instance, (zone.clone(), name.clone()));
+        if *role != Role::Aggregator {
+            return Err(StreamRejected::WrongTier(
+                "a controller takes aggregators; connect the client to an aggregator of its zone (port 7410)",
+            ));
+        }
+        report.path.check(self.sessions.own(), instance, 0)?;
+        let greets = report.identity.is_some();
+        if greets && self.aggregators.len() >= CHILDREN_MAX && !self.aggregators.contains(&place) {
+            return Err(StreamRejected::Full(CHILDREN_MAX));
+        }
         StreamRejected::check_claims(&report, Some(self.durable.epoch), self.kills.kills())?;
         let revision = self.aggregators.revision;
-        let known = self.sessions.by_stream(stream).map(|child| child.identity.instance);
-        let greets = known.is_none();
-        let named = report.identity.as_ref().map(|identity| identity.instance);
-        if let Some(instance) = known.or(named) {
-            report.path.check(self.sessions.own(), instance, 0)?;
-        }
         if greets {
             self.greet(now, stream, &report)?;
-        } else if report.identity.is_some() {
-            return Err(StreamRejected::Greeting);
         }
         // This controller is the latest: its epoch must exceed every epoch that a child has seen.
         if let Some(claimed) = report.epoch.filter(|claimed| *claimed > self.durable.epoch) {
@@ -39,12 +44,10 @@ impl Parent for Brain {
         let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
         child.last_report = now;
         child.killed_locally = report.killed_locally;
-        let instance = child.identity.instance;
         self.kills.on_confirmation(now, instance, Role::Aggregator, &report);
-        let place = (child.identity.zone.clone(), child.identity.name.clone());
         let before = child.books.seq();
         let mut entering = self.keys.entering();
-        let entered = child.books.enter_into(now, &report, &mut entering)?;
+        let entered = child.books.enter_into(now, &report, &mut entering);
         let entered = Entered { entries: entering.entries, ..entered };
         self.note_late(&entered);
         self.introduce_keys();
@@ -91,15 +94,7 @@ impl Brain {
     /// Opens a session for the aggregator that greets.
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
-        if identity.role != Role::Aggregator {
-            return Err(StreamRejected::WrongTier(
-                "a controller takes aggregators; connect the client to an aggregator of its zone (port 7410)",
-            ));
-        }
         let (place, instance) = ((identity.zone.clone(), identity.name.clone()), identity.instance);
-        if self.aggregators.len() >= CHILDREN_MAX && !self.aggregators.contains(&place) {
-            return Err(StreamRejected::Full(CHILDREN_MAX));
-        }
         let child = self.sessions.open(now, stream, identity)?;
         self.policies.in_force.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
         if let Some(replaced) = self.aggregators.greet(now, place.clone(), instance, report.holds.clone()) {

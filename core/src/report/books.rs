@@ -134,28 +134,22 @@ impl Books {
         report: &Report,
         intern: impl FnMut(&Key) -> Option<KeyId>,
     ) -> Result<Entered, InvalidReport> {
+        self.check(report)?;
         let mut noted = Noted { intern, entries: Vec::new() };
-        let entered = self.enter_into(now, report, &mut noted)?;
+        let entered = self.enter_into(now, report, &mut noted);
         Ok(Entered { entries: noted.entries, ..entered })
     }
 
-    /// Enters one report into the parent's own tables. Linear in the size of the report.
-    ///
-    /// # Errors
-    /// As [`enter`](Self::enter); the ledger was not touched then.
-    pub fn enter_into(
-        &mut self,
-        now: MonoTime,
-        report: &Report,
-        ledger: &mut impl Ledger,
-    ) -> Result<Entered, InvalidReport> {
-        self.check(report)?;
+    /// Enters one report, which the caller has [checked](Self::check), into the parent's own tables. Linear in
+    /// the size of the report.
+    pub fn enter_into(&mut self, now: MonoTime, report: &Report, ledger: &mut impl Ledger) -> Entered {
+        debug_assert_eq!(self.check(report), Ok(()), "a parent checks a report before it takes any of it");
         let mut entered = Entered::default();
         self.seq = report.seq;
         for (id, definition) in &report.definitions {
             self.define(*id, definition, ledger, &mut entered);
         }
-        let Some(time) = report.time else { return Ok(entered) };
+        let Some(time) = report.time else { return entered };
         entered.first_span = self.pace.is_some() && !std::mem::replace(&mut self.timed, self.pace.is_some());
         entered.span = match &mut self.pace {
             Some(pace) => Some(pace.elapsed(time, now)),
@@ -198,7 +192,7 @@ impl Books {
                 }
             }
         }
-        Ok(entered)
+        entered
     }
 
     fn define(
@@ -238,7 +232,10 @@ impl Books {
     }
 
     /// Checks the whole report before any of it is entered.
-    fn check(&self, report: &Report) -> Result<(), InvalidReport> {
+    ///
+    /// # Errors
+    /// If the report violates the protocol; the stream must be closed.
+    pub fn check(&self, report: &Report) -> Result<(), InvalidReport> {
         if report.seq <= self.seq {
             return Err(InvalidReport::Late { held: self.seq, got: report.seq });
         }

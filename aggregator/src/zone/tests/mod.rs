@@ -6,10 +6,11 @@ mod fast_loop;
 mod headroom;
 mod hold;
 mod kills;
+mod peers;
 mod relay;
-mod restart;
 mod scripted;
 mod stacked;
+mod sums;
 mod tree;
 
 use std::time::Duration;

@@ -1,9 +1,14 @@
 //! The exchange with aggregators besides the law: epochs, kills, names, and rejected streams.
 
+use std::collections::HashSet;
+
 use super::*;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::exchange::Path;
-use plimsoll_core::report::{Counts, Tally};
+use plimsoll_core::kill::drill::Drill;
+use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::names::KeyId;
+use plimsoll_core::report::{Counts, Identity, Tally};
 
 fn brain() -> Brain {
     Fleet::new(enforced(), Vec::new()).brain
@@ -36,7 +41,7 @@ fn failing_disk_does_not_delay_a_kill() {
     brain.on_policy(policy(kill));
     zone.receive(&mut brain, at(10));
     assert!(!zone.kill.is_killed());
-    brain.on_save_failed();
+    brain.on_save_failed("no room".to_owned());
     zone.receive(&mut brain, at(20));
     assert!(zone.kill.is_killed());
     assert_eq!(zone.mode(), Mode::Shadow);
@@ -97,4 +102,86 @@ fn names_beyond_the_bound_fold_into_the_default_class() {
         70,
         "no count is lost"
     );
+}
+
+/// Fills a report with everything that an accepted one would move.
+fn loaded(report: Report) -> Report {
+    let other = Bucket::new("other").unwrap();
+    let order = KillOrder { generation: KillGeneration(3), age: Duration::from_secs(1) };
+    let order_id = OrderId { scope: Scope::Bucket(other.clone()), given_at: InstanceId(77) };
+    Report {
+        epoch: Some(Epoch(9)),
+        kill: KillGeneration(7),
+        kills: [(other.clone(), KillGeneration(5))].into(),
+        orders: [(order_id, order)].into(),
+        drill: Drill(5),
+        children: 4,
+        killed_locally: 3,
+        subscriptions: vec![other.clone()],
+        holds: [(other, Rate::new(5.0).unwrap())].into(),
+        leaving: true,
+        ..report
+    }
+}
+
+#[track_caller]
+fn check_unmoved(brain: &mut Brain, cause: &str, stream: StreamId, report: Report) -> StreamRejected {
+    let (before, seen) = (format!("{brain:#?}"), brain.sessions.iter().count());
+    let refused = brain.on_report(at(300), stream, loaded(report));
+    let after = format!("{brain:#?}");
+    let lines: HashSet<&str> = before.lines().collect();
+    let moved: Vec<&str> = after.lines().filter(|line| !lines.contains(line)).collect();
+    assert!(before == after, "{cause}: moved {moved:#?}");
+    assert_eq!(brain.sessions.iter().count(), seen, "{cause}: a session is left");
+    refused.expect_err(cause)
+}
+
+#[test]
+fn refused_report_changes_nothing_whatever_the_cause() {
+    let mut brain = brain();
+    let mut zone = Scripted::new("a", 20).offering("acme", 100.0);
+    for ms in [0, 100] {
+        zone.passes(Duration::from_secs(1));
+        zone.exchange(&mut brain, at(ms));
+    }
+    zone.passes(Duration::from_secs(1));
+    let next = zone.report(at(200));
+    let greeting = Scripted::new("b", 21).offering("acme", 100.0).report(at(200));
+    let identity = greeting.identity.clone().unwrap();
+    let tallies = |id, offered, dropped| {
+        let counts = Counts { offered, dropped, ..Counts::ZERO };
+        [(KeyId(id), Tally { counts, late: Counts::ZERO })].into_iter().collect()
+    };
+    let ids = |ids: &[u128]| Path(ids.iter().copied().map(InstanceId).collect());
+    let client = Identity { role: Role::Client, ..identity.clone() };
+    let greets = |cause, report| (cause, StreamId(21), report);
+    let reports = |cause, report| (cause, zone.stream, report);
+    for (cause, stream, report) in [
+        greets("nameless", Report { identity: None, ..greeting.clone() }),
+        greets("client", Report { identity: Some(client), ..greeting.clone() }),
+        greets("number", Report { seq: 0, ..greeting.clone() }),
+        greets("undefined", Report { tallies: tallies(9, 1, 0), ..greeting.clone() }),
+        greets("inconsistent", Report { tallies: tallies(0, 1, 2), ..greeting.clone() }),
+        greets("loop", Report { path: ids(&[1, brain.sessions.own().0]), ..greeting.clone() }),
+        greets("deep", Report { path: ids(&[1, 2, 3, 4, 5]), ..greeting.clone() }),
+        ("overtaken", StreamId(19), Report { identity: Some(zone.identity.clone()), ..greeting.clone() }),
+        reports("named twice", Report { identity: Some(zone.identity.clone()), ..next.clone() }),
+        reports("number", Report { seq: 1, ..next.clone() }),
+        reports("no time", Report { time: None, ..next.clone() }),
+        reports("undefined", Report { tallies: tallies(9, 1, 0), ..next.clone() }),
+        reports("inconsistent", Report { tallies: tallies(0, 900, 901), ..next.clone() }),
+        reports("went back", Report { tallies: tallies(0, 1, 0), ..next.clone() }),
+        reports("loop", Report { path: ids(&[1, brain.sessions.own().0]), ..next.clone() }),
+        reports("deep", Report { path: ids(&[1, 2, 3, 4, 5]), ..next.clone() }),
+    ] {
+        check_unmoved(&mut brain, cause, stream, report);
+    }
+    for number in 1..CHILDREN_MAX as u64 {
+        let mut one = Scripted::new(&format!("z{number}"), 100 + number);
+        let report = one.report(at(250));
+        brain.on_report(at(250), one.stream, report).unwrap();
+    }
+    let refused = check_unmoved(&mut brain, "full", StreamId(9_000), greeting);
+    assert_eq!(refused, StreamRejected::Full(CHILDREN_MAX));
+    brain.on_report(at(300), zone.stream, next).unwrap();
 }

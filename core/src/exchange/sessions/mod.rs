@@ -9,7 +9,7 @@ use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
-use crate::report::{Books, Echo, Identity, InstanceId, Role};
+use crate::report::{Books, Echo, Identity, InstanceId, Report, Role};
 
 /// The time for which the books of a disconnected child are kept. A child that returns later is taken over by
 /// its own figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
@@ -127,6 +127,45 @@ impl Sessions {
         self.own
     }
 
+    /// Checks a report before anything of it is taken, and returns the identity of the child: that of its
+    /// session, or of its greeting. A report with an identity that passes is a greeting.
+    ///
+    /// # Errors
+    /// Every cause for which [`open`](Self::open) or the books of the child refuse the report.
+    pub fn check<'a>(&'a self, stream: StreamId, report: &'a Report) -> Result<&'a Identity, StreamRejected> {
+        let instance = self.streams.get(&stream);
+        let known = instance.and_then(|instance| self.children.get(instance));
+        match (known.filter(|child| child.stream == Some(stream)), &report.identity) {
+            (Some(child), None) => {
+                child.books.check(report)?;
+                Ok(&child.identity)
+            }
+            (None, Some(identity)) => {
+                self.check_open(stream, identity.instance)?;
+                Books::new(self.own, self.keys_max(identity.role)).check(report)?;
+                Ok(identity)
+            }
+            (Some(_), Some(_)) | (None, None) => Err(StreamRejected::Greeting),
+        }
+    }
+
+    fn check_open(&self, stream: StreamId, instance: InstanceId) -> Result<(), StreamRejected> {
+        match self.children.get(&instance) {
+            Some(child) if child.stream.is_some_and(|present| present > stream) => {
+                Err(StreamRejected::Unknown)
+            }
+            None if self.connected >= self.children_max => Err(StreamRejected::Full(self.children_max)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    const fn keys_max(&self, role: Role) -> usize {
+        match role {
+            Role::Client => self.keys_per_child_max,
+            Role::Aggregator => self.keys_per_aggregator_max,
+        }
+    }
+
     /// Begins a stream of a child, which replaces an older stream of the same instance.
     ///
     /// # Errors
@@ -138,21 +177,15 @@ impl Sessions {
         identity: Identity,
     ) -> Result<&mut Child, StreamRejected> {
         let instance = identity.instance;
-        let present = self.children.get(&instance).and_then(|child| child.stream);
-        if present.is_some_and(|present| present > stream) {
-            return Err(StreamRejected::Unknown);
-        }
+        self.check_open(stream, instance)?;
         if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
             let away = self.children.values().filter(|child| child.stream.is_none());
-            let longest_away = away.min_by_key(|child| child.last_report);
-            let evicted = longest_away.ok_or(StreamRejected::Full(self.children_max))?.identity.instance;
-            self.children.remove(&evicted);
+            let longest_away =
+                away.min_by_key(|child| child.last_report).map(|child| child.identity.instance);
+            longest_away.map(|evicted| self.children.remove(&evicted));
         }
         self.streams.insert(stream, instance);
-        let keys_max = match identity.role {
-            Role::Client => self.keys_per_child_max,
-            Role::Aggregator => self.keys_per_aggregator_max,
-        };
+        let keys_max = self.keys_max(identity.role);
         let child = self.children.entry(instance).or_insert_with(|| Child {
             books: Books::new(self.own, keys_max),
             identity: identity.clone(),

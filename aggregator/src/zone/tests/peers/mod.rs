@@ -1,0 +1,6 @@
+//! Children and parents that restart, lie, or break the protocol.
+
+mod refused;
+mod restart;
+
+use super::*;
