@@ -20,13 +20,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let done = CancellationToken::new();
     let feed = feed.spawn(done.clone());
 
-    // No rule matches the health check: it is neither limited nor counted.
     let rules = Rules::new(
         &limiter,
         Tenant::header("x-tenant")?,
         [
             Rule::bucket("orders-read").path("/orders/*").methods([Method::GET, Method::HEAD]),
             Rule::bucket("orders-write").path("/orders/*"),
+            Rule::unlimited().path("/healthz"),
+            Rule::otherwise("rest"),
         ],
     )?;
     let app = Router::new()

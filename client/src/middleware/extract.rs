@@ -7,7 +7,7 @@ use crate::{KeyHandle, Verdict};
 
 /// Maps a request to the bucket and tenant that it counts for.
 ///
-/// [`Rules`](super::Rules) do so by path, method and header. Where they are not enough, use a closure over
+/// [`Rules`](super::Rules) do so by path, route, method and header. Where they are not enough, use a closure over
 /// handles that were resolved beforehand:
 ///
 /// ```

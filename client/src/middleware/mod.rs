@@ -2,7 +2,10 @@
 //! without a change in their handlers.
 //!
 //! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request that no rule
-//! matches is admitted, unlimited and uncounted, so a health check needs no exception.
+//! matches is admitted, unlimited and uncounted; [`Rule::otherwise`] gives the rest a bucket, and
+//! [`Rule::unlimited`] exempts health checks from it. A path is compared in every way that a handler may read it,
+//! so that `/%6Frders/7` does not pass a rule for `/orders/*`. With the feature `axum` a rule can name a route
+//! of the router instead, such as `/orders/{id}`.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -18,6 +21,8 @@
 //!     [
 //!         Rule::bucket("orders-read").path("/orders/*").methods([Method::GET, Method::HEAD]),
 //!         Rule::bucket("orders-write").path("/orders/*"),
+//!         Rule::unlimited().path("/healthz"),
+//!         Rule::otherwise("rest"),
 //!     ],
 //! )?;
 //! let app: Router = Router::new()
@@ -59,11 +64,13 @@
 //! Put the layer outside of costly layers, and inside of authentication. It passes readiness through: a
 //! request waits until the inner service is ready before it can be refused, so a concurrency limit belongs
 //! inside only if it refuses instead of waiting. Paths are compared as the layer sees them, so after a router
-//! that strips a prefix, without that prefix.
+//! that strips a prefix, without that prefix; and a layer that rewrites paths, such as one that trims slashes,
+//! belongs outside.
 //!
 //! # Cost
 //!
-//! The layer allocates nothing for an admitted request, and threads share no counter. With
+//! The layer allocates nothing for an admitted request whose path is plain or at most 512 bytes long, and threads
+//! share no counter. With
 //! [`same_body`](LoadShedLayer::same_body) axum does not box the body of each response again. axum clones and
 //! boxes the service of every `Router::layer` for each request, which costs more than the layer; a layer
 //! around the whole router is free of that:
@@ -82,6 +89,7 @@
 mod body;
 mod extract;
 mod head;
+mod path;
 mod refusal;
 mod rules;
 mod service;

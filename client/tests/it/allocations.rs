@@ -152,8 +152,13 @@ where
 {
     let mut service = layer.layer(Echo);
     let calls = move || {
-        for tenant in ["acme", "acme", "new-one", "no name"] {
-            let request = Request::get("/orders/7").header("x-tenant", tenant);
+        for (tenant, path) in [
+            ("acme", "/orders/7"),
+            ("acme", "/%6frders/%37"),
+            ("new-one", "/orders/../orders//7"),
+            ("no name", "/orders/7"),
+        ] {
+            let request = Request::get(path).header("x-tenant", tenant);
             let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
             let request = request.header("traceparent", trace).body(()).unwrap();
             let mut context = Context::from_waker(Waker::noop());
@@ -164,7 +169,7 @@ where
                 answered = matches!(response, Poll::Ready(Ok(_)));
             });
             assert!(answered);
-            assert_eq!(info.count_total, 0, "for {tenant} and the tenant of {of}");
+            assert_eq!(info.count_total, 0, "for {tenant}, {path} and the tenant of {of}");
         }
     };
     std::thread::scope(|scope| scope.spawn(calls).join()).unwrap();

@@ -167,3 +167,35 @@ async fn shadow_counts_and_never_refuses() {
         .counted("check", "acme", Counts { offered: 20, dropped: 0, would_dropped: 20, ..Counts::ZERO })
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn method_is_limited_however_its_path_is_written() {
+    let shop = shop().await;
+    shop.fleet.direct("check", Mode::Enforce, &[("default", ALL)]).await;
+    let method = |path: &'static str| {
+        let request = http::Request::post(format!("http://{}{path}", shop.address));
+        let request = request.header("content-type", "application/grpc+proto");
+        let channel = shop.channel.clone();
+        async move { channel.oneshot(request.body(tonic::body::Body::empty()).unwrap()).await.unwrap() }
+    };
+    for path in [
+        CHECK,
+        "/grpc.health.v1.Health/%43heck",
+        "/grpc.health.v1.Health/./Check",
+        "/grpc.health.v1.Health//Check",
+        "/grpc.health.v1.Health%2FCheck",
+        "/grpc.health.v1.Health/Watch/../Check",
+        "//grpc.health.v1.Health/Check",
+        "/%67rpc.health.v1.Health/Check",
+    ] {
+        assert_eq!(method(path).await.headers()["grpc-status"], "8", "{path}");
+    }
+    assert_eq!(shop.served.load(Ordering::Relaxed), 0);
+    // Counted for the rest of the service, which routes it to no method.
+    shop.fleet.direct("watch", Mode::Enforce, &[("default", ALL)]).await;
+    for path in
+        ["/grpc.health.v1.Health/check", "/grpc.health.v1.Health/Check/", "/grpc.health.v1.Health/%2543heck"]
+    {
+        assert_eq!(method(path).await.headers()["grpc-status"], "8", "{path}");
+    }
+}

@@ -14,3 +14,5 @@ mod hot_path;
 mod http;
 #[cfg(test)]
 mod parent;
+#[cfg(test)]
+mod paths;
