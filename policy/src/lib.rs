@@ -38,7 +38,9 @@ pub use tenants::{
 };
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
-pub use yaml::{Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Number, Place, PolicyError, Source};
+pub use yaml::{
+    Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError, Source,
+};
 
 use std::sync::Arc;
 

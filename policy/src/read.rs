@@ -86,7 +86,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     warnings.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
     warnings.dedup();
     Ok(Protection {
-        kill_switch: spec.kill_switch,
+        kill_switch: spec.kill_switch.0,
         guardrails: spec.guardrails.is_none_or(|switch| switch.0),
         buckets,
         warnings,

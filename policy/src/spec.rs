@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 
-use crate::yaml::Number;
+use crate::yaml::{Flag, Number};
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::LawName;
@@ -20,7 +20,7 @@ use crate::tenants::Algorithm;
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicySpec {
     #[serde(default)]
-    pub(crate) kill_switch: bool,
+    pub(crate) kill_switch: Flag,
     pub(crate) guardrails: Option<Switch>,
     pub(crate) buckets: BTreeMap<String, BucketSpec>,
     #[serde(default)]
@@ -90,11 +90,11 @@ pub(crate) struct PrometheusSpec {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RolloutSpec {
     pub(crate) canary_percent: Option<Number>,
-    pub(crate) auto_promote: Option<bool>,
+    pub(crate) auto_promote: Option<Flag>,
     pub(crate) shadow: ShadowSpec,
     pub(crate) canary: CanarySpec,
     pub(crate) min_samples: Option<Number>,
-    pub(crate) require_gates: Option<bool>,
+    pub(crate) require_gates: Option<Flag>,
     pub(crate) queries: Option<Vec<QuerySpec>>,
 }
 

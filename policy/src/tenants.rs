@@ -18,13 +18,13 @@ pub const REWEIGHT_INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 /// The default floor in requests/s of a `fairness` block; without such a block the floor is zero.
 const MIN_FLOOR_DEFAULT_RPS: f64 = 5.0;
 
-/// The factor by which a tenant may exceed its share for a moment: finite, 1 or more.
+/// The factor by which a tenant may exceed its share for a moment: from 1 to 1,000,000.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct BurstMultiplier(f64);
 
 /// A number that cannot be a burst multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("a burst multiplier is a finite number of 1 or more, not {0}")]
+#[error("a burst multiplier is 1 or more and at most 1000000, not {0}")]
 pub struct InvalidBurstMultiplier(f64);
 
 /// A temporary factor on a tenant's weight. The boosted weight is a valid weight.
@@ -89,13 +89,9 @@ impl BurstMultiplier {
     /// Validates a burst multiplier.
     ///
     /// # Errors
-    /// Below 1, infinite, or not a number.
+    /// Below 1, above 1,000,000, or not a number.
     pub fn new(factor: f64) -> Result<Self, InvalidBurstMultiplier> {
-        if factor.is_finite() && factor >= 1.0 {
-            Ok(Self(factor))
-        } else {
-            Err(InvalidBurstMultiplier(factor))
-        }
+        if (1.0..=1e6).contains(&factor) { Ok(Self(factor)) } else { Err(InvalidBurstMultiplier(factor)) }
     }
 
     /// The factor.
@@ -133,6 +129,7 @@ impl TenantPolicy {
                 return Err(field.then("boost_until").refuse("there is no boost to end", hint));
             }
         };
+        spec.notes.as_ref().map_or(Ok(()), |notes| field.then("notes").printable(notes))?;
         Ok(Self { weight, burst_multiplier, notes: spec.notes, boost })
     }
 }

@@ -147,7 +147,7 @@ impl FastLoop {
         if offered.max(allowed) * parameters.window.as_secs_f64() < parameters.counts_min {
             return None;
         }
-        Some(DropRatio::of_excess(Rate::new(offered).ok()?, Rate::new(allowed).ok()?))
+        Some(DropRatio::of_excess(Rate::computed(offered)?, Rate::computed(allowed)?))
     }
 }
 

@@ -146,7 +146,7 @@ impl FastLoop {
 /// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero reaches it and
 /// is not sent for ever.
 pub(super) fn rounded(per_second: f64) -> Option<Rate> {
-    Rate::new((per_second * 1e3).round() / 1e3).ok()
+    Rate::computed((per_second * 1e3).round() / 1e3)
 }
 
 /// Gives every key that has a directive equal values.

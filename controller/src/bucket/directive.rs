@@ -22,14 +22,13 @@ impl BucketState {
         let zone = self.zones.get(place);
         // Parts that were made for other tenants are void until the next tick.
         let sent = zone.filter(|zone| zone.parts.len() == self.tenants.len());
-        let rate = |rate: f64| Rate::new(rate).ok();
         let keys = self.tenants.iter().enumerate().map(|(at, tenant)| {
             let share = self.shares.get(at);
             let part = sent.and_then(|zone| zone.parts.get(at));
             let values = Values {
                 ratio: part.and(share).map(|share| share.ratio),
-                rate: part.and_then(|part| rate(part.rate)),
-                cap: part.and_then(|part| rate(part.cap)),
+                rate: part.and_then(|part| Rate::computed(part.rate)),
+                cap: part.and_then(|part| Rate::computed(part.cap)),
                 at_tenant_limit: part.and(share).map(|share| share.at_tenant_limit),
                 entitlement: Some(self.entitlement(tenant, share, policy)),
                 ..Values::default()
@@ -48,7 +47,7 @@ impl BucketState {
                 coherence: durable.coherence().filter(|_| self.terms.coin == Coin::Coherent),
                 on_silence: self.terms.on_silence,
                 presences: Some(self.presences),
-                hold: zone.and_then(|zone| zone.hold).and_then(rate),
+                hold: zone.and_then(|zone| zone.hold).and_then(Rate::computed),
                 headroom: sent.and_then(|zone| zone.headroom),
                 clients: None,
                 pool: None,

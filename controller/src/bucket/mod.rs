@@ -173,7 +173,7 @@ impl BucketState {
 
     /// The name of the bucket, and the part of its limit that an aggregator was sent to live on.
     pub(crate) fn hold_of(&self, place: &Place) -> Option<(Bucket, Rate)> {
-        let hold = Rate::new(self.zones.get(place)?.hold?).ok()?;
+        let hold = Rate::computed(self.zones.get(place)?.hold?)?;
         (hold > Rate::ZERO).then(|| (self.name.clone(), hold))
     }
 

@@ -231,8 +231,10 @@ impl BucketState {
         for (share, (claimant, allocation)) in self.shares.iter_mut().zip(given) {
             share.allocation = *allocation;
             share.at_tenant_limit = claimant.is_stopped(*allocation);
-            // A rate that is not finite keeps the ratio of the last tick.
-            if let (Ok(offered), Ok(allowed)) = (Rate::new(share.offered), Rate::new(*allocation)) {
+            // A rate that is not a number keeps the ratio of the last tick.
+            if let (Some(offered), Some(allowed)) =
+                (Rate::computed(share.offered), Rate::computed(*allocation))
+            {
                 share.ratio = DropRatio::of_excess(offered, allowed);
             }
         }
@@ -265,7 +267,7 @@ impl BucketState {
         let of_headroom = child.headroom_part(offered, rates.iter().sum(), parameters);
         zone.headroom = Some(match scratch.division.headroom() {
             None => Headroom::None,
-            Some(headroom) => Headroom::Shared(Rate::new(headroom * of_headroom).unwrap_or_default()),
+            Some(headroom) => Headroom::Shared(Rate::computed(headroom * of_headroom).unwrap_or_default()),
         });
         if aggregator.is_silent(parameters) && zone.hold.is_some() {
             return;

@@ -98,7 +98,7 @@ mod tests {
         for (requests, expected) in [(f64::NAN, 0.0), (-1.0, 0.0), (f64::INFINITY, 2_f64.powi(32))] {
             assert_eq!(Tokens::new(requests).as_f64(), expected, "{requests}");
         }
-        let full = Tokens::new(f64::MAX).refilled(rate(f64::MAX), Duration::MAX, Tokens::new(f64::MAX));
+        let full = Tokens::new(f64::MAX).refilled(Rate::MAX, Duration::MAX, Tokens::new(f64::MAX));
         assert_eq!(full, Tokens::new(f64::INFINITY));
     }
 

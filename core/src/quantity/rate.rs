@@ -1,4 +1,4 @@
-//! Rates and limits in requests per second, finite and never negative by construction.
+//! Rates and limits in requests per second: never negative and never above [`Rate::MAX`], by construction.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -7,37 +7,44 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Requests per second: finite, zero or more.
+/// Requests per second: from zero to [`Rate::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Rate(f64);
 
 /// A number that cannot be a rate.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("a rate is a finite number of requests/s, zero or more, not {0}")]
+#[error("a rate is a number of requests/s from 0 to 1000000000000, not {0}")]
 pub struct InvalidRate(f64);
 
 impl Rate {
     /// No requests.
     pub const ZERO: Self = Self(0.0);
 
-    /// Validates a number of requests per second.
+    /// The highest rate, beyond any fleet: in thousandths it still fits the wire exactly.
+    pub const MAX: Self = Self(1e12);
+
+    /// Validates a number of requests per second that was written or received.
     ///
     /// # Errors
-    /// When it is negative, infinite or not a number.
+    /// When it is negative, above [`MAX`](Self::MAX) or not a number.
     pub fn new(per_second: f64) -> Result<Self, InvalidRate> {
-        if per_second.is_finite() && per_second >= 0.0 {
+        if (0.0..=Self::MAX.0).contains(&per_second) {
             Ok(Self(per_second + 0.0)) // -0.0 becomes 0.0, so that equal rates print alike
         } else {
             Err(InvalidRate(per_second))
         }
     }
 
+    /// Returns a computed rate, at most [`MAX`](Self::MAX); `None` if it is negative or not a number.
+    pub fn computed(per_second: f64) -> Option<Self> {
+        if per_second > Self::MAX.0 { Some(Self::MAX) } else { Self::new(per_second).ok() }
+    }
+
     /// Returns `count` requests over `span`, normalised to one second; `None` for an empty span, because an
     /// unmeasured rate is not zero.
     pub fn over(count: u64, span: Duration) -> Option<Self> {
-        let per_second = count as f64 / span.as_secs_f64();
-        (per_second.is_finite()).then_some(Self(per_second))
+        if span.is_zero() { None } else { Self::computed(count as f64 / span.as_secs_f64()) }
     }
 
     /// The rate in requests per second.
@@ -77,7 +84,7 @@ impl Add for Rate {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self((self.0 + other.0).min(f64::MAX))
+        Self((self.0 + other.0).min(Self::MAX.0))
     }
 }
 
@@ -123,11 +130,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_finite_non_negative_numbers_are_rates() {
-        for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -f64::MIN_POSITIVE] {
+    fn only_numbers_from_zero_to_the_maximum_are_rates() {
+        for bad in
+            [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -f64::MIN_POSITIVE, 1e12 + 1.0, f64::MAX]
+        {
             assert!(Rate::new(bad).is_err(), "{bad}");
         }
+        assert_eq!(Rate::new(1e12).unwrap(), Rate::MAX);
         assert_eq!(Rate::new(-0.0).unwrap().per_second().to_bits(), 0.0_f64.to_bits());
+    }
+
+    #[test]
+    fn computed_rates_stay_below_the_maximum() {
+        assert_eq!([f64::INFINITY, 1e300, 1e12].map(Rate::computed), [Some(Rate::MAX); 3]);
+        assert_eq!([f64::NAN, -1.0].map(Rate::computed), [None, None]);
+        assert_eq!(Rate::over(u64::MAX, Duration::from_nanos(1)), Some(Rate::MAX));
+        assert_eq!(Rate::MAX + Rate::MAX, Rate::MAX);
     }
 
     #[test]

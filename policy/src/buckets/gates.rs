@@ -57,18 +57,18 @@ impl RolloutPolicy {
         })?;
         let min_samples = spec
             .min_samples
-            .map_or(Ok(self.min_samples), |samples| whole(samples.0, &field.then("min_samples")))?;
+            .map_or(Ok(self.min_samples), |samples| field.then("min_samples").whole(samples.0))?;
         let queries = match &spec.queries {
             None => Arc::clone(&self.queries),
             Some(queries) => QueryGate::list(queries, &field.then("queries"))?,
         };
         Ok(Self {
             canary_percent,
-            auto_promote: spec.auto_promote.unwrap_or(self.auto_promote),
+            auto_promote: spec.auto_promote.map_or(self.auto_promote, |flag| flag.0),
             shadow: shadow_gate(&self.shadow, &spec.shadow, &field.then("shadow"))?,
             canary: canary_gate(&self.canary, &spec.canary, &field.then("canary"))?,
             min_samples,
-            require_gates: spec.require_gates.unwrap_or(self.require_gates),
+            require_gates: spec.require_gates.map_or(self.require_gates, |flag| flag.0),
             queries,
         })
     }
@@ -106,14 +106,6 @@ fn span(
 }
 
 fn ratio(written: Option<Number>, inherited: f64, field: &Field<'_>) -> Checked<f64> {
-    written.map_or(Ok(inherited), |number| field.not_negative(number.0))
-}
-
-/// Converts a count. Beyond 2^53 a written number is ambiguous.
-fn whole(number: f64, field: &Field<'_>) -> Checked<u64> {
-    let count = field.not_negative(number)?;
-    if count.fract() == 0.0 && count <= 9_007_199_254_740_992.0 {
-        return Ok(count as u64);
-    }
-    Err(field.refuse(format_args!("{number} is not a whole number"), "write a whole number of samples"))
+    let range = "write a share from 0 to 1, such as 0.005 for 0.5 %";
+    written.map_or(Ok(inherited), |number| field.within(number.0, 0.0..=1.0, range))
 }

@@ -4,6 +4,9 @@ use crate::spec::{LearnedSpec, LimitSpec, PrometheusSpec, SourceSpec};
 use crate::yaml::{Checked, Field, Number};
 use plimsoll_core::quantity::Rate;
 
+/// The factors on a percentile that a policy may set.
+const HEADROOMS: std::ops::RangeInclusive<f64> = 0.01..=100.0;
+
 /// The source of a bucket's limit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitSource {
@@ -23,9 +26,9 @@ pub enum LimitSource {
 pub struct Learned {
     /// The percentile of the offered rates: above 0, at most 100. Default 95.
     pub percentile: f64,
-    /// The days of history: at least 1, cut to whole days. Default 7.
-    pub days: f64,
-    /// The factor on the percentile: finite, 0 or more. Default 1.2.
+    /// The days of history: at least 1. Default 7.
+    pub days: u64,
+    /// The factor on the percentile, in 0.01..=100. Default 1.2.
     pub headroom: f64,
     /// The bounds of the limit.
     pub bounds: Bounds,
@@ -73,7 +76,7 @@ impl LimitSource {
 
 impl Default for Learned {
     fn default() -> Self {
-        Self { percentile: 95.0, days: 7.0, headroom: 1.2, bounds: Bounds::default(), until_history: None }
+        Self { percentile: 95.0, days: 7, headroom: 1.2, bounds: Bounds::default(), until_history: None }
     }
 }
 
@@ -87,18 +90,19 @@ impl Learned {
                 "write a number above 0, at most 100",
             ));
         }
-        let days = spec.days.map_or(default.days, |n| n.0);
-        if !(days.is_finite() && days >= 1.0) {
-            return Err(field.then("days").refuse(
-                format_args!("{days} is less than a day of history, or no number"),
-                "write 1 or more",
-            ));
+        let days = spec.days.map_or(Ok(default.days), |n| field.then("days").whole(n.0))?;
+        if days == 0 {
+            return Err(field.then("days").refuse("no history to learn from", "write 1 or more days"));
         }
+        let headroom = field.then("headroom");
+        let headroom_hint = "write a factor from 0.01 to 100, such as 1.2";
         let until_history = spec.until_history.map(|n| field.then("until_history").rate(n.0)).transpose()?;
         Ok(Self {
             percentile,
             days,
-            headroom: field.then("headroom").not_negative(spec.headroom.map_or(default.headroom, |n| n.0))?,
+            headroom: spec
+                .headroom
+                .map_or(Ok(default.headroom), |n| headroom.within(n.0, HEADROOMS, headroom_hint))?,
             bounds: Bounds::read(spec.min, spec.max, field)?,
             until_history,
         })
@@ -116,6 +120,9 @@ impl Prometheus {
 
 /// Checks that a URL names a server, without credentials: URLs are logged and shown.
 pub(crate) fn server_url(url: &str, field: &Field<'_>) -> Checked<()> {
+    if url.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Err(field.refuse("a URL has no spaces and no control characters", "write it on one line"));
+    }
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let authority = host.and_then(|host| host.split(['/', '\\', '?', '#']).next()).unwrap_or_default();
     if authority.is_empty() {
@@ -129,9 +136,12 @@ pub(crate) fn server_url(url: &str, field: &Field<'_>) -> Checked<()> {
     Ok(())
 }
 
-/// Checks that there is a query.
+/// Checks that there is a query, of printable characters.
 pub(crate) fn query_text(query: &str, field: &Field<'_>, hint: &str) -> Checked<()> {
-    if query.trim().is_empty() { Err(field.refuse("the query is empty", hint)) } else { Ok(()) }
+    if query.trim().is_empty() {
+        return Err(field.refuse("the query is empty", hint));
+    }
+    field.printable(query)
 }
 
 impl Bounds {

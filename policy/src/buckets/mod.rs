@@ -26,6 +26,9 @@ use plimsoll_core::quantity::{Limit, Rate};
 /// The default of `burst_s`: the time's worth of the limit that may be saved up.
 pub const BURST_DEFAULT: Duration = Duration::from_millis(250);
 
+/// The longest `burst_s`: more saved up than an hour's worth of a limit is no limit.
+const BURST_MAX: Duration = Duration::from_secs(3_600);
+
 /// The policy of one bucket, or of every bucket that a pattern matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketPolicy {
@@ -99,7 +102,7 @@ impl BucketPolicy {
             source: LimitSource::read(spec.limit, &field.then("limit"))?,
             tenant_limit: rate("tenant_limit", spec.tenant_limit)?,
             burst: match spec.burst_s {
-                Some(seconds) => field.then("burst_s").span(seconds.0, second)?,
+                Some(seconds) => field.then("burst_s").span_up_to(seconds.0, second, BURST_MAX)?,
                 None => BURST_DEFAULT,
             },
             on_silence: spec.on_silence,

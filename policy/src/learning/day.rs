@@ -100,7 +100,7 @@ impl DaySamples {
             return None;
         }
         let mut rates: Vec<f64> = self.clean.iter().map(|rate| f64::from(*rate)).collect();
-        let rate = Rate::new(percentile(&mut rates, percent)?).ok()?;
+        let rate = Rate::computed(percentile(&mut rates, percent)?)?;
         // Minutes are mostly left out because much was offered. Were they all above, would the percentile be
         // among them?
         let (left_out, all) = (self.left_out as f64, (self.clean.len() + self.left_out) as f64);

@@ -211,7 +211,7 @@ impl Baseline {
         }
         let last = self.closed.peaks.iter().rev().take(window(learned));
         let mut rates: Vec<f64> = last.map(|peak| peak.rate.per_second()).collect();
-        Rate::new(percentile(&mut rates, learned.percentile)?).ok()
+        Rate::computed(percentile(&mut rates, learned.percentile)?)
     }
 
     /// The peaks remembered, oldest first.
@@ -232,8 +232,7 @@ impl Baseline {
     /// Moves the limit by one step towards the target.
     fn step(&mut self, day: Day, learned: &Learned) {
         let Some(typical) = self.typical(learned) else { return };
-        let asked = (learned.headroom * typical.per_second()).min(f64::MAX);
-        let Ok(asked) = Rate::new(asked) else { return };
+        let Some(asked) = Rate::computed(learned.headroom * typical.per_second()) else { return };
         let target = learned.bounds.clamp(asked);
         let before = self.closed.limit.map(|step| step.limit);
         let limit = match before {
@@ -241,8 +240,8 @@ impl Baseline {
             None | Some(Rate::ZERO) => target,
             Some(before) => {
                 let before = before.per_second();
-                let (least, most) = (before * (1.0 - STEP_MAX), (before * (1.0 + STEP_MAX)).min(f64::MAX));
-                Rate::new(target.per_second().clamp(least, most)).unwrap_or(target)
+                let (least, most) = (before * (1.0 - STEP_MAX), before * (1.0 + STEP_MAX));
+                Rate::computed(target.per_second().clamp(least, most)).unwrap_or(target)
             }
         };
         if before != Some(limit) {
@@ -251,10 +250,9 @@ impl Baseline {
     }
 }
 
-/// Returns the number of peaks for a limit: `days` of the policy, cut to whole days, 1..=[`DAYS_MAX`].
+/// Returns the number of peaks for a limit: `days` of the policy, 1..=[`DAYS_MAX`].
 pub fn window(learned: &Learned) -> usize {
-    // Fractions of a day are cut; the cast saturates.
-    (learned.days as usize).clamp(1, DAYS_MAX)
+    usize::try_from(learned.days).unwrap_or(DAYS_MAX).clamp(1, DAYS_MAX)
 }
 
 /// Drops the oldest peaks beyond [`DAYS_MAX`].

@@ -2,6 +2,7 @@
 
 mod damage;
 mod refusals;
+mod spellings;
 
 use std::time::Duration;
 
@@ -100,7 +101,7 @@ fn the_full_example_parses_to_the_written_values() {
     let learned = bucket(&policy, "learned");
     assert_eq!(learned.limit(), Limit::Unknown);
     let LimitSource::Learned(source) = &learned.source else { panic!("{learned:?}") };
-    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
+    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7, 1.2));
     assert_eq!((source.bounds.min(), source.bounds.max()), (Some(rate(200.0)), Some(rate(5000.0))));
     assert_eq!(source.until_history, Some(rate(800.0)));
 
@@ -182,7 +183,7 @@ fn absent_fields_have_their_defaults() {
 
     let (policy, _) = accepted("buckets: { b: { limit: { learned: {} } } }", "tenants: { default: {} }");
     let LimitSource::Learned(source) = &self::bucket(&policy, "b").source else { panic!("{policy:?}") };
-    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7.0, 1.2));
+    assert_eq!((source.percentile, source.days, source.headroom), (95.0, 7, 1.2));
     assert_eq!((source.bounds.min(), source.bounds.max(), source.until_history), (None, None, None));
 }
 
@@ -190,11 +191,10 @@ fn absent_fields_have_their_defaults() {
 fn a_limit_may_be_written_in_many_ways() {
     for (text, limit) in [
         ("0", Limit::PerSecond(Rate::ZERO)),
-        ("-0.0", Limit::PerSecond(Rate::ZERO)),
         ("1000", Limit::PerSecond(rate(1000.0))),
         ("1e3", Limit::PerSecond(rate(1000.0))),
         ("0.5", Limit::PerSecond(rate(0.5))),
-        ("1.7976931348623157e308", Limit::PerSecond(rate(f64::MAX))),
+        ("1e12", Limit::PerSecond(Rate::MAX)),
         ("unlimited", Limit::Unlimited),
         ("\"unlimited\"", Limit::Unlimited),
         ("{ learned: { until_history: 800 } }", Limit::Unknown),

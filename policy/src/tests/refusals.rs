@@ -184,79 +184,6 @@ fn shape() {
 }
 
 #[test]
-fn numbers() {
-    // Every number of the schema refuses negative numbers, infinity and NaN.
-    let fields = [
-        ("limit: @", "buckets.b.limit"),
-        ("limit: 1, tenant_limit: @", "buckets.b.tenant_limit"),
-        ("limit: 1, burst_s: @", "buckets.b.burst_s"),
-        ("limit: 1, candidate: @", "buckets.b.candidate"),
-        ("limit: { learned: { percentile: @ } }", "buckets.b.limit.learned.percentile"),
-        ("limit: { learned: { days: @ } }", "buckets.b.limit.learned.days"),
-        ("limit: { learned: { headroom: @ } }", "buckets.b.limit.learned.headroom"),
-        ("limit: { learned: { min: @ } }", "buckets.b.limit.learned.min"),
-        ("limit: { learned: { max: @ } }", "buckets.b.limit.learned.max"),
-        ("limit: { learned: { until_history: @ } }", "buckets.b.limit.learned.until_history"),
-        ("limit: { prometheus: { url: http://p, query: up, min: @ } }", "buckets.b.limit.prometheus.min"),
-        ("limit: { prometheus: { url: http://p, query: up, max: @ } }", "buckets.b.limit.prometheus.max"),
-        ("limit: 1, rollout: { canary_percent: @ }", "buckets.b.rollout.canary_percent"),
-        ("limit: 1, rollout: { min_samples: @ }", "buckets.b.rollout.min_samples"),
-        ("limit: 1, rollout: { shadow: { min_days: @ } }", "buckets.b.rollout.shadow.min_days"),
-        ("limit: 1, rollout: { shadow: { window_h: @ } }", "buckets.b.rollout.shadow.window_h"),
-        ("limit: 1, rollout: { shadow: { max_drop_ratio: @ } }", "buckets.b.rollout.shadow.max_drop_ratio"),
-        ("limit: 1, rollout: { canary: { min_hours: @ } }", "buckets.b.rollout.canary.min_hours"),
-        ("limit: 1, rollout: { canary: { window_min: @ } }", "buckets.b.rollout.canary.window_min"),
-        ("limit: 1, rollout: { canary: { max_drop_ratio: @ } }", "buckets.b.rollout.canary.max_drop_ratio"),
-        (
-            "limit: 1, rollout: { canary: { max_p99_delta_ms: @ } }",
-            "buckets.b.rollout.canary.max_p99_delta_ms",
-        ),
-        (
-            "limit: 1, rollout: { queries: [ { name: a, url: http://p, query: up, max: @ } ] }",
-            "buckets.b.rollout.queries.0.max",
-        ),
-        (
-            "limit: 1, rollout: { queries: [ { name: a, url: http://p, query: up, min: @ } ] }",
-            "buckets.b.rollout.queries.0.min",
-        ),
-    ];
-    let tenant_fields = [
-        ("weight: @", "tenants.default.weight"),
-        ("burst_multiplier: @", "tenants.default.burst_multiplier"),
-        ("boost: @, boost_until: 2026-12-01T00:00:00Z", "tenants.default.boost"),
-    ];
-    let fairness_fields = [
-        ("reweight_interval_s: @", "fairness.reweight_interval_s"),
-        ("min_floor_rps: @", "fairness.min_floor_rps"),
-    ];
-    for bad in ["-1", "-1e-9", ".nan", ".NaN", ".inf", "-.inf", "1e999", "-1e999"] {
-        for (field, path) in fields {
-            let column = 8 + field.find('@').unwrap();
-            check_policy((
-                &format!("buckets:\n  b: {{ {} }}\n", field.replace('@', bad)),
-                (2, column),
-                path,
-                "",
-            ));
-        }
-        for (field, path) in tenant_fields {
-            let column = 14 + field.find('@').unwrap();
-            check_tenants((
-                &format!("tenants:\n  default: {{ {} }}\n", field.replace('@', bad)),
-                (2, column),
-                path,
-                "",
-            ));
-        }
-        for (field, path) in fairness_fields {
-            let column = 13 + field.find('@').unwrap();
-            let text = format!("tenants: {{ default: {{}} }}\nfairness: {{ {} }}\n", field.replace('@', bad));
-            check_tenants((&text, (2, column), path, ""));
-        }
-    }
-}
-
-#[test]
 fn values() {
     let query = "{ name: a, url: http://p, query: up, max: 1 }";
     let nine = format!("buckets: {{}}\nrollout:\n  queries: [ {} ]\n", [query; 9].join(", "));
@@ -303,7 +230,7 @@ fn values() {
             "buckets:\n  b: { limit: { learned: { days: 0.5 } } }\n",
             (2, 34),
             "buckets.b.limit.learned.days",
-            "1 or more",
+            "whole number",
         ),
         (
             "buckets:\n  b: { limit: { learned: { min: 2, max: 1 } } }\n",
@@ -432,7 +359,7 @@ fn a_fault_reads_well() {
     let error = read("buckets:\n  checkout:\n    limit: -1\n", ONE_CLASS_TENANTS).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "policy.yaml:3:12: buckets.checkout.limit: a rate is a finite number of requests/s, zero or more, not -1\n  \
+        "policy.yaml:3:12: buckets.checkout.limit: a rate is a number of requests/s from 0 to 1000000000000, not -1\n  \
            |\n\
          3 |     limit: -1\n  \
            |            ^\n  \

@@ -67,7 +67,7 @@ pub(crate) fn of_bucket(root: &Field<'_>, field: &Field<'_>, bucket: &BucketPoli
         warnings.push(Warning::of(&field.then("limit"), message));
     }
     if let LimitSource::Learned(learned) = &bucket.source
-        && learned.days > DAYS_MAX as f64
+        && learned.days > DAYS_MAX as u64
     {
         let message = format!("at most {DAYS_MAX} days are remembered, so {DAYS_MAX} days are used");
         warnings.push(Warning::of(&field.then("limit").then("learned").then("days"), message));

@@ -2,13 +2,16 @@
 //! line and field.
 
 mod error;
+mod flag;
 mod nearest;
 mod number;
 mod outline;
 mod source;
+mod spelling;
 
 pub(crate) use error::Checked;
 pub use error::{FAULTS_MAX, Fault, Place, PolicyError};
+pub use flag::Flag;
 pub(crate) use nearest::hint;
 pub use number::Number;
 pub(crate) use outline::{NESTING_MAX, Node};

@@ -1,5 +1,5 @@
 //! The outline of a YAML text: every key with its place. It refuses constructs that the schema does not use
-//! (anchors, aliases, tags, nulls, repeated keys, a second document) and gives errors the place of a field.
+//! (anchors, aliases, tags, nulls, odd numbers, repeated keys, a second document) and gives errors the place of a field.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,6 +7,7 @@ use std::collections::btree_map::Entry;
 use serde_yaml::granit_parser::{self as yaml, Event, ScalarStyle};
 
 use crate::yaml::source::joined;
+use crate::yaml::spelling::is_odd_number;
 use crate::yaml::{Checked, Fault, Place, Source};
 
 /// The deepest nesting of mappings and sequences, the root included.
@@ -128,6 +129,11 @@ impl Outliner<'_> {
                 if null {
                     let hint = "write a value, or remove the key";
                     return Err(self.fault_of(Some(&name), key_at, "null where a value belongs", hint));
+                }
+                if style == ScalarStyle::Plain && is_odd_number(text) {
+                    let what = format!("`{text}` is not a number in plain decimal digits");
+                    let hint = "write digits such as 1000, 0.5 or 1e6, or quotes around a text";
+                    return Err(self.fault_of(Some(&name), at, &what, hint));
                 }
                 self.close(name, Node::new(key_at, at))
             }

@@ -1,10 +1,14 @@
 //! A text with its name, and a cursor over its fields that gives faults their place.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::yaml::{Checked, Fault, Node, Place};
 use plimsoll_core::quantity::Rate;
+
+/// The longest span of time in a policy: ten years.
+const SPAN_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 
 /// The largest file that is read, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
@@ -165,11 +169,49 @@ impl<'a> Field<'a> {
             .map_err(|e| self.refuse(e, "write a number of requests/s from 0 on; 0 denies everything"))
     }
 
-    /// Validates a span of `number` times `unit`.
+    /// Validates a number within a range.
+    pub(crate) fn within(&self, number: f64, range: RangeInclusive<f64>, hint: &str) -> Checked<f64> {
+        if range.contains(&number) {
+            return Ok(number);
+        }
+        let (least, most) = range.into_inner();
+        Err(self.refuse(format_args!("{number} is not in {least}..={most}"), hint))
+    }
+
+    /// Validates a whole number. From 2^53 on, two written numbers can be read as the same one.
+    pub(crate) fn whole(&self, number: f64) -> Checked<u64> {
+        let count = self.not_negative(number)?;
+        if count.fract() == 0.0 && count < 9_007_199_254_740_992.0 {
+            return Ok(count as u64);
+        }
+        Err(self.refuse(
+            format_args!("{number} is not a whole number below 2^53"),
+            "write a whole number, without a fraction",
+        ))
+    }
+
+    /// Validates a span of `number` times `unit`, at most [`SPAN_MAX`].
     pub(crate) fn span(&self, number: f64, unit: Duration) -> Checked<Duration> {
+        self.span_up_to(number, unit, SPAN_MAX)
+    }
+
+    /// Validates a span of `number` times `unit`, at most `longest`.
+    pub(crate) fn span_up_to(&self, number: f64, unit: Duration, longest: Duration) -> Checked<Duration> {
         let seconds = self.not_negative(number)? * unit.as_secs_f64();
-        Duration::try_from_secs_f64(seconds)
-            .map_err(|_| self.refuse("longer than time can be told", "write less"))
+        if seconds <= longest.as_secs_f64() {
+            return Ok(Duration::from_secs_f64(seconds));
+        }
+        let most = longest.as_secs_f64() / unit.as_secs_f64();
+        Err(self.refuse(format_args!("{number} is longer than {most}"), "write less"))
+    }
+
+    /// Validates a text that is sent to another server or shown: no control characters but line breaks and
+    /// tabs.
+    pub(crate) fn printable(&self, text: &str) -> Checked<()> {
+        match text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+            None => Ok(()),
+            Some(c) => Err(self.refuse(format_args!("the control character {c:?}"), "remove it")),
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use plimsoll_core::report::InstanceId;
 
 use super::DecodeError;
 
-/// Encodes a rate in thousandths, rounded. A positive rate never becomes zero; a large one saturates.
+/// Encodes a rate in thousandths, rounded. A positive rate never becomes zero, and the
+/// highest fits.
 pub(super) fn encode_rate(rate: Rate) -> u64 {
     let nearest = (rate.per_second() * 1e3).round() as u64;
     nearest.max(u64::from(rate > Rate::ZERO))

@@ -92,7 +92,7 @@ fn limits_round_to_a_thousandth_and_only_zero_becomes_zero() {
         (rate(0.07), rate(0.07)),
         (rate(1.0 / 3.0), rate(0.333)),
         (rate(999.999_6), rate(1_000.0)),
-        (rate(f64::MAX), rate(u64::MAX as f64 / 1e3)),
+        (Limit::PerSecond(Rate::MAX), Limit::PerSecond(Rate::MAX)),
     ];
     for (sent, expected) in table {
         assert_eq!(round_trip_limit(sent), expected, "{sent:?}");

@@ -105,7 +105,7 @@ fn write_rate<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
 fn read_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
     let number: Option<f64> = String::deserialize(from)?.parse().ok();
     let rate = number.and_then(|number| Rate::new(number).ok());
-    rate.ok_or_else(|| D::Error::custom("offered_rps is not a number of requests/s, zero or more"))
+    rate.ok_or_else(|| D::Error::custom("offered_rps is not a number of requests/s from 0 to 1e12"))
 }
 
 fn read_clean<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {

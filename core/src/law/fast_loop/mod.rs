@@ -20,8 +20,9 @@ pub fn fast_ratio(
     parameters: &Parameters,
 ) -> DropRatio {
     let otherwise = directed.unwrap_or(DropRatio::NONE);
-    let Ok(allowance) = Rate::new(allowed) else { return otherwise };
-    let excess = |offered: f64| Rate::new(offered).map_or(otherwise, |o| DropRatio::of_excess(o, allowance));
+    let Some(allowance) = Rate::computed(allowed) else { return otherwise };
+    let excess =
+        |offered: f64| Rate::computed(offered).map_or(otherwise, |o| DropRatio::of_excess(o, allowance));
     let is_known = window.is_some();
     let offered = window.map_or((0.0, 0.0), |window| {
         (window.rate(now, parameters), window.over(parameters.window_few, parameters))

@@ -5,6 +5,9 @@ use plimsoll_core::names::InvalidName;
 use super::{check_last_rejected, invalid_name, too_many};
 use crate::tests::*;
 
+/// The highest rate that is accepted, in thousandths.
+const MILLI_RPS_MAX: u64 = 1_000_000_000_000_000;
+
 fn directives(buckets: Vec<wire::BucketDirective>) -> wire::Directives {
     wire::Directives { epoch: Some(1), seq: 1, buckets, ..wire::Directives::default() }
 }
@@ -38,6 +41,11 @@ fn directives_out_of_range_are_rejected() {
         directives(vec![bucket("b", vec![wire::KeyDirective { entitlement, ..key("t", None) }])])
     };
     let no_weight = |weight| DecodeError::Weight(Weight::new(weight).unwrap_err());
+    let hold = |milli| {
+        let hold_milli_rps = Some(milli);
+        directives(vec![wire::BucketDirective { hold_milli_rps, ..bucket("b", Vec::new()) }])
+    };
+    let no_rate = |milli: u64| DecodeError::Rate(Rate::new(milli as f64 / 1e3).unwrap_err());
     let presences = |thousandths| {
         let presences_milli = Some(thousandths);
         directives(vec![wire::BucketDirective { presences_milli, ..bucket("b", Vec::new()) }])
@@ -66,6 +74,8 @@ fn directives_out_of_range_are_rejected() {
         (vec![weight(999)], no_weight(0.000_000_999)),
         (vec![weight(1_000_000_000_000_001)], no_weight(1_000_000.000_000_001)),
         (vec![weight(u64::MAX)], no_weight(u64::MAX as f64 / 1e9)),
+        (vec![hold(MILLI_RPS_MAX + 1)], no_rate(MILLI_RPS_MAX + 1)),
+        (vec![hold(u64::MAX)], no_rate(u64::MAX)),
         (vec![presences(0)], no_presences(0)),
         (vec![presences(999)], no_presences(999)),
         (vec![percent(100_001)], DecodeError::Percent(100_001)),
@@ -98,23 +108,23 @@ fn ends_of_every_range_are_accepted() {
         wire::Directives { epoch: Some(u64::MAX), seq: u64::MAX, ..wire::Directives::default() },
         wire::Directives { seq: 1, kill_generation: u64::MAX, ..wire::Directives::default() },
         directives(vec![wire::BucketDirective {
-            limit: Some(wire::bucket_directive::Limit::LimitMilliRps(u64::MAX)),
+            limit: Some(wire::bucket_directive::Limit::LimitMilliRps(MILLI_RPS_MAX)),
             ..bucket(&longest(0), vec![key("t", None); KEYS_PER_PART_MAX])
         }]),
     ];
     let entitled = |weight_nano| {
         let entitlement = wire::Entitlement {
             weight_nano,
-            floor_milli_rps: u64::MAX,
-            tenant_limit_milli_rps: Some(u64::MAX),
+            floor_milli_rps: MILLI_RPS_MAX,
+            tenant_limit_milli_rps: Some(MILLI_RPS_MAX),
             declared: true,
         };
         wire::KeyDirective {
-            rate_milli_rps: Some(u64::MAX),
-            cap_milli_rps: Some(u64::MAX),
+            rate_milli_rps: Some(MILLI_RPS_MAX),
+            cap_milli_rps: Some(MILLI_RPS_MAX),
             entitlement: Some(entitlement),
-            guard_milli_rps: Some(u64::MAX),
-            offered_milli_rps: Some(u64::MAX),
+            guard_milli_rps: Some(MILLI_RPS_MAX),
+            offered_milli_rps: Some(MILLI_RPS_MAX),
             at_tenant_limit: Some(true),
             ..key("t", None)
         }
@@ -123,9 +133,9 @@ fn ends_of_every_range_are_accepted() {
         canary_milli_percent,
         canary_salt: u64::MAX,
         presences_milli: Some(presences),
-        hold_milli_rps: Some(u64::MAX),
+        hold_milli_rps: Some(MILLI_RPS_MAX),
         clients: Some(u32::MAX),
-        headroom: Some(wire::bucket_directive::Headroom::HeadroomMilliRps(u64::MAX)),
+        headroom: Some(wire::bucket_directive::Headroom::HeadroomMilliRps(MILLI_RPS_MAX)),
         pool: Some(pool(depth_milli)),
         ..bucket("b", vec![entitled(1_000), entitled(1_000_000_000_000_000)])
     };
@@ -139,8 +149,8 @@ fn ends_of_every_range_are_accepted() {
 
 fn pool(depth_milli: u32) -> wire::Pool {
     wire::Pool {
-        rate: Some(wire::pool::Rate::RateMilliRps(u64::MAX)),
-        offered_milli_rps: u64::MAX,
+        rate: Some(wire::pool::Rate::RateMilliRps(MILLI_RPS_MAX)),
+        offered_milli_rps: MILLI_RPS_MAX,
         depth_milli,
         burst_milli: u64::MAX,
     }
