@@ -1,16 +1,16 @@
 //! Access control of the admin commands: they have no authentication yet, so only callers on the same machine
 //! may use them, with small bodies.
 
-use std::net::SocketAddr;
-
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::local_caller;
 
 /// The largest request body accepted, in bytes, unless a route sets its own limit.
 const BODY_BYTES_MAX: usize = 4 * 1024;
@@ -54,22 +54,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// Restricts `routes` to loopback callers and bounds the bodies. Other callers get 403 with the reason.
+/// Restricts `routes` to callers on this machine and bounds the bodies. Other callers get 403 with the reason.
 pub fn loopback_only(routes: Router) -> Router {
-    routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(from_fn(require_loopback))
+    local_only(routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)))
 }
 
-async fn require_loopback(request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    if peer.is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback()) {
-        return next.run(request).await;
-    }
-    let from = peer.map_or("an unknown address".to_owned(), |ConnectInfo(peer)| peer.ip().to_string());
-    error_response(
-        StatusCode::FORBIDDEN,
-        format_args!(
-            "this route has no authentication and accepts loopback callers only, but the request came from \
-             {from}: run the command on the machine itself"
+/// Restricts `routes` to callers on this machine: not through a proxy, and not by a web page.
+pub(crate) fn local_only(routes: Router) -> Router {
+    routes.layer(from_fn(require_local))
+}
+
+async fn require_local(request: Request, next: Next) -> Response {
+    match local_caller::check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(cause) => error_response(
+            StatusCode::FORBIDDEN,
+            format_args!(
+                "this route has no authentication and accepts requests of programs on this machine only, and this \
+                 request is refused because {cause}: run the command on the machine itself, with a loopback address"
+            ),
         ),
-    )
+    }
 }

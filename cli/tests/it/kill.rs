@@ -402,7 +402,7 @@ fn aggregator_rejects_a_ttl_and_commands_from_other_machines() {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let length = body.len();
         let head =
-            format!("POST /kill/on HTTP/1.0\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+            format!("POST /kill/on HTTP/1.0\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();

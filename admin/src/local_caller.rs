@@ -1,0 +1,83 @@
+//! The check that a request was made by a program on this machine: not on another machine, not through a proxy, and not
+//! by a web page. A page reaches loopback by a name of its own that it points there (DNS rebinding), or across origins.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::{ConnectInfo, Request};
+use axum::http::uri::Authority;
+use axum::http::{HeaderName, HeaderValue, header};
+
+/// Headers that proxies add, besides those that begin with [`FORWARDED_PREFIX`].
+const FORWARDED: [&str; 3] = ["forwarded", "via", "x-real-ip"];
+const FORWARDED_PREFIX: &str = "x-forwarded-";
+/// The header by which browsers say where a request comes from.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Checks a request of the machine itself.
+///
+/// # Errors
+/// The reason why the request may come from elsewhere.
+pub(crate) fn check(request: &Request) -> Result<(), String> {
+    check_peer(request)?;
+    check_host(request)?;
+    let headers = request.headers();
+    let is_forwarded = |name: &&HeaderName| {
+        FORWARDED.contains(&name.as_str()) || name.as_str().starts_with(FORWARDED_PREFIX)
+    };
+    if let Some(name) = headers.keys().find(is_forwarded) {
+        return Err(format!("it was forwarded: it has the header `{name}`"));
+    }
+    if request.method().is_safe() {
+        return Ok(());
+    }
+    let is_same_site = |site: &HeaderValue| ["same-origin", "none"].iter().any(|same| site == same);
+    if !headers.get_all(FETCH_SITE).iter().all(is_same_site) {
+        return Err(format!("a page of another site sent it: see its header `{FETCH_SITE}`"));
+    }
+    if !headers.get_all(header::ORIGIN).iter().all(|origin| is_origin_of(origin, headers.get(header::HOST))) {
+        return Err("a page of another site sent it: see its header `origin`".to_owned());
+    }
+    Ok(())
+}
+
+fn check_peer(request: &Request) -> Result<(), String> {
+    match request.extensions().get::<ConnectInfo<SocketAddr>>() {
+        Some(ConnectInfo(peer)) if is_loopback(peer.ip()) => Ok(()),
+        Some(ConnectInfo(peer)) => Err(format!("it came from {}", peer.ip())),
+        None => Err("it came from an unknown address".to_owned()),
+    }
+}
+
+/// Every name that the request gives to this machine must be one of loopback.
+fn check_host(request: &Request) -> Result<(), String> {
+    let hosts = request.headers().get_all(header::HOST).iter();
+    let hosts = hosts.map(|host| host.to_str().unwrap_or_default());
+    let mut names = hosts.chain(request.uri().authority().map(Authority::as_str)).peekable();
+    if names.peek().is_none() {
+        return Err("it has no header `host`".to_owned());
+    }
+    match names.find(|name| !names_loopback(name)) {
+        Some(name) => Err(format!("its host is `{name}`, not localhost or a loopback address")),
+        None => Ok(()),
+    }
+}
+
+fn names_loopback(authority: &str) -> bool {
+    // An authority may have a user before the host.
+    let authority = Some(authority).filter(|text| !text.contains('@')).and_then(|text| text.parse().ok());
+    authority.is_some_and(|authority: Authority| {
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback)
+    })
+}
+
+fn is_origin_of(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
+    let origin = origin.as_bytes().strip_prefix(b"http://");
+    origin.is_some() && origin == host.map(HeaderValue::as_bytes)
+}
+
+/// Returns true for the loopback addresses of both versions, also of one mapped into the other.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
