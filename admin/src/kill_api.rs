@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::kill::drill::Spread;
+use plimsoll_core::kill::{Claims, KillGeneration};
 use plimsoll_core::names::{Bucket, Text, Zone, nearest};
 use serde::{Deserialize, Serialize};
 
@@ -71,8 +71,42 @@ pub struct KillStatus {
     /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing. A client of several
     /// aggregators counts at each of them.
     pub killed_locally: u32,
+    /// The generations that no order explains; they kill nothing here.
+    #[serde(default)]
+    pub claims: Vec<Claimed>,
     /// True if the state survives a restart of this process. An aggregator relies on its clients instead.
     pub saved: bool,
+}
+
+/// A kill generation that a process holds above that of its parent, without an order. The process stays in shadow
+/// until an order or a command for the scope passes the generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claimed {
+    /// The bucket; null: the whole fleet.
+    pub bucket: Option<Bucket>,
+    /// The generation.
+    pub generation: KillGeneration,
+    /// The zone of the process that holds the highest generation.
+    pub zone: String,
+    /// Its service.
+    pub service: String,
+    /// Its stable name.
+    pub name: String,
+}
+
+impl Claimed {
+    /// Lists the claims at a process.
+    #[must_use]
+    pub fn list(claims: &Claims) -> Vec<Self> {
+        let each = claims.iter().map(|(scope, claim)| Self {
+            bucket: scope.bucket().cloned(),
+            generation: claim.generation,
+            zone: claim.zone.to_string(),
+            service: claim.service.to_string(),
+            name: claim.name.to_string(),
+        });
+        each.collect()
+    }
 }
 
 /// The answer to [`KillOff`].

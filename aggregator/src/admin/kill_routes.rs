@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
-    DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS, Tier,
+    Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS, Tier,
     unknown_bucket,
 };
 use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
@@ -102,6 +102,7 @@ fn kill_status(zone: &Zone) -> KillStatus {
         in_shadow: Vec::new(),
         away: Vec::new(),
         killed_locally: zone.killed_locally(),
+        claims: Claimed::list(zone.kill_claims()),
         saved: true,
     }
 }

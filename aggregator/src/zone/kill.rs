@@ -2,9 +2,9 @@
 //! waits for.
 
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
-use plimsoll_core::kill::{KilledBucketsFull, Kills, Scope};
+use plimsoll_core::kill::{Claims, KillClaim, KilledBucketsFull, Kills, Scope};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Identity, InstanceId};
+use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 
 use super::Zone;
 use crate::downstream::Downstream;
@@ -14,7 +14,7 @@ impl Zone {
     /// which is sent to all children at once and to the parent with the next report. From then on the buckets
     /// are in shadow, until the controller has confirmed the order and their entries are raised again. An
     /// order to kill is kept even if the generation is unchanged; its end changes nothing while an aggregator
-    /// below orders the same. Returns true if the generation changed.
+    /// below orders the same. The generation also moves past every claim of a child. Returns true if the generation changed.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
@@ -54,6 +54,27 @@ impl Zone {
     /// The replies to the latest drill.
     pub const fn drill_timing(&self) -> &DrillTiming {
         self.kills.timing()
+    }
+
+    /// The generations that children claim without an order, with the names of those that made them.
+    pub const fn kill_claims(&self) -> &Claims {
+        self.kills.claims()
+    }
+
+    /// Takes the claims to log.
+    pub(crate) fn take_kill_claims(&mut self, now: MonoTime) -> Vec<(Scope, KillClaim)> {
+        self.kills.claims_mut().take_unlogged(now)
+    }
+
+    /// Takes the generations, orders and drill in a child's report. A client starts no drill. Returns true if
+    /// all children must be sent a change.
+    pub(super) fn take_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
+        let has_changed = self.kills.on_report(now, child, report);
+        let is_drill = child.role == Role::Aggregator && self.join_drill(now, report.drill);
+        if has_changed {
+            self.on_kill_change(now);
+        }
+        has_changed || is_drill
     }
 
     /// Joins a drill that arrived from the parent or from a child. Returns true if it is later than the

@@ -7,8 +7,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
-    DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON, STATUS,
-    TTL_MAX_S, Tier, unknown_bucket,
+    Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON,
+    STATUS, TTL_MAX_S, Tier, unknown_bucket,
 };
 use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::Scope;
@@ -44,8 +44,14 @@ async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Re
     let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
     let scope = Scope::from(order.bucket);
     let since_s = Some(now_s);
-    let command =
-        Command { reason: Some(order.reason), by: order.by, since_s, until_s, ..Command::default() };
+    let command = Command {
+        reason: Some(order.reason),
+        by: order.by,
+        since_s,
+        until_s,
+        left_s: order.ttl_s,
+        ..Command::default()
+    };
     if let Err(full) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
         return error_response(StatusCode::CONFLICT, full);
     }
@@ -74,7 +80,9 @@ async fn run_drill(State(brain): BrainState, JsonBody(order): JsonBody<DrillOrde
 fn refuse_unknown(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Option<Response> {
     let bucket = bucket?;
     brain.with(|brain, _| {
-        let is_known = brain.knows(bucket) || brain.kills().bucket(bucket).0 > 0;
+        let scope = Scope::Bucket(bucket.clone());
+        let is_killed = brain.kills().bucket(bucket).max(brain.kill_claims().highest(&scope)).0 > 0;
+        let is_known = brain.knows(bucket) || is_killed;
         let known = || brain.known_buckets().map(Bucket::as_str);
         (!is_known).then(|| error_response(StatusCode::BAD_REQUEST, unknown_bucket(bucket, known())))
     })
@@ -83,7 +91,9 @@ fn refuse_unknown(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Option<Resp
 /// The state of the kill switch of the fleet and of every bucket that was ever killed alone.
 fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     let durable = brain.durable();
-    let killed = durable.bucket_kills.iter().filter(|(_, switch)| switch.generation.0 > 0);
+    let killed = durable.bucket_kills.iter().filter(|(_, switch)| {
+        switch.generation > durable.forgotten || switch.command.is_some() || switch.held.is_some()
+    });
     let buckets = killed.map(|(bucket, _)| bucket);
     KillStatus {
         tier: Tier::Controller,
@@ -94,6 +104,7 @@ fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
         in_shadow: durable.in_shadow_since_kill().map(str::to_owned).collect(),
         away: brain.aggregators_away().map(|place| display(&place)).collect(),
         killed_locally: brain.killed_locally(),
+        claims: Claimed::list(brain.kill_claims()),
         saved: brain.is_saved(),
     }
 }

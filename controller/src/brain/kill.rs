@@ -1,23 +1,31 @@
 //! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the
 //! aggregators that a drill waits for.
 
+use std::time::Duration;
+
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
-use plimsoll_core::kill::{KilledBucketsFull, Kills, Scope};
+use plimsoll_core::kill::{Claims, KillClaim, KilledBucketsFull, Kills, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{InstanceId, Report, Role};
+use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 
 use super::Brain;
 use crate::aggregators::{Aggregators, Place};
-use crate::state::{Command, Now};
+use crate::state::{Command, DurableState, Now};
+
+/// The time after a start without a state in which generations of aggregators are evidence of kills: long enough
+/// for every aggregator to reconnect.
+pub(super) const LEARNED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Brain {
-    /// Kills by an operator's command, which replaces an earlier command for the same scope.
+    /// Kills by an operator's command, which replaces an earlier command for the same scope. The generation moves
+    /// past every claim, as with every command.
     ///
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
     pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), KilledBucketsFull> {
+        self.durable.pass_claim(scope, self.kills.claims().highest(scope));
         let changed = self.durable.on_command(scope, command, &self.policies.in_force)?;
         self.on_kill_change(changed);
         Ok(())
@@ -27,6 +35,7 @@ impl Brain {
     /// before `now` do not come back. Returns true if there was a command.
     pub fn on_kill_ends(&mut self, now: MonoTime, scope: &Scope) -> bool {
         let now = self.time(now);
+        self.durable.pass_claim(scope, self.kills.claims().highest(scope));
         let ended = self.durable.on_command_ends(scope, now, &self.policies.in_force);
         self.on_kill_change(true);
         ended
@@ -79,17 +88,47 @@ impl Brain {
         self.kills.on_drill(now, drill, None, due_children(&self.sessions, &self.aggregators))
     }
 
-    /// Takes the time of day, by which commands with a time to live end.
-    pub(super) fn on_time(&mut self, unix_s: i64) {
+    /// Ends the commands whose time to live is over.
+    pub(super) fn on_time(&mut self, now: MonoTime, unix_s: i64) {
+        let is_due = self.durable.count_down(now, unix_s);
+        self.pending_saves.note_wanted(is_due);
         let changed = self.durable.on_time(unix_s, &self.policies.in_force);
         self.on_kill_change(changed);
     }
 
-    /// Takes the generations in an aggregator's report, and the orders that were given there.
-    pub(super) fn learn_kills(&mut self, now: MonoTime, report: &Report) {
-        let now = self.time(now);
-        let changed = self.durable.on_report(report, now, &self.policies.in_force);
+    /// Takes the orders in an aggregator's report. Generations without an order are claims, or evidence for a
+    /// controller that has lost its state. Returns true if a drill began at the aggregator.
+    pub(super) fn learn_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
+        let evidence = self.learns_kills_until.is_some_and(|until| now < until);
+        let time = self.time(now);
+        let changed = self.durable.on_report(report, evidence, time, &self.policies.in_force);
         self.on_kill_change(changed);
+        self.note_claims(child, report);
+        self.kills.on_confirmation(now, child.instance, Role::Aggregator, report);
+        self.join_drill(now, report.drill)
+    }
+
+    /// Notes the generations above the ones here that the report contains, and those of clients that it passes on.
+    fn note_claims(&mut self, child: &Identity, report: &Report) {
+        let (durable, claims) = (&self.durable, self.kills.claims_mut());
+        let mut note = |scope: &Scope, claim: KillClaim| {
+            claims.note(durable.generation(scope), scope, claim, child);
+        };
+        note(&Scope::Fleet, KillClaim::of(child, report.kill));
+        for (bucket, generation) in &report.kills {
+            note(&Scope::Bucket(bucket.clone()), KillClaim::of(child, *generation));
+        }
+        report.claims.iter().for_each(|(scope, claim)| note(scope, claim.clone()));
+    }
+
+    /// The generations that aggregators and clients claim without an order.
+    pub(crate) const fn kill_claims(&self) -> &Claims {
+        self.kills.claims()
+    }
+
+    /// Takes the claims to log.
+    pub(crate) fn take_kill_claims(&mut self, now: MonoTime) -> Vec<(Scope, KillClaim)> {
+        self.kills.claims_mut().take_unlogged(now)
     }
 
     const fn time(&self, now: MonoTime) -> Now {
@@ -101,12 +140,16 @@ impl Brain {
     pub(super) fn settle_kills(&mut self) {
         let changed = self.durable.settle_held(&self.policies.in_force);
         self.pending_saves.note_change(changed);
-        self.kills.raise(&Scope::Fleet, self.durable.kill);
-        for (bucket, switch) in &self.durable.bucket_kills {
-            if self.kills.kills().bucket(bucket) < switch.generation {
+        let DurableState { kill, forgotten, bucket_kills, .. } = &self.durable;
+        self.kills.forget(*forgotten);
+        self.kills.raise(&Scope::Fleet, *kill);
+        for (bucket, switch) in bucket_kills {
+            if self.kills.kills().bucket(bucket).max(*forgotten) < switch.generation {
                 self.kills.raise(&Scope::Bucket(bucket.clone()), switch.generation);
             }
         }
+        let durable = &self.durable;
+        self.kills.claims_mut().settle(|scope| durable.generation(scope));
     }
 
     fn on_kill_change(&mut self, changed: bool) {

@@ -35,8 +35,12 @@ impl KillLog {
                 (_, false) if was == is => {}
                 // At the start, kills that have ended are not logged.
                 (_, false) if before.is_none() => {}
-                (_, false) => tracing::warn!(
+                (true, false) => tracing::warn!(
                     %scope, generation = is.0, "kill switch off: its buckets stay in shadow until they are promoted"
+                ),
+                (false, false) => tracing::warn!(
+                    %scope, generation = is.0,
+                    "kill generation moved: past a claim, or past a kill that began and ended at an aggregator"
                 ),
             }
         }

@@ -11,6 +11,7 @@ pub(crate) mod save;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::Parameters;
 use plimsoll_proto::shared::Shared;
 use tokio::time::{MissedTickBehavior, interval};
@@ -29,7 +30,17 @@ pub(crate) async fn tick(brain: Shared<Brain>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        brain.with(|brain, now| brain.on_tick(now, unix_s()));
+        let claims = brain.with(|brain, now| {
+            brain.on_tick(now, unix_s());
+            brain.take_kill_claims(now)
+        });
+        for (scope, KillClaim { generation, zone, service, name }) in claims {
+            tracing::warn!(
+                %scope, claimed = generation.0, %zone, %service, %name,
+                "kill generation without an order: ignored; the process that holds it stays in shadow until \
+                 `plimsoll kill off` for the scope"
+            );
+        }
         brain.notify();
     }
 }

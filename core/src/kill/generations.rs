@@ -4,14 +4,17 @@
 use std::collections::BTreeMap;
 
 use super::drill::Drill;
-use super::{Kill, KillGeneration, Scope};
+use super::{Kill, KillGeneration, SENT_MAX, Scope};
 use crate::decision::Mode;
 use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
 use crate::names::Bucket;
+use crate::report::Report;
 
-/// The maximum number of buckets with a generation of their own: one per bucket that was ever killed alone,
-/// never freed.
+/// The maximum number of buckets with a generation of their own: one per bucket that was killed alone, until the
+/// controller forgets kills that have ended.
 pub const KILLED_BUCKETS_MAX: usize = 1_024;
+/// The part of them that child aggregators and evidence may take; the rest is for operators at this process.
+pub const LEARNED_BUCKETS_MAX: usize = KILLED_BUCKETS_MAX / 2;
 
 /// The error of killing one more bucket alone than [`KILLED_BUCKETS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +30,11 @@ pub struct Kills {
     fleet: KillGeneration,
     /// By bucket: the generation, and the number of its last change.
     buckets: BTreeMap<Bucket, (KillGeneration, u64)>,
+    /// Kills of buckets with a generation up to this one have ended, and the controller has forgotten them.
+    forgotten: KillGeneration,
     drill: Drill,
+    /// The highest drill number that a child has claimed.
+    claimed_drill: Drill,
     version: u64,
     /// The number of times a bucket's generation was ignored for want of room.
     rejected: u64,
@@ -67,6 +74,11 @@ impl Kills {
         self.buckets.iter().map(|(bucket, (generation, _))| (bucket, *generation))
     }
 
+    /// The highest generation that the controller has forgotten; every decision knows the kills up to it.
+    pub const fn forgotten(&self) -> KillGeneration {
+        self.forgotten
+    }
+
     /// The latest drill.
     pub const fn drill(&self) -> Drill {
         self.drill
@@ -91,29 +103,42 @@ impl Kills {
         later.map(|(bucket, (generation, _))| (bucket.clone(), *generation)).collect()
     }
 
-    /// Checks that a peer may hold these generations.
+    /// Merges the generations of a parent's message, which forgets kills that have ended if it is of a
+    /// controller. Returns true if any changed.
     ///
     /// # Errors
-    /// The first pair of a held and a claimed generation in which the claim is too far above.
-    pub fn check(
-        &self,
-        fleet: KillGeneration,
-        buckets: &BTreeMap<Bucket, KillGeneration>,
-    ) -> Result<(), (KillGeneration, KillGeneration)> {
-        let of_buckets = buckets.iter().map(|(bucket, got)| (self.bucket(bucket), *got));
-        let mut all = std::iter::once((self.fleet, fleet)).chain(of_buckets);
-        all.find(|(held, got)| !held.accepts(*got)).map_or(Ok(()), Err)
+    /// [`StaleDirective::KillJump`] if a generation is higher than any sound process sends; nothing is merged.
+    pub fn merge_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
+        let all = directives.kills.values().chain([&directives.kill, &directives.forgotten]);
+        if let Some(got) = all.copied().find(|got| got.0 > SENT_MAX) {
+            return Err(StaleDirective::KillJump { held: self.fleet, got });
+        }
+        let has_forgotten = directives.epoch.is_some() && self.forget(directives.forgotten);
+        Ok(self.merge(directives.kill, &directives.kills) || has_forgotten)
     }
 
-    /// Checks and merges the generations of a parent's message. Returns true if any changed.
-    ///
-    /// # Errors
-    /// [`StaleDirective::KillJump`] if the parent claims a generation too far above the one held; nothing is
-    /// merged.
-    pub fn merge_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
-        let jump = |(held, got)| StaleDirective::KillJump { held, got };
-        self.check(directives.kill, &directives.kills).map_err(jump)?;
-        Ok(self.merge(directives.kill, &directives.kills))
+    /// Forgets the buckets with a generation up to `through`: their kills have ended. Returns true if there were
+    /// any.
+    pub fn forget(&mut self, through: KillGeneration) -> bool {
+        let before = self.buckets.len();
+        if self.forgotten.merge(through) {
+            self.buckets.retain(|_, (generation, _)| *generation > through);
+        }
+        let has_forgotten = self.buckets.len() < before;
+        self.version += u64::from(has_forgotten);
+        has_forgotten
+    }
+
+    /// Takes back what evidence has raised: returns a scope to an earlier generation.
+    pub(super) fn restore(&mut self, scope: &Scope, generation: KillGeneration) {
+        self.version += 1;
+        match scope {
+            Scope::Fleet => self.fleet = generation,
+            Scope::Bucket(bucket) if generation == KillGeneration(0) => drop(self.buckets.remove(bucket)),
+            Scope::Bucket(bucket) => {
+                self.buckets.insert(bucket.clone(), (generation, self.version));
+            }
+        }
     }
 
     /// Caps the generations that a parent's decision claims to know at the ones held; see
@@ -122,7 +147,7 @@ impl Kills {
         directive.terms.kill = directive.terms.kill.capped_at(self.of(&directive.bucket));
     }
 
-    /// Merges the generations of a peer, which the caller has checked. Returns true if any changed.
+    /// Merges generations that the caller trusts. Returns true if any changed.
     pub fn merge(&mut self, fleet: KillGeneration, buckets: &BTreeMap<Bucket, KillGeneration>) -> bool {
         let mut changed = self.raise(&Scope::Fleet, fleet);
         for (bucket, generation) in buckets {
@@ -152,7 +177,16 @@ impl Kills {
 
     /// Returns true if a scope has a generation, or there is room for one more.
     pub fn has_room(&self, scope: &Scope) -> bool {
-        let has_room = |bucket| self.buckets.len() < KILLED_BUCKETS_MAX || self.buckets.contains_key(bucket);
+        self.has_room_below(scope, KILLED_BUCKETS_MAX)
+    }
+
+    /// Returns true if a scope has a generation, or there is room for one more that a child brings.
+    pub(super) fn has_room_to_learn(&self, scope: &Scope) -> bool {
+        self.has_room_below(scope, LEARNED_BUCKETS_MAX)
+    }
+
+    fn has_room_below(&self, scope: &Scope, bound: usize) -> bool {
+        let has_room = |bucket| self.buckets.len() < bound || self.buckets.contains_key(bucket);
         scope.bucket().is_none_or(has_room)
     }
 
@@ -164,11 +198,32 @@ impl Kills {
         }
         is_new
     }
+
+    /// Notes the drill numbers in a child's report. They start no drill, but the next one has a higher number,
+    /// so that the child takes part in it.
+    pub fn note_drill(&mut self, report: &Report) {
+        for claimed in [report.drill, report.claimed_drill] {
+            if claimed > self.claimed_drill && self.drill.accepts(claimed) {
+                self.claimed_drill = claimed;
+            }
+        }
+    }
+
+    /// The highest drill number that a child has claimed.
+    pub const fn claimed_drill(&self) -> Drill {
+        self.claimed_drill
+    }
+
+    /// The number of the next drill.
+    pub fn next_drill(&self) -> Drill {
+        self.drill.max(self.claimed_drill).next()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directive::Epoch;
     use proptest::prelude::*;
 
     fn bucket(number: usize) -> Bucket {
@@ -202,10 +257,13 @@ mod tests {
     #[test]
     fn implausible_generations_are_rejected_and_those_without_room_are_counted() {
         let mut kills = Kills::default();
-        let far = u64::MAX;
-        assert_eq!(kills.check(KillGeneration(1), &some(&[(1, 7)])), Ok(()));
-        assert!(kills.check(KillGeneration(far), &some(&[])).is_err());
-        assert!(kills.check(KillGeneration(0), &some(&[(1, 7), (2, far)])).is_err());
+        for (fleet, bucket) in [(u64::MAX, 0), (0, u64::MAX)] {
+            let kills_of = some(&[(1, 7), (2, bucket)]);
+            let message =
+                Directives { kill: KillGeneration(fleet), kills: kills_of, ..Directives::default() };
+            assert!(matches!(kills.merge_directives(&message), Err(StaleDirective::KillJump { .. })));
+        }
+        assert_eq!(kills, Kills::default());
         let all: BTreeMap<_, _> =
             (0..KILLED_BUCKETS_MAX).map(|number| (bucket(number), KillGeneration(1))).collect();
         kills.merge(KillGeneration(0), &all);
@@ -215,6 +273,20 @@ mod tests {
         assert!(!kills.raise(&one_more, KillGeneration(1)));
         assert_eq!(kills.rejected(), 1);
         assert!(kills.raise(&known, KillGeneration(2)));
+    }
+
+    #[test]
+    fn only_a_controller_forgets_kills_and_those_above_stay() {
+        let mut kills = Kills::default();
+        kills.merge(KillGeneration(5), &some(&[(1, 1), (2, 2), (3, 3)]));
+        let mut message = Directives { forgotten: KillGeneration(2), ..Directives::default() };
+        assert_eq!((kills.merge_directives(&message), kills.buckets().count()), (Ok(false), 3));
+        message.epoch = Some(Epoch(1));
+        message.kills = some(&[(4, 1)]);
+        assert_eq!(kills.merge_directives(&message), Ok(true));
+        let held: Vec<_> = kills.buckets().map(|(bucket, of)| (bucket.clone(), of)).collect();
+        assert_eq!(held, some(&[(3, 3), (4, 1)]).into_iter().collect::<Vec<_>>());
+        assert_eq!(kills.fleet(), KillGeneration(5));
     }
 
     #[test]

@@ -16,7 +16,12 @@
 //! 4. **An order has an identity**, its scope and the process where it was given, by which its end is
 //!    recognised. Orders and ends are sent once per stream, and a parent aggregator relays them. A scope stays
 //!    killed until its last order has ended.
-//! 5. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
+//! 5. **A generation without an order is a claim.** What a parent sends is taken. A child's claim moves nothing,
+//!    except at an aggregator that has no state since its start: no directives of a controller, and no order
+//!    given there or below. There it counts as *evidence* of an earlier kill until a controller's directives
+//!    arrive. The claims that moved nothing are passed upwards with the name of the process that made them, and
+//!    the next command or order of an operator for the scope moves its generation past them.
+//! 6. **The controller gives no orders through the relay.** It stores the commands of operators, and raises
 //!    the generations that it sends. A command that ends a kill there also ends every order for the scope that
 //!    is older, even if the controller learns of the order only later.
 //!
@@ -29,13 +34,15 @@
 //!                               in force, ended -- the controller confirms -----> none
 //! ```
 
+mod claims;
 pub mod drill;
 mod generations;
 mod order;
 mod relay;
 mod scope;
 
-pub use generations::{KILLED_BUCKETS_MAX, KilledBucketsFull, Kills};
+pub use claims::{CLAIMS_MAX, Claims, KillClaim};
+pub use generations::{KILLED_BUCKETS_MAX, KilledBucketsFull, Kills, LEARNED_BUCKETS_MAX};
 pub use order::{KILL_ORDERS_MAX, KillOrder, OrderId};
 pub use relay::{KillRelay, SentKills};
 pub use scope::Scope;
@@ -44,9 +51,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::Mode;
 
-/// The largest step of a generation, drill number or epoch that a peer may claim. A larger step is a broken
-/// or hostile peer, which must not be able to exhaust the numbers.
+/// The largest step of an epoch that a peer may claim. A larger step is a broken or hostile peer, which must not
+/// be able to exhaust the numbers.
 pub const JUMP_MAX: u64 = 1 << 32;
+/// The highest generation or drill number that a child may claim at once. All tiers have the same bound, so a
+/// parent never takes a number that its own parent ignores.
+const CLAIM_MAX: u64 = 1 << 62;
+/// The largest step of a claim above [`CLAIM_MAX`]. It leaves room for 2^46 such claims.
+const CLAIM_STEP: u64 = 1 << 16;
+/// The highest generation that a parent may send. No sound process reaches it.
+const SENT_MAX: u64 = 1 << 63;
+
+/// Returns the highest number that a child may claim at a process that holds `held`.
+const fn claimable(held: u64) -> u64 {
+    let base = if held > CLAIM_MAX { held } else { CLAIM_MAX };
+    base.saturating_add(CLAIM_STEP)
+}
 
 /// The generation of a kill switch; odd means killed. Generations are merged by maximum on every message in
 /// both directions, so no loss, repetition or reordering of messages can undo a merged kill. Independent
@@ -67,9 +87,9 @@ impl KillGeneration {
         if self.is_killed() == killed { self } else { Self(self.0.saturating_add(1)) }
     }
 
-    /// Returns true if a peer may claim this generation, seen from a process that holds `self`.
+    /// Returns true if a child may claim this generation, seen from a process that holds `self`.
     pub const fn accepts(self, claimed: Self) -> bool {
-        claimed.0.saturating_sub(self.0) <= JUMP_MAX
+        claimed.0 <= claimable(self.0)
     }
 
     /// Takes a larger generation. Returns true if it changed.

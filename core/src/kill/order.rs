@@ -6,7 +6,7 @@ use super::{KillGeneration, Scope};
 use crate::report::InstanceId;
 
 /// The most kill orders that an aggregator keeps or a report carries. Orders of child aggregators beyond it
-/// are relayed by their generation alone.
+/// are not relayed.
 pub const KILL_ORDERS_MAX: usize = 4_096;
 
 /// The identity of a kill order: its scope, and the aggregator process at which it was given.
@@ -27,6 +27,9 @@ pub struct KillOrder {
     /// The time since then. It is measured by the monotonic clocks of the aggregators on the way, and lacks
     /// the time that messages take.
     pub age: Duration,
+    /// True for the end of a kill that its aggregator held without knowing an order for it: it ends every order
+    /// for the scope that the aggregator was not sent.
+    pub ends_held: bool,
 }
 
 impl KillOrder {

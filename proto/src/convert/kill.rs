@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::kill::drill::{SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
-use plimsoll_core::kill::{KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope};
-use plimsoll_core::names::{Bucket, Zone};
+use plimsoll_core::kill::{
+    CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillClaim, KillGeneration, KillOrder, OrderId, Scope,
+};
+use plimsoll_core::names::{Bucket, Name, Zone};
 
 use super::DecodeError;
 use super::scalars::{check_column, check_len, decode_instance, decode_name, encode_instance};
@@ -15,8 +17,10 @@ use crate::wire;
 /// up to 4 and 10 bytes for each step.
 pub(super) const SPREAD_BYTES_MAX: usize = (128 + 3) + 11 + 8 + SPREAD_STEPS_MAX * (4 + 10);
 
-/// The most bytes of a kill order on the wire: a name of 128 bytes, an id, two numbers, and framing.
-pub(super) const ORDER_BYTES_MAX: usize = (128 + 3) + 18 + 2 * 11 + 5;
+/// The most bytes of a kill order on the wire: a name of 128 bytes, an id, two numbers, a flag, and framing.
+pub(super) const ORDER_BYTES_MAX: usize = (128 + 3) + 18 + 2 * 11 + 2 + 5;
+/// The most bytes of a kill claim on the wire: four names of 128 bytes, a number, and framing.
+pub(super) const CLAIM_BYTES_MAX: usize = 4 * (128 + 3) + 11 + 5;
 
 pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::BucketKill {
     wire::BucketKill { bucket: bucket.to_string(), generation: generation.0 }
@@ -41,6 +45,7 @@ pub(super) fn encode_order(id: &OrderId, order: &KillOrder) -> wire::KillOrder {
         given_at: encode_instance(id.given_at),
         generation: order.generation.0,
         age_ms: u64::try_from(order.age.as_millis()).unwrap_or(u64::MAX),
+        ends_held: order.ends_held,
     }
 }
 
@@ -50,12 +55,43 @@ pub(super) fn decode_orders(
 ) -> Result<BTreeMap<OrderId, KillOrder>, DecodeError> {
     check_len("kill_orders", orders.len(), KILL_ORDERS_MAX)?;
     let mut all = BTreeMap::new();
-    for wire::KillOrder { bucket, given_at, generation, age_ms } in orders {
+    for wire::KillOrder { bucket, given_at, generation, age_ms, ends_held } in orders {
         let bucket = bucket.map(|bucket| decode_name("kill_orders", &bucket, Bucket::new)).transpose()?;
         let id = OrderId { scope: Scope::from(bucket), given_at: decode_instance(&given_at)? };
-        let order = KillOrder { generation: KillGeneration(generation), age: Duration::from_millis(age_ms) };
+        let (generation, age) = (KillGeneration(generation), Duration::from_millis(age_ms));
+        let order = KillOrder { generation, age, ends_held };
         let held = all.entry(id).or_insert(order);
         *held = order.max(*held);
+    }
+    Ok(all)
+}
+
+pub(super) fn encode_claim(scope: &Scope, claim: &KillClaim) -> wire::KillClaim {
+    wire::KillClaim {
+        bucket: scope.bucket().map(ToString::to_string),
+        generation: claim.generation.0,
+        zone: claim.zone.to_string(),
+        service: claim.service.to_string(),
+        name: claim.name.to_string(),
+    }
+}
+
+/// Decodes kill claims. Of several for one scope the highest counts.
+pub(super) fn decode_claims(claims: Vec<wire::KillClaim>) -> Result<BTreeMap<Scope, KillClaim>, DecodeError> {
+    check_len("kill_claims", claims.len(), CLAIMS_MAX)?;
+    let mut all: BTreeMap<Scope, KillClaim> = BTreeMap::new();
+    for wire::KillClaim { bucket, generation, zone, service, name } in claims {
+        let bucket = bucket.map(|bucket| decode_name("kill_claims", &bucket, Bucket::new)).transpose()?;
+        let claim = KillClaim {
+            generation: KillGeneration(generation),
+            zone: decode_name("kill_claims.zone", &zone, Zone::new)?,
+            service: decode_name("kill_claims.service", &service, Name::new)?,
+            name: decode_name("kill_claims.name", &name, Name::new)?,
+        };
+        let scope = Scope::from(bucket);
+        if all.get(&scope).is_none_or(|held| claim.generation > held.generation) {
+            all.insert(scope, claim);
+        }
     }
     Ok(all)
 }

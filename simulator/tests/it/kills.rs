@@ -10,7 +10,12 @@
 //!
 //! Of some orders an aggregator knows only that a generation moved: a client reported the generation without
 //! the order, or the process that knew the order has died. Another order may have reached the same generation
-//! or a later one, so a decision that knew the generation suffices.
+//! or a later one, so a decision that knew the generation suffices. A generation without its order is evidence
+//! only for a process that has lost its state: an aggregator that took it forgets it again when a controller
+//! speaks, and all others ignore it.
+//!
+//! An operator who ends the kills of a scope at a controller that holds none decides as well, for the orders of
+//! which only generations were reported: what is enforced stays so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -188,6 +193,12 @@ impl ZoneLife {
                 *held = known;
             }
         }
+    }
+
+    /// Forgets the orders of which only a generation was known that is no longer held.
+    fn forget_evidence(&mut self, orders: &[Order]) {
+        let held = |id: u64| self.zone.kills().generation(&orders[usize::try_from(id).unwrap()].scope).0;
+        self.knows.retain(|id, known| known.certain || held(*id) >= known.generation);
     }
 
     /// The known orders, and the certain ones among them.
@@ -408,10 +419,14 @@ impl World {
             if let Some(Some(life)) = self.zones.get_mut(place) {
                 life.zone.order_kill(now, &scope, false).unwrap();
             } else if let Some(brain) = &mut self.brain {
+                let before = brain.durable().generation(&scope);
                 brain.on_kill_ends(now, &scope);
+                let has_passed_claim = !before.is_killed() && brain.durable().generation(&scope) > before;
                 let orders = self.orders.iter().zip(0..).filter(|(order, _)| order.scope == scope);
                 self.ended.extend(orders.map(|(_, id)| id));
                 self.save();
+                let concerned = (0..BUCKETS.len()).filter(|number| concerns(&scope, BUCKETS[*number]));
+                concerned.filter(|_| has_passed_claim).for_each(|number| self.decide(number));
             }
         }
         if self.chance(0.02 * self.pace) {
@@ -447,9 +462,15 @@ impl World {
         brain.on_policy(policy(self.modes));
         self.modes[number] = true;
         brain.on_policy(policy(self.modes));
-        let kill = brain.durable().kill_of(&bucket(BUCKETS[number]));
         self.save();
-        // A promotion while killed decides nothing.
+        self.decide(number);
+    }
+
+    /// Notes that an operator has decided to enforce a bucket, or to go on with it.
+    fn decide(&mut self, number: usize) {
+        let Some(brain) = &self.brain else { return };
+        let kill = brain.durable().kill_of(&bucket(BUCKETS[number]));
+        // A decision while killed decides nothing.
         if !kill.is_on() {
             let generations = [kill.fleet.0, kill.bucket.0];
             let knew = &self.controller_knows | &self.ended;
@@ -532,6 +553,7 @@ impl World {
                 let certain = sent.certain;
                 let _ = life.zone.on_directives(now, sent.message);
                 life.learn(&self.orders, ms, taken, |id| certain.contains(&id));
+                life.forget_evidence(&self.orders);
                 self.check("a directive at an aggregator");
             }
         }
@@ -600,7 +622,9 @@ impl World {
                 let Some(brain) = &mut self.brain else { return false };
                 let taken = taken(&self.orders, sent, &named, |scope| brain.durable().generation(scope).0);
                 let entered = brain.on_report(now, id, report).is_ok();
-                self.controller_knows.extend(taken.into_iter().filter(|_| entered));
+                let held = |scope: &Scope| brain.durable().generation(scope).0;
+                let counts = counting(&self.orders, sent, &named, held);
+                self.controller_knows.extend(taken.into_iter().filter(|id| entered && counts(id)));
                 self.save();
                 entered
             }
@@ -611,6 +635,9 @@ impl World {
                 let entered = life.zone.on_report(now, id, report).is_ok();
                 if entered {
                     let orders = &self.orders;
+                    let zone = &life.zone;
+                    let counts = counting(orders, sent, &named, |scope| zone.kills().generation(scope).0);
+                    let taken = taken.into_iter().filter(counts).collect();
                     let is_named = |id| named.contains(&orders[usize::try_from(id).unwrap()].scope);
                     life.learn(orders, ms, taken, |id| is_named(id) && sent.certain.contains(&id));
                 }
@@ -743,6 +770,20 @@ fn taken<M>(
         sent.kills[scope] >= held(scope) || named.contains(scope)
     };
     sent.knows.iter().filter(takes).copied().collect()
+}
+
+/// Returns true for the orders that counted at the receiver of a report: those that the report names, and those
+/// whose generation it holds now.
+fn counting(
+    orders: &[Order],
+    sent: &InFlight<Report>,
+    named: &BTreeSet<Scope>,
+    held: impl Fn(&Scope) -> u64,
+) -> impl Fn(&u64) -> bool {
+    move |id| {
+        let scope = &orders[usize::try_from(*id).unwrap()].scope;
+        named.contains(scope) || held(scope) >= sent.kills[scope]
+    }
 }
 
 #[test]

@@ -4,12 +4,14 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_admin::kill_api::{
-    DrillLatency, DrillReport, KillEnded, KillOrder, KillState, KillStatus, Tier,
+    Claimed, DrillLatency, DrillReport, KillEnded, KillOrder, KillState, KillStatus, Tier,
 };
 use plimsoll_core::names::Bucket;
 
 use crate::admin_client::Answer;
 
+/// The most claims that are named.
+const CLAIMS_NAMED_MAX: usize = 8;
 /// The aggregators that are named of those that are not connected.
 const AWAY_NAMED_MAX: usize = 10;
 
@@ -166,10 +168,30 @@ pub(super) fn write_status(out: &mut dyn Write, switches: &KillStatus) -> io::Re
             switches.killed_locally
         )?;
     }
+    write_claims(out, &switches.claims)?;
     if switches.tier == Tier::Aggregator {
         writeln!(out, "aggregators hold no reasons; the controller does")?;
     }
     Ok(())
+}
+
+/// Writes the kill generations that no order explains.
+pub(crate) fn write_claims(out: &mut dyn Write, claims: &[Claimed]) -> io::Result<()> {
+    for Claimed { bucket, generation, zone, service, name } in claims.iter().take(CLAIMS_NAMED_MAX) {
+        let (scope, flag) =
+            (scope(bucket.as_ref()), bucket.as_ref().map(|bucket| format!(" --bucket {bucket}")));
+        writeln!(
+            out,
+            "kill generation {} of {scope}, without an order: ignored; held by {service} {zone}/{name}, which stays in \
+             shadow until `plimsoll kill off{}`",
+            generation.0,
+            flag.unwrap_or_default()
+        )?;
+    }
+    match claims.len().saturating_sub(CLAIMS_NAMED_MAX) {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more kill generations without an order"),
+    }
 }
 
 /// Writes how fast a drill reached the clients.

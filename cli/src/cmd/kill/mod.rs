@@ -3,6 +3,8 @@
 
 mod answers;
 
+pub(crate) use answers::write_claims;
+
 use std::process::ExitCode;
 use std::time::Duration;
 

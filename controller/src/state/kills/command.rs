@@ -7,6 +7,9 @@ use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// The step in seconds in which the rest of a time to live is saved.
+const LEFT_STEP_S: u64 = 30;
+
 /// An operator's command to kill, or a kill that an aggregator reported, whose operator and reason are
 /// unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,8 +20,16 @@ pub struct Command {
     pub by: Option<Text>,
     /// The start in seconds since 1970 by this machine's clock; absent if it was not known.
     pub since_s: Option<i64>,
-    /// The end in seconds since 1970; absent if the kill lasts until a command ends it.
+    /// The end in seconds since 1970, as expected when it was ordered; absent if the kill lasts until a command
+    /// ends it.
     pub until_s: Option<i64>,
+    /// The rest of the time to live in seconds, rounded up, that a restart does not exceed: a time of day that
+    /// goes back lengthens no kill.
+    #[serde(default)]
+    pub left_s: Option<u64>,
+    /// The end by the clock of this process, from the first tick on.
+    #[serde(skip)]
+    pub(super) ends_at: Option<MonoTime>,
     /// The aggregator processes with an order in force, by their ids in hex. A reported kill ends with the
     /// last of them, and they outlast the time to live of an operator's command.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -64,8 +75,19 @@ impl Command {
         (!given_at.is_empty()).then(|| Self { given_at, ..Self::learned(Some(unix_s)) })
     }
 
-    pub(super) fn is_expired(&self, unix_s: i64) -> bool {
-        self.until_s.is_some_and(|until| unix_s >= until)
+    /// Counts down the time to live. Returns true if the rest should be saved.
+    pub(super) fn count_down(&mut self, now: MonoTime, unix_s: i64) -> bool {
+        let Some(until_s) = self.until_s else { return false };
+        let left = u64::try_from(until_s.saturating_sub(unix_s)).unwrap_or(0);
+        let left = Duration::from_secs(left.min(self.left_s.unwrap_or(u64::MAX)));
+        let ends_at = *self.ends_at.get_or_insert_with(|| now + left);
+        let left_s = Some(ends_at.since(now).as_secs().div_ceil(LEFT_STEP_S) * LEFT_STEP_S);
+        let left_s = if ends_at <= now { Some(0) } else { left_s.max(Some(LEFT_STEP_S)) };
+        std::mem::replace(&mut self.left_s, left_s) != left_s
+    }
+
+    pub(super) fn is_expired(&self) -> bool {
+        self.left_s == Some(0)
     }
 
     /// Returns true if an aggregator reported the kill.

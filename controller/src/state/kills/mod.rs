@@ -9,14 +9,17 @@ pub(super) use command::command_or_flag;
 pub use command::{Command, End};
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::kill::{KILLED_BUCKETS_MAX, Kill, KillGeneration, KilledBucketsFull, Scope};
+use plimsoll_core::kill::{
+    KILLED_BUCKETS_MAX, Kill, KillGeneration, KilledBucketsFull, LEARNED_BUCKETS_MAX, Scope,
+};
 use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, DurableState};
 
-/// The kill switch of one bucket that was ever killed alone, or for which a kill was ended.
+/// The kill switch of one bucket that was killed alone, or for which a kill was ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSwitch {
     /// The generation; odd means killed.
@@ -28,6 +31,18 @@ pub struct BucketSwitch {
     /// The latest end by command.
     #[serde(default)]
     pub ended: Option<End>,
+    /// True if an aggregator's order opened it, and no command was given here since.
+    #[serde(default)]
+    pub learned: bool,
+}
+
+/// The origin of a change of a kill switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// A command, the policy, or the time.
+    Here,
+    /// An aggregator.
+    Aggregator,
 }
 
 /// The stage of a bucket's entry when it was last read, by which a promotion is noticed.
@@ -39,15 +54,21 @@ pub struct Held {
     pub at: Mode,
 }
 
+impl BucketSwitch {
+    /// Returns true if the bucket is not killed and not held in shadow, as far as any entry could release it.
+    fn is_over(&self) -> bool {
+        let is_held = self.held.as_ref().is_some_and(|held| held.entry.is_some());
+        !self.generation.is_killed() && self.command.is_none() && !is_held
+    }
+}
+
 impl DurableState {
     /// The generation of a scope.
     #[must_use]
     pub fn generation(&self, scope: &Scope) -> KillGeneration {
         match scope {
             Scope::Fleet => self.kill,
-            Scope::Bucket(bucket) => {
-                self.bucket_kills.get(bucket).map_or(KillGeneration(0), |of| of.generation)
-            }
+            Scope::Bucket(bucket) => self.bucket_kills.get(bucket).map_or(self.forgotten, |of| of.generation),
         }
     }
 
@@ -62,6 +83,16 @@ impl DurableState {
         let is_held = self.bucket_kills.get(bucket).is_some_and(|of| of.held.is_some());
         let kill = self.kill_of(bucket);
         kill.mode(if is_held { Mode::Shadow } else { stage }, kill)
+    }
+
+    /// Moves the generation of a scope past a claim, before a command for the scope. It moves no bucket to shadow.
+    pub(crate) fn pass_claim(&mut self, scope: &Scope, claimed: KillGeneration) {
+        let killed = self.is_ordered(scope);
+        if claimed > self.generation(scope)
+            && let Ok((generation, _)) = self.switch(scope, From::Here)
+        {
+            *generation = claimed.switched(killed);
+        }
     }
 
     /// Kills a scope by command, which replaces an earlier command for it, but no orders given at aggregators.
@@ -86,11 +117,14 @@ impl DurableState {
         let end = Some(End { at: Some(now.at), at_s: now.unix_s, was_killed });
         match scope {
             Scope::Fleet => self.fleet_kill_ended = end,
-            Scope::Bucket(bucket) if self.switch(scope).is_ok() => {
-                self.bucket_kills.entry(bucket.clone()).or_default().ended = end;
-            }
             // Without room for the bucket, no order for it has any either.
-            Scope::Bucket(_) => {}
+            Scope::Bucket(bucket) => {
+                if self.switch(scope, From::Here).is_ok()
+                    && let Some(switch) = self.bucket_kills.get_mut(bucket)
+                {
+                    switch.ended = end;
+                }
+            }
         }
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }
@@ -103,12 +137,18 @@ impl DurableState {
         }
     }
 
-    /// Ends the commands that have expired at the time of day `unix_s`, but no orders given at aggregators.
-    /// Returns true if any has.
+    /// Counts down the times to live, by the clock of this process. Returns true if one should be saved.
+    pub(crate) fn count_down(&mut self, now: MonoTime, unix_s: i64) -> bool {
+        let of_buckets = self.bucket_kills.values_mut().filter_map(|switch| switch.command.as_mut());
+        let all = self.killed_by_command.iter_mut().chain(of_buckets);
+        all.fold(false, |is_due, command| command.count_down(now, unix_s) || is_due)
+    }
+
+    /// Ends the commands whose time to live is over, but no orders given at aggregators. Returns true if there is
+    /// one. `unix_s` is the time of day.
     pub(crate) fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
         let scopes = self.bucket_kills.keys().cloned().map(Scope::Bucket).chain([Scope::Fleet]);
-        let is_expired =
-            |scope: &Scope| self.command(scope).is_some_and(|command| command.is_expired(unix_s));
+        let is_expired = |scope: &Scope| self.command(scope).is_some_and(Command::is_expired);
         let expired: Vec<Scope> = scopes.filter(is_expired).collect();
         let mut changed = false;
         for scope in &expired {
@@ -159,7 +199,7 @@ impl DurableState {
     /// it concerns into shadow; its end releases none.
     pub(super) fn settle_generation(&mut self, scope: &Scope, policy: &Policy) {
         let killed = self.is_ordered(scope);
-        let Ok((generation, _)) = self.switch(scope) else { return };
+        let Some(generation) = self.generation_mut(scope) else { return };
         *generation = generation.switched(killed);
         if killed {
             self.lower(scope, policy);
@@ -176,6 +216,14 @@ impl DurableState {
         self.killed_by_command.iter().chain(of_buckets)
     }
 
+    /// The generation of the fleet, or of a bucket that has a switch.
+    fn generation_mut(&mut self, scope: &Scope) -> Option<&mut KillGeneration> {
+        match scope {
+            Scope::Fleet => Some(&mut self.kill),
+            Scope::Bucket(bucket) => Some(&mut self.bucket_kills.get_mut(bucket)?.generation),
+        }
+    }
+
     fn ended_mut(&mut self, scope: &Scope) -> Option<&mut End> {
         match scope {
             Scope::Fleet => self.fleet_kill_ended.as_mut(),
@@ -189,7 +237,7 @@ impl DurableState {
         command: Option<Command>,
         policy: &Policy,
     ) -> Result<bool, KilledBucketsFull> {
-        let (_, held) = self.switch(scope)?;
+        let (_, held) = self.switch(scope, From::Here)?;
         if *held == command {
             return Ok(false);
         }
@@ -201,29 +249,46 @@ impl DurableState {
     fn switch(
         &mut self,
         scope: &Scope,
+        from: From,
     ) -> Result<(&mut KillGeneration, &mut Option<Command>), KilledBucketsFull> {
-        match scope {
-            Scope::Fleet => Ok((&mut self.kill, &mut self.killed_by_command)),
-            Scope::Bucket(bucket) => {
-                let has_room = self.bucket_kills.len() < KILLED_BUCKETS_MAX;
-                if !has_room && !self.bucket_kills.contains_key(bucket) {
-                    self.make_room()?;
-                }
-                let switch = self.bucket_kills.entry(bucket.clone()).or_default();
-                Ok((&mut switch.generation, &mut switch.command))
-            }
+        let Scope::Bucket(bucket) = scope else { return Ok((&mut self.kill, &mut self.killed_by_command)) };
+        if !self.bucket_kills.contains_key(bucket) {
+            self.make_room(from)?;
         }
+        let learned = from == From::Aggregator;
+        let new = BucketSwitch { generation: self.forgotten, learned, ..BucketSwitch::default() };
+        let switch = self.bucket_kills.entry(bucket.clone()).or_insert(new);
+        switch.learned &= learned;
+        Ok((&mut switch.generation, &mut switch.command))
     }
 
-    /// Forgets the earliest end for a bucket that was never killed: an older order for it can kill it again.
-    fn make_room(&mut self) -> Result<(), KilledBucketsFull> {
-        let never_killed = self.bucket_kills.iter().filter(|(_, switch)| {
-            matches!(switch, BucketSwitch { generation: KillGeneration(0), command: None, held: None, .. })
-        });
-        let earliest = never_killed.min_by_key(|(_, switch)| switch.ended.as_ref().map(|end| end.at_s));
+    /// Makes room for one more bucket, of those that a process opens: forgets the earliest end for a bucket that
+    /// is not killed and not held in shadow. An older order for it can kill it again.
+    fn make_room(&mut self, from: From) -> Result<(), KilledBucketsFull> {
+        let is_learned = |switch: &BucketSwitch| from == From::Here || switch.learned;
+        let bound = if from == From::Here { KILLED_BUCKETS_MAX } else { LEARNED_BUCKETS_MAX };
+        let is_full = self.bucket_kills.len() >= KILLED_BUCKETS_MAX
+            || self.bucket_kills.values().filter(|switch| is_learned(switch)).count() >= bound;
+        if !is_full {
+            return Ok(());
+        }
+        let over = self.bucket_kills.iter().filter(|(_, switch)| is_learned(switch) && switch.is_over());
+        let earliest = over.min_by_key(|(_, switch)| switch.ended.as_ref().map(|end| end.at_s));
         let bucket = earliest.map(|(bucket, _)| bucket.clone()).ok_or(KilledBucketsFull)?;
-        self.bucket_kills.remove(&bucket);
+        self.forget(&bucket);
         Ok(())
+    }
+
+    /// Forgets a kill that has ended. The generation of every bucket reaches its number, so that all later
+    /// decisions know it, and a later kill of the bucket has a higher one.
+    fn forget(&mut self, bucket: &Bucket) {
+        let Some(over) = self.bucket_kills.remove(bucket) else { return };
+        self.forgotten.merge(over.generation);
+        for switch in self.bucket_kills.values_mut() {
+            if switch.generation < self.forgotten {
+                switch.generation = self.forgotten.switched(switch.generation.is_killed());
+            }
+        }
     }
 
     fn lower(&mut self, scope: &Scope, policy: &Policy) {

@@ -7,25 +7,29 @@ use plimsoll_core::kill::{KILL_ORDERS_MAX, KillGeneration, KillOrder, OrderId, S
 use plimsoll_core::report::Report;
 use plimsoll_policy::Policy;
 
-use super::{Command, Now};
+use super::{Command, From, Now};
 use crate::state::DurableState;
 
 impl DurableState {
-    /// Takes the generations and the orders in an aggregator's report. Returns true if anything changed.
+    /// Takes the orders in an aggregator's report, and the generations of the scopes that they name. Returns true
+    /// if anything changed.
     ///
-    /// The orders decide for the scopes that they name. For all other scopes a larger generation is evidence:
-    /// an odd one counts as a command without a reason, an even one ends such a command, but no command given
+    /// All other generations move nothing, unless this controller has lost its state: then they are `evidence`.
+    /// An odd one counts as a command without a reason, an even one ends such a command, but no command given
     /// here.
-    pub(crate) fn on_report(&mut self, report: &Report, now: Now, policy: &Policy) -> bool {
+    pub(crate) fn on_report(&mut self, report: &Report, evidence: bool, now: Now, policy: &Policy) -> bool {
         let of_buckets =
             report.kills.iter().map(|(bucket, generation)| (Scope::Bucket(bucket.clone()), *generation));
         let mut reported: BTreeMap<Scope, KillGeneration> = of_buckets.collect();
         reported.insert(Scope::Fleet, report.kill);
         let mut changed = false;
         for (id, order) in &report.orders {
-            let generation = reported.remove(&id.scope).unwrap_or_default();
+            let generation = reported.get(&id.scope).copied().unwrap_or_default();
             changed |= self.on_order(id, *order, generation, now, policy);
         }
+        reported.retain(|scope, generation| {
+            evidence && !report.has_order(scope) && self.generation(scope).accepts(*generation)
+        });
         for (scope, generation) in reported {
             changed |= self.on_generation(&scope, generation, now.unix_s, policy);
         }
@@ -44,7 +48,7 @@ impl DurableState {
         if reported <= self.generation(scope) {
             return false;
         }
-        let Ok((generation, command)) = self.switch(scope) else { return false };
+        let Ok((generation, command)) = self.switch(scope, From::Aggregator) else { return false };
         *generation = reported;
         if reported.is_killed() {
             command.get_or_insert(Command::learned(unix_s));
@@ -70,10 +74,11 @@ impl DurableState {
     ) -> bool {
         let scope = &id.scope;
         let has_room = self.commands().map(|command| command.given_at.len()).sum::<usize>() < KILL_ORDERS_MAX;
-        let Ok((generation, command)) = self.switch(scope) else { return false };
+        let Ok((generation, command)) = self.switch(scope, From::Aggregator) else { return false };
         let before = (*generation, command.clone());
-        let is_new = reported > *generation;
-        *generation = reported.max(*generation);
+        let is_new = reported > *generation && generation.accepts(reported);
+        let reported = if is_new { reported } else { *generation };
+        *generation = reported;
         let given_at = format!("{:032x}", id.given_at.0);
         if let Some(end) = self.ended_mut(scope).filter(|end| end.is_after(order.age, now)) {
             // Buckets that were promoted since the end stay as they are if they were in shadow before it.
@@ -82,16 +87,19 @@ impl DurableState {
                 self.pass_kill(scope, is_new, policy);
             }
         } else if order.is_in_force() {
-            let Ok((_, command)) = self.switch(scope) else { return false };
+            let Ok((_, command)) = self.switch(scope, From::Aggregator) else { return false };
             let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
             if has_room {
                 command.given_at.insert(given_at);
             }
             self.settle_generation(scope, policy);
         } else {
-            let Ok((_, command)) = self.switch(scope) else { return false };
+            let Ok((_, command)) = self.switch(scope, From::Aggregator) else { return false };
             command.take_if(|command| {
                 let was_given = command.given_at.remove(&given_at);
+                if order.ends_held && is_new && !reported.is_killed() {
+                    command.given_at.clear();
+                }
                 command.is_learned() && command.given_at.is_empty() && (was_given || is_new)
             });
             self.pass_kill(scope, is_new, policy);
@@ -104,7 +112,7 @@ impl DurableState {
     /// has passed the kill already.
     fn pass_kill(&mut self, scope: &Scope, is_new: bool, policy: &Policy) {
         let killed = self.is_ordered(scope);
-        let Ok((generation, _)) = self.switch(scope) else { return };
+        let Some(generation) = self.generation_mut(scope) else { return };
         let passed = if is_new { *generation } else { generation.switched(true) };
         *generation = passed.switched(killed);
         if !killed {

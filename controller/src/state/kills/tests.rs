@@ -56,7 +56,16 @@ enum Act {
     OnFor(i64),
     Off,
     Time(i64),
+    /// Seconds by the clock of the process.
+    Wait(u64),
+    /// A generation without an order, at a controller that has lost its state.
     Learn(u64),
+    /// The same, at a controller with state.
+    Claim(u64),
+    /// An aggregator process that ended a kill without knowing an order for it, and its generation.
+    EndHeld(u128, u64),
+    /// A claim that the next command moves past.
+    PassClaim(u64),
     /// An aggregator process, the generation of its order for the fleet, and its age in milliseconds.
     Order(u128, u64, u64),
     Restart,
@@ -94,17 +103,29 @@ impl Scene {
             Act::On => drop(durable.on_command(fleet, ordered(None), policy).unwrap()),
             Act::OnFor(until) => drop(durable.on_command(fleet, ordered(Some(until)), policy).unwrap()),
             Act::Off => drop(durable.on_command_ends(fleet, now, policy)),
-            Act::Time(unix_s) => drop(durable.on_time(unix_s, policy)),
-            Act::Learn(generation) => {
-                let report = Report { kill: KillGeneration(generation), ..Report::default() };
-                durable.on_report(&report, now, policy);
+            Act::Time(unix_s) => {
+                durable.count_down(self.now, unix_s);
+                durable.on_time(unix_s, policy);
             }
+            Act::Wait(s) => self.now = self.now + Duration::from_secs(s),
+            Act::Learn(generation) | Act::Claim(generation) => {
+                let report = Report { kill: KillGeneration(generation), ..Report::default() };
+                durable.on_report(&report, matches!(act, Act::Learn(_)), now, policy);
+            }
+            Act::EndHeld(process, generation) => {
+                let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(process) };
+                let generation = KillGeneration(generation);
+                let order = KillOrder { generation, age: Duration::ZERO, ends_held: true };
+                let report = Report { kill: generation, orders: [(id, order)].into(), ..Report::default() };
+                durable.on_report(&report, false, now, policy);
+            }
+            Act::PassClaim(generation) => durable.pass_claim(fleet, KillGeneration(generation)),
             Act::Order(process, generation, age_ms) => {
                 let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(process) };
                 let generation = KillGeneration(generation);
-                let order = KillOrder { generation, age: Duration::from_millis(age_ms) };
+                let order = KillOrder { generation, age: Duration::from_millis(age_ms), ends_held: false };
                 let report = Report { kill: generation, orders: [(id, order)].into(), ..Report::default() };
-                durable.on_report(&report, now, policy);
+                durable.on_report(&report, false, now, policy);
             }
             Act::Restart => {
                 let text = serde_json::to_string(&durable).unwrap();
@@ -115,7 +136,7 @@ impl Scene {
             Act::OffApi => drop(durable.on_command_ends(&alone("api"), now, policy)),
             Act::LearnApi(generation) => {
                 let kills = [(bucket("api"), KillGeneration(generation))].into();
-                durable.on_report(&Report { kills, ..Report::default() }, now, policy);
+                durable.on_report(&Report { kills, ..Report::default() }, true, now, policy);
             }
             Act::OnP1 => drop(durable.on_command(&alone("p/1"), ordered(None), policy).unwrap()),
             Act::OffP1 => drop(durable.on_command_ends(&alone("p/1"), now, policy)),
@@ -178,7 +199,34 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[OnFor(600), On, Time(600)], [1, 0, 0], NONE),
         (&[On, OnFor(600), Time(600)], [2, 0, 0], NONE),
         (&[OnFor(600), Time(600), down, up, Time(0), Time(700)], [2, 0, 0], ALL),
-        // Generations of an aggregator: an older one is ignored, an odd one is an order, an even one a kill
+        // A time of day that goes back does not lengthen a kill, also not across a restart.
+        (&[OnFor(600), Time(0), Wait(590), Time(-9_000)], [1, 0, 0], NONE),
+        (&[OnFor(600), Time(0), Wait(600), Time(-9_000)], [2, 0, 0], NONE),
+        (
+            &[OnFor(600), Time(0), Wait(570), Time(0), Restart, Time(-9_000), Wait(35), Time(-9_000)],
+            [2, 0, 0],
+            NONE,
+        ),
+        (&[OnFor(600), Time(0), Restart, Time(550), Wait(50), Time(0)], [2, 0, 0], NONE),
+        // A generation without an order moves nothing here. A command moves past it, and lowers no mode if nothing
+        // was killed.
+        (&[Claim(7)], [0, 0, 0], ALL),
+        (&[Claim(8)], [0, 0, 0], ALL),
+        (&[On, Claim(2)], [1, 0, 0], NONE),
+        (&[PassClaim(7), Off], [8, 0, 0], ALL),
+        (&[PassClaim(8), Off], [8, 0, 0], ALL),
+        (&[PassClaim(7), On], [9, 0, 0], NONE),
+        (&[On, PassClaim(7), Off], [8, 0, 0], NONE),
+        (&[On, PassClaim(8), Off], [10, 0, 0], NONE),
+        // The end of a kill that an aggregator held ends the orders of others, but no command given here.
+        (&[Order(7, 1, 0), EndHeld(8, 2)], [2, 0, 0], NONE),
+        (&[Order(7, 1, 0), Order(8, 1, 0), EndHeld(9, 2)], [2, 0, 0], NONE),
+        (&[On, EndHeld(8, 2)], [3, 0, 0], NONE),
+        (&[OnFor(600), Order(7, 1, 0), EndHeld(8, 2), Time(600)], [4, 0, 0], NONE),
+        (&[Order(7, 1, 0), Order(8, 5, 0), EndHeld(9, 2)], [5, 0, 0], NONE),
+        // An implausible generation counts for its order alone.
+        (&[Order(7, u64::MAX, 0)], [1, 0, 0], NONE),
+        // Generations of an aggregator at a controller without state: an older one is ignored, an odd one is an order, an even one a kill
         // and its end.
         (&[Learn(0)], [0, 0, 0], ALL),
         (&[Learn(7)], [7, 0, 0], NONE),
@@ -339,7 +387,7 @@ fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
     let learned = [(bucket("one-more"), KillGeneration(1))].into();
     let report = Report { kills: learned, ..Report::default() };
     let now = Now { at: scene.now, unix_s: None };
-    assert!(!scene.durable.on_report(&report, now, &scene.policy));
+    assert!(!scene.durable.on_report(&report, true, now, &scene.policy));
     scene.act(Act::On);
     assert_eq!(scene.durable.kill, KillGeneration(1));
 }

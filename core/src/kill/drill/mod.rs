@@ -11,7 +11,7 @@ mod timing;
 pub use spread::{SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
 pub use timing::{DrillTiming, DueChild};
 
-use super::JUMP_MAX;
+use super::claimable;
 
 /// The number of a drill, merged by `max` like a kill generation; 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,6 @@ impl Drill {
 
     /// Returns true if a peer may claim this drill, seen from a process that holds `self`.
     pub const fn accepts(self, claimed: Self) -> bool {
-        claimed.0.saturating_sub(self.0) <= JUMP_MAX
+        claimed.0 <= claimable(self.0)
     }
 }

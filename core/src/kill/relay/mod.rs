@@ -2,6 +2,7 @@
 //! kill orders given here or at aggregators below until the controller has confirmed them, and times drills. A
 //! controller uses it to send generations and to time drills; its durable state does the rest.
 
+mod evidence;
 mod orders;
 mod sent;
 #[cfg(test)]
@@ -9,15 +10,16 @@ mod tests;
 
 pub use sent::SentKills;
 
+use evidence::Evidence;
 use orders::Orders;
 
 use super::drill::{Drill, DrillTiming, DueChild};
-use super::{KillGeneration, KilledBucketsFull, Kills, OrderId, Scope};
+use super::{Claims, KillClaim, KillGeneration, KilledBucketsFull, Kills, OrderId, Scope};
 use crate::decision::Mode;
 use crate::directive::{Directives, StaleDirective, Terms};
 use crate::names::{Bucket, Zone};
 use crate::quantity::MonoTime;
-use crate::report::{InstanceId, Report, Role};
+use crate::report::{Identity, InstanceId, Report, Role};
 
 /// The kill state of an aggregator or a controller. A controller raises generations and gives no orders,
 /// which no parent would confirm.
@@ -27,10 +29,14 @@ pub struct KillRelay {
     own: InstanceId,
     kills: Kills,
     orders: Orders,
+    evidence: Evidence,
+    /// The generations of children that moved nothing.
+    claims: Claims,
     timing: DrillTiming,
     /// The state in the reports of the present stream to the parent.
     sent: SentKills,
-    /// The version of `timing` in those reports.
+    /// The versions of `claims` and `timing` in those reports.
+    sent_claims: u64,
     sent_timing: u64,
 }
 
@@ -41,8 +47,11 @@ impl KillRelay {
             own,
             kills: Kills::default(),
             orders: Orders::default(),
+            evidence: Evidence::default(),
+            claims: Claims::default(),
             timing: DrillTiming::default(),
             sent: SentKills::default(),
+            sent_claims: 0,
             sent_timing: 0,
         }
     }
@@ -50,6 +59,16 @@ impl KillRelay {
     /// The generations held. For the mode in force use [`Self::mode`], which also respects orders.
     pub const fn kills(&self) -> &Kills {
         &self.kills
+    }
+
+    /// The generations that children claim without an order.
+    pub const fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// The same, to be logged or to enter a claim.
+    pub const fn claims_mut(&mut self) -> &mut Claims {
+        &mut self.claims
     }
 
     /// The replies of the children to the latest drill.
@@ -73,14 +92,30 @@ impl KillRelay {
             return Err(KilledBucketsFull);
         }
         let id = OrderId { scope: scope.clone(), given_at: self.own };
-        let given = self.orders.generation(&id);
-        let latest = self.kills.generation(scope).max(given.unwrap_or_default());
-        // Without an order, the end needs no entry: the generation shows it.
-        if killed || given.is_some() {
-            self.orders.give(now, id, latest.switched(killed));
+        let (given, held) = (self.orders.generation(&id), self.kills.generation(scope));
+        let ends_held = !killed && held.is_killed() && !self.is_ordered(scope);
+        if !killed && given.is_none() && !ends_held {
+            return Ok(false);
         }
+        self.evidence.on_order(scope);
+        // Past every claim, so that children with a stray number follow again.
+        let latest = self.next_base(scope).max(given.unwrap_or_default());
+        self.orders.give(now, id, latest.switched(killed), ends_held);
         let is_killed = killed || self.is_ordered(scope);
-        Ok(self.kills.raise(scope, latest.switched(is_killed)))
+        let has_changed = self.kills.raise(scope, latest.switched(is_killed));
+        self.settle_claims();
+        Ok(has_changed)
+    }
+
+    /// The generation from which the next one of a scope follows.
+    fn next_base(&self, scope: &Scope) -> KillGeneration {
+        let forgotten = scope.bucket().map_or(KillGeneration(0), |_| self.kills.forgotten());
+        self.kills.generation(scope).max(self.claims.highest(scope)).max(forgotten)
+    }
+
+    fn settle_claims(&mut self) {
+        let (evidence, kills) = (&self.evidence, &self.kills);
+        self.claims.settle(|scope| evidence.without(kills, scope));
     }
 
     /// Returns true if an unconfirmed order in force, given below, kills a scope.
@@ -94,20 +129,31 @@ impl KillRelay {
 
     /// Takes a larger generation of a scope. Returns true if it changed.
     pub fn raise(&mut self, scope: &Scope, generation: KillGeneration) -> bool {
-        self.kills.raise(scope, generation)
+        let has_changed = self.kills.raise(scope, generation);
+        if has_changed {
+            self.settle_claims();
+        }
+        has_changed
+    }
+
+    /// Forgets kills of buckets that have ended; see [`Kills::forget`].
+    pub fn forget(&mut self, through: KillGeneration) {
+        self.kills.forget(through);
     }
 
     // // === as a child ===
 
     /// Starts a new stream to the parent: everything is sent again.
     pub fn on_open(&mut self) {
-        (self.sent, self.sent_timing) = (SentKills::default(), 0);
+        (self.sent, self.sent_claims, self.sent_timing) = (SentKills::default(), 0, 0);
         self.orders.on_open();
     }
 
     /// Fills the kill fields of a report after its number was set.
     pub fn fill(&mut self, now: MonoTime, report: &mut Report) {
         self.sent.fill(&self.kills, report);
+        report.claims = self.claims.since(self.sent_claims);
+        self.sent_claims = self.claims.version();
         self.orders.fill(now, report);
         if self.sent_timing != self.timing.version() {
             self.sent_timing = self.timing.version();
@@ -121,32 +167,78 @@ impl KillRelay {
     }
 
     /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even if the
-    /// directives in the message are stale. Returns true if a generation changed.
+    /// directives in the message are stale. Evidence of children is over once a controller speaks. Returns true
+    /// if a generation changed.
     ///
     /// # Errors
     /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
     pub fn on_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
-        let changed = self.kills.merge_directives(directives)?;
+        self.evidence.on_parent(directives);
+        let is_evidence_over = directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
+        let changed = self.kills.merge_directives(directives)? || is_evidence_over;
         self.orders.confirm(directives.echo.confirmed);
         if changed {
             self.enforce_orders();
+            self.settle_claims();
         }
         Ok(changed)
     }
 
     // // === as a parent ===
 
-    /// Takes the generations and the confirmation of a drill in a child's report, and the orders of a child
-    /// aggregator. Returns true if a generation or an order changed, which all children must be sent.
-    pub fn on_report(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) -> bool {
-        self.on_confirmation(now, instance, role, report);
-        let changed = self.kills.merge(report.kill, &report.kills);
-        let ordered = role == Role::Aggregator && self.relay_orders(now, report);
-        self.enforce_orders() || changed || ordered
+    /// Takes the claims of children as evidence, while this process has no state of its own. Returns true if a
+    /// generation changed, which all children must be sent.
+    pub fn on_tick(&mut self, now: MonoTime) -> bool {
+        self.evidence.on_tick(now, &self.claims, &mut self.kills)
     }
 
-    /// Takes only the confirmation of a drill in a child's report.
+    /// Takes the confirmation of a drill in a child's report, the orders of a child aggregator, and the
+    /// generations in the report: with an order they move the scope, without one they are claims.
+    /// Returns true if a generation or an order changed, which all children must be sent.
+    pub fn on_report(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
+        self.on_confirmation(now, child.instance, child.role, report);
+        let mut changed = self.claim(child, &Scope::Fleet, report.kill, report);
+        for (bucket, generation) in &report.kills {
+            // The child is about to forget the others.
+            if *generation > self.kills.forgotten() {
+                changed |= self.claim(child, &Scope::Bucket(bucket.clone()), *generation, report);
+            }
+        }
+        if child.role == Role::Aggregator {
+            for (scope, claim) in &report.claims {
+                let held = self.evidence.without(&self.kills, scope);
+                self.claims.note(held, scope, claim.clone(), child);
+            }
+            changed |= self.relay_orders(now, report);
+        }
+        self.enforce_orders() || changed
+    }
+
+    /// Takes the generation that a child reports for a scope. Returns true if it moves the generation here.
+    fn claim(
+        &mut self,
+        child: &Identity,
+        scope: &Scope,
+        generation: KillGeneration,
+        report: &Report,
+    ) -> bool {
+        let held = self.kills.generation(scope);
+        if generation <= held {
+            return false;
+        }
+        let is_ordered = child.role == Role::Aggregator && report.has_order(scope);
+        if is_ordered && held.accepts(generation) && self.kills.has_room_to_learn(scope) {
+            self.evidence.on_order(scope);
+            return self.raise(scope, generation);
+        }
+        let held = self.evidence.without(&self.kills, scope);
+        self.claims.note(held, scope, KillClaim::of(child, generation), child);
+        false
+    }
+
+    /// Takes only the drill numbers in a child's report.
     pub fn on_confirmation(&mut self, now: MonoTime, instance: InstanceId, role: Role, report: &Report) {
+        self.kills.note_drill(report);
         self.timing.on_report(now, instance, role, report);
     }
 
@@ -162,7 +254,7 @@ impl KillRelay {
         own: Option<&Zone>,
         children: impl Iterator<Item = (InstanceId, DueChild)>,
     ) -> Drill {
-        let drill = self.kills.drill().next();
+        let drill = self.kills.next_drill();
         self.on_drill(now, drill, own, children);
         drill
     }
@@ -201,10 +293,14 @@ impl KillRelay {
         for (id, order) in &report.orders {
             let was_ordered = self.is_ordered(&id.scope);
             let is_own = id.given_at == self.own;
-            if is_own || !self.kills.has_room(&id.scope) || !self.orders.relay(now, id, *order) {
+            if is_own || !self.kills.has_room_to_learn(&id.scope) || !self.orders.relay(now, id, *order) {
                 continue;
             }
             is_new = true;
+            self.evidence.on_order(&id.scope);
+            if order.is_in_force() {
+                self.kills.raise(&id.scope, self.kills.generation(&id.scope).switched(true));
+            }
             if was_ordered && !self.is_ordered(&id.scope) {
                 self.kills.raise(&id.scope, self.kills.generation(&id.scope).switched(false));
             }

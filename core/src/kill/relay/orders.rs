@@ -29,8 +29,8 @@ struct Held {
 
 impl Orders {
     /// Enters an order given here, or its end.
-    pub(super) fn give(&mut self, now: MonoTime, id: OrderId, generation: KillGeneration) {
-        let order = KillOrder { generation, age: Duration::ZERO };
+    pub(super) fn give(&mut self, now: MonoTime, id: OrderId, generation: KillGeneration, ends_held: bool) {
+        let order = KillOrder { generation, age: Duration::ZERO, ends_held };
         self.0.insert(id, Held { order, at: now, sent: None });
     }
 

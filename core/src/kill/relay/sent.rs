@@ -17,7 +17,7 @@ impl SentKills {
     pub fn fill(&mut self, kills: &Kills, report: &mut Report) {
         report.kill = kills.fleet();
         report.kills = kills.since(self.version);
-        report.drill = kills.drill();
+        (report.drill, report.claimed_drill) = (kills.drill(), kills.claimed_drill());
         *self = Self { version: kills.version(), drill: kills.drill() };
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::kill::{KILL_ORDERS_MAX, Kill, KillOrder};
+use crate::names::Name;
 use crate::report::Echo;
 
 const FLEET: Scope = Scope::Fleet;
@@ -27,6 +28,16 @@ fn directives(generation: u64, confirmed: u64) -> Directives {
     Directives { kill: KillGeneration(generation), echo, ..Directives::default() }
 }
 
+fn process(instance: InstanceId, role: Role) -> Identity {
+    Identity {
+        instance,
+        name: Name::new("host:1").unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: Zone::new("a").unwrap(),
+        role,
+    }
+}
+
 fn relay() -> KillRelay {
     KillRelay::new(InstanceId(9))
 }
@@ -46,7 +57,7 @@ fn orders(report: &Report) -> Vec<(&Scope, u128, u64)> {
 /// The report of a child aggregator with its order for the fleet, at this generation.
 fn child_order(child: InstanceId, generation: u64) -> Report {
     let kill = KillGeneration(generation);
-    let order = KillOrder { generation: kill, age: Duration::from_millis(3) };
+    let order = KillOrder { generation: kill, age: Duration::from_millis(3), ends_held: false };
     let orders = [(OrderId { scope: FLEET, given_at: child }, order)].into();
     Report { kill, orders, ..Report::default() }
 }
@@ -109,8 +120,8 @@ fn order_of_a_child_aggregator_is_relayed_with_a_later_generation() {
     relay.on_directives(&directives(2, 0)).unwrap();
     let child = InstanceId(1);
     let order = child_order(child, 1);
-    assert!(!relay.on_report(at(0), child, Role::Client, &order), "a client gives no orders");
-    assert!(relay.on_report(at(0), child, Role::Aggregator, &order));
+    assert!(!relay.on_report(at(0), &process(child, Role::Client), &order), "a client gives no orders");
+    assert!(relay.on_report(at(0), &process(child, Role::Aggregator), &order));
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
     assert_eq!(orders(&report(&mut relay, 1)), [(&FLEET, 1, 1)]);
 }
@@ -123,7 +134,7 @@ fn age_of_an_order_grows_at_every_aggregator_on_its_way() {
     lower.fill(at(1_500), &mut sent);
     assert_eq!(sent.orders.values().map(|order| order.age.as_millis()).collect::<Vec<_>>(), [500]);
     // The clocks of two machines have nothing in common.
-    upper.on_report(at(70), InstanceId(1), Role::Aggregator, &sent);
+    upper.on_report(at(70), &process(InstanceId(1), Role::Aggregator), &sent);
     let mut relayed = Report { seq: 1, ..Report::default() };
     upper.fill(at(100), &mut relayed);
     assert_eq!(relayed.orders.values().map(|order| order.age.as_millis()).collect::<Vec<_>>(), [530]);
@@ -168,7 +179,11 @@ fn kill_ends_above_when_its_last_order_has_ended() {
                 Here(killed) => drop(relay.order(at(0), &FLEET, killed).unwrap()),
                 Child(child, generation) => {
                     let child = InstanceId(child);
-                    relay.on_report(at(0), child, Role::Aggregator, &child_order(child, generation));
+                    relay.on_report(
+                        at(0),
+                        &process(child, Role::Aggregator),
+                        &child_order(child, generation),
+                    );
                 }
                 Parent(generation) => drop(relay.on_directives(&directives(generation, 0)).unwrap()),
             }
@@ -184,7 +199,8 @@ fn kill_ends_above_when_its_last_order_has_ended() {
 fn child_cannot_change_an_order_that_was_given_here() {
     let mut relay = relay();
     relay.order(at(0), &FLEET, true).unwrap();
-    relay.on_report(at(0), InstanceId(1), Role::Aggregator, &child_order(InstanceId(9), 2));
+    let child = process(InstanceId(1), Role::Aggregator);
+    relay.on_report(at(0), &child, &child_order(InstanceId(9), 2));
     assert_eq!(orders(&report(&mut relay, 1)), [(&FLEET, 9, 1)]);
     assert_eq!(relay.kills().fleet(), KillGeneration(3));
 }
@@ -192,11 +208,11 @@ fn child_cannot_change_an_order_that_was_given_here() {
 #[test]
 fn orders_of_children_are_bounded_and_leave_room_for_own_ones() {
     let mut relay = relay();
-    let child = InstanceId(1);
-    let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO };
+    let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO, ends_held: false };
     let of = |process: u128| (OrderId { scope: FLEET, given_at: InstanceId(process) }, order);
     let orders = (10..10 + KILL_ORDERS_MAX as u128).map(of).collect();
-    relay.on_report(at(0), child, Role::Aggregator, &Report { orders, ..Report::default() });
+    let child = process(InstanceId(1), Role::Aggregator);
+    relay.on_report(at(0), &child, &Report { orders, ..Report::default() });
     relay.order(at(0), &FLEET, true).unwrap();
     let sent = report(&mut relay, 1).orders;
     assert!(sent.len() < KILL_ORDERS_MAX && sent.keys().any(|id| id.given_at == InstanceId(9)));
@@ -217,7 +233,7 @@ fn drill_is_joined_once_confirmed_upwards_and_timed() {
     assert_eq!((sent.drill, sent.spreads[&zone].missing), (Drill(7), 1));
     assert!(!relay.is_report_due() && report(&mut relay, 2).spreads.is_empty());
     let answer = Report { drill: Drill(7), ..Report::default() };
-    assert!(!relay.on_report(at(40), InstanceId(1), Role::Client, &answer));
+    assert!(!relay.on_report(at(40), &process(InstanceId(1), Role::Client), &answer));
     let sent = report(&mut relay, 3);
     assert_eq!((sent.spreads[&zone].confirmed(), sent.spreads[&zone].missing), (1, 0));
     assert!(relay.timing().is_complete());

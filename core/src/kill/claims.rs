@@ -1,0 +1,203 @@
+//! The book of claims: kill generations that children hold without an order, which move nothing here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{KillGeneration, Scope, claimable};
+use crate::names::{Name, Zone};
+use crate::quantity::MonoTime;
+use crate::report::{Identity, Role};
+
+/// The most scopes with a claim. Claims for further buckets are counted alone.
+pub const CLAIMS_MAX: usize = 256;
+/// The most of them that one client takes, so that it does not crowd out the others.
+const OF_CLIENT_MAX: usize = 16;
+/// The interval at which new claims are logged, and the most that are logged at once.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+const LOGGED_MAX: usize = 8;
+
+/// A kill generation that a process holds without an order for it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KillClaim {
+    /// The generation.
+    pub generation: KillGeneration,
+    /// The zone of the process.
+    pub zone: Zone,
+    /// The service of the process.
+    pub service: Name,
+    /// The stable name of the process.
+    pub name: Name,
+}
+
+/// The highest claim for each scope above the generation held here, and the process that made it. A claim stays
+/// until the generation held reaches it.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// With the number of the latest change.
+    by_scope: BTreeMap<Scope, (KillClaim, u64)>,
+    version: u64,
+    /// The number of claims that were new.
+    ignored: u64,
+    /// The latest change that was logged, and its time.
+    logged: (u64, Option<MonoTime>),
+}
+
+impl KillClaim {
+    /// Creates the claim of a child.
+    pub fn of(child: &Identity, generation: KillGeneration) -> Self {
+        let Identity { zone, service, name, .. } = child.clone();
+        Self { generation, zone, service, name }
+    }
+}
+
+impl Claims {
+    /// Notes a claim that a `child` makes or passes on, if it is above the generation `held` and above the claims
+    /// before. An implausible generation counts as the highest plausible one.
+    pub fn note(&mut self, held: KillGeneration, scope: &Scope, claim: KillClaim, child: &Identity) {
+        let generation = KillGeneration(claim.generation.0.min(claimable(held.0)));
+        if generation <= held.max(self.highest(scope)) {
+            return;
+        }
+        self.ignored += 1;
+        let is_known = matches!(scope, Scope::Fleet) || self.by_scope.contains_key(scope);
+        if is_known || self.by_scope.len() < CLAIMS_MAX && !self.is_full_for(child) {
+            self.version += 1;
+            self.by_scope.insert(scope.clone(), (KillClaim { generation, ..claim }, self.version));
+        }
+    }
+
+    fn is_full_for(&self, child: &Identity) -> bool {
+        let is_its = |(claim, _): &&(KillClaim, u64)| {
+            (&claim.zone, &claim.service, &claim.name) == (&child.zone, &child.service, &child.name)
+        };
+        child.role == Role::Client && self.by_scope.values().filter(is_its).count() >= OF_CLIENT_MAX
+    }
+
+    /// Drops the claims that the generations held have reached.
+    pub fn settle(&mut self, held: impl Fn(&Scope) -> KillGeneration) {
+        self.by_scope.retain(|scope, (claim, _)| claim.generation > held(scope));
+    }
+
+    /// The highest generation claimed for a scope; 0 without a claim.
+    pub fn highest(&self, scope: &Scope) -> KillGeneration {
+        self.by_scope.get(scope).map_or(KillGeneration(0), |(claim, _)| claim.generation)
+    }
+
+    /// Every claim, the fleet's first.
+    pub fn iter(&self) -> impl Iterator<Item = (&Scope, &KillClaim)> {
+        self.by_scope.iter().map(|(scope, (claim, _))| (scope, claim))
+    }
+
+    /// The number of claims that moved nothing and were higher than those before.
+    pub const fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// The number of the latest change.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The claims that changed since version `seen`.
+    pub(super) fn since(&self, seen: u64) -> BTreeMap<Scope, KillClaim> {
+        let later = self.by_scope.iter().filter(|(_, (_, changed))| *changed > seen);
+        later.map(|(scope, (claim, _))| (scope.clone(), claim.clone())).collect()
+    }
+
+    /// Takes the claims to log, a few of the new ones once a minute.
+    pub fn take_unlogged(&mut self, now: MonoTime) -> Vec<(Scope, KillClaim)> {
+        let (seen, at) = self.logged;
+        if self.version == seen || at.is_some_and(|at| now.since(at) < LOG_EVERY) {
+            return Vec::new();
+        }
+        self.logged = (self.version, Some(now));
+        self.since(seen).into_iter().take(LOGGED_MAX).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Bucket;
+    use crate::report::InstanceId;
+
+    fn child(number: u128, role: Role) -> Identity {
+        Identity {
+            instance: InstanceId(number),
+            name: Name::new(&format!("host:{number}")).unwrap(),
+            service: Name::new("shop").unwrap(),
+            zone: Zone::new("a").unwrap(),
+            role,
+        }
+    }
+
+    fn bucket(number: usize) -> Scope {
+        Scope::Bucket(Bucket::new(&format!("b{number}")).unwrap())
+    }
+
+    /// Notes a claim of the child with this number for the fleet.
+    fn note(claims: &mut Claims, held: u64, number: u128, generation: u64) {
+        let child = child(number, Role::Client);
+        let claim = KillClaim::of(&child, KillGeneration(generation));
+        claims.note(KillGeneration(held), &Scope::Fleet, claim, &child);
+    }
+
+    #[test]
+    fn highest_claim_is_kept_with_its_name_until_the_generation_reaches_it() {
+        let mut claims = Claims::default();
+        for (number, generation) in [(1, 2), (2, 7), (3, 7), (4, 5)] {
+            note(&mut claims, 2, number, generation);
+        }
+        let names = |claims: &Claims| -> Vec<(u64, String)> {
+            claims.iter().map(|(_, claim)| (claim.generation.0, claim.name.to_string())).collect()
+        };
+        assert_eq!((names(&claims), claims.ignored()), (vec![(7, "host:2".to_owned())], 1));
+        claims.settle(|_| KillGeneration(6));
+        assert_eq!(claims.highest(&Scope::Fleet), KillGeneration(7));
+        claims.settle(|_| KillGeneration(8));
+        assert_eq!((claims.iter().count(), claims.highest(&Scope::Fleet)), (0, KillGeneration(0)));
+    }
+
+    #[test]
+    fn numbers_cannot_be_exhausted() {
+        let (mut claims, mut held) = (Claims::default(), KillGeneration(0));
+        for _ in 0..100_000 {
+            note(&mut claims, held.0, 1, u64::MAX);
+            held = claims.highest(&Scope::Fleet).switched(true).switched(false);
+            claims.settle(|_| held);
+        }
+        assert!(held.0 < super::super::SENT_MAX && held.accepts(KillGeneration(held.0 + 2)));
+    }
+
+    #[test]
+    fn claims_are_bounded_in_all_and_for_each_client() {
+        let mut claims = Claims::default();
+        let mut note = |number: u128, role, bucket_number: usize| {
+            let child = child(number, role);
+            let claim = KillClaim::of(&child, KillGeneration(1));
+            claims.note(KillGeneration(0), &bucket(bucket_number), claim, &child);
+            claims.by_scope.len()
+        };
+        let of_client = (0..2 * CLAIMS_MAX).map(|bucket| note(1, Role::Client, bucket)).last();
+        assert_eq!(of_client, Some(OF_CLIENT_MAX));
+        let of_aggregator = (0..2 * CLAIMS_MAX).map(|bucket| note(2, Role::Aggregator, bucket)).last();
+        assert_eq!(of_aggregator, Some(CLAIMS_MAX));
+        super::tests::note(&mut claims, 0, 3, 1);
+        assert_eq!(claims.highest(&Scope::Fleet), KillGeneration(1), "the fleet always has room");
+    }
+
+    #[test]
+    fn new_claims_are_logged_once_a_minute() {
+        let mut claims = Claims::default();
+        let at = |s| MonoTime::from_elapsed(Duration::from_secs(s));
+        let logged: Vec<usize> = [0, 1, 30, 61, 62, 200]
+            .into_iter()
+            .zip([1, 2, 3, 3, 4, 4])
+            .map(|(s, generation)| {
+                note(&mut claims, 0, 1, generation);
+                claims.take_unlogged(at(s)).len()
+            })
+            .collect();
+        assert_eq!(logged, [1, 0, 0, 1, 0, 1]);
+    }
+}

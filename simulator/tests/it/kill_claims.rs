@@ -1,0 +1,558 @@
+//! Attacks on the kill switch: hostile peers claim kill generations, bucket generations and drill numbers. The
+//! real state machines of all tiers exchange their messages at once; the hostile reports are scripted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_aggregator::zone::{Bounds, Zone};
+use plimsoll_controller::brain::Brain;
+use plimsoll_controller::state::{Command, DurableState};
+use plimsoll_core::exchange::{Child, Parent, StreamId};
+use plimsoll_core::kill::drill::Drill;
+use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::law::Parameters;
+use plimsoll_core::names::{Bucket, Name, Text, Zone as ZoneName};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Identity, InstanceId, Report, Role};
+use plimsoll_policy::{Policy, Source};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+const FLEET: Scope = Scope::Fleet;
+/// The aggregator under the controller, and the one under that aggregator.
+const UPPER: usize = 0;
+const LOWER: usize = 1;
+
+fn policy() -> Arc<Policy> {
+    let text = "buckets: { api: { limit: 1, mode: enforce } }\nrollout: { require_gates: false }\n";
+    let tenants = Source { name: "tenants.yaml", text: "tenants: { default: { weight: 1 } }\n" };
+    Arc::new(Policy::read(Source { name: "policy.yaml", text }, tenants).unwrap().0)
+}
+
+fn bucket(name: &str) -> Bucket {
+    Bucket::new(name).unwrap()
+}
+
+fn alone(name: &str) -> Scope {
+    Scope::Bucket(bucket(name))
+}
+
+fn command() -> Command {
+    Command { reason: Some(Text::new("a test").unwrap()), ..Command::default() }
+}
+
+fn identity(instance: u64, role: Role) -> Identity {
+    Identity {
+        instance: InstanceId(instance.into()),
+        name: Name::new(&format!("host:{instance}")).unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: ZoneName::new("a").unwrap(),
+        role,
+    }
+}
+
+/// What a hostile peer claims in its report.
+#[derive(Clone, Default)]
+struct Claim {
+    kill: u64,
+    kills: BTreeMap<Bucket, KillGeneration>,
+    orders: BTreeMap<OrderId, KillOrder>,
+    drill: u64,
+}
+
+fn fleet(kill: u64) -> Claim {
+    Claim { kill, ..Claim::default() }
+}
+
+fn invented(count: usize, generation: u64) -> Claim {
+    let one = |number| (bucket(&format!("invented-{number}")), KillGeneration(generation));
+    Claim { kills: (0..count).map(one).collect(), ..Claim::default() }
+}
+
+/// A peer whose reports are scripted.
+struct Peer {
+    identity: Identity,
+    stream: StreamId,
+    seq: u64,
+}
+
+impl Peer {
+    fn report(&mut self, now: MonoTime, claim: Claim) -> Report {
+        self.seq += 1;
+        Report {
+            identity: (self.seq == 1).then(|| self.identity.clone()),
+            seq: self.seq,
+            time: Some(now),
+            kill: KillGeneration(claim.kill),
+            kills: claim.kills,
+            orders: claim.orders,
+            drill: Drill(claim.drill),
+            ..Report::default()
+        }
+    }
+}
+
+/// A controller, an aggregator, and an aggregator below that.
+struct World {
+    now: u64,
+    processes: u64,
+    brain: Option<Brain>,
+    durable: DurableState,
+    zones: [Zone; 2],
+    /// The stream of each aggregator to its parent.
+    streams: [Option<StreamId>; 2],
+}
+
+impl World {
+    fn new() -> Self {
+        let zones = [90, 91].map(new_zone);
+        let durable = DurableState::first_start();
+        let mut world = Self { now: 0, processes: 100, brain: None, durable, zones, streams: [None; 2] };
+        world.controller_starts();
+        world.settle();
+        // A controller that runs for the first time may still learn from its aggregators.
+        world.controller_stops();
+        world.controller_starts();
+        world.settle();
+        world
+    }
+
+    fn at(&self) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_millis(self.now))
+    }
+
+    fn brain(&mut self) -> &mut Brain {
+        self.brain.as_mut().expect("the controller runs")
+    }
+
+    fn controller_starts(&mut self) {
+        self.processes += 1;
+        let instance = InstanceId(self.processes.into());
+        let brain = Brain::new(self.at(), instance, self.durable.clone(), policy(), Parameters::default());
+        self.brain = Some(brain);
+        self.streams[UPPER] = None;
+        self.save();
+    }
+
+    fn controller_stops(&mut self) {
+        self.brain = None;
+        self.streams[UPPER] = None;
+    }
+
+    /// Replaces an aggregator by a new process without state.
+    fn restart(&mut self, number: usize) {
+        let now = self.at();
+        if let Some(stream) = self.streams[number].take() {
+            match number {
+                UPPER => self.brain.iter_mut().for_each(|brain| brain.on_close(now, stream)),
+                _ => self.zones[UPPER].on_close(now, stream),
+            }
+        }
+        self.processes += 1;
+        self.zones[number] = new_zone(self.processes);
+        if number == UPPER {
+            self.streams[LOWER] = None;
+        }
+    }
+
+    fn save(&mut self) {
+        let Some(brain) = &mut self.brain else { return };
+        if let Some((number, durable)) = brain.unsaved() {
+            self.durable = durable;
+            brain.on_saved(number);
+        }
+    }
+
+    /// Carries messages in both directions for two seconds. No parent may refuse a report.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.now += 100;
+            let now = self.at();
+            let unix_s = i64::try_from(self.now / 1_000).unwrap();
+            self.brain.iter_mut().for_each(|brain| brain.on_tick(now, unix_s));
+            self.save();
+            self.zones.iter_mut().for_each(|zone| drop(zone.on_tick(now)));
+            for number in [LOWER, UPPER] {
+                if number == UPPER && self.brain.is_none() {
+                    continue;
+                }
+                let stream = match self.streams[number] {
+                    Some(stream) => stream,
+                    None => {
+                        self.processes += 1;
+                        self.zones[number].on_open(now);
+                        *self.streams[number].insert(StreamId(self.processes))
+                    }
+                };
+                let report = self.zones[number].report(now);
+                let message = match number {
+                    UPPER => {
+                        self.brain()
+                            .on_report(now, stream, report)
+                            .expect("the controller takes every roll-up");
+                        self.save();
+                        self.brain().directives(now, stream)
+                    }
+                    _ => {
+                        let upper = &mut self.zones[UPPER];
+                        upper.on_report(now, stream, report).expect("an aggregator takes every roll-up");
+                        upper.directives(now, stream)
+                    }
+                };
+                let taken = message.map(|message| self.zones[number].on_directives(now, message));
+                assert_eq!(taken.unwrap_or(Ok(())), Ok(()));
+            }
+        }
+    }
+
+    fn peer(&mut self, role: Role) -> Peer {
+        self.processes += 1;
+        Peer { identity: identity(self.processes, role), stream: StreamId(self.processes), seq: 0 }
+    }
+
+    /// Lets a new peer of an aggregator claim something, and carries the consequence everywhere.
+    fn claims(&mut self, role: Role, zone: usize, claim: Claim) {
+        let (now, mut peer) = (self.at(), self.peer(role));
+        let report = peer.report(now, claim);
+        self.zones[zone].on_report(now, peer.stream, report).expect("claims reject no stream");
+        self.settle();
+    }
+
+    /// The same at the controller, by a new aggregator.
+    fn claims_at_controller(&mut self, claim: Claim) {
+        let (now, mut peer) = (self.at(), self.peer(Role::Aggregator));
+        let report = peer.report(now, claim);
+        self.brain().on_report(now, peer.stream, report).expect("claims reject no stream");
+        self.settle();
+    }
+
+    /// The generations of a scope at the controller, the upper and the lower aggregator.
+    fn generations(&self, scope: &Scope) -> [u64; 3] {
+        let brain = self.brain.as_ref().map_or(0, |brain| brain.kills().generation(scope).0);
+        let [upper, lower] = [UPPER, LOWER].map(|zone| self.zones[zone].kills().generation(scope).0);
+        [brain, upper, lower]
+    }
+
+    fn drills(&self) -> [u64; 3] {
+        let brain = self.brain.as_ref().map_or(0, |brain| brain.kills().drill().0);
+        [brain, self.zones[UPPER].kills().drill().0, self.zones[LOWER].kills().drill().0]
+    }
+}
+
+fn new_zone(instance: u64) -> Zone {
+    Zone::new(identity(instance, Role::Aggregator), Bounds::default(), Parameters::default())
+}
+
+const ROLES: [Role; 2] = [Role::Client, Role::Aggregator];
+
+#[test]
+fn generation_without_an_order_kills_nothing() {
+    for role in ROLES {
+        for zone in [UPPER, LOWER] {
+            for kill in [1, 2, 7, JUMP_MAX, JUMP_MAX + 1, u64::MAX - 1, u64::MAX] {
+                let mut world = World::new();
+                world.claims(role, zone, fleet(kill));
+                assert_eq!(world.generations(&FLEET), [0; 3], "{role:?} {zone} {kill}");
+            }
+        }
+    }
+    for kill in [1, 2, 7, u64::MAX] {
+        let mut world = World::new();
+        world.claims_at_controller(fleet(kill));
+        assert_eq!(world.generations(&FLEET), [0; 3], "{kill}");
+    }
+}
+
+#[test]
+fn generation_of_a_bucket_without_an_order_kills_nothing() {
+    for role in ROLES {
+        for zone in [UPPER, LOWER] {
+            for kill in [1, 2, 7, JUMP_MAX + 1, u64::MAX] {
+                let claim =
+                    Claim { kills: [(bucket("api"), KillGeneration(kill))].into(), ..Claim::default() };
+                let mut world = World::new();
+                world.claims(role, zone, claim.clone());
+                assert_eq!(world.generations(&alone("api")), [0; 3], "{role:?} {zone} {kill}");
+                let mut world = World::new();
+                world.claims_at_controller(claim);
+                assert_eq!(world.generations(&alone("api")), [0; 3], "{kill}");
+            }
+        }
+    }
+}
+
+#[test]
+fn repeated_claims_cut_no_aggregator_off() {
+    for step in [JUMP_MAX, JUMP_MAX - 1] {
+        for zone in [UPPER, LOWER] {
+            let mut world = World::new();
+            let (now, mut liar) = (world.at(), world.peer(Role::Client));
+            for times in 1..=4 {
+                let report = liar.report(now, fleet(times * step));
+                world.zones[zone].on_report(now, liar.stream, report).expect("claims reject no stream");
+            }
+            world.settle();
+            assert_eq!(world.generations(&FLEET), [0; 3]);
+            // The aggregator starts again, and the clients of before are the first to come.
+            world.restart(zone);
+            world.claims(Role::Client, zone, fleet(4 * step));
+            world.settle();
+            assert_eq!(world.generations(&FLEET), [0; 3], "the zone follows its controller");
+            // A real kill arrives, and its end.
+            world.brain().on_kill(&FLEET, command()).unwrap();
+            world.settle();
+            assert!(world.generations(&FLEET).iter().all(|generation| generation % 2 == 1));
+        }
+    }
+}
+
+#[test]
+fn invented_bucket_kills_leave_room_for_real_ones() {
+    let orders = |number: u128| {
+        let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO, ends_held: false };
+        let one = |scope| (OrderId { scope, given_at: InstanceId(number) }, order);
+        let names = (0..2 * KILLED_BUCKETS_MAX).map(|name| alone(&format!("{number}-{name}")));
+        Claim { orders: names.map(one).collect(), ..Claim::default() }
+    };
+    let attacks = [
+        ("client", Role::Client, invented(4 * KILLED_BUCKETS_MAX, 1)),
+        ("client with ends", Role::Client, invented(4 * KILLED_BUCKETS_MAX, 2)),
+        ("aggregator", Role::Aggregator, invented(4 * KILLED_BUCKETS_MAX, 1)),
+        ("aggregator with orders", Role::Aggregator, orders(777)),
+    ];
+    for (name, role, claim) in attacks {
+        for led in [true, false] {
+            let mut world = World::new();
+            if !led {
+                world.controller_stops();
+                world.restart(LOWER);
+                world.restart(UPPER);
+            }
+            world.claims(role, LOWER, claim.clone());
+            world.claims(role, UPPER, claim.clone());
+            for zone in [UPPER, LOWER] {
+                let (now, scope) = (world.at(), alone(&format!("real-{zone}")));
+                assert_eq!(world.zones[zone].order_kill(now, &scope, true), Ok(true), "{name} {led}");
+            }
+            if !led {
+                world.controller_starts();
+            }
+            world.settle();
+            world.brain().on_kill(&alone("api"), command()).unwrap();
+            world.settle();
+            for scope in ["api", "real-0", "real-1"].map(alone) {
+                let killed = world.generations(&scope).map(|generation| generation % 2 == 1);
+                assert_eq!(killed, [true; 3], "{name} {led} {scope}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ended_kills_leave_room_for_new_ones() {
+    let mut world = World::new();
+    let kill = |world: &mut World, name: &str| {
+        world.brain().on_kill(&alone(name), command()).expect("there is room");
+        world.settle();
+        assert_eq!(world.generations(&alone(name)).map(|of| of % 2), [1; 3], "{name}");
+    };
+    kill(&mut world, "api");
+    for number in 0..KILLED_BUCKETS_MAX + 3 {
+        let (now, scope) = (world.at(), alone(&format!("b{number}")));
+        world.brain().on_kill(&scope, command()).expect("there is room");
+        assert!(world.brain().on_kill_ends(now, &scope));
+    }
+    world.settle();
+    kill(&mut world, "one-more");
+    // One of the first is killed again: its number does not begin anew.
+    kill(&mut world, "b0");
+    assert_eq!(world.generations(&alone("api")).map(|of| of % 2), [1; 3], "a kill in force stays");
+    let slots = world.zones.iter().map(|zone| zone.kills().buckets().count()).max();
+    assert!(slots.unwrap() <= KILLED_BUCKETS_MAX);
+}
+
+#[test]
+fn drill_number_of_a_client_starts_no_drill() {
+    for zone in [UPPER, LOWER] {
+        for drill in [1, JUMP_MAX, u64::MAX] {
+            let mut world = World::new();
+            world.claims(Role::Client, zone, Claim { drill, ..Claim::default() });
+            assert_eq!(world.drills(), [0; 3], "{zone} {drill}");
+            // The next drill reaches every tier, also the client with a higher number if that is plausible.
+            let now = world.at();
+            let begun = world.brain().begin_drill(now).0;
+            world.settle();
+            assert_eq!(world.drills(), [begun; 3]);
+            assert!(drill == u64::MAX || begun > drill, "{begun} {drill}");
+        }
+    }
+}
+
+#[test]
+fn drill_numbers_of_an_aggregator_end_no_drills() {
+    for zone in [UPPER, LOWER] {
+        let mut world = World::new();
+        let (now, mut liar) = (world.at(), world.peer(Role::Aggregator));
+        for claim in [JUMP_MAX, 2 * JUMP_MAX, 3 * JUMP_MAX, u64::MAX] {
+            let report = liar.report(now, Claim { drill: claim, ..Claim::default() });
+            world.zones[zone].on_report(now, liar.stream, report).expect("claims reject no stream");
+        }
+        world.settle();
+        world.controller_stops();
+        world.controller_starts();
+        world.settle();
+        let now = world.at();
+        let begun = world.brain().begin_drill(now).0;
+        world.settle();
+        assert_eq!(world.drills(), [begun; 3], "{zone}");
+        let now = world.at();
+        let begun = world.zones[LOWER].begin_drill(now).0;
+        world.settle();
+        assert_eq!(world.drills(), [begun; 3], "{zone}");
+    }
+}
+
+#[test]
+fn clients_carry_a_kill_over_a_restart_of_their_aggregator_until_the_controller_speaks() {
+    for (zone, killed) in [(UPPER, false), (LOWER, false), (UPPER, true), (LOWER, true)] {
+        let mut world = World::new();
+        world.controller_stops();
+        world.restart(LOWER);
+        world.restart(UPPER);
+        world.claims(Role::Client, zone, fleet(1));
+        let held = world.generations(&FLEET);
+        assert_eq!(held[1..], [1, if zone == LOWER { 1 } else { held[2] }], "{held:?}");
+        assert!(world.zones.iter().all(|zone| zone.kills().fleet().is_killed()), "all children are sent it");
+        if killed {
+            world.durable.kill = KillGeneration(1);
+            world.durable.killed_by_command = Some(command());
+        }
+        world.controller_starts();
+        world.settle();
+        assert_eq!(world.generations(&FLEET), [u64::from(killed); 3], "{zone}: the controller's word holds");
+    }
+}
+
+#[test]
+fn aggregator_with_an_order_of_its_own_takes_no_evidence() {
+    let mut world = World::new();
+    world.controller_stops();
+    world.restart(LOWER);
+    world.restart(UPPER);
+    let now = world.at();
+    world.zones[UPPER].order_kill(now, &alone("api"), true).unwrap();
+    world.claims(Role::Client, UPPER, fleet(1));
+    assert_eq!(world.generations(&FLEET)[1], 0);
+    // Its order follows evidence that came before.
+    world.restart(UPPER);
+    world.claims(Role::Client, UPPER, fleet(1));
+    let now = world.at();
+    world.zones[UPPER].order_kill(now, &FLEET, false).unwrap();
+    world.claims(Role::Client, UPPER, fleet(9));
+    assert_eq!(world.generations(&FLEET)[1], 2);
+}
+
+#[test]
+fn controller_without_state_learns_a_kill_from_its_aggregators() {
+    for (lost, learned) in [(true, 1), (false, 0)] {
+        let mut world = World::new();
+        let saved = world.durable.clone();
+        world.brain().on_kill(&FLEET, command()).unwrap();
+        world.settle();
+        assert_eq!(world.generations(&FLEET), [1; 3]);
+        world.controller_stops();
+        // A backup of before the kill is a state all the same.
+        world.durable = if lost { DurableState::lost() } else { saved };
+        world.controller_starts();
+        world.settle();
+        assert_eq!(world.generations(&FLEET), [learned, 1, 1], "the zones stay killed");
+        let now = world.at();
+        world.brain().on_kill_ends(now, &FLEET);
+        world.settle();
+        assert_eq!(world.generations(&FLEET), [2; 3]);
+    }
+}
+
+#[test]
+fn end_of_a_kill_moves_past_every_claim() {
+    for killed in [false, true] {
+        for claim in [1, 2, 7, 8, JUMP_MAX] {
+            for zone in [UPPER, LOWER] {
+                let mut world = World::new();
+                world.claims(Role::Client, zone, fleet(claim));
+                if killed {
+                    world.brain().on_kill(&FLEET, command()).unwrap();
+                    world.settle();
+                }
+                let now = world.at();
+                world.brain().on_kill_ends(now, &FLEET);
+                world.settle();
+                let [brain, upper, lower] = world.generations(&FLEET);
+                assert!(brain >= claim && brain % 2 == 0, "{killed} {claim}: {brain}");
+                assert_eq!([upper, lower], [brain; 2], "{killed} {claim}");
+            }
+        }
+    }
+}
+
+/// Random hostile reports without orders, at any tier, between restarts of every tier.
+#[test]
+fn random_claims_move_nothing_and_an_operator_stays_in_command() {
+    const ATTACKS: u64 = 300;
+    let mut reports = 0;
+    for seed in 0..ATTACKS {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut world = World::new();
+        for _ in 0..random.random_range(1..6) {
+            match random.random_range(0..8) {
+                0 => world.restart(UPPER),
+                1 => world.restart(LOWER),
+                2 => {
+                    world.controller_stops();
+                    world.controller_starts();
+                }
+                _ => {}
+            }
+            let number = |random: &mut SmallRng| match random.random_range(0..5) {
+                0 => u64::MAX - random.random_range(0..3),
+                1 => random.random_range(0..4) * JUMP_MAX + random.random_range(0..2),
+                _ => random.random_range(0..9),
+            };
+            let names = random.random_range(0..4);
+            let claim = Claim {
+                kill: number(&mut random),
+                kills: (0..names)
+                    .map(|name| (bucket(&format!("b{name}")), KillGeneration(number(&mut random))))
+                    .chain([(bucket("api"), KillGeneration(number(&mut random)))])
+                    .collect(),
+                drill: number(&mut random),
+                ..Claim::default()
+            };
+            let role = ROLES[random.random_range(0..2)];
+            match random.random_range(0..3) {
+                2 => world.claims_at_controller(claim),
+                zone => world.claims(role, zone, claim),
+            }
+            reports += 1;
+            for scope in [FLEET, alone("api"), alone("b0")] {
+                assert_eq!(world.generations(&scope), [0; 3], "{seed} {scope}");
+            }
+        }
+        for scope in [FLEET, alone("api")] {
+            world.brain().on_kill(&scope, command()).unwrap();
+            world.settle();
+            assert_eq!(world.generations(&scope).map(|of| of % 2), [1; 3], "{seed} {scope}");
+            let now = world.at();
+            assert!(world.brain().on_kill_ends(now, &scope));
+            world.settle();
+            let [brain, upper, lower] = world.generations(&scope);
+            assert_eq!(([upper, lower], brain % 2), ([brain; 2], 0), "{seed} {scope}");
+        }
+        let now = world.at();
+        let begun = world.brain().begin_drill(now).0;
+        world.settle();
+        assert_eq!(world.drills(), [begun; 3], "{seed}");
+    }
+    assert!(reports > ATTACKS, "{reports}");
+}
