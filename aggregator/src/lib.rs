@@ -21,7 +21,9 @@ pub use args::{ADMIN_PORT, Args, Error, PORT, TENANTS_PER_BUCKET_MAX};
 
 use std::net::SocketAddr;
 
-use plimsoll_admin::server;
+use plimsoll_admin::ports::Ports;
+use plimsoll_admin::{other_controllers, server};
+use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
 use plimsoll_core::report::{Identity, InstanceId, Role};
@@ -87,11 +89,12 @@ impl Aggregator {
             role: Role::Aggregator,
         };
         let tenants_per_bucket_max = args.tenants_per_bucket_max as usize;
-        let bounds = Bounds { tenants_per_bucket_max, ..Bounds::default() };
+        let decisions_per_s_max = args.decisions_per_s_max;
+        let bounds = Bounds { tenants_per_bucket_max, decisions_per_s_max, ..Bounds::default() };
         Ok(Self {
             zone: Shared::new(Zone::new(identity, bounds, Parameters::default())),
             controller: transport::endpoint(&args.controller)?,
-            events: Events::default(),
+            events: Events::new(Ports::new(args.pending_max)),
         })
     }
 
@@ -117,9 +120,10 @@ impl Aggregator {
         let rejected_streams = self.events.rejected_streams.clone();
         let own = self.zone.with(|zone, _| zone.name().clone());
         let parent = ParentService::new(self.zone.clone(), closing.clone(), rejected_streams).of_zone(&own);
-        let grpc = transport::serve(listeners.grpc, parent, closing.clone().cancelled_owned());
+        let ports = self.events.ports.clone();
+        let grpc = transport::serve(listeners.grpc, ports.grpc, parent, closing.clone().cancelled_owned());
         let routes = admin::routes(self.zone, self.events);
-        let admin = server::serve(listeners.admin, routes, closing.cancelled_owned());
+        let admin = server::serve(listeners.admin, ports.admin, routes, closing.cancelled_owned());
         tokio::select! {
             served = grpc => served?,
             served = admin => served?,
@@ -156,10 +160,24 @@ async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             due = ticks.tick() => {
                 let load = meter.on_tick(due);
-                let (has_news, foreign) = zone.with(|zone, now| {
+                let (has_news, foreign, cut, claims, others) = zone.with(|zone, now| {
                     load.into_iter().for_each(|load| zone.on_load(load));
-                    (zone.on_tick(now), zone.take_foreign())
+                    let others = zone.take_other_controllers(now);
+                    (zone.on_tick(now), zone.take_foreign(), zone.take_cut(), zone.take_kill_claims(now), others)
                 });
+                for (scope, KillClaim { generation, zone, service, name }) in claims {
+                    tracing::warn!(
+                        %scope, claimed = generation.0, %zone, %service, %name,
+                        "child holds a kill generation without an order: it counts only until a controller speaks, and the                          child stays in shadow until `plimsoll kill off` for the scope at the controller"
+                    );
+                }
+                other_controllers::log(others);
+                for (child, requests) in cut {
+                    tracing::warn!(
+                        child = %child.name, service = %child.service, zone = %child.zone, requests,
+                        "counts cut: the child reported more requests than it can have decided; see --decisions-per-s-max"
+                    );
+                }
                 for (service, zone) in foreign {
                     tracing::error!(
                         %service, %zone,

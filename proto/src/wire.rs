@@ -24,13 +24,18 @@ pub struct Report {
     /// The highest fleet-wide kill generation that the child holds.
     #[prost(uint64, tag = "5")]
     pub kill_generation: u64,
-    /// Buckets whose directives the child subscribes to, as far as they are new on this stream.
+    /// Buckets whose directives the child subscribes to: those that are new on this stream, and every 30 s all. A
+    /// parent drops a bucket that no child has asked for within 120 s and that has no traffic.
     #[prost(string, repeated, tag = "6")]
     pub subscriptions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Buckets that the child no longer holds. They apply before the subscriptions of the same report.
+    #[prost(string, repeated, tag = "63")]
+    pub unsubscriptions: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Keys that are new on this stream. They apply before the counts of the same report.
     #[prost(message, repeated, tag = "7")]
     pub definitions: ::prost::alloc::vec::Vec<KeyDefinition>,
-    /// More parts of the same report follow. The parent merges all parts together when the last one has arrived.
+    /// More parts of the same report follow. The parent enters the keys of each part as it arrives, and all else
+    /// with the last one. A greeting in several parts has no keys.
     #[prost(bool, tag = "9")]
     pub more: bool,
     /// The child shuts down in an orderly way.
@@ -60,6 +65,9 @@ pub struct Report {
     /// Outcomes by which rollout gates judge: increase since the last report that carried evidence.
     #[prost(message, repeated, tag = "60")]
     pub evidence: ::prost::alloc::vec::Vec<Evidence>,
+    /// From an aggregator, in a greeting: the tenants that the directives it holds call established.
+    #[prost(message, repeated, tag = "61")]
+    pub established: ::prost::alloc::vec::Vec<TenantName>,
     /// Kill generations of single buckets: in a greeting all that the child holds, later those that changed.
     #[prost(message, repeated, tag = "40")]
     pub kills: ::prost::alloc::vec::Vec<BucketKill>,
@@ -74,10 +82,40 @@ pub struct Report {
     /// acknowledged yet. Sent once on a stream.
     #[prost(message, repeated, tag = "47")]
     pub kill_orders: ::prost::alloc::vec::Vec<KillOrder>,
+    /// From an aggregator: kill generations of children above its own that no order explains, as far as they
+    /// changed on this stream. They kill nothing; an operator's next command for the scope passes them.
+    #[prost(message, repeated, tag = "49")]
+    pub kill_claims: ::prost::alloc::vec::Vec<KillClaim>,
+    /// From an aggregator: the highest drill number that its children hold. The next drill has a higher one.
+    #[prost(uint64, tag = "50")]
+    pub claimed_drill: u64,
     /// Clients that a kill file or their environment stops from refusing: 0 or 1 from a client, the number of
     /// those connected below from an aggregator.
     #[prost(uint32, tag = "48")]
     pub killed_locally: u32,
+    /// From an aggregator: clients connected to it and to the aggregators below it. The parent believes a bounded
+    /// number of requests of each.
+    #[prost(uint32, tag = "56")]
+    pub clients: u32,
+    /// Instance id of the controller of that epoch, 16 bytes. A client leaves it out while it is the one that
+    /// the parent forwards.
+    #[prost(bytes = "vec", optional, tag = "53")]
+    pub controller: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
+    /// From an aggregator: age of the latest report that this controller has acknowledged. Absent: unknown, or
+    /// only clients know of this controller.
+    #[prost(uint64, optional, tag = "54")]
+    pub controller_age_ms: ::core::option::Option<u64>,
+    /// From an aggregator: another controller of which a child below knows. Shown to operators, without effect.
+    #[prost(message, optional, tag = "55")]
+    pub other_controller: ::core::option::Option<Controller>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Controller {
+    #[prost(uint64, tag = "1")]
+    pub epoch: u64,
+    /// 16 bytes; absent if only the epoch is known.
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub instance: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
 }
 /// Outcomes of the requests of one bucket in one mode, on one side of a canary. A report carries each
 /// combination of bucket, mode and side at most once.
@@ -108,6 +146,9 @@ pub struct Evidence {
     pub latency_bin_gaps: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint64, repeated, tag = "9")]
     pub latency_counts: ::prost::alloc::vec::Vec<u64>,
+    /// From an aggregator: the number of instances that had these requests in the last minutes.
+    #[prost(uint32, tag = "10")]
+    pub instances: u32,
 }
 /// Kill generation of one bucket. A bucket without one was never killed on its own and has generation 0.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -132,6 +173,25 @@ pub struct KillOrder {
     /// Time since then. Each hop adds its own monotonic delay.
     #[prost(uint64, tag = "4")]
     pub age_ms: u64,
+    /// The end of a kill that the aggregator held without knowing an order for it.
+    #[prost(bool, tag = "5")]
+    pub ends_held: bool,
+}
+/// Kill generation that a process holds above that of its parent, without an order.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KillClaim {
+    /// Absent: the whole fleet.
+    #[prost(string, optional, tag = "1")]
+    pub bucket: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// The process.
+    #[prost(string, tag = "3")]
+    pub zone: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub service: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub name: ::prost::alloc::string::String,
 }
 /// Latencies of a drill to the clients of one zone, from its arrival at the sender of the report.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -188,6 +248,13 @@ pub struct Identity {
     pub zone: ::prost::alloc::string::String,
     #[prost(enumeration = "Role", tag = "5")]
     pub role: i32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TenantName {
+    #[prost(string, tag = "1")]
+    pub bucket: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub tenant: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KeyDefinition {
@@ -274,10 +341,17 @@ pub struct Directives {
     /// controller: 0.
     #[prost(uint32, tag = "15")]
     pub aggregators_above: u32,
+    /// Instance id of the controller, 16 bytes. Aggregators forward it unchanged.
+    #[prost(bytes = "vec", optional, tag = "16")]
+    pub controller: ::core::option::Option<::prost::alloc::vec::Vec<u8>>,
     /// Kill generations of single buckets: in the first message of a stream all that the parent holds, later
     /// those that changed.
     #[prost(message, repeated, tag = "40")]
     pub kills: ::prost::alloc::vec::Vec<BucketKill>,
+    /// Kills of single buckets with a generation up to this one have ended and are forgotten, unless the message
+    /// has no epoch.
+    #[prost(uint64, tag = "42")]
+    pub forgotten_kill_generation: u64,
     /// Number of the latest drill that the parent received; 0 before any.
     #[prost(uint64, tag = "41")]
     pub drill: u64,
@@ -291,6 +365,9 @@ pub struct BucketDirective {
     pub snapshot: bool,
     #[prost(enumeration = "Mode", tag = "5")]
     pub mode: i32,
+    /// The policy lists the bucket by its exact name.
+    #[prost(bool, tag = "21")]
+    pub named: bool,
     /// Ordered by tenant name.
     #[prost(message, repeated, tag = "6")]
     pub keys: ::prost::alloc::vec::Vec<KeyDirective>,
@@ -437,6 +514,10 @@ pub struct Entitlement {
     /// True if the policy lists the tenant. All other tenants share the entitlement of the default class.
     #[prost(bool, tag = "4")]
     pub declared: bool,
+    /// True for a tenant that the policy does not list and that has had traffic for long enough. All newer names
+    /// together, and the default class, count as one such tenant.
+    #[prost(bool, tag = "5")]
+    pub established: bool,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

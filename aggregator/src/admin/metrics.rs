@@ -4,11 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
+use plimsoll_admin::ports::Ports;
 use plimsoll_admin::rejected_streams::RejectedStreams;
 use plimsoll_core::quantity::MonoTime;
 
 use crate::admin::status::{self, BucketStatus};
-use crate::zone::{Counters, Zone};
+use crate::zone::Zone;
 
 /// Counters of the streams, which are outside of the zone's state.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Events {
     counts: Arc<Mutex<Streams>>,
     /// Streams of children that were closed because the child broke a rule.
     pub(crate) rejected_streams: RejectedStreams,
+    /// Connections of the ports.
+    pub(crate) ports: Ports,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +29,11 @@ struct Streams {
 }
 
 impl Events {
+    /// The events of a process with these ports.
+    pub(crate) fn new(ports: Ports) -> Self {
+        Self { ports, ..Self::default() }
+    }
+
     fn with<R>(&self, f: impl FnOnce(&mut Streams) -> R) -> R {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -47,12 +55,13 @@ impl Events {
 pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
     let mut page = Page::default();
     events.rejected_streams.add_to(&mut page);
+    events.ports.add_to(&mut page);
     state(&mut page, zone, now);
     holds(&mut page, zone, now);
     events.with(|streams| {
         let connected = plain(flag(streams.uplink_connected));
         page.gauge("plimsoll_uplink_connected", "1 while there is a stream to the parent.", &[], connected);
-        losses(&mut page, zone.counters(), streams);
+        losses(&mut page, zone, streams);
     });
     page
 }
@@ -102,9 +111,24 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
             zone.epoch().map_or(0, |epoch| epoch.0) as f64,
         ),
         (
+            "plimsoll_controller_conflict",
+            "1 while children or the parent name a second controller at the epoch of the one in force.",
+            flag(zone.other_controllers().has_rival(now)),
+        ),
+        (
+            "plimsoll_epoch_claims",
+            "Children that claim a later epoch than the one in force, without effect.",
+            zone.other_controllers().iter(now).filter(|(_, seen)| !seen.is_rival).count() as f64,
+        ),
+        (
             "plimsoll_kill_generation",
             "Kill generation of the fleet; odd means killed.",
             zone.kills().fleet().0 as f64,
+        ),
+        (
+            "plimsoll_kill_claims",
+            "Scopes of which a child holds a higher kill generation without an order; the child stays in shadow.",
+            zone.kill_claims().iter().count() as f64,
         ),
         (
             "plimsoll_clients_killed_locally",
@@ -141,12 +165,18 @@ fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
     );
 }
 
-fn losses(page: &mut Page, counters: Counters, streams: &Streams) {
+fn losses(page: &mut Page, zone: &Zone, streams: &Streams) {
+    let (counters, kill_claims) = (zone.counters(), zone.kill_claims().ignored());
     for (name, help, value) in [
         (
             "plimsoll_directives_rejected_total",
             "Messages of the parent that were invalid, or older than the directives in force.",
             counters.stale + streams.directives_invalid,
+        ),
+        (
+            "plimsoll_kill_claims_total",
+            "Kill generations of children that no order explained and that were higher than those before.",
+            kill_claims,
         ),
         ("plimsoll_uplink_lost_total", "Streams to the parent that ended.", streams.uplink_lost),
         (
@@ -158,6 +188,11 @@ fn losses(page: &mut Page, counters: Counters, streams: &Streams) {
             "plimsoll_counts_unconfirmed_total",
             "Requests that were not counted, because an earlier parent may have counted them already.",
             counters.unconfirmed,
+        ),
+        (
+            "plimsoll_counts_cut_total",
+            "Requests that were not counted, because the child that reported them cannot have decided so many.",
+            counters.cut,
         ),
     ] {
         page.counter(name, help, &[], plain(value as f64));

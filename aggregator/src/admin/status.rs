@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_admin::kill_api::Claimed;
+use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Role;
@@ -19,6 +21,8 @@ pub struct Status {
     pub zone: String,
     /// The highest controller epoch applied; null before the first.
     pub epoch: Option<u64>,
+    /// The controllers other than the one in force that children or the parent name.
+    pub other_controllers: Vec<OtherController>,
     /// The kill generation held; odd means killed.
     pub kill_generation: u64,
     /// Seconds since the controller last covered a roll-up; null if it never did.
@@ -30,6 +34,8 @@ pub struct Status {
     /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing, also those of aggregators
     /// below.
     pub killed_locally: u32,
+    /// Kill generations that children hold without an order; they kill nothing here.
+    pub kill_claims: Vec<Claimed>,
     /// Clients, including those that are away but remembered.
     pub clients: Vec<ChildStatus>,
     /// Child aggregators, likewise.
@@ -58,6 +64,8 @@ pub struct ChildStatus {
     pub connected: bool,
     /// The clients that are killed locally: 1 or 0 for a client, the number of those below for an aggregator.
     pub killed_locally: u32,
+    /// Requests that it reported and cannot have decided, which were not counted.
+    pub counts_cut: u64,
     /// Seconds since its first report here.
     pub since_s: f64,
     /// Seconds since its latest report.
@@ -72,11 +80,13 @@ impl Status {
         Self {
             zone: zone.name().to_string(),
             epoch: zone.epoch().map(|epoch| epoch.0),
+            other_controllers: OtherController::list(zone.other_controllers(), now),
             kill_generation: zone.kills().fleet().0,
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_warming_up(),
             buckets: buckets(zone, now),
             killed_locally: zone.killed_locally(),
+            kill_claims: Claimed::list(zone.kill_claims()),
             clients: children(zone, now, Role::Client),
             aggregators: children(zone, now, Role::Aggregator),
         }
@@ -91,6 +101,7 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
         zone: child.identity.zone.to_string(),
         connected: child.stream.is_some(),
         killed_locally: child.killed_locally,
+        counts_cut: child.cut,
         since_s: now.since(child.since).as_secs_f64(),
         heard_s: now.since(child.last_report).as_secs_f64(),
         seq: child.books.seq(),

@@ -44,8 +44,10 @@ impl Freshness {
         self.sent.push_back((seq, now));
     }
 
-    /// A message of the parent was applied.
-    pub(crate) fn on_message(&mut self, now: MonoTime, message: &Directives) {
+    /// A message of the parent was applied. Returns the time at which the latest report was sent that it
+    /// confirms anew.
+    pub(crate) fn on_message(&mut self, now: MonoTime, message: &Directives) -> Option<MonoTime> {
+        let mut confirmed = None;
         let echo = message.echo;
         self.hops = message.above;
         self.interval = message.report_interval.or(self.interval);
@@ -54,10 +56,12 @@ impl Freshness {
         {
             self.sent.pop_front();
             self.confirmed = Some((sent, now));
+            confirmed = Some(sent);
         }
         if let Some(age) = message.upstream_age {
             self.parent_age = Some((now, age));
         }
+        confirmed
     }
 
     /// Returns true while a controller leads: it has confirmed a report that was sent recently. A

@@ -2,15 +2,17 @@
 //! report carries.
 
 mod freshness;
+mod leaders;
 mod rollups;
 mod subscriptions;
 
-use plimsoll_core::directive::{Directives, Epoch, Sequence, StaleDirective};
+use plimsoll_core::directive::{Directives, Epoch, Leader, Sequence, StaleDirective};
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Batches, Evidence, Outbox, Report};
+use plimsoll_core::report::{Batches, InstanceId, Outbox, Report, Weighing};
 
 use freshness::Freshness;
+use leaders::Leaders;
 use rollups::Rollups;
 use subscriptions::Subscriptions;
 
@@ -18,18 +20,17 @@ use subscriptions::Subscriptions;
 #[derive(Debug)]
 pub(crate) struct Upstream {
     has_greeted: bool,
-    /// Epoch and sequence number of the latest directives.
+    /// Controller and sequence number of the latest directives.
     sequence: Sequence,
     /// The hash of the policy in force.
     pub(crate) policy_hash: Option<u64>,
-    /// The highest epoch that a child claims. A controller that lost its state must learn of it.
-    claimed_epoch: Option<Epoch>,
+    pub(crate) leaders: Leaders,
     pub(crate) freshness: Freshness,
     rollups: Rollups,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) outbox: Outbox,
     /// Evidence for rollout gates since the latest roll-up.
-    pub(crate) evidence: Evidence,
+    pub(crate) evidence: Weighing<InstanceId>,
 }
 
 impl Upstream {
@@ -38,12 +39,12 @@ impl Upstream {
             has_greeted: false,
             sequence: Sequence::default(),
             policy_hash: None,
-            claimed_epoch: None,
+            leaders: Leaders::default(),
             freshness: Freshness::default(),
             rollups: Rollups::default(),
             subscriptions: Subscriptions::new(buckets_max),
             outbox: Outbox::default(),
-            evidence: Evidence::default(),
+            evidence: Weighing::default(),
         }
     }
 
@@ -54,9 +55,8 @@ impl Upstream {
         self.sequence.open();
         self.freshness.open();
         self.rollups.open();
-        self.subscriptions.open();
         self.outbox.open();
-        self.evidence.clear();
+        self.evidence.discard();
     }
 
     /// Returns true for the first report of a stream, which is the greeting.
@@ -68,8 +68,9 @@ impl Upstream {
     /// evidence, and the controller's confirmation of it confirms no report of a child.
     pub(crate) fn finish_report(&mut self, now: MonoTime, report: &mut Report, sessions: &Sessions) {
         self.freshness.on_report(now, report.seq);
+        self.leaders.fill(now, self.leader(), report);
         if report.time.is_some() {
-            report.evidence = Batches::one(report.seq, std::mem::take(&mut self.evidence));
+            report.evidence = Batches::one(report.seq, self.evidence.take());
             self.rollups.sent(report.seq, sessions);
         }
     }
@@ -84,8 +85,9 @@ impl Upstream {
     ///
     /// # Errors
     /// When they are stale.
-    pub(crate) fn accept(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
-        self.sequence.accept(directives.epoch, directives.seq)?;
+    pub(crate) fn accept(&mut self, now: MonoTime, directives: &Directives) -> Result<bool, StaleDirective> {
+        self.leaders.on_directives(now, self.leader(), directives.leader());
+        self.sequence.accept(directives.leader(), directives.seq)?;
         let is_new_policy = directives.policy_hash.is_some_and(|hash| self.policy_hash != Some(hash));
         self.policy_hash = directives.policy_hash.or(self.policy_hash);
         Ok(is_new_policy)
@@ -94,22 +96,20 @@ impl Upstream {
     /// Accepted directives were applied: the children's reports in confirmed roll-ups are confirmed too.
     pub(crate) fn on_applied(&mut self, now: MonoTime, directives: &Directives, sessions: &mut Sessions) {
         self.rollups.on_confirmed(directives.echo.confirmed, sessions);
-        self.freshness.on_message(now, directives);
-    }
-
-    /// Takes the epoch that a child claims.
-    pub(crate) fn on_claimed_epoch(&mut self, epoch: Option<Epoch>) {
-        self.claimed_epoch = self.claimed_epoch.max(epoch);
+        let sent = self.freshness.on_message(now, directives);
+        if let Some((leader, sent)) = directives.leader().zip(sent) {
+            self.leaders.on_confirmed(leader, sent);
+        }
     }
 
     /// The epoch of the latest directives.
-    pub(crate) const fn epoch(&self) -> Option<Epoch> {
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.sequence.epoch()
     }
 
-    /// The highest epoch applied here or claimed by a child.
-    pub(crate) fn highest_epoch(&self) -> Option<Epoch> {
-        self.epoch().max(self.claimed_epoch)
+    /// The controller of the latest directives.
+    pub(crate) const fn leader(&self) -> Option<Leader> {
+        self.sequence.leader()
     }
 }
 
@@ -126,16 +126,17 @@ mod tests {
     }
 
     #[test]
-    fn highest_epoch_includes_the_claims_of_children() {
+    fn directives_are_taken_once_and_only_their_first_policy_is_new() {
         let mut upstream = Upstream::new(1);
         let directives =
             Directives { epoch: Some(Epoch(3)), seq: 1, policy_hash: Some(7), ..Directives::default() };
-        assert_eq!(upstream.accept(&directives).ok(), Some(true), "the first policy");
-        upstream.on_claimed_epoch(Some(Epoch(5)));
-        upstream.on_claimed_epoch(None);
-        assert_eq!((upstream.epoch(), upstream.highest_epoch()), (Some(Epoch(3)), Some(Epoch(5))));
-        assert!(upstream.accept(&directives).is_err(), "the same sequence number again");
+        assert_eq!(upstream.accept(MonoTime::ZERO, &directives).ok(), Some(true), "the first policy");
+        assert_eq!(upstream.epoch(), Some(Epoch(3)));
+        assert!(upstream.accept(MonoTime::ZERO, &directives).is_err(), "the same sequence number again");
         let next = Directives { seq: 2, ..directives };
-        assert_eq!((upstream.accept(&next).ok(), upstream.policy_hash), (Some(false), Some(7)));
+        assert_eq!(
+            (upstream.accept(MonoTime::ZERO, &next).ok(), upstream.policy_hash),
+            (Some(false), Some(7))
+        );
     }
 }

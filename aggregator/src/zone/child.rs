@@ -1,7 +1,7 @@
 //! The zone as the child of a controller, or of an aggregator on the path to it: rolls counts up and applies
 //! directives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::{BucketDirective, Directives, Posted, StaleDirective, Terms};
@@ -12,23 +12,28 @@ use plimsoll_core::report::Report;
 use super::Zone;
 
 impl Child for Zone {
-    fn on_open(&mut self, _now: MonoTime) {
+    fn on_open(&mut self, now: MonoTime) {
         self.upstream.open();
+        // What the policy named before it may name no more.
+        self.upstream.subscriptions.open(now, self.board.iter().map(|(bucket, _)| bucket));
         self.kills.on_open();
     }
 
     fn report(&mut self, now: MonoTime) -> Report {
         let counting = !self.warmup.withholds();
         let is_greeting = self.upstream.begin_report();
+        let (subscriptions, unsubscriptions) = self.upstream.subscriptions.take(now);
         let mut report = Report {
             identity: is_greeting.then(|| self.identity.clone()),
             time: counting.then_some(now),
-            epoch: self.upstream.highest_epoch(),
             children: self.downstream.connected(),
+            clients: self.downstream.clients_below(),
             killed_locally: self.downstream.killed_locally(),
             path: self.downstream.aggregators.path(),
             holds: if is_greeting { self.holds() } else { BTreeMap::new() },
-            subscriptions: self.upstream.subscriptions.take_pending(),
+            established: if is_greeting { self.established() } else { BTreeSet::new() },
+            subscriptions,
+            unsubscriptions,
             ..Report::default()
         };
         let keys = if counting { self.keys.keys() } else { &[] };
@@ -46,15 +51,15 @@ impl Child for Zone {
         }
         self.join_drill(now, directives.drill);
         self.upstream.on_acknowledgement(&directives);
-        let is_new_policy = self.upstream.accept(&directives).inspect_err(|_| self.counters.stale += 1)?;
+        let is_new_policy =
+            self.upstream.accept(now, &directives).inspect_err(|_| self.counters.stale += 1)?;
         let mut decided = is_new_policy || self.schedule.pushes.is_new_epoch(self.upstream.epoch());
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);
-            let held = self.board.get(&directive.bucket);
-            decided |= is_decision(directive, held);
-            if held.is_none() {
-                self.downstream.subscribe_aggregators(&directive.bucket);
+            if !self.admit(now, directive) {
+                continue;
             }
+            decided |= is_decision(directive, self.board.get(&directive.bucket));
             self.board.apply(directive);
             if let Some(posted) = self.board.get(&directive.bucket) {
                 self.fast_loop.on_directive(directive, posted);

@@ -6,16 +6,18 @@ mod child;
 mod ingest;
 mod kill;
 mod parent;
+mod room;
 #[cfg(test)]
 mod tests;
 
 pub use bounds::{Bounds, Counters};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Epoch};
+use plimsoll_core::directive::{Board, Epoch, Values};
 use plimsoll_core::exchange::Child;
+use plimsoll_core::exchange::other_controllers::{OtherControllers, Sighting};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
@@ -32,6 +34,10 @@ use crate::upstream::Upstream;
 use crate::warmup::Warmup;
 
 use ingest::EntryBuffer;
+use room::Room;
+
+/// The tenants that one greeting calls established, at most.
+const ESTABLISHED_TENANTS_MAX: usize = 100_000;
 
 /// The state of one aggregator. Each field holds one concern; the zone sequences them.
 #[derive(Debug)]
@@ -48,6 +54,7 @@ pub struct Zone {
     warmup: Warmup,
     downstream: Downstream,
     upstream: Upstream,
+    room: Room,
     counters: Counters,
     kills: KillRelay,
 }
@@ -64,6 +71,7 @@ impl Zone {
             warmup: Warmup::default(),
             downstream: Downstream::new(identity.instance, &bounds),
             upstream: Upstream::new(bounds.buckets_max),
+            room: Room::new(bounds.buckets_per_client_max),
             counters: Counters::default(),
             kills: KillRelay::new(identity.instance),
             identity,
@@ -76,6 +84,9 @@ impl Zone {
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.downstream.prune(now);
         let have_shown = self.downstream.aggregators.have_shown(now, &self.parameters);
+        if self.kills.on_tick(now) {
+            self.on_kill_change(now);
+        }
         let is_warm = self.warmup.on_tick(now, self.downstream.connected(), have_shown);
         if is_warm {
             self.downstream.resend_all();
@@ -83,6 +94,7 @@ impl Zone {
         for id in self.keys.on_tick(now, self.parameters.fast_period, &mut self.upstream.outbox) {
             self.fast_loop.remove_key(id, self.keys.key(id));
         }
+        self.drop_idle_buckets(now);
         let settled = self.is_led(now) && self.downstream.is_settled(now);
         self.fast_loop.on_tick(now, settled);
         if self.schedule.is_due_on_tick(now) {
@@ -142,6 +154,7 @@ impl Zone {
     fn head(&self) -> Head {
         Head {
             epoch: self.upstream.epoch(),
+            controller: self.upstream.leader().and_then(|leader| leader.instance),
             policy_hash: self.upstream.policy_hash,
             report_interval: Some(self.schedule.report_interval),
             ..Head::of(self.kills())
@@ -157,6 +170,16 @@ impl Zone {
         let each =
             self.board.iter().filter_map(|(bucket, posted)| Some((bucket.clone(), posted.terms().hold?)));
         each.collect()
+    }
+
+    /// The tenants that the directives in force call established, from whichever controller.
+    fn established(&self) -> BTreeSet<Key> {
+        let each = self.board.iter().flat_map(|(bucket, posted)| {
+            let is_established = |values: &Values| values.entitlement.is_some_and(|of| of.established);
+            let tenants = posted.keys().filter(move |(_, values)| is_established(values));
+            tenants.map(|(tenant, _)| Key { bucket: bucket.clone(), tenant: tenant.clone() })
+        });
+        each.take(ESTABLISHED_TENANTS_MAX).collect()
     }
 }
 
@@ -185,6 +208,12 @@ impl Zone {
     /// Takes the services that began to name another zone since the last call, each with that zone.
     pub(crate) fn take_foreign(&mut self) -> Vec<(Name, ZoneName)> {
         self.downstream.foreign.take_unlogged()
+    }
+
+    /// Takes the children that reported requests which they cannot have decided, each with the number of those so
+    /// far.
+    pub(crate) fn take_cut(&mut self) -> Vec<(Identity, u64)> {
+        self.downstream.sessions.take_cut()
     }
 
     /// The loss and error counters.
@@ -222,9 +251,29 @@ impl Zone {
         self.upstream.subscriptions.iter().chain(self.board.iter().map(|(bucket, _)| bucket))
     }
 
+    /// The buckets that found no room: their requests are admitted, whatever the policy says.
+    pub fn unprotected(&self) -> impl Iterator<Item = &Bucket> {
+        self.room.refused.names()
+    }
+
+    /// Takes the buckets that began to find no room since the last call.
+    pub(crate) fn take_unprotected(&mut self) -> Vec<Bucket> {
+        self.room.refused.take_unlogged()
+    }
+
     /// The highest epoch applied.
-    pub const fn epoch(&self) -> Option<Epoch> {
+    pub fn epoch(&self) -> Option<Epoch> {
         self.upstream.epoch()
+    }
+
+    /// The controllers other than the one in force that children or the parent name.
+    pub(crate) const fn other_controllers(&self) -> &OtherControllers {
+        &self.upstream.leaders.others
+    }
+
+    /// Takes the other controllers that are due for the log.
+    pub(crate) fn take_other_controllers(&mut self, now: MonoTime) -> Vec<(String, Sighting)> {
+        self.upstream.leaders.others.take_unlogged(now)
     }
 
     /// The time since the controller last covered a roll-up, including the delays of every hop; `None` if it

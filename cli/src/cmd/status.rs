@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
 
 use crate::admin_client::AdminArgs;
+use crate::cmd::kill::write_claims;
 
 /// Show the controller, every bucket and every aggregator
 ///
@@ -48,6 +50,11 @@ fn write_waiting(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
 fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     write!(out, "controller: epoch {}, policy {}", status.epoch, status.policy_hash)?;
     writeln!(out, "{}", if status.leading { "" } else { ", sends no rates yet" })?;
+    write_controllers(out, status)?;
+    if let Some(reason) = &status.state_unsaved {
+        writeln!(out, "  state not saved: {reason}")?;
+        writeln!(out, "  epoch, kills and stages would be lost with a restart")?;
+    }
     if status.killed {
         writeln!(out, "  killed: the whole fleet, generation {}", status.kill_generation)?;
     }
@@ -58,12 +65,52 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
             status.killed_locally
         )?;
     }
+    write_claims(out, &status.kill_claims)?;
     for (name, bucket) in &status.buckets {
         write_bucket(out, name.as_str(), bucket)?;
     }
     status.aggregators.iter().try_for_each(|aggregator| write_aggregator(out, aggregator))?;
     if status.aggregators.is_empty() {
         writeln!(out, "no aggregator is known")?;
+    }
+    Ok(())
+}
+
+/// Writes the controllers that are in conflict with this one, and the epochs that are claimed without effect.
+fn write_controllers(out: &mut dyn Write, status: &Status) -> io::Result<()> {
+    let named = |other: &OtherController| {
+        format!("{} at epoch {}", other.instance.as_deref().unwrap_or("unknown"), other.epoch)
+    };
+    if let Some(lost) = &status.lost_lead {
+        writeln!(
+            out,
+            "  does not lead, sends no values: controller {} leads, as {} reports",
+            named(lost),
+            lost.through
+        )?;
+        writeln!(
+            out,
+            "  stop one of the two controllers; if this one ({}) stays, restart it",
+            status.instance
+        )?;
+    }
+    for other in &status.other_controllers {
+        if other.same_epoch {
+            writeln!(
+                out,
+                "  a second controller runs at this epoch: {}, as {} reports",
+                named(other),
+                other.through
+            )?;
+            writeln!(out, "  stop one of the two, then restart the other; this one is {}", status.instance)?;
+        } else {
+            writeln!(
+                out,
+                "  epoch claimed without effect: controller {}, as {} reports",
+                named(other),
+                other.through
+            )?;
+        }
     }
     Ok(())
 }

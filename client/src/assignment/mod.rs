@@ -203,6 +203,11 @@ impl Assignment {
         self.placements.iter().any(|placement| placement.owner == Some(id))
     }
 
+    /// Returns the name of an aggregator.
+    pub(crate) fn name(&self, id: EndpointId) -> Option<&str> {
+        self.liveness.iter().find(|(other, ..)| *other == id).map(|(_, name, _)| name)
+    }
+
     /// Iterates over the aggregators: name, whether it is live, and the number of buckets it owns.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&str, bool, usize)> {
         let owned = |id| self.placements.iter().filter(|placement| placement.owner == Some(id)).count();

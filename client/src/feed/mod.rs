@@ -13,6 +13,7 @@ pub(crate) use kill_file::{KILL_VARIABLE, LocalKill};
 
 use std::sync::Arc;
 
+use plimsoll_core::exchange::other_controllers::Sighting;
 use plimsoll_core::law::Parameters;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
@@ -99,7 +100,16 @@ async fn tick(subscription: &Shared<Subscription>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        subscription.with(|subscription, now| subscription.on_tick(now));
+        let others = subscription.with(|subscription, now| {
+            subscription.on_tick(now);
+            subscription.other_controllers.take_unlogged(now)
+        });
+        for (through, Sighting { other, .. }) in others {
+            tracing::error!(
+                epoch = other.epoch.0, instance = ?other.instance, through,
+                "two controllers run at one epoch: the directives of this one are refused, those of the other apply"
+            );
+        }
     }
 }
 

@@ -82,9 +82,10 @@ impl Metrics {
 
     /// Adds the metrics of the streams and their directives.
     fn add_feed(&self, families: &mut Families) {
-        let (epoch, age, stale, local_kill) = self.feed.subscription.with(|subscription, now| {
+        let (epoch, age, stale, local_kill, conflict) = self.feed.subscription.with(|subscription, now| {
             let age = subscription.upstream_age(now);
-            (subscription.epoch(), age, subscription.rejected, subscription.observes())
+            let conflict = subscription.other_controllers.has_rival(now);
+            (subscription.epoch(), age, subscription.rejected, subscription.observes(), conflict)
         });
         let health = &self.feed.health;
         let connected = flag(health.connected.load(Ordering::Relaxed) > 0);
@@ -98,6 +99,8 @@ impl Metrics {
         let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
         let help = "The highest controller epoch applied, 0 before the first.";
         families.add("plimsoll_epoch", help, &[], plain(Gauge(epoch)));
+        let help = "1 while directives of two controllers at one epoch arrive; those of one are refused.";
+        families.add("plimsoll_controller_conflict", help, &[], plain(flag(conflict)));
         let help =
             "1 while the kill file or PLIMSOLL_KILL puts every bucket of this process into shadow mode.";
         families.add("plimsoll_local_kill", help, &[], plain(flag(local_kill)));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_core::directive::{Board, BucketDirective, Epoch, Posted};
+use plimsoll_core::directive::{Board, BucketDirective, Epoch, Leader, Posted, StaleDirective};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::names::Bucket;
 
@@ -23,8 +23,8 @@ pub(crate) struct Version {
 #[derive(Debug, Default)]
 pub(super) struct DirectiveCache {
     board: Board,
-    /// The highest epoch of any message received.
-    epoch: Option<Epoch>,
+    /// The controller that leads, of all messages received.
+    leader: Option<Leader>,
     /// True until the first directive of this process replaces those that an earlier one saved.
     is_restored: bool,
     /// The state that was last saved.
@@ -43,13 +43,28 @@ impl DirectiveCache {
         self.board.apply(directive)
     }
 
-    pub(super) fn raise_epoch(&mut self, epoch: Option<Epoch>) {
-        self.epoch = self.epoch.max(epoch);
+    /// Checks that the controller of a message leads, if another one has the same epoch.
+    pub(super) fn check_leader(&self, got: Option<Leader>) -> Result<(), StaleDirective> {
+        match self.leader.zip(got) {
+            Some((held, got)) if got < held && got.is_rival_of(held) => {
+                Err(StaleDirective::Rival { held, got })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn follow(&mut self, leader: Option<Leader>) {
+        self.leader = self.leader.max(leader);
+    }
+
+    /// The controller that leads, of all messages received. Of a restored one only the epoch is known.
+    pub(super) const fn leader(&self) -> Option<Leader> {
+        self.leader
     }
 
     /// The highest epoch of any message received or restored.
-    pub(super) const fn epoch(&self) -> Option<Epoch> {
-        self.epoch
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        Some(self.leader?.epoch)
     }
 
     /// Returns true while only restored directives apply.
@@ -59,12 +74,12 @@ impl DirectiveCache {
 
     /// The epoch of restored directives, below which a new session accepts none.
     pub(super) fn restored_epoch(&self) -> Option<Epoch> {
-        self.epoch.filter(|_| self.is_restored)
+        self.epoch().filter(|_| self.is_restored)
     }
 
     /// Takes over the directives that an earlier process saved.
     pub(super) fn restore(&mut self, snapshot: Snapshot, kills: &Kills) {
-        self.raise_epoch(snapshot.epoch);
+        self.follow(snapshot.epoch.map(|epoch| Leader { epoch, instance: None }));
         for mut directive in snapshot.buckets {
             kills.cap_knowledge(&mut directive);
             self.board.apply(&directive);
@@ -79,7 +94,7 @@ impl DirectiveCache {
         let others = self.board.iter().map(|(bucket, _)| bucket).filter(|bucket| !is_used.contains(bucket));
         let whole = used_first.iter().chain(others).filter_map(|bucket| self.board.since(bucket, 0));
         Snapshot {
-            epoch: self.epoch,
+            epoch: self.epoch(),
             kill: kills.fleet(),
             kills: kills.since(0),
             buckets: whole.take(Snapshot::BUCKETS_MAX).collect(),
@@ -96,8 +111,8 @@ impl DirectiveCache {
         Some(kills.version()).filter(|version| *version != self.saved.kills)
     }
 
-    const fn version(&self, kills: &Kills) -> Version {
-        Version { directives: self.board.version(), epoch: self.epoch, kills: kills.version() }
+    fn version(&self, kills: &Kills) -> Version {
+        Version { directives: self.board.version(), epoch: self.epoch(), kills: kills.version() }
     }
 }
 
@@ -124,7 +139,7 @@ mod tests {
         assert_eq!(names, ["c", "a", "b"]);
         cache.saved = version;
         assert_eq!(cache.unsaved(&kills), None);
-        cache.raise_epoch(Some(Epoch(1)));
+        cache.follow(Some(Leader { epoch: Epoch(1), instance: None }));
         assert!(cache.unsaved(&kills).is_some());
     }
 

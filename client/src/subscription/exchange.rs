@@ -80,10 +80,12 @@ impl Subscription {
         let routing = self.routing.as_ref();
         let is_wanted = |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
         let subscribed = session.subscribe(self.buckets.len(), is_wanted);
+        let leader = self.directives.leader();
         let mut report = Report {
             identity: session.greet().then(|| self.identity.clone()),
             time: Some(now),
-            epoch: self.directives.epoch(),
+            epoch: leader.map(|leader| leader.epoch),
+            controller: leader.filter(|_| leader != session.leader()).and_then(|leader| leader.instance),
             killed_locally: u32::from(self.enforcement.observes),
             subscriptions: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
@@ -152,9 +154,17 @@ impl Subscription {
         let have_kills_changed = kills.merge_directives(&message).inspect_err(|_| self.rejected += 1)?;
         kills.merge_drill(message.drill);
         session.acknowledge(message.echo, message.parent);
-        let accepted = session.accept(now, &message);
+        let leader = message.leader();
+        if let Some((held, got)) = self.directives.leader().zip(leader) {
+            let name = || self.routing.as_ref().and_then(|routing| routing.assignment.name(id));
+            let peer = || name().map_or("the aggregator".to_owned(), |name| format!("aggregator {name}"));
+            if held.is_rival_of(got) {
+                self.other_controllers.note(now, held.max(got), held.min(got), peer);
+            }
+        }
+        let accepted = self.directives.check_leader(leader).and_then(|()| session.accept(now, &message));
         if accepted.is_ok() {
-            self.directives.raise_epoch(message.epoch);
+            self.directives.follow(leader);
         } else {
             self.rejected += 1;
         }

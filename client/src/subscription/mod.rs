@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::directive::Epoch;
+use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
@@ -70,6 +71,8 @@ pub struct Subscription {
     refusals: Refusals,
     /// The number of messages and directives rejected because they were stale.
     pub(crate) rejected: u64,
+    /// Controllers that run at the epoch of the one that leads.
+    pub(crate) other_controllers: OtherControllers,
 }
 
 // === Set-up ===
@@ -89,6 +92,7 @@ impl Subscription {
             evidence: EvidenceCollector::default(),
             refusals: Refusals::default(),
             rejected: 0,
+            other_controllers: OtherControllers::default(),
         }
     }
 
@@ -233,7 +237,7 @@ impl Subscription {
     }
 
     /// The highest epoch applied.
-    pub(crate) const fn epoch(&self) -> Option<Epoch> {
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.directives.epoch()
     }
 

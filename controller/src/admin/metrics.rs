@@ -33,12 +33,25 @@ fn controller(page: &mut Page, status: &Status, brain: &Brain) {
     let mut gauge = |name, help, value| page.gauge(name, help, &[], plain(value));
     let help = "The epoch of the controller; it grows with every start.";
     gauge("plimsoll_epoch", help, status.epoch as f64);
+    let help = "1 while another controller runs at the epoch of this one, or leads in its place.";
+    let has_conflict =
+        status.lost_lead.is_some() || status.other_controllers.iter().any(|other| other.same_epoch);
+    gauge("plimsoll_controller_conflict", help, flag(has_conflict));
+    let help = "Aggregators that name a later epoch, of themselves or of a client, without effect.";
+    let claims = status.other_controllers.iter().filter(|other| !other.same_epoch).count();
+    gauge("plimsoll_epoch_claims", help, claims as f64);
     gauge("plimsoll_killed", "1 while the kill switch is on.", flag(status.killed));
     let help = "The kill generation; odd means killed.";
     gauge("plimsoll_kill_generation", help, status.kill_generation as f64);
+    let help = "Scopes of which an aggregator or a client holds a higher kill generation without an order; it stays in \
+        shadow.";
+    gauge("plimsoll_kill_claims", help, status.kill_claims.len() as f64);
     let help = "1 once the controller sends its own rates; 0 during a takeover, while zones keep the rates they have, and before the \
         first traffic.";
     gauge("plimsoll_takeover_complete", help, flag(status.leading));
+    let help =
+        "1 while the state cannot be saved, so that epoch, kills and stages would be lost with a restart.";
+    gauge("plimsoll_state_unsaved", help, flag(brain.pending_saves.failure.is_some()));
     let help = "1 while the history cannot be saved, so that nothing is learned.";
     gauge("plimsoll_history_failing", help, flag(history.failing));
     let help = "1 while a drastic change of the policy waits for acknowledgement.";
@@ -47,6 +60,11 @@ fn controller(page: &mut Page, status: &Status, brain: &Brain) {
     let mut counter = |name, help, value: u64| page.counter(name, help, &[], plain(value as f64));
     let help = "Requests left out of the totals because an earlier parent may have counted them.";
     counter("plimsoll_counts_unconfirmed_total", help, brain.aggregators.unconfirmed);
+    let help =
+        "Requests that were not counted, because the aggregator's clients cannot have decided so many.";
+    counter("plimsoll_counts_cut_total", help, brain.aggregators.cut);
+    let help = "Kill generations that no order explained and that were higher than those before.";
+    counter("plimsoll_kill_claims_total", help, brain.kill_claims().ignored());
     let help = "Failed saves of the durable state.";
     counter("plimsoll_state_save_failures_total", help, brain.pending_saves.failures);
     let help = "Minutes that could not be saved, so that nothing was learned from them.";
@@ -56,7 +74,11 @@ fn controller(page: &mut Page, status: &Status, brain: &Brain) {
         page.counter(name, help, &["reason"], [(vec!["capacity".to_owned()], count as f64)]);
     };
     let help = "Keys and buckets that were rejected, by reason: capacity if there was no room.";
-    rejected("plimsoll_keys_rejected_total", help, brain.aggregators.rejected_keys + brain.buckets.rejected);
+    rejected(
+        "plimsoll_keys_rejected_total",
+        help,
+        brain.aggregators.rejected_keys + brain.buckets.no_room.count,
+    );
     let help = "Samples that the history rejected, by reason: capacity if there was no room for the bucket.";
     rejected("plimsoll_history_samples_rejected_total", help, history.rejected);
 }

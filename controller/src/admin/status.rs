@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_admin::kill_api::Claimed;
+use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
@@ -19,6 +21,15 @@ use crate::history::{self, LearningStatus};
 pub struct Status {
     /// The controller's epoch.
     pub epoch: u64,
+    /// The controller's process, as directives name it.
+    #[serde(default)]
+    pub instance: String,
+    /// The controller that leads in place of this one, which then sends no values; null if this one leads.
+    #[serde(default)]
+    pub lost_lead: Option<OtherController>,
+    /// Other controllers that aggregators and clients name.
+    #[serde(default)]
+    pub other_controllers: Vec<OtherController>,
     /// The hash of the policy in force.
     pub policy_hash: String,
     /// The kill generation; odd means killed.
@@ -28,8 +39,13 @@ pub struct Status {
     /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing. A client of several
     /// aggregators counts at each of them.
     pub killed_locally: u32,
+    /// Kill generations that aggregators or clients hold without an order; they kill nothing elsewhere.
+    #[serde(default)]
+    pub kill_claims: Vec<Claimed>,
     /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
+    /// Why the state cannot be saved; null if it can.
+    pub state_unsaved: Option<String>,
     /// Every known bucket.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
     /// Every aggregator that reported, is waited for, or has expired.
@@ -128,6 +144,8 @@ pub struct AggregatorStatus {
     pub connected: bool,
     /// Connected clients below it that a kill file or `PLIMSOLL_KILL` stops from refusing.
     pub killed_locally: u32,
+    /// Requests that it reported and its clients cannot have decided, which were not counted.
+    pub counts_cut: u64,
     /// Seconds since the first report of this process; 0 if its session has been evicted.
     pub since_s: f64,
     /// Seconds since its last report; since the start of this controller, if it has not reported to it.
@@ -193,11 +211,19 @@ impl Status {
         }
         Self {
             epoch: durable.epoch.0,
+            instance: format!("{:?}", brain.sessions.own()),
+            lost_lead: brain
+                .leadership
+                .lost()
+                .map(|lost| OtherController::new(lost.to, &lost.through, lost.to.epoch == durable.epoch)),
+            other_controllers: OtherController::list(&brain.leadership.others, now),
             policy_hash: brain.policy().hash().to_string(),
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),
+            kill_claims: Claimed::list(brain.kill_claims()),
             leading: brain.takeover.leading,
+            state_unsaved: brain.pending_saves.failure.clone(),
             buckets,
             aggregators: aggregators(brain, now),
         }
@@ -262,6 +288,7 @@ fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
             killed_locally: child
                 .filter(|child| child.stream.is_some())
                 .map_or(0, |child| child.killed_locally),
+            counts_cut: child.map_or(0, |child| child.cut),
             since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
             last_report_s,
             silent_s: registered.map_or(last_report_s, |aggregator| aggregator.silent_for.as_secs_f64()),

@@ -2,10 +2,11 @@
 //! and how much of that traffic still counts when one falls silent.
 
 mod aggregator;
+pub(crate) mod leadership;
 pub(crate) mod liveness;
 pub(crate) mod takeover;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::Board;
@@ -28,6 +29,8 @@ pub(crate) struct Aggregators {
     /// Requests given up because a parent failed before it confirmed them: they may have been counted
     /// already.
     pub(crate) unconfirmed: u64,
+    /// Requests that were not counted, because the aggregator's clients cannot have decided so many.
+    pub(crate) cut: u64,
     /// Keys in reports for which the key table had no room.
     pub(crate) rejected_keys: u64,
 }
@@ -50,10 +53,11 @@ impl Aggregators {
         (before != instance).then_some(before)
     }
 
-    /// Takes the counts that a report added. A report without a span gives no rates. In a report with a span,
+    /// Takes the counts that a report, or a part of one, added. A report without a span gives no rates. In a report with a span,
     /// a key without an entry was offered nothing.
     pub(crate) fn enter(&mut self, place: &Place, report: &Report, entered: &Entered) {
-        self.unconfirmed += entered.unconfirmed;
+        self.unconfirmed = self.unconfirmed.saturating_add(entered.unconfirmed);
+        self.cut = self.cut.saturating_add(entered.cut);
         self.rejected_keys += entered.rejected_keys as u64;
         // Absent if its share was released while its stream stayed open: it counts again once it greets
         // again.
@@ -91,6 +95,11 @@ impl Aggregators {
     /// Zeroes the rates of keys whose ids will be reused for other keys.
     pub(crate) fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
         self.by_place.values_mut().for_each(|aggregator| aggregator.forget_keys(keys));
+    }
+
+    /// Removes buckets that no aggregator is sent any more.
+    pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
+        self.by_place.values_mut().for_each(|aggregator| aggregator.board.remove(gone));
     }
 
     /// Clears the counts that the law has used in this tick.

@@ -8,6 +8,7 @@
 //! * `Sessions`: the streams of aggregators, and the counts already taken from each.
 //! * `Aggregators`, `Takeover` and `Liveness`: the rates of each aggregator and what it is sent, which of
 //!   them are sent rates after a start, and which have not reported for too long.
+//! * `Leadership`: whether this controller leads, and other controllers that aggregators name.
 //! * `Keys` and `Buckets`: the counts of each key, and the law of each bucket.
 //! * `Limits`: limits that are learned or queried.
 //! * `KillRelay`: the kill generations and drills that aggregators are sent.
@@ -26,15 +27,16 @@ mod tests;
 mod tick;
 mod traffic;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::InstanceId;
+use plimsoll_core::report::{InstanceId, Report};
 use plimsoll_policy::Policy;
 
 use self::held_policy::Policies;
@@ -43,9 +45,10 @@ use self::limits::Limits;
 use self::pending_saves::PendingSaves;
 use self::traffic::TrafficRecord;
 use crate::aggregators::Aggregators;
+use crate::aggregators::leadership::Leadership;
 use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::Buckets;
+use crate::bucket::{Buckets, Listing};
 use crate::rollout::Rollouts;
 use crate::state::DurableState;
 
@@ -66,16 +69,21 @@ pub struct Brain {
     durable: DurableState,
     pub(crate) pending_saves: PendingSaves,
     kills: KillRelay,
+    /// The end of the time in which a controller that has lost its state learns kills from generations.
+    learns_kills_until: Option<MonoTime>,
     last_tick: LastTick,
     parameters: Parameters,
     pub(crate) sessions: Sessions,
     pub(crate) aggregators: Aggregators,
     pub(crate) takeover: Takeover,
     liveness: Liveness,
+    pub(crate) leadership: Leadership,
     pub(crate) keys: Keys,
     pub(crate) buckets: Buckets,
     pub(crate) limits: Limits,
     rollouts: Rollouts,
+    /// The time of the latest search for idle buckets.
+    swept: MonoTime,
 }
 
 /// The time of the last tick.
@@ -99,6 +107,7 @@ impl Brain {
         policy: Arc<Policy>,
         parameters: Parameters,
     ) -> Self {
+        let has_state = durable.epoch > Epoch::default();
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
         // Without a saved policy the files are in force as they are, held back before or not.
         let held = durable.held.take().filter(|held| *held != policy.hash().to_string());
@@ -110,30 +119,41 @@ impl Brain {
             durable,
             pending_saves: PendingSaves::default(),
             kills: KillRelay::new(instance),
+            learns_kills_until: (!has_state).then(|| now + kill::LEARNED_WITHIN),
             last_tick: LastTick { at: now, unix_s: None },
             parameters,
             sessions: Sessions::new(instance, CHILDREN_MAX, KEYS_MAX),
             aggregators: Aggregators::default(),
             takeover: Takeover::new(now),
             liveness,
+            leadership: Leadership::new(now, instance),
             keys: Keys::new(now, KEYS_MAX),
             buckets: Buckets::default(),
             limits: Limits::default(),
             rollouts,
+            swept: now,
         };
         brain.on_policy(policy);
         brain.durable.held = held;
         brain
     }
 
-    /// Makes a bucket known. Returns false if there is no room for it.
-    fn ensure_bucket(&mut self, name: &Bucket) -> bool {
-        if self.buckets.contains(name) {
+    /// Sets the requests/s that a client is believed to decide. What an aggregator reports above that for its
+    /// clients is cut.
+    #[must_use]
+    pub fn with_decisions_per_s_max(self, decisions_per_s_max: u64) -> Self {
+        Self { sessions: self.sessions.with_decisions_per_s_max(decisions_per_s_max), ..self }
+    }
+
+    /// Makes a bucket known, and kept for another lease. Returns false if there is no room for it.
+    fn ensure_bucket(&mut self, now: MonoTime, name: &Bucket) -> bool {
+        if let Some(bucket) = self.buckets.get_mut(name) {
+            bucket.asked = now;
             return true;
         }
         let policy = &self.policies.in_force;
         let limit = self.limits.of(policy, name);
-        let Some(bucket) = self.buckets.add(name) else { return false };
+        let Some(bucket) = self.buckets.add(now, name, Listing::of(policy, name)) else { return false };
         bucket.configure(policy, limit);
         self.keys.declare(name);
         true
@@ -144,6 +164,21 @@ impl Brain {
         for (id, key) in self.keys.take_new() {
             if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
                 bucket.add_key(id, &key.tenant);
+            }
+        }
+    }
+
+    /// Takes over from a greeting which unlisted tenants an earlier controller called established.
+    fn recall_tenants(&mut self, report: &Report) {
+        let mut by_bucket: HashMap<&Bucket, HashSet<&Tenant>> = HashMap::new();
+        for key in report.established.iter().filter(|key| self.buckets.contains(&key.bucket)) {
+            self.keys.expect(key);
+            by_bucket.entry(&key.bucket).or_default().insert(&key.tenant);
+        }
+        self.introduce_keys();
+        for (name, tenants) in by_bucket {
+            if let Some(bucket) = self.buckets.get_mut(name) {
+                bucket.recall(&tenants, &self.parameters);
             }
         }
     }
@@ -186,9 +221,9 @@ impl Brain {
         self.pending_saves.on_saved(number);
     }
 
-    /// Notes that a save failed. Directives are sent unsaved until a later save succeeds.
-    pub fn on_save_failed(&mut self) {
-        self.pending_saves.on_failed();
+    /// Notes that a save failed, and why. Directives are sent unsaved until a later save succeeds.
+    pub fn on_save_failed(&mut self, reason: String) {
+        self.pending_saves.on_failed(reason);
     }
 
     /// Returns true if every decision is saved.

@@ -2,58 +2,52 @@
 
 use std::time::Duration;
 
-use plimsoll_core::directive::{Epoch, Message};
+use plimsoll_core::directive::{Board, Message};
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Echo, Entered, Identity, Report, Role};
+use plimsoll_core::report::{Echo, Entered, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
+use crate::aggregators::Place;
 
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
         // Every check that can refuse the report comes first, so that a refused report changes nothing.
-        let Identity { instance, role, zone, name, .. } = self.sessions.check(stream, &report)?;
-        let (instance, place) = (*instance, (zone.clone(), name.clone()));
-        if *role != Role::Aggregator {
+        let child = self.sessions.check(stream, &report)?.clone();
+        let place = (child.zone.clone(), child.name.clone());
+        if child.role != Role::Aggregator {
             return Err(StreamRejected::WrongTier(
                 "a controller takes aggregators; connect the client to an aggregator of its zone (port 7410)",
             ));
         }
-        report.path.check(self.sessions.own(), instance, 0)?;
+        report.path.check(self.sessions.own(), child.instance, 0)?;
         let greets = report.identity.is_some();
         if greets && self.aggregators.len() >= CHILDREN_MAX && !self.aggregators.contains(&place) {
             return Err(StreamRejected::Full(CHILDREN_MAX));
         }
-        StreamRejected::check_claims(&report, Some(self.durable.epoch), self.kills.kills())?;
         let revision = self.aggregators.revision;
         if greets {
             self.greet(now, stream, &report)?;
         }
-        // This controller is the latest: its epoch must exceed every epoch that a child has seen.
-        if let Some(claimed) = report.epoch.filter(|claimed| *claimed > self.durable.epoch) {
-            self.durable.epoch = Epoch(claimed.0.saturating_add(1));
+        if report.more {
+            if self.ensure_buckets(now, stream, &report) {
+                self.assign_holds();
+            }
+            self.enter(now, stream, &place, &report)?;
+            return Ok(self.aggregators.revision != revision);
+        }
+        if let Some(next) = self.leadership.on_report(now, self.durable.epoch, &place, &report) {
+            self.durable.epoch = next;
             self.pending_saves.note_change(true);
         }
-        self.learn_kills(now, &report);
-        let is_new_drill = self.join_drill(now, report.drill);
-        let has_new_buckets = self.ensure_buckets(stream, &report);
+        let is_new_drill = self.learn_kills(now, &child, &report);
+        let has_new_buckets = self.ensure_buckets(now, stream, &report);
+        self.recall_tenants(&report);
         if greets || has_new_buckets || self.aggregators.revision != revision {
             self.assign_holds();
         }
-        let child = self.sessions.by_stream(stream).ok_or(StreamRejected::Unknown)?;
-        child.last_report = now;
-        child.killed_locally = report.killed_locally;
-        self.kills.on_confirmation(now, instance, Role::Aggregator, &report);
-        let before = child.books.seq();
-        let mut entering = self.keys.entering();
-        let entered = child.books.enter_into(now, &report, &mut entering);
-        let entered = Entered { entries: entering.entries, ..entered };
-        self.note_late(&entered);
-        self.introduce_keys();
-        self.aggregators.enter(&place, &report, &entered);
-        self.liveness.on_report(now, &place);
-        self.record_evidence(&report, before, entered.span);
+        self.enter(now, stream, &place, &report)?;
         if report.leaving {
             self.dismiss(&place);
         }
@@ -69,13 +63,20 @@ impl Parent for Brain {
         if !self.is_in_effect() {
             return None;
         }
+        let child = self.sessions.by_stream(stream)?;
+        let covered = child.books.seq();
+        if self.leadership.lost().is_some() {
+            // As a parent without a controller: children keep to their holds, and kills still reach them.
+            let (head, echo) = (Head::of(self.kills.kills()), Echo { covered, confirmed: 0 });
+            return child.next_message(now, head, &mut Board::default(), false, echo, self.kills.kills());
+        }
+        let leader = self.leadership.leader(self.durable.epoch);
         let head = Head {
-            epoch: Some(self.durable.epoch),
+            epoch: Some(leader.epoch),
+            controller: leader.instance,
             policy_hash: Some(self.policies.in_force.hash().as_u64()),
             ..Head::of(self.kills.kills())
         };
-        let child = self.sessions.by_stream(stream)?;
-        let covered = child.books.seq();
         let echo = Echo { covered, confirmed: covered };
         let place = (child.identity.zone.clone(), child.identity.name.clone());
         let board = self.aggregators.board_mut(&place)?;
@@ -91,6 +92,27 @@ impl Parent for Brain {
 }
 
 impl Brain {
+    /// Enters the counts and the evidence of a report that was checked, or of one part of it.
+    fn enter(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        place: &Place,
+        report: &Report,
+    ) -> Result<(), StreamRejected> {
+        let before = self.sessions.by_stream(stream).map(|child| child.books.seq());
+        let mut entering = self.keys.entering();
+        let entered = self.sessions.enter(now, stream, report, &mut entering);
+        let (before, entered) = before.zip(entered).ok_or(StreamRejected::Unknown)?;
+        let entered = Entered { entries: entering.entries, ..entered };
+        self.note_late(&entered);
+        self.introduce_keys();
+        self.aggregators.enter(place, report, &entered);
+        self.liveness.on_report(now, place);
+        self.record_evidence(report, before, &entered, place);
+        Ok(())
+    }
+
     /// Opens a session for the aggregator that greets.
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
@@ -110,14 +132,34 @@ impl Brain {
 
     /// Makes the buckets of a report known, and sends their directives from now on. Returns true if one of
     /// them is new.
-    fn ensure_buckets(&mut self, stream: StreamId, report: &Report) -> bool {
+    fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
         let before = self.buckets.as_slice().len();
+        let max = self.buckets.asked_per_child_max();
+        let mut places_left = None;
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
+        let mut latest = None;
+        for bucket in report.unsubscriptions.iter().filter(|bucket| !self.policies.in_force.is_exact(bucket))
+        {
+            self.sessions.by_stream(stream).into_iter().for_each(|child| child.unsubscribe(bucket));
+        }
         for bucket in report.subscriptions.iter().chain(of_keys) {
-            if self.ensure_bucket(bucket)
+            // The keys of a bucket often follow each other.
+            if latest.replace(bucket) == Some(bucket) {
+                continue;
+            }
+            let Some(child) = self.sessions.by_stream(stream) else { break };
+            let policy = &self.policies.in_force;
+            let is_new = !child.is_subscribed(bucket) && !policy.is_exact(bucket);
+            let places = places_left.get_or_insert_with(|| {
+                max.saturating_sub(child.subscriptions().filter(|bucket| !policy.is_exact(bucket)).count())
+            });
+            if is_new && *places == 0 {
+                self.buckets.no_room.on_refused(now, bucket);
+            } else if self.ensure_bucket(now, bucket)
                 && let Some(child) = self.sessions.by_stream(stream)
             {
                 child.subscribe(bucket);
+                *places -= usize::from(is_new);
             }
         }
         self.buckets.as_slice().len() > before

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use plimsoll_admin::other_controllers;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::shared::Shared;
 
 use crate::aggregators::Place;
+use crate::aggregators::leadership::LostLead;
 use crate::brain::Brain;
 
 /// The aggregators in each state that is logged.
@@ -23,7 +25,26 @@ pub(crate) async fn follow(brain: Shared<Brain>) {
     let mut wakeups = brain.changes();
     let mut logged = Snapshot::default();
     while wakeups.changed().await.is_ok() {
-        let current = brain.with(|brain, now| Snapshot::of(brain, now));
+        let (current, cut, others, lost) = brain.with(|brain, now| {
+            let others = brain.leadership.others.take_unlogged(now);
+            let lost = brain.leadership.take_unlogged(now);
+            (Snapshot::of(brain, now), brain.sessions.take_cut(), others, lost)
+        });
+        other_controllers::log(others);
+        if let Some(LostLead { to, through }) = lost {
+            tracing::error!(
+                epoch = to.epoch.0, instance = ?to.instance, through,
+                "another controller leads: this one sends no values, and its zones live on their holds. Stop one of the two; if \
+                 this one stays, restart it"
+            );
+        }
+        for (aggregator, requests) in cut {
+            tracing::warn!(
+                zone = %aggregator.zone, aggregator = %aggregator.name, requests,
+                "counts cut: the aggregator reported more requests than its clients can have decided; see \
+                 --decisions-per-s-max"
+            );
+        }
         current.log(&logged);
         logged = current;
     }

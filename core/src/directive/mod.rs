@@ -3,6 +3,7 @@
 mod board;
 mod fanout;
 mod headroom;
+mod leader;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ mod tests;
 pub use board::{Board, Posted};
 pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, InvalidPoolDepth, PoolDepth, ZonePool};
+pub use leader::{EPOCH_STEP_MAX, Leader};
 pub use sequence::{Sequence, StaleDirective};
 
 use std::collections::BTreeMap;
@@ -40,12 +42,16 @@ pub struct Directives {
     /// The controller's epoch, also in the message of an aggregator. Absent if the parent has no controller
     /// yet: the message then carries only kill generations and the echo.
     pub epoch: Option<Epoch>,
+    /// The controller's process, forwarded unchanged.
+    pub controller: Option<InstanceId>,
     /// Numbers the parent's messages on this stream, from 1.
     pub seq: u64,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The kill generations of single buckets: all in the first message of a stream, then only changes.
     pub kills: BTreeMap<Bucket, KillGeneration>,
+    /// Kills of buckets with a generation up to this one have ended and are forgotten. Counts only with an epoch.
+    pub forgotten: KillGeneration,
     /// The latest drill.
     pub drill: Drill,
     /// The hash of the policy in force; absent before there is one.
@@ -87,6 +93,9 @@ pub struct BucketDirective {
 /// needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
+    /// True if the policy lists the bucket by its exact name: it then has room on every tier before buckets
+    /// that children ask for, and every aggregator is sent it.
+    pub named: bool,
     /// The limit over all zones. A limit without a number clears every value of every key.
     pub limit: Limit,
     /// The mode, subject to the kill generations held.
@@ -166,6 +175,9 @@ pub struct Entitlement {
     pub tenant_limit: Option<Rate>,
     /// True if the policy lists the tenant. All unlisted tenants share the entitlement of the default class.
     pub declared: bool,
+    /// True for an unlisted tenant that has had traffic for long enough to count as one of its own among
+    /// the tenants of the default class.
+    pub established: bool,
 }
 
 impl Terms {

@@ -1,12 +1,12 @@
 //! The order of directives: a message applies only if it is newer than all applied before.
 
-use super::Epoch;
+use super::{Epoch, Leader};
 use crate::kill::{JUMP_MAX, KillGeneration};
 
-/// The epoch and sequence number of the last directive applied.
+/// The controller and the sequence number of the last directive applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    epoch: Option<Epoch>,
+    leader: Option<Leader>,
     seq: u64,
 }
 
@@ -20,6 +20,14 @@ pub enum StaleDirective {
         held: Epoch,
         /// The epoch received.
         got: Epoch,
+    },
+    /// Another controller at the same epoch, which does not lead.
+    #[error("controller {:?} does not lead at epoch {:?}: {:?} does", .got.instance, .got.epoch, .held.instance)]
+    Rival {
+        /// The controller that leads.
+        held: Leader,
+        /// The controller that sent the directive.
+        got: Leader,
     },
     /// An implausible epoch: a peer that applied it would be refused by every sound peer.
     #[error("epoch {got:?} is implausibly far above {held:?}")]
@@ -49,8 +57,13 @@ pub enum StaleDirective {
 
 impl Sequence {
     /// The highest epoch applied.
-    pub const fn epoch(&self) -> Option<Epoch> {
-        self.epoch
+    pub fn epoch(&self) -> Option<Epoch> {
+        Some(self.leader?.epoch)
+    }
+
+    /// The controller of the highest epoch applied.
+    pub const fn leader(&self) -> Option<Leader> {
+        self.leader
     }
 
     /// Begins a new stream: sequence numbers start over, epochs do not.
@@ -58,26 +71,28 @@ impl Sequence {
         self.seq = 0;
     }
 
-    /// Accepts a message if it is newer than all applied so far. A parent without a controller sends no
+    /// Accepts a message if it is newer than all applied so far, and its controller leads. A parent without a controller sends no
     /// epoch; its messages carry no values, so only their number is checked.
     ///
     /// # Errors
     /// If it is older or implausible; the state is unchanged then.
-    pub fn accept(&mut self, epoch: Option<Epoch>, seq: u64) -> Result<(), StaleDirective> {
+    pub fn accept(&mut self, leader: Option<Leader>, seq: u64) -> Result<(), StaleDirective> {
         if seq <= self.seq {
             return Err(StaleDirective::Seq { held: self.seq, got: seq });
         }
-        if let (Some(held), Some(got)) = (self.epoch, epoch)
-            && got < held
-        {
-            return Err(StaleDirective::Epoch { held, got });
+        if let Some(got) = leader {
+            let held = self.leader.unwrap_or_default();
+            if got.epoch < held.epoch {
+                return Err(StaleDirective::Epoch { held: held.epoch, got: got.epoch });
+            }
+            if got < held && got.is_rival_of(held) {
+                return Err(StaleDirective::Rival { held, got });
+            }
+            if got.epoch.0 - held.epoch.0 > JUMP_MAX {
+                return Err(StaleDirective::EpochJump { held: self.epoch(), got: got.epoch });
+            }
         }
-        if let Some(got) = epoch
-            && got.0.saturating_sub(self.epoch.map_or(0, |held| held.0)) > JUMP_MAX
-        {
-            return Err(StaleDirective::EpochJump { held: self.epoch, got });
-        }
-        self.epoch = self.epoch.max(epoch);
+        self.leader = self.leader.max(leader);
         self.seq = seq;
         Ok(())
     }

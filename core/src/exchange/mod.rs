@@ -4,16 +4,20 @@
 //! Both sides are traits, so that one driver per side serves every tier over gRPC, and the simulator drives
 //! the same state machines. Nothing here waits, sends or reads a clock.
 
+pub mod admission;
 pub mod backoff;
+pub mod liveness;
+pub mod other_controllers;
 mod path;
+mod room;
 pub mod sessions;
 
 pub use path::Path;
+pub use room::{LEASE, NoRoom, RENEWAL};
 
 use std::time::Duration;
 
-use crate::directive::{Directives, Epoch, Message, StaleDirective};
-use crate::kill::{JUMP_MAX, KillGeneration, Kills};
+use crate::directive::{Directives, Message, StaleDirective};
 use crate::quantity::MonoTime;
 use crate::report::{InvalidReport, Report};
 
@@ -111,43 +115,12 @@ pub enum StreamRejected {
     /// The parent has no room for another child.
     #[error("{0} children are connected, the maximum of this parent")]
     Full(usize),
-    /// The child claims an implausible epoch.
-    #[error("the child claims epoch {claimed}, implausibly far above {own}")]
-    EpochJump {
-        /// The epoch of the child.
-        claimed: u64,
-        /// The controller's own.
-        own: u64,
-    },
-    /// The child claims an implausible kill generation.
-    #[error("the child claims kill generation {claimed:?}, implausibly far above {own:?}")]
-    KillJump {
-        /// The generation of the child.
-        claimed: KillGeneration,
-        /// The parent's own.
-        own: KillGeneration,
-    },
     /// The stream is unknown, or has ended.
     #[error("this stream has ended; open a new one")]
     Unknown,
 }
 
 impl StreamRejected {
-    /// Checks the epoch and kill generations of a report against those of its parent. A child may know later
-    /// ones, but not ones so far ahead that they would lock out all that follow.
-    ///
-    /// # Errors
-    /// If a claim is implausible.
-    pub fn check_claims(report: &Report, epoch: Option<Epoch>, kills: &Kills) -> Result<(), Self> {
-        let number = |epoch: Option<Epoch>| epoch.map_or(0, |epoch| epoch.0);
-        let (claimed, own) = (number(report.epoch), number(epoch));
-        if claimed.saturating_sub(own) > JUMP_MAX {
-            return Err(Self::EpochJump { claimed, own });
-        }
-        let jump = |(own, claimed)| Self::KillJump { claimed, own };
-        kills.check(report.kill, &report.kills).map_err(jump)
-    }
-
     /// The value of a metric label.
     pub const fn label(&self) -> &'static str {
         match self {
@@ -157,8 +130,6 @@ impl StreamRejected {
             Self::Loop => "loop",
             Self::TooDeep { .. } => "too_deep",
             Self::Full(_) => "full",
-            Self::EpochJump { .. } => "epoch_jump",
-            Self::KillJump { .. } => "kill_jump",
             Self::Unknown => "unknown",
         }
     }

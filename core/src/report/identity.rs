@@ -23,6 +23,16 @@ pub enum Role {
     Aggregator,
 }
 
+impl Role {
+    /// The word used in logs and status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Aggregator => "aggregator",
+        }
+    }
+}
+
 /// The identity of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {

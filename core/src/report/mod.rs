@@ -1,6 +1,7 @@
 //! Reports: the messages in which a child sends cumulative counts to its parent. Cumulative counts make loss,
 //! repetition and reordering harmless.
 
+mod allowance;
 mod books;
 mod evidence;
 mod identity;
@@ -10,7 +11,9 @@ mod rejected;
 mod tallies;
 #[cfg(test)]
 mod tests;
+mod weighing;
 
+pub use allowance::{CLIENTS_MAX, DECISIONS_PER_S_MAX};
 pub use books::Books;
 pub use evidence::{Batches, COHORTS_MAX, CohortKey, Evidence, Outcomes, Side};
 pub use identity::{Identity, InstanceId, Role};
@@ -18,13 +21,15 @@ pub use ingest::{Entered, Entry, Ledger, New, Origin};
 pub use outbox::{Handover, Outbox};
 pub use rejected::InvalidReport;
 pub use tallies::Tallies;
+pub use weighing::{INSTANCE_WEIGHT_MAX, Weighing};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use crate::directive::Epoch;
+use crate::directive::{Epoch, Leader};
 use crate::exchange::Path;
 use crate::kill::drill::{Drill, Spread};
-use crate::kill::{KillGeneration, KillOrder, OrderId};
+use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
 use crate::names::{Bucket, Key, KeyId, Zone};
 use crate::quantity::{MonoTime, Rate};
 
@@ -78,6 +83,16 @@ impl Counts {
             && self.would_guard_dropped <= self.would_dropped
     }
 
+    /// Returns the largest part of these counts that is consistent with the requests offered.
+    #[must_use]
+    fn consistent_part(self) -> Self {
+        let dropped = self.dropped.min(self.offered);
+        let guard_dropped = self.guard_dropped.min(self.offered - dropped);
+        let would_dropped = self.would_dropped.min(self.offered - dropped - guard_dropped);
+        let would_guard_dropped = self.would_guard_dropped.min(would_dropped);
+        Self { offered: self.offered, dropped, guard_dropped, would_dropped, would_guard_dropped }
+    }
+
     /// Returns true if every column is at or above that of `other`.
     #[inline]
     pub const fn covers(self, other: Self) -> bool {
@@ -103,11 +118,16 @@ impl Counts {
         self.zip(earlier, u64::saturating_sub)
     }
 
-    /// The sum of the counts of two sources.
+    /// The sum of the counts of two sources. A parent refuses a report whose counts would exceed 64 bits, so no
+    /// sum of accepted counts saturates.
     #[inline]
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
+    }
+
+    fn map(self, f: impl Fn(u64) -> u64) -> Self {
+        self.zip(Self::ZERO, |count, _| f(count))
     }
 
     #[inline]
@@ -135,6 +155,19 @@ pub struct Tally {
 impl Tally {
     /// No requests.
     pub const ZERO: Self = Self { counts: Counts::ZERO, late: Counts::ZERO };
+
+    /// Returns true if nothing inconsistent was counted, and no more late than in all.
+    #[inline]
+    fn is_consistent(self) -> bool {
+        self.counts.is_consistent() && self.counts.covers(self.late)
+    }
+
+    /// Returns the largest part of this tally that is consistent with the requests offered.
+    #[must_use]
+    fn consistent_part(self) -> Self {
+        let counts = self.counts.consistent_part();
+        Self { counts, late: self.late.zip(counts, u64::min) }
+    }
 
     /// Returns true if both parts are at or above those of `other`.
     #[inline]
@@ -190,12 +223,22 @@ pub struct KeyDefinition {
 pub struct Report {
     /// The number of the child's message on this stream, from 1.
     pub seq: u64,
+    /// True if further parts of the report follow. Until the last one, parts carry definitions and tallies alone.
+    pub more: bool,
     /// The identity of the child, only in the greeting, the first report of a stream.
     pub identity: Option<Identity>,
     /// The child's monotonic time. Absent in a report without counts.
     pub time: Option<MonoTime>,
     /// The highest epoch held; absent before the first directive.
     pub epoch: Option<Epoch>,
+    /// The controller of this epoch; absent if it is the one that the parent forwards, or if only the epoch
+    /// is known.
+    pub controller: Option<InstanceId>,
+    /// From an aggregator: the age of the latest report that this controller has confirmed, which shows that
+    /// it was alive then. Absent if it confirmed none, and if only clients know of it.
+    pub controller_age: Option<Duration>,
+    /// From an aggregator: another controller of which a child below knows. It has no effect, and is shown.
+    pub other_controller: Option<Leader>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The kill generations of single buckets: all in a greeting, then only changes.
@@ -204,22 +247,34 @@ pub struct Report {
     /// confirmed yet, once per stream. Each order is a new kill, whatever its generation. After an end the
     /// buckets concerned have to be in shadow, whatever was decided without knowing of the kill.
     pub orders: BTreeMap<OrderId, KillOrder>,
+    /// From an aggregator: generations that children hold above its own and that moved nothing, if they changed.
+    pub claims: BTreeMap<Scope, KillClaim>,
     /// The latest drill.
     pub drill: Drill,
+    /// From an aggregator: the highest drill number of its children.
+    pub claimed_drill: Drill,
     /// From an aggregator: the time that the drill took to reach the clients below it, by zone, if that
     /// changed.
     pub spreads: BTreeMap<Zone, Spread>,
     /// The number of connected children of the child.
     pub children: u32,
+    /// From an aggregator: the number of clients connected to it and to the aggregators below it.
+    pub clients: u32,
     /// The clients, this one or those connected below, that are killed locally: by a kill file or by their
     /// environment.
     pub killed_locally: u32,
     /// From an aggregator: the chain of aggregators below it.
     pub path: Path,
-    /// New subscriptions to buckets on this stream.
+    /// New subscriptions to buckets on this stream, and from time to time all of them again: a parent drops a
+    /// bucket that no child asks for any more.
     pub subscriptions: Vec<Bucket>,
+    /// Buckets that the child no longer holds. They apply before the subscriptions of the same report.
+    pub unsubscriptions: Vec<Bucket>,
     /// From an aggregator, in a greeting: the holds of its buckets, from any controller.
     pub holds: BTreeMap<Bucket, Rate>,
+    /// From an aggregator, in a greeting: the unlisted tenants that its directives call established, which a
+    /// controller that has just started does not know.
+    pub established: BTreeSet<Key>,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
@@ -231,6 +286,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// Returns true if the report names an order for a scope, or its end.
+    pub fn has_order(&self, scope: &Scope) -> bool {
+        let first = OrderId { scope: scope.clone(), given_at: InstanceId(0) };
+        self.orders.range(first..).next().is_some_and(|(id, _)| id.scope == *scope)
+    }
+
     /// Joins two reports of one stream: associative, commutative and idempotent, so that the parts of a
     /// message may arrive in any order and more than once. Counts of a key whose id was redefined are
     /// dropped: they were confirmed.
@@ -243,12 +304,20 @@ impl Report {
                 |id| later.definitions.get(&id).is_some_and(|new| first.definitions.get(&id) != Some(new));
             first.tallies = first.tallies.retain(|id| !is_replaced(id));
         }
+        first.more = if first.seq < later.seq { later.more } else { first.more && later.more };
+        if (later.leader(), later.controller_age) > (first.leader(), first.controller_age) {
+            (first.epoch, first.controller) = (later.epoch, later.controller);
+            first.controller_age = later.controller_age;
+        }
         // Of two parts of one message, one leaves the field out.
         first.path = if first.seq < later.seq { later.path } else { first.path.max(later.path) };
+        if first.seq < later.seq {
+            first.subscriptions.retain(|bucket| !later.unsubscriptions.contains(bucket));
+        }
         first.seq = later.seq;
         first.identity = first.identity.or(later.identity);
         first.time = first.time.max(later.time);
-        first.epoch = first.epoch.max(later.epoch);
+        first.other_controller = first.other_controller.max(later.other_controller);
         first.kill.merge(later.kill);
         for (bucket, generation) in later.kills {
             first.kills.entry(bucket).or_default().merge(generation);
@@ -257,17 +326,29 @@ impl Report {
             let held = first.orders.entry(id).or_insert(order);
             *held = order.max(*held);
         }
+        for (scope, claim) in later.claims {
+            let held = first.claims.entry(scope).or_insert_with(|| claim.clone());
+            *held = claim.max(held.clone());
+        }
         first.drill = first.drill.max(later.drill);
+        first.claimed_drill = first.claimed_drill.max(later.claimed_drill);
         // The later entry of a zone applies; two parts of one message have entries of different zones.
         later.spreads.append(
             &mut first.spreads.into_iter().filter(|(zone, _)| !later.spreads.contains_key(zone)).collect(),
         );
         first.spreads = later.spreads;
         first.children = first.children.max(later.children);
+        first.clients = first.clients.max(later.clients);
         first.killed_locally = first.killed_locally.max(later.killed_locally);
-        first.subscriptions.append(&mut later.subscriptions);
-        first.subscriptions.sort_unstable();
-        first.subscriptions.dedup();
+        for (held, more) in [
+            (&mut first.subscriptions, &mut later.subscriptions),
+            (&mut first.unsubscriptions, &mut later.unsubscriptions),
+        ] {
+            held.append(more);
+            held.sort_unstable();
+            held.dedup();
+        }
+        first.established.append(&mut later.established);
         for (bucket, hold) in later.holds {
             first.holds.entry(bucket).or_insert(hold);
         }

@@ -21,7 +21,8 @@ use super::coherence::{decode_coherence, encode_coherence};
 use super::headroom::{decode_headroom, decode_pool, encode_headroom, encode_pool};
 use super::kill::{decode_kills, encode_kill};
 use super::scalars::{
-    check_len, decode_epoch, decode_instance, decode_name, decode_rate, encode_instance, encode_rate,
+    check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
+    encode_millis, encode_rate,
 };
 use crate::{KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
@@ -51,26 +52,24 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
 pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
     wire::Directives {
         epoch: directives.epoch.map(|epoch| epoch.0),
+        controller: directives.controller.map(encode_instance),
         seq: directives.seq,
         kill_generation: directives.kill.0,
         kills: directives.kills.iter().map(|(bucket, generation)| encode_kill(bucket, *generation)).collect(),
+        forgotten_kill_generation: directives.forgotten.0,
         drill: directives.drill.0,
         policy_hash: directives.policy_hash,
         merged_seq: directives.echo.covered,
         acknowledged_seq: directives.echo.confirmed,
-        upstream_age_ms: directives.upstream_age.map(millis),
+        upstream_age_ms: directives.upstream_age.map(encode_millis),
         report_interval_ms: directives
             .report_interval
-            .map(|interval| u32::try_from(millis(interval)).unwrap_or(u32::MAX)),
+            .map(|interval| u32::try_from(encode_millis(interval)).unwrap_or(u32::MAX)),
         children_at_last_report: directives.children,
         aggregators_above: directives.above,
         parent_instance: directives.parent.map(encode_instance),
         ..wire::Directives::default()
     }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Encodes a bucket with some of its keys. Only the first piece of a bucket can be a snapshot.
@@ -90,6 +89,7 @@ pub(crate) fn bucket_piece(
             Limit::PerSecond(rate) => Some(Wire::LimitMilliRps(encode_rate(rate))),
         },
         mode: encode_mode(terms.mode) as i32,
+        named: terms.named,
         kill_generation: terms.kill.bucket.0,
         fleet_kill_generation: terms.kill.fleet.0,
         canary_milli_percent: (terms.cohort.percent.get() * 1e3).round() as u32,
@@ -124,6 +124,7 @@ fn encode_key(key: &KeyDirective) -> wire::KeyDirective {
             floor_milli_rps: encode_rate(entitlement.floor),
             tenant_limit_milli_rps: entitlement.tenant_limit.map(encode_rate),
             declared: entitlement.declared,
+            established: entitlement.established,
         }),
         guard_milli_rps: key.values.guard.map(encode_rate),
         offered_milli_rps: key.values.offered.map(encode_rate),
@@ -188,9 +189,11 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         part.report_interval_ms.map(|ms| Duration::from_millis(ms.into()).min(REPORT_INTERVAL_MAX));
     Ok(Directives {
         epoch,
+        controller: decode_optional_instance(part.controller)?,
         seq: part.seq,
         kill: KillGeneration(part.kill_generation),
         kills: decode_kills(&part.kills)?,
+        forgotten: KillGeneration(part.forgotten_kill_generation),
         drill: Drill(part.drill),
         policy_hash: part.policy_hash,
         echo: Echo { covered: part.merged_seq, confirmed: part.acknowledged_seq },
@@ -198,7 +201,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         report_interval,
         children: part.children_at_last_report,
         above: part.aggregators_above,
-        parent: part.parent_instance.map(|bytes| decode_instance(&bytes)).transpose()?,
+        parent: decode_optional_instance(part.parent_instance)?,
         buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
     })
 }
@@ -213,6 +216,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
             Some(Wire::LimitMilliRps(milli)) => Limit::PerSecond(decode_rate(milli)?),
         },
         mode: decode_mode(bucket.mode)?,
+        named: bucket.named,
         kill: Kill {
             fleet: KillGeneration(bucket.fleet_kill_generation),
             bucket: KillGeneration(bucket.kill_generation),
@@ -253,6 +257,7 @@ fn decode_key(key: wire::KeyDirective) -> Result<KeyDirective, DecodeError> {
             floor: decode_rate(entitlement.floor_milli_rps)?,
             tenant_limit: entitlement.tenant_limit_milli_rps.map(decode_rate).transpose()?,
             declared: entitlement.declared,
+            established: entitlement.established,
         })
     };
     Ok(KeyDirective {

@@ -2,12 +2,15 @@
 //!
 //! A rate travels as thousandths of a request per second, because an integer cannot be NaN.
 
-use plimsoll_core::directive::Epoch;
+use std::time::Duration;
+
+use plimsoll_core::directive::{Epoch, Leader};
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::InstanceId;
 
 use super::DecodeError;
+use crate::wire;
 
 /// Encodes a rate in thousandths, rounded. A positive rate never becomes zero, and the
 /// highest fits.
@@ -30,6 +33,27 @@ pub(super) fn encode_instance(instance: InstanceId) -> Vec<u8> {
 pub(super) fn decode_instance(bytes: &[u8]) -> Result<InstanceId, DecodeError> {
     let instance = bytes.try_into().map_err(|_| DecodeError::Instance(bytes.len()))?;
     Ok(InstanceId(u128::from_be_bytes(instance)))
+}
+
+/// Decodes an optional instance id.
+pub(super) fn decode_optional_instance(bytes: Option<Vec<u8>>) -> Result<Option<InstanceId>, DecodeError> {
+    bytes.map(|bytes| decode_instance(&bytes)).transpose()
+}
+
+/// Encodes a controller.
+pub(super) fn encode_controller(controller: Leader) -> wire::Controller {
+    wire::Controller { epoch: controller.epoch.0, instance: controller.instance.map(encode_instance) }
+}
+
+/// Decodes a controller.
+pub(super) fn decode_controller(controller: wire::Controller) -> Result<Leader, DecodeError> {
+    let epoch = decode_epoch(Some(controller.epoch))?.unwrap_or_default();
+    Ok(Leader { epoch, instance: decode_optional_instance(controller.instance)? })
+}
+
+/// Encodes a time in milliseconds.
+pub(super) fn encode_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Decodes an optional epoch, which is never zero.

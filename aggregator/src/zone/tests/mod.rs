@@ -15,7 +15,7 @@ mod tree;
 
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Directives, Entitlement, Epoch};
+use plimsoll_core::directive::{Board, Directives, Entitlement, Epoch, StaleDirective};
 use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Key, Tenant};

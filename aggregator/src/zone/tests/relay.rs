@@ -87,7 +87,7 @@ fn reconnected_client_reports_late_counts_and_loses_none() {
 }
 
 #[test]
-fn kill_is_relayed_in_both_directions_and_an_older_message_cannot_undo_it() {
+fn kill_of_the_parent_is_relayed_and_neither_an_older_message_nor_a_client_moves_it() {
     let mut zone = zone();
     let mut client = Client::new(1);
     client.send_report(&mut zone, at(0));
@@ -101,28 +101,19 @@ fn kill_is_relayed_in_both_directions_and_an_older_message_cannot_undo_it() {
     assert_eq!(zone.kills().fleet(), KillGeneration(3));
 
     let from_below = Report { kill: KillGeneration(5), ..client.report(at(40)) };
-    assert!(
-        zone.on_report(at(40), client.stream, from_below).unwrap(),
-        "other children have to be sent the kill"
+    assert!(!zone.on_report(at(40), client.stream, from_below).unwrap(), "it concerns no other child");
+    let report = zone.report(at(50));
+    let claims: Vec<_> =
+        report.claims.values().map(|claim| (claim.generation.0, claim.name.as_str())).collect();
+    assert_eq!(
+        (report.kill, claims),
+        (KillGeneration(3), vec![(5, "host:1")]),
+        "the parent is sent its name"
     );
-    assert_eq!(zone.report(at(50)).kill, KillGeneration(5));
-    let liar = Report { kill: KillGeneration(u64::MAX), ..client.report(at(60)) };
-    assert!(matches!(zone.on_report(at(60), client.stream, liar), Err(StreamRejected::KillJump { .. })));
-}
-
-#[test]
-fn epoch_that_only_clients_remember_reaches_the_controller() {
-    let mut zone = zone();
-    let mut client = Client::new(1);
-    client.epoch = Some(Epoch(41));
-    client.send_report(&mut zone, at(0));
-    assert_eq!(zone.report(at(10)).epoch, Some(Epoch(41)));
-    let mut liar = Client::new(2);
-    liar.epoch = Some(Epoch(u64::MAX));
-    let report = liar.report(at(20));
-    let refused = zone.on_report(at(20), liar.stream, report);
-    assert_eq!(refused, Err(StreamRejected::EpochJump { claimed: u64::MAX, own: 41 }));
-    assert_eq!(zone.report(at(30)).epoch, Some(Epoch(41)));
+    assert!(zone.report(at(60)).claims.is_empty(), "once on a stream");
+    let liar = Report { kill: KillGeneration(u64::MAX), ..client.report(at(70)) };
+    assert_eq!(zone.on_report(at(70), client.stream, liar), Ok(false), "claims reject no stream");
+    assert_eq!((zone.kills().fleet(), zone.kill_claims().ignored()), (KillGeneration(3), 2));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Directives, Epoch, Sequence, StaleDirective};
+use plimsoll_core::directive::{Board, Directives, Epoch, Leader, Sequence, StaleDirective};
 use plimsoll_core::kill::SentKills;
 use plimsoll_core::names::{Key, KeyId};
 use plimsoll_core::quantity::MonoTime;
@@ -78,13 +78,18 @@ impl Session {
     pub(super) fn raise_epoch(&mut self, epoch: Option<Epoch>) {
         self.sequence.open();
         // Fails only for an epoch that no message could have brought; then the first message decides.
-        let _ = self.sequence.accept(epoch, 1);
+        let _ = self.sequence.accept(epoch.map(|epoch| Leader { epoch, instance: None }), 1);
         self.sequence.open();
     }
 
     /// The highest epoch of the directives received.
-    pub(in crate::subscription) const fn epoch(&self) -> Option<Epoch> {
+    pub(in crate::subscription) fn epoch(&self) -> Option<Epoch> {
         self.sequence.epoch()
+    }
+
+    /// The controller of the directives received.
+    pub(in crate::subscription) const fn leader(&self) -> Option<Leader> {
+        self.sequence.leader()
     }
 
     /// Applies the part of a message that holds even if its directives are stale: the acknowledgement of
@@ -103,7 +108,7 @@ impl Session {
         now: MonoTime,
         message: &Directives,
     ) -> Result<(), StaleDirective> {
-        self.sequence.accept(message.epoch, message.seq)?;
+        self.sequence.accept(message.leader(), message.seq)?;
         if let Some(age) = message.upstream_age {
             self.upstream = Some((now, age));
         }

@@ -15,7 +15,11 @@ fn check_order(messages: &[(Option<Message>, Result<(), StaleDirective>)]) {
             continue;
         };
         let before = order;
-        assert_eq!(order.accept(epoch.map(Epoch), *seq), *expected, "message {at}");
+        assert_eq!(
+            order.accept(epoch.map(|epoch| Leader { epoch: Epoch(epoch), instance: None }), *seq),
+            *expected,
+            "message {at}"
+        );
         assert!(expected.is_ok() || order == before, "message {at} was refused but remembered");
         assert!(order.epoch() >= before.epoch(), "message {at} took the epoch back");
     }
@@ -73,4 +77,20 @@ fn directives_only_move_forward() {
         take(None, 1),
         older(4, 2, 5),
     ]);
+}
+
+#[test]
+fn of_two_controllers_at_one_epoch_the_one_with_the_higher_instance_leads() {
+    let leader = |epoch, instance| Some(Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) });
+    let mut order = Sequence::default();
+    assert_eq!(order.accept(leader(5, 2), 1), Ok(()));
+    assert!(matches!(order.accept(leader(5, 1), 2), Err(StaleDirective::Rival { .. })));
+    assert_eq!(order.leader(), leader(5, 2));
+    assert_eq!(order.accept(leader(5, 3), 2), Ok(()));
+    order.open();
+    assert!(matches!(order.accept(leader(5, 2), 1), Err(StaleDirective::Rival { .. })), "on every stream");
+    assert_eq!(order.accept(leader(6, 1), 1), Ok(()), "a later epoch leads, whatever the instance");
+    assert!(matches!(order.accept(leader(5, 9), 2), Err(StaleDirective::Epoch { .. })));
+    let unnamed = Some(Leader { epoch: Epoch(6), instance: None });
+    assert_eq!((order.accept(unnamed, 2), order.leader()), (Ok(()), leader(6, 1)));
 }

@@ -1,6 +1,7 @@
 //! The sessions of a parent with its children: identity, counts received, and directives sent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::directive::{Audience, Board, Directives, Epoch, Message};
@@ -9,13 +10,19 @@ use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
-use crate::report::{Books, Echo, Identity, InstanceId, Report, Role};
+use crate::report::{
+    Books, CLIENTS_MAX, DECISIONS_PER_S_MAX, Echo, Entered, Identity, InstanceId, InvalidReport, Ledger,
+    Report, Role,
+};
 
 /// The time for which the books of a disconnected child are kept. A child that returns later is taken over by
 /// its own figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
 pub const REMEMBERED: Duration = Duration::from_secs(120);
 /// The interval of heartbeats to a child without changes, unless its report interval is longer.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// Children with cut counts that are waiting to be logged.
+const CUT_MAX: usize = 64;
 
 /// The sessions of all children of one parent, up to a bound.
 #[derive(Debug)]
@@ -31,6 +38,12 @@ pub struct Sessions {
     keys_per_child_max: usize,
     /// The bound for a child that is an aggregator.
     keys_per_aggregator_max: usize,
+    /// Requests/s that a client is believed to decide.
+    decisions_per_s_max: u64,
+    /// Requests counted of all children together. No sum of any of them exceeds it.
+    counted: u64,
+    /// Children whose cut counts have at least doubled since they were last taken.
+    cut: Vec<InstanceId>,
 }
 
 /// One child.
@@ -48,6 +61,11 @@ pub struct Child {
     pub last_report: MonoTime,
     /// The clients that are killed locally, in its last report: the child itself, or those below it.
     pub killed_locally: u32,
+    /// The clients that its latest report is about: the child itself, or those connected below it.
+    pub clients: u32,
+    /// Requests that it reported and cannot have decided, which were not counted.
+    pub cut: u64,
+    cut_taken: u64,
     /// Its highest report that the controller has covered.
     pub confirmed: u64,
     sent: SentState,
@@ -74,10 +92,14 @@ struct SentState {
 pub struct Head {
     /// The controller's epoch, if known.
     pub epoch: Option<Epoch>,
+    /// The controller's process, if known.
+    pub controller: Option<InstanceId>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The version of all kill generations.
     pub kills: u64,
+    /// The highest generation of ended bucket kills that the controller has forgotten.
+    pub forgotten: KillGeneration,
     /// The latest drill.
     pub drill: Drill,
     /// The hash of the policy in force.
@@ -91,8 +113,10 @@ impl Head {
     pub fn of(kills: &Kills) -> Self {
         Self {
             epoch: None,
+            controller: None,
             kill: kills.fleet(),
             kills: kills.version(),
+            forgotten: kills.forgotten(),
             drill: kills.drill(),
             policy_hash: None,
             report_interval: None,
@@ -113,6 +137,9 @@ impl Sessions {
             children_max,
             keys_per_child_max,
             keys_per_aggregator_max: keys_per_child_max,
+            decisions_per_s_max: DECISIONS_PER_S_MAX,
+            counted: 0,
+            cut: Vec::new(),
         }
     }
 
@@ -120,6 +147,12 @@ impl Sessions {
     #[must_use]
     pub fn with_keys_of_aggregators(self, keys_max: usize) -> Self {
         Self { keys_per_aggregator_max: keys_max, ..self }
+    }
+
+    /// Sets the requests/s that a client is believed to decide. What a child reports above that is cut.
+    #[must_use]
+    pub fn with_decisions_per_s_max(self, decisions_per_s_max: u64) -> Self {
+        Self { decisions_per_s_max, ..self }
     }
 
     /// The instance of the parent.
@@ -137,12 +170,12 @@ impl Sessions {
         let known = instance.and_then(|instance| self.children.get(instance));
         match (known.filter(|child| child.stream == Some(stream)), &report.identity) {
             (Some(child), None) => {
-                child.books.check(report)?;
+                self.check_room(child.books.check(report)?)?;
                 Ok(&child.identity)
             }
             (None, Some(identity)) => {
                 self.check_open(stream, identity.instance)?;
-                Books::new(self.own, self.keys_max(identity.role)).check(report)?;
+                self.check_room(self.new_books(identity.role).check(report)?)?;
                 Ok(identity)
             }
             (Some(_), Some(_)) | (None, None) => Err(StreamRejected::Greeting),
@@ -157,6 +190,59 @@ impl Sessions {
             None if self.connected >= self.children_max => Err(StreamRejected::Full(self.children_max)),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Refuses requests by which the sum of all counts would exceed 64 bits.
+    const fn check_room(&self, added: u64) -> Result<(), InvalidReport> {
+        if added >= u64::MAX - self.counted { Err(InvalidReport::Overflow) } else { Ok(()) }
+    }
+
+    /// Enters a report that was [checked](Self::check), or a part of it. `None` if the stream has ended.
+    pub fn enter(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        report: &Report,
+        ledger: &mut impl Ledger,
+    ) -> Option<Entered> {
+        // Half of the room is for counts whose time is verified, so that children that reconnect again and
+        // again cannot use up all of it.
+        let late_room = (u64::MAX / 2).saturating_sub(self.counted);
+        let child = self.by_stream(stream)?;
+        child.last_report = now;
+        let entered = child.books.enter_into(now, report, late_room, ledger);
+        child.cut = child.cut.saturating_add(entered.cut);
+        child.clients = match child.identity.role {
+            Role::Client => 1,
+            Role::Aggregator => report.clients.min(CLIENTS_MAX),
+        };
+        if !report.more {
+            child.killed_locally = report.killed_locally.min(child.clients);
+        }
+        let instance = child.identity.instance;
+        let is_news = entered.cut > 0 && child.cut / 2 >= child.cut_taken;
+        self.counted = self.counted.saturating_add(entered.counted);
+        if is_news && self.cut.len() < CUT_MAX && !self.cut.contains(&instance) {
+            self.cut.push(instance);
+        }
+        Some(entered)
+    }
+
+    /// Takes the children that reported requests which they cannot have decided, each with the number of those
+    /// so far. A child is returned again once that number has doubled.
+    pub fn take_cut(&mut self) -> Vec<(Identity, u64)> {
+        let mut taken = Vec::new();
+        for instance in std::mem::take(&mut self.cut) {
+            if let Some(child) = self.children.get_mut(&instance) {
+                child.cut_taken = child.cut;
+                taken.push((child.identity.clone(), child.cut));
+            }
+        }
+        taken
+    }
+
+    fn new_books(&self, role: Role) -> Books {
+        Books::new(self.own, self.keys_max(role)).with_decisions_per_s_max(self.decisions_per_s_max)
     }
 
     const fn keys_max(&self, role: Role) -> usize {
@@ -185,14 +271,17 @@ impl Sessions {
             longest_away.map(|evicted| self.children.remove(&evicted));
         }
         self.streams.insert(stream, instance);
-        let keys_max = self.keys_max(identity.role);
+        let books = self.new_books(identity.role);
         let child = self.children.entry(instance).or_insert_with(|| Child {
-            books: Books::new(self.own, keys_max),
+            books,
             identity: identity.clone(),
             stream: None,
             since: now,
             last_report: now,
             killed_locally: 0,
+            clients: 0,
+            cut: 0,
+            cut_taken: 0,
             confirmed: 0,
             sent: SentState::default(),
         });
@@ -246,6 +335,22 @@ impl Sessions {
         }
         gone.sort_unstable();
         gone
+    }
+
+    /// Removes buckets from the subscriptions of every child, which asks again if it needs one.
+    pub fn unsubscribe(&mut self, gone: &BTreeSet<Bucket>) {
+        // Children with one audience keep sharing one.
+        let mut kept: HashMap<*const BTreeSet<Bucket>, (Audience, Audience)> = HashMap::new();
+        for Child { sent, .. } in self.children.values_mut() {
+            sent.fresh.retain(|bucket| !gone.contains(bucket));
+            if gone.iter().any(|bucket| sent.audience.contains(bucket)) {
+                let shared = kept.entry(Arc::as_ptr(&sent.audience));
+                let before = &sent.audience;
+                let (_, left) =
+                    shared.or_insert_with(|| (Arc::clone(before), Audience::new(&**before - gone)));
+                sent.audience = Arc::clone(left);
+            }
+        }
     }
 
     /// The number of connected children.
@@ -310,14 +415,22 @@ impl Child {
         }
     }
 
+    /// Ends the child's subscription to a bucket.
+    pub fn unsubscribe(&mut self, bucket: &Bucket) {
+        self.sent.fresh.remove(bucket);
+        if self.sent.audience.contains(bucket) {
+            Arc::make_mut(&mut self.sent.audience).remove(bucket);
+        }
+    }
+
     /// Returns true if the child is subscribed to a bucket.
     pub fn is_subscribed(&self, bucket: &Bucket) -> bool {
         self.sent.audience.contains(bucket) || self.sent.fresh.contains(bucket)
     }
 
-    /// The number of buckets the child is subscribed to.
-    pub fn subscription_count(&self) -> usize {
-        self.sent.audience.len() + self.sent.fresh.len()
+    /// The buckets that the child is subscribed to.
+    pub fn subscriptions(&self) -> impl Iterator<Item = &Bucket> {
+        self.sent.audience.iter().chain(&self.sent.fresh)
     }
 
     /// Marks everything as not sent, so that the next message is whole.
@@ -360,9 +473,11 @@ impl Child {
         sent.head = Some(head);
         let head = Directives {
             epoch: head.epoch,
+            controller: head.controller,
             seq: sent.seq,
             kill: head.kill,
             kills: news,
+            forgotten: head.forgotten,
             drill: head.drill,
             policy_hash: head.policy_hash,
             echo,

@@ -1,10 +1,11 @@
 //! Decoding of reports: validates each part and assembles the parts of a report.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_ZONES_MAX};
-use plimsoll_core::kill::{KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration};
+use plimsoll_core::kill::{CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration};
 use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, Role};
@@ -12,45 +13,88 @@ use plimsoll_core::report::{COHORTS_MAX, Counts, Identity, InstanceId, KeyDefini
 use super::delta::SentCounts;
 use super::evidence::decode_evidence;
 use crate::convert::DecodeError;
-use crate::convert::kill::{decode_kills, decode_orders, decode_spreads};
-use crate::convert::scalars::{check_len, decode_epoch, decode_instance, decode_name, decode_rate};
-use crate::{KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
+use crate::convert::kill::{decode_claims, decode_kills, decode_orders, decode_spreads};
+use crate::convert::scalars::{
+    check_len, decode_controller, decode_epoch, decode_instance, decode_name, decode_optional_instance,
+    decode_rate,
+};
+use crate::{KEYS_PER_PART_MAX, wire};
 
 /// The most ids of a path that are decoded.
 const PATH_IDS_MAX: usize = 4 * Path::IDS_MAX;
+/// The most parts of one report. The largest that is sound, a million new keys with the longest names, has fewer
+/// than 2,500.
+const PARTS_MAX: usize = 4_096;
+/// The most buckets that one report subscribes to, or brings holds of.
+const BUCKETS_PER_REPORT_MAX: usize = 1 << 15;
+/// The most bins of latencies in the evidence of one report. The latencies of further cohorts are left out.
+pub(super) const EVIDENCE_BINS_MAX: usize = 1 << 18;
 
 /// Assembles the reports of one stream from their parts and validates them.
+///
+/// Keys are most of a large report, so they are passed on with each part. The rest is held until the last part
+/// has arrived, and every bound on it is checked as parts arrive.
 #[derive(Debug, Default)]
 pub struct ReportDecoder {
     sent: SentCounts,
     /// Sequence number of the last complete report.
     seq: u64,
-    parts: Option<Report>,
+    unfinished: Option<Unfinished>,
+}
+
+/// A report whose last part has not arrived.
+#[derive(Debug)]
+struct Unfinished {
+    /// Everything but the keys of the parts so far.
+    rest: Report,
+    parts: usize,
+    last_defined: Option<KeyId>,
+    last_counted: Option<KeyId>,
 }
 
 impl ReportDecoder {
-    /// Decodes one message. Returns the report with its last part, `None` before.
+    /// Decodes one message. Returns a report with its last part. Before, returns the keys of a part as a report with
+    /// [`more`](Report::more) set, or `None` if the part has none.
     ///
     /// # Errors
     /// When a value is out of range. The stream must end then: later deltas build on the rejected message.
     pub fn decode(&mut self, part: wire::Report) -> Result<Option<Report>, DecodeError> {
         let more = part.more;
-        let part = self.decode_part(part)?;
-        let report = match self.parts.take() {
-            None => part,
-            Some(parts) => join(parts, part)?,
+        let mut part = self.decode_part(part)?;
+        let keys = Report {
+            seq: part.seq,
+            more,
+            time: part.time,
+            clients: part.clients,
+            definitions: std::mem::take(&mut part.definitions),
+            tallies: std::mem::take(&mut part.tallies),
+            ..Report::default()
+        };
+        let has_keys = !keys.definitions.is_empty() || !keys.tallies.is_empty();
+        let report = match self.unfinished.take() {
+            None => Unfinished::begin(part, &keys),
+            Some(unfinished) => unfinished.join(part, &keys)?,
         };
         check_lens(&report)?;
         // Deltas build on the report before, so none may be missing.
-        if report.seq != self.seq + 1 {
-            return Err(DecodeError::Gap { expected: self.seq + 1, got: report.seq });
+        if keys.seq != self.seq + 1 {
+            return Err(DecodeError::Gap { expected: self.seq + 1, got: keys.seq });
+        }
+        if has_keys && report.rest.identity.is_some() && (more || report.parts > 1) {
+            return Err(DecodeError::GreetingKeys);
         }
         if more {
-            self.parts = Some(report);
-            return Ok(None);
+            self.unfinished = Some(report);
+            return Ok(has_keys.then_some(keys));
         }
-        self.seq = report.seq;
-        Ok(Some(report))
+        self.seq = keys.seq;
+        Ok(Some(Report { definitions: keys.definitions, tallies: keys.tallies, ..report.rest }))
+    }
+
+    /// Returns true while parts of a report are missing.
+    #[must_use]
+    pub const fn is_unfinished(&self) -> bool {
+        self.unfinished.is_some()
     }
 
     fn decode_part(&mut self, part: wire::Report) -> Result<Report, DecodeError> {
@@ -58,7 +102,9 @@ impl ReportDecoder {
             return Err(DecodeError::Zero("seq"));
         }
         check_len("subscriptions", part.subscriptions.len(), KEYS_PER_PART_MAX)?;
+        check_len("unsubscriptions", part.unsubscriptions.len(), KEYS_PER_PART_MAX)?;
         check_len("holds", part.holds.len(), KEYS_PER_PART_MAX)?;
+        check_len("established", part.established.len(), KEYS_PER_PART_MAX)?;
         check_len("definitions", part.definitions.len(), KEYS_PER_PART_MAX)?;
         check_len("id_gaps", part.id_gaps.len(), KEYS_PER_PART_MAX)?;
         check_len("evidence", part.evidence.len(), KEYS_PER_PART_MAX)?;
@@ -66,28 +112,37 @@ impl ReportDecoder {
         let tallies = self.sent.apply(&part)?;
         Ok(Report {
             seq: part.seq,
+            more: false,
             identity: part.identity.map(decode_identity).transpose()?,
             time: part.time_us.map(MonoTime::from_micros),
             epoch: decode_epoch(part.epoch)?,
+            controller: decode_optional_instance(part.controller)?,
+            controller_age: part.controller_age_ms.map(Duration::from_millis),
+            other_controller: part.other_controller.map(decode_controller).transpose()?,
             kill: KillGeneration(part.kill_generation),
             kills: decode_kills(&part.kills)?,
             orders: decode_orders(part.kill_orders)?,
+            claims: decode_claims(part.kill_claims)?,
             drill: Drill(part.drill),
+            claimed_drill: Drill(part.claimed_drill),
             spreads: decode_spreads(&part.drill_latencies)?,
             children: part.children,
+            clients: part.clients,
             killed_locally: part.killed_locally,
             path: decode_path(&part.path)?,
-            subscriptions: part
-                .subscriptions
-                .iter()
-                .map(|bucket| decode_name("subscriptions", bucket, Bucket::new))
-                .collect::<Result<_, _>>()?,
+            subscriptions: decode_buckets("subscriptions", &part.subscriptions)?,
+            unsubscriptions: decode_buckets("unsubscriptions", &part.unsubscriptions)?,
             holds: part
                 .holds
                 .iter()
                 .map(|hold| {
                     Ok((decode_name("holds", &hold.bucket, Bucket::new)?, decode_rate(hold.milli_rps)?))
                 })
+                .collect::<Result<_, DecodeError>>()?,
+            established: part
+                .established
+                .iter()
+                .map(|name| decode_key(&name.bucket, &name.tenant))
                 .collect::<Result<_, DecodeError>>()?,
             definitions,
             tallies,
@@ -104,10 +159,7 @@ impl ReportDecoder {
         for definition in definitions {
             let id = KeyId(definition.id);
             let new = KeyDefinition {
-                key: Key {
-                    bucket: decode_name("bucket", &definition.bucket, Bucket::new)?,
-                    tenant: decode_name("tenant", &definition.tenant, Tenant::new)?,
-                },
+                key: decode_key(&definition.bucket, &definition.tenant)?,
                 base: decode_counts(definition.acknowledged),
                 sent: decode_counts(definition.last_sent),
                 continues: definition.resumes,
@@ -120,39 +172,63 @@ impl ReportDecoder {
     }
 }
 
-/// Adds the next part to the parts before it.
-fn join(parts: Report, part: Report) -> Result<Report, DecodeError> {
-    for (is_consistent, field) in [
-        (parts.seq == part.seq, "seq"),
-        (parts.time == part.time, "time"),
-        (part.identity.is_none(), "identity"),
-        (part.path.0.is_empty(), "path"),
-        // An id must not be reassigned between the counts of one report.
-        (part.definitions.is_empty() || parts.tallies.is_empty(), "definitions"),
-    ] {
-        if !is_consistent {
-            return Err(DecodeError::Parts(field));
+impl Unfinished {
+    fn begin(rest: Report, keys: &Report) -> Self {
+        Self { rest, parts: 0, last_defined: None, last_counted: None }.with_keys(keys)
+    }
+
+    /// Adds the next part to the parts before it.
+    fn join(self, part: Report, keys: &Report) -> Result<Self, DecodeError> {
+        for (is_consistent, field) in [
+            (self.rest.seq == part.seq, "seq"),
+            (self.rest.time == part.time, "time"),
+            (part.identity.is_none(), "identity"),
+            (part.path.0.is_empty(), "path"),
+            // An id must not be reassigned between the counts of one report.
+            (keys.definitions.is_empty() || self.last_counted.is_none(), "definitions"),
+        ] {
+            if !is_consistent {
+                return Err(DecodeError::Parts(field));
+            }
+        }
+        let first_counted = keys.tallies.iter().next().map(|(id, _)| id);
+        if let Some(id) = first_counted.filter(|id| Some(*id) <= self.last_counted) {
+            return Err(DecodeError::Unsorted(id.0));
+        }
+        let first_defined = keys.definitions.keys().next();
+        if let Some(id) = first_defined.filter(|id| Some(**id) <= self.last_defined) {
+            return Err(DecodeError::Definition(id.0));
+        }
+        Ok(Self { rest: self.rest.merge(part), ..self }.with_keys(keys))
+    }
+
+    fn with_keys(self, keys: &Report) -> Self {
+        Self {
+            parts: self.parts + 1,
+            last_defined: keys.definitions.keys().next_back().copied().or(self.last_defined),
+            last_counted: keys.tallies.last_id().or(self.last_counted),
+            ..self
         }
     }
-    if let Some((id, _)) = part.tallies.iter().next().filter(|(id, _)| Some(*id) <= parts.tallies.last_id()) {
-        return Err(DecodeError::Unsorted(id.0));
-    }
-    if let Some(id) = part.definitions.keys().find(|id| parts.definitions.contains_key(id)) {
-        return Err(DecodeError::Definition(id.0));
-    }
-    Ok(parts.merge(part))
 }
 
-/// Bounds the lists of a report over all its parts, so that a report of endless parts takes bounded memory.
-fn check_lens(report: &Report) -> Result<(), DecodeError> {
-    check_len("id_gaps", report.tallies.len(), KEYS_PER_MESSAGE_MAX)?;
-    check_len("definitions", report.definitions.len(), KEYS_PER_MESSAGE_MAX)?;
-    check_len("subscriptions", report.subscriptions.len(), KEYS_PER_MESSAGE_MAX)?;
-    check_len("holds", report.holds.len(), KEYS_PER_MESSAGE_MAX)?;
-    check_len("evidence", report.evidence.len(), COHORTS_MAX)?;
-    check_len("kills", report.kills.len(), KILLED_BUCKETS_MAX)?;
-    check_len("kill_orders", report.orders.len(), KILL_ORDERS_MAX)?;
-    check_len("drill_latencies", report.spreads.len(), SPREAD_ZONES_MAX)
+/// Bounds everything that is held of a report until its last part, as its parts arrive.
+fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
+    let rest = &report.rest;
+    check_len("parts", report.parts, PARTS_MAX)?;
+    check_len("subscriptions", rest.subscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
+    check_len("unsubscriptions", rest.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
+    check_len("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX)?;
+    check_len("evidence", rest.evidence.len(), COHORTS_MAX)?;
+    check_len("evidence.latency_bin_gaps", rest.evidence.bins(), EVIDENCE_BINS_MAX)?;
+    check_len("kills", rest.kills.len(), KILLED_BUCKETS_MAX)?;
+    check_len("kill_orders", rest.orders.len(), KILL_ORDERS_MAX)?;
+    check_len("kill_claims", rest.claims.len(), CLAIMS_MAX)?;
+    check_len("drill_latencies", rest.spreads.len(), SPREAD_ZONES_MAX)
+}
+
+fn decode_buckets(field: &'static str, names: &[String]) -> Result<Vec<Bucket>, DecodeError> {
+    names.iter().map(|name| decode_name(field, name, Bucket::new)).collect()
 }
 
 /// Decodes a path. Lengths somewhat above the parent's own limit pass, so that the parent can reject them
@@ -161,6 +237,13 @@ fn decode_path(path: &[Vec<u8>]) -> Result<Path, DecodeError> {
     check_len("path", path.len(), PATH_IDS_MAX)?;
     let ids: Result<Vec<InstanceId>, DecodeError> = path.iter().map(|id| decode_instance(id)).collect();
     ids.map(Path)
+}
+
+fn decode_key(bucket: &str, tenant: &str) -> Result<Key, DecodeError> {
+    Ok(Key {
+        bucket: decode_name("bucket", bucket, Bucket::new)?,
+        tenant: decode_name("tenant", tenant, Tenant::new)?,
+    })
 }
 
 fn decode_counts(counts: Option<wire::Counts>) -> Counts {

@@ -3,10 +3,14 @@
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Identity, Report, Role};
 
+use super::decode::EVIDENCE_BINS_MAX;
 use super::delta::{self, SentCounts};
 use super::evidence::{self, encode_evidence};
-use crate::convert::kill::{ORDER_BYTES_MAX, SPREAD_BYTES_MAX, encode_kill, encode_order, encode_spread};
-use crate::convert::scalars::{encode_instance, encode_rate};
+use crate::convert::kill::{
+    CLAIM_BYTES_MAX, ORDER_BYTES_MAX, SPREAD_BYTES_MAX, encode_claim, encode_kill, encode_order,
+    encode_spread,
+};
+use crate::convert::scalars::{encode_controller, encode_instance, encode_millis, encode_rate};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
 /// The most bytes of a key definition on the wire: two names of 128 bytes, two times five counts, an id, a
@@ -18,6 +22,8 @@ const SUBSCRIPTION_BYTES_MAX: usize = 128 + 3;
 const KILL_BYTES_MAX: usize = HOLD_BYTES_MAX;
 /// The most bytes of a hold: a name of 128 bytes, a rate, and framing.
 const HOLD_BYTES_MAX: usize = (128 + 3) + 11 + 3;
+/// The most bytes of the name of a tenant in a bucket: two names of 128 bytes, and framing.
+const TENANT_BYTES_MAX: usize = 2 * (128 + 3) + 4;
 /// The most bytes of the lists of a part; the rest of a message is for its head.
 const PART_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 8 * 1024;
 
@@ -37,13 +43,24 @@ impl ReportEncoder {
             let part = parts.with_room(SUBSCRIPTION_BYTES_MAX, |last| last.subscriptions.len());
             part.subscriptions.push(bucket.to_string());
         }
+        for bucket in &report.unsubscriptions {
+            let part = parts.with_room(SUBSCRIPTION_BYTES_MAX, |last| last.unsubscriptions.len());
+            part.unsubscriptions.push(bucket.to_string());
+        }
         for (bucket, hold) in &report.holds {
             let part = parts.with_room(HOLD_BYTES_MAX, |last| last.holds.len());
             part.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: encode_rate(*hold) });
         }
+        for key in &report.established {
+            let part = parts.with_room(TENANT_BYTES_MAX, |last| last.established.len());
+            part.established
+                .push(wire::TenantName { bucket: key.bucket.to_string(), tenant: key.tenant.to_string() });
+        }
+        let mut bins = 0;
         for (cohort, outcomes) in report.evidence.after(0) {
+            bins += outcomes.latency.iter().len();
             let part = parts.with_room(evidence::bytes_max(outcomes), |last| last.evidence.len());
-            part.evidence.push(encode_evidence(cohort, outcomes));
+            part.evidence.push(encode_evidence(cohort, outcomes, bins <= EVIDENCE_BINS_MAX));
         }
         for (bucket, generation) in &report.kills {
             let part = parts.with_room(KILL_BYTES_MAX, |last| last.kills.len());
@@ -52,6 +69,10 @@ impl ReportEncoder {
         for (id, order) in &report.orders {
             let part = parts.with_room(ORDER_BYTES_MAX, |last| last.kill_orders.len());
             part.kill_orders.push(encode_order(id, order));
+        }
+        for (scope, claim) in &report.claims {
+            let part = parts.with_room(CLAIM_BYTES_MAX, |last| last.kill_claims.len());
+            part.kill_claims.push(encode_claim(scope, claim));
         }
         for (zone, spread) in &report.spreads {
             let part = parts.with_room(SPREAD_BYTES_MAX, |last| last.drill_latencies.len());
@@ -137,11 +158,16 @@ fn encode_head(report: &Report) -> wire::Report {
         identity: report.identity.as_ref().map(encode_identity),
         time_us: report.time.map(MonoTime::as_micros),
         epoch: report.epoch.map(|epoch| epoch.0),
+        controller: report.controller.map(encode_instance),
+        controller_age_ms: report.controller_age.map(encode_millis),
+        other_controller: report.other_controller.map(encode_controller),
         kill_generation: report.kill.0,
         drill: report.drill.0,
+        claimed_drill: report.claimed_drill.0,
         killed_locally: report.killed_locally,
         leaving: report.leaving,
         children: report.children,
+        clients: report.clients,
         path: report.path.0.iter().copied().map(encode_instance).collect(),
         ..wire::Report::default()
     }

@@ -21,7 +21,11 @@ pub(super) enum End {
     /// A message could not be parsed, or was too large.
     Unreadable(Box<Status>),
     /// The child sent no greeting in time.
+    NoGreeting,
+    /// The child sent nothing for too long.
     Silent,
+    /// The last part of a report did not arrive in time.
+    Unfinished,
     /// A newer stream of the same child replaced this one.
     Superseded,
     /// This parent shuts down.
@@ -43,7 +47,7 @@ impl End {
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Closed => {
-                "it closed the stream: it stops while it has clients, or received nothing from here for 5 s"
+                "it closed the stream: it stops while it has clients, or received nothing from here for too long"
                     .to_owned()
             }
             Self::Gone(status) => format!("the connection broke: {}", status_cause(status)),
@@ -61,11 +65,9 @@ impl End {
                     StreamRejected::Broken(_) | StreamRejected::Greeting => Status::invalid_argument(text),
                     StreamRejected::Full(_) => Status::resource_exhausted(text),
                     StreamRejected::Unknown => Status::aborted(text),
-                    StreamRejected::WrongTier(_)
-                    | StreamRejected::Loop
-                    | StreamRejected::TooDeep { .. }
-                    | StreamRejected::EpochJump { .. }
-                    | StreamRejected::KillJump { .. } => Status::failed_precondition(text),
+                    StreamRejected::WrongTier(_) | StreamRejected::Loop | StreamRejected::TooDeep { .. } => {
+                        Status::failed_precondition(text)
+                    }
                 };
                 (rejected.label(), status)
             }
@@ -75,7 +77,11 @@ impl End {
             }
             Self::Decode(error) => ("invalid", Status::invalid_argument(error.to_string())),
             Self::Unreadable(status) => ("unreadable", Status::invalid_argument(status.message())),
-            Self::Silent => ("silent", Status::deadline_exceeded("no greeting arrived in time")),
+            Self::NoGreeting => ("silent", Status::deadline_exceeded("no greeting arrived in time")),
+            Self::Silent => ("silent", Status::deadline_exceeded("no report arrived in time")),
+            Self::Unfinished => {
+                ("unfinished", Status::deadline_exceeded("the last part of a report did not arrive in time"))
+            }
             Self::Superseded => (
                 "superseded",
                 Status::aborted(

@@ -1,6 +1,8 @@
 //! Children and parents that restart, lie, or break the protocol.
 
+mod epochs;
 mod refused;
 mod restart;
+mod room;
 
 use super::*;

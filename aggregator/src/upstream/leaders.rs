@@ -1,0 +1,210 @@
+//! The controllers that this aggregator and its children know of. A controller that lost its state learns of
+//! later epochs from here, and operators of a second controller.
+
+use std::time::Duration;
+
+use plimsoll_core::directive::{EPOCH_STEP_MAX, Leader};
+use plimsoll_core::exchange::other_controllers::OtherControllers;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Identity, Report, Role};
+
+/// The time for which a claim is passed upwards after the last report with it.
+const CLAIM_KEPT: Duration = Duration::from_secs(10);
+/// After the first directives, clients return for this long. A controller that lost its state may have answered
+/// before the first of them.
+const RETURNING: Duration = Duration::from_secs(30);
+
+/// The controllers that are known of besides the one whose directives are in force.
+#[derive(Debug, Default)]
+pub(crate) struct Leaders {
+    /// The time of the first directives.
+    led_since: Option<MonoTime>,
+    /// The controller in force with the time of the latest report that it confirmed.
+    confirmed: Option<(Leader, MonoTime)>,
+    /// The latest controller that children know of, if it counts.
+    claimed: Option<Claim>,
+    /// What has no effect here.
+    pub(crate) others: OtherControllers,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    leader: Leader,
+    /// The age of the latest report that this controller confirmed, when the claim arrived.
+    age: Option<Duration>,
+    at: MonoTime,
+}
+
+impl Leaders {
+    /// Takes the controller that a child names in its report, while `held` is in force.
+    ///
+    /// An aggregator's claim counts: its directives came from a controller. A client's counts only if this
+    /// process has lost that state: nothing has arrived from above since its start, except while clients return.
+    /// A claim far above the epoch in force never counts.
+    pub(crate) fn on_report(
+        &mut self,
+        now: MonoTime,
+        held: Option<Leader>,
+        child: &Identity,
+        report: &Report,
+    ) {
+        let Some(leader) = report.leader() else { return };
+        let is_aggregator = child.role == Role::Aggregator;
+        let own = held.unwrap_or_default();
+        let has_lost_state = self.led_since.is_none_or(|at| now.since(at) < RETURNING);
+        let is_plausible = leader.epoch.0.saturating_sub(own.epoch.0) <= EPOCH_STEP_MAX;
+        let counts = is_plausible && (is_aggregator || has_lost_state && leader.epoch > own.epoch);
+        if counts {
+            let is_latest = self.claim(now).is_none_or(|claim| leader >= claim.leader);
+            if leader > own && is_latest {
+                let age = report.controller_age.filter(|_| is_aggregator);
+                self.claimed = Some(Claim { leader, age, at: now });
+            }
+        }
+        let name = || format!("{} {}/{}/{}", child.role.as_str(), child.zone, child.service, child.name);
+        if held.is_some() || !counts {
+            self.others.note(now, own, leader, name);
+        }
+        if let Some(other) = report.other_controller.filter(|_| is_aggregator) {
+            self.others.note(now, own, other, name);
+        }
+    }
+
+    /// Takes the controller of the parent's directives, while `held` is in force.
+    pub(crate) fn on_directives(&mut self, now: MonoTime, held: Option<Leader>, got: Option<Leader>) {
+        if got.is_some() {
+            self.led_since.get_or_insert(now);
+        }
+        if let Some((held, got)) = held.zip(got).filter(|(held, got)| held.is_rival_of(*got)) {
+            self.others.note(now, held.max(got), held.min(got), || "the parent".to_owned());
+        }
+    }
+
+    /// Records that the controller in force has confirmed a report sent at `sent`.
+    pub(crate) const fn on_confirmed(&mut self, held: Leader, sent: MonoTime) {
+        self.confirmed = Some((held, sent));
+    }
+
+    /// Fills the fields of a report that name controllers.
+    pub(crate) fn fill(&self, now: MonoTime, held: Option<Leader>, report: &mut Report) {
+        let confirmed = self.confirmed.filter(|(leader, _)| Some(*leader) == held);
+        let mut age = confirmed.map(|(_, sent)| now.since(sent));
+        let mut leader = held;
+        if let Some(claim) = self.claim(now).filter(|claim| Some(claim.leader) > held) {
+            age = claim.age.map(|age| age + now.since(claim.at));
+            leader = Some(claim.leader);
+        }
+        report.epoch = leader.map(|leader| leader.epoch);
+        report.controller = leader.and_then(|leader| leader.instance);
+        report.controller_age = age;
+        report.other_controller = self.others.latest(now).filter(|other| Some(*other) != leader);
+    }
+
+    fn claim(&self, now: MonoTime) -> Option<Claim> {
+        self.claimed.filter(|claim| now.since(claim.at) < CLAIM_KEPT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::directive::Epoch;
+    use plimsoll_core::names::{Name, Zone};
+    use plimsoll_core::report::InstanceId;
+
+    use super::*;
+
+    fn at(s: u64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_secs(s))
+    }
+
+    fn leader(epoch: u64, instance: u128) -> Leader {
+        Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) }
+    }
+
+    fn child(role: Role) -> Identity {
+        Identity {
+            instance: InstanceId(50),
+            name: Name::new("host:1").unwrap(),
+            service: Name::new("shop").unwrap(),
+            zone: Zone::new("a").unwrap(),
+            role,
+        }
+    }
+
+    fn claims(leader: Leader, age_s: Option<u64>) -> Report {
+        Report {
+            epoch: Some(leader.epoch),
+            controller: leader.instance,
+            controller_age: age_s.map(Duration::from_secs),
+            ..Report::default()
+        }
+    }
+
+    /// The claim that is passed upwards, and the one that is only shown.
+    fn passed(
+        leaders: &Leaders,
+        s: u64,
+        held: Option<Leader>,
+    ) -> (Option<Leader>, Option<u64>, Option<Leader>) {
+        let mut report = Report::default();
+        leaders.fill(at(s), held, &mut report);
+        (report.leader(), report.controller_age.map(|age| age.as_secs()), report.other_controller)
+    }
+
+    #[test]
+    fn claim_of_a_client_counts_until_its_aggregator_has_been_led_for_a_while() {
+        let (client, own) = (child(Role::Client), leader(3, 1));
+        let mut leaders = Leaders::default();
+        leaders.on_report(at(0), None, &client, &claims(leader(41, 9), Some(0)));
+        assert_eq!(passed(&leaders, 1, None), (Some(leader(41, 9)), None, None), "without any sign of life");
+        assert_eq!(passed(&leaders, 10, None), (None, None, None), "a claim that is not repeated ends");
+        leaders.on_directives(at(50), None, Some(own));
+        leaders.on_report(at(79), Some(own), &client, &claims(leader(41, 9), None));
+        assert_eq!(passed(&leaders, 79, Some(own)).0, Some(leader(41, 9)), "clients return");
+        leaders.on_report(at(90), Some(own), &client, &claims(leader(42, 9), None));
+        assert_eq!(passed(&leaders, 90, Some(own)), (Some(own), None, Some(leader(42, 9))));
+        let mut leaders = Leaders::default();
+        leaders.on_report(at(0), None, &client, &claims(leader(u64::MAX, 9), None));
+        assert_eq!(passed(&leaders, 1, None).0, None, "far above any epoch");
+    }
+
+    #[test]
+    fn claim_of_an_aggregator_counts_up_to_one_step_with_the_age_of_its_last_confirmation() {
+        let (aggregator, own) = (child(Role::Aggregator), leader(3, 1));
+        let mut leaders = Leaders::default();
+        leaders.on_confirmed(own, at(0));
+        assert_eq!(passed(&leaders, 2, Some(own)), (Some(own), Some(2), None));
+        leaders.on_report(at(2), Some(own), &aggregator, &claims(leader(5, 9), Some(7)));
+        assert_eq!(passed(&leaders, 4, Some(own)).0, Some(leader(5, 9)));
+        assert_eq!(passed(&leaders, 4, Some(own)).1, Some(9), "the wait here is added");
+        assert_eq!(
+            passed(&leaders, 4, Some(leader(6, 1))).0,
+            Some(leader(6, 1)),
+            "a later one came from above"
+        );
+        let mut leaders = Leaders::default();
+        let far = leader(3 + EPOCH_STEP_MAX + 1, 9);
+        leaders.on_report(at(2), Some(own), &aggregator, &claims(far, Some(0)));
+        assert_eq!(passed(&leaders, 2, Some(own)), (Some(own), None, Some(far)), "it is shown all the same");
+    }
+
+    #[test]
+    fn second_controller_that_a_child_or_the_parent_names_is_shown_and_passed_upwards() {
+        let own = leader(3, 5);
+        for other in [leader(3, 1), leader(3, 9)] {
+            let mut leaders = Leaders::default();
+            leaders.on_report(at(0), Some(own), &child(Role::Client), &claims(other, None));
+            assert!(leaders.others.has_rival(at(0)));
+            assert_eq!(passed(&leaders, 0, Some(own)), (Some(own), None, Some(other)));
+            let mut above = Leaders::default();
+            let report = Report { other_controller: Some(other), ..claims(own, None) };
+            above.on_report(at(0), Some(own), &child(Role::Aggregator), &report);
+            assert!(above.others.has_rival(at(0)));
+        }
+        let mut leaders = Leaders::default();
+        leaders.on_directives(at(0), Some(own), Some(leader(4, 1)));
+        assert!(!leaders.others.has_rival(at(0)), "a controller that restarted");
+        leaders.on_directives(at(0), Some(own), Some(leader(3, 1)));
+        assert!(leaders.others.has_rival(at(0)));
+    }
+}

@@ -1,0 +1,208 @@
+//! The question whether this controller leads: other controllers that aggregators name, and the epoch that
+//! exceeds those of earlier ones.
+
+use std::time::Duration;
+
+use plimsoll_core::directive::{EPOCH_STEP_MAX, Epoch, Leader};
+use plimsoll_core::exchange::other_controllers::OtherControllers;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{InstanceId, Report};
+
+use super::Place;
+
+/// Another controller counts as alive if it confirmed a report this long after the start of this one. Before,
+/// it may have been the last sign of a process that this one replaces.
+const REPLACED_WITHIN: Duration = Duration::from_secs(5);
+/// The shortest time between two steps past epochs that children have seen.
+const STEP_EVERY: Duration = Duration::from_secs(1);
+const LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// The leadership of one controller process.
+#[derive(Debug)]
+pub(crate) struct Leadership {
+    own: InstanceId,
+    started_at: MonoTime,
+    stepped_at: Option<MonoTime>,
+    lost: Option<LostLead>,
+    lost_logged_at: Option<MonoTime>,
+    /// Other controllers that have no effect.
+    pub(crate) others: OtherControllers,
+}
+
+/// The controller that leads in place of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LostLead {
+    /// The epoch and instance of that controller.
+    pub(crate) to: Leader,
+    /// The aggregator that follows it.
+    pub(crate) through: String,
+}
+
+impl Leadership {
+    /// The leadership of a controller that has just started.
+    pub(crate) fn new(now: MonoTime, own: InstanceId) -> Self {
+        Self {
+            own,
+            started_at: now,
+            stepped_at: None,
+            lost: None,
+            lost_logged_at: None,
+            others: OtherControllers::default(),
+        }
+    }
+
+    /// The controller that leads in place of this one. The lead is lost for good: whether the other controller
+    /// has ended is not known here, and the next process of this one may lead again.
+    pub(crate) const fn lost(&self) -> Option<&LostLead> {
+        self.lost.as_ref()
+    }
+
+    /// Takes the loss of the lead if it is due for the log, once a minute.
+    pub(crate) fn take_unlogged(&mut self, now: MonoTime) -> Option<LostLead> {
+        let is_due = self.lost_logged_at.is_none_or(|at| now.since(at) >= LOGGED_EVERY);
+        let lost = self.lost.clone().filter(|_| is_due)?;
+        self.lost_logged_at = Some(now);
+        Some(lost)
+    }
+
+    /// This controller, as its directives name it.
+    pub(crate) const fn leader(&self, epoch: Epoch) -> Leader {
+        Leader { epoch, instance: Some(self.own) }
+    }
+
+    /// Takes the controllers that an aggregator names, while this one has `epoch`. Returns the next epoch if this
+    /// controller has to exceed that of an earlier one: its state was restored from a backup, or lost.
+    ///
+    /// A controller that was alive after this one started is no earlier one. Then the greater of the two leads,
+    /// and no epoch is raised: two controllers would raise theirs in turn for ever.
+    pub(crate) fn on_report(
+        &mut self,
+        now: MonoTime,
+        epoch: Epoch,
+        place: &Place,
+        report: &Report,
+    ) -> Option<Epoch> {
+        let own = self.leader(epoch);
+        let name = || format!("aggregator {}/{}", place.0, place.1);
+        if let Some(other) = report.other_controller.filter(|other| other.instance != own.instance) {
+            self.others.note(now, own, other, name);
+        }
+        let claimed = report.leader().filter(|claimed| claimed.epoch > epoch || claimed.is_rival_of(own))?;
+        let is_other = claimed.instance.is_some_and(|instance| instance != self.own);
+        let uptime = now.since(self.started_at);
+        if is_other && report.controller_age.is_some_and(|age| uptime > age + REPLACED_WITHIN) {
+            self.others.note(now, own, claimed, name);
+            if claimed > own {
+                self.lost.get_or_insert_with(|| LostLead { to: claimed, through: name() });
+            }
+            return None;
+        }
+        let is_soon = self.stepped_at.is_some_and(|at| now.since(at) < STEP_EVERY);
+        if is_soon || claimed.epoch.0 - epoch.0 > EPOCH_STEP_MAX {
+            self.others.note(now, own, claimed, name);
+            return None;
+        }
+        self.stepped_at = Some(now);
+        Some(Epoch(claimed.epoch.0 + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::names::{Name, Zone};
+
+    use super::*;
+
+    fn at(ms: u64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_millis(ms))
+    }
+
+    fn leader(epoch: u64, instance: u128) -> Leader {
+        Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) }
+    }
+
+    fn place() -> Place {
+        (Zone::new("a").unwrap(), Name::new("one").unwrap())
+    }
+
+    fn claims(leader: Leader, age_ms: Option<u64>) -> Report {
+        Report {
+            epoch: Some(leader.epoch),
+            controller: leader.instance,
+            controller_age: age_ms.map(Duration::from_millis),
+            ..Report::default()
+        }
+    }
+
+    /// A controller of instance 5 that started at 10 s.
+    fn started() -> Leadership {
+        Leadership::new(at(10_000), InstanceId(5))
+    }
+
+    #[test]
+    fn earlier_controller_is_exceeded_and_a_living_one_of_a_greater_epoch_or_instance_leads() {
+        // (time, claimed, age) and (the next epoch, lost, shown) of a controller at epoch 7.
+        for (ms, claimed, age, (next, lost, shown)) in [
+            (10_100, leader(6, 9), Some(100), (None, false, false)),
+            (10_100, leader(7, 5), Some(100), (None, false, false)),
+            // Earlier processes: the last confirmation is from before the start, or unknown.
+            (10_100, leader(9, 9), Some(100), (Some(10), false, false)),
+            (60_000, leader(9, 9), Some(50_000), (Some(10), false, false)),
+            (60_000, leader(9, 9), None, (Some(10), false, false)),
+            (60_000, leader(7, 1), Some(50_000), (Some(8), false, false)),
+            (15_000, leader(9, 9), Some(0), (Some(10), false, false)),
+            (60_000, Leader { epoch: Epoch(9), instance: None }, Some(0), (Some(10), false, false)),
+            // Living ones.
+            (15_001, leader(9, 1), Some(0), (None, true, false)),
+            (60_000, leader(7, 9), Some(44_999), (None, true, true)),
+            (60_000, leader(7, 1), Some(100), (None, false, true)),
+        ] {
+            let mut leadership = started();
+            let got = leadership.on_report(at(ms), Epoch(7), &place(), &claims(claimed, age));
+            let is_shown = leadership.others.has_rival(at(ms));
+            let got = (got.map(|epoch| epoch.0), leadership.lost().is_some(), is_shown);
+            assert_eq!(got, (next, lost, shown), "{claimed:?} {age:?} at {ms}");
+        }
+    }
+
+    #[test]
+    fn epoch_exceeds_claims_by_bounded_steps_and_at_most_once_a_second() {
+        let mut leadership = started();
+        let mut claim = |ms, epoch: u64, claimed| {
+            leadership.on_report(at(ms), Epoch(epoch), &place(), &claims(leader(claimed, 9), None))
+        };
+        let far = 7 + EPOCH_STEP_MAX;
+        assert_eq!(claim(20_000, 7, far + 1), None);
+        assert_eq!(claim(20_000, 7, u64::MAX), None);
+        assert_eq!(claim(20_000, 7, far), Some(Epoch(far + 1)));
+        assert_eq!(claim(20_999, far + 1, far + 2), None);
+        assert_eq!(claim(21_000, far + 1, far + 2), Some(Epoch(far + 3)));
+    }
+
+    /// The controllers of two copies of one state, and an aggregator that reaches either: one of them leads, and
+    /// neither raises its epoch for ever.
+    #[test]
+    fn two_controllers_do_not_raise_their_epochs_in_turn() {
+        for (first, second) in [(5_u128, 9_u128), (9, 5)] {
+            let mut sides = [(first, 10_000), (second, 10_400)]
+                .map(|(own, ms)| (Leadership::new(at(ms), InstanceId(own)), Epoch(7)));
+            let mut held: Option<Leader> = None;
+            let mut led = 0;
+            for step in 0..200_u64 {
+                let ms = 11_000 + 1_000 * step;
+                let (side, epoch) = &mut sides[(step % 2) as usize];
+                let report = held.map_or_else(Report::default, |held| claims(held, Some(1_000)));
+                if let Some(next) = side.on_report(at(ms), *epoch, &place(), &report) {
+                    *epoch = next;
+                }
+                if side.lost().is_none() && Some(side.leader(*epoch)) >= held {
+                    held = Some(side.leader(*epoch));
+                    led = step;
+                }
+            }
+            assert!(led > 190, "one of them leads to the end");
+            assert_eq!(sides.iter().filter(|(side, _)| side.lost().is_none()).count(), 1);
+            assert!(sides.iter().all(|(_, epoch)| epoch.0 <= 12), "{sides:?}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The rule by which one of two controllers leads, wherever both are seen.
+
+use super::{Directives, Epoch};
+use crate::report::{InstanceId, Report};
+
+/// The largest step above its own epoch that a controller takes because a child has seen a later one. Each
+/// start of a controller adds 1, so no backup is that old. Children accept much larger steps, so that those
+/// that were away during several steps still follow.
+pub const EPOCH_STEP_MAX: u64 = 1 << 20;
+
+/// A controller, as its directives name it. Of two the greater leads: the one of the later epoch, and of two
+/// at one epoch the one with the higher instance id. Children refuse the directives of the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leader {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Its process; `None` if only the epoch is known.
+    pub instance: Option<InstanceId>,
+}
+
+impl Leader {
+    /// Returns true if the other is a second controller at the same epoch, as on a copy of one state.
+    pub fn is_rival_of(self, other: Self) -> bool {
+        self.epoch == other.epoch
+            && self.instance.zip(other.instance).is_some_and(|(own, other)| own != other)
+    }
+}
+
+impl Directives {
+    /// The controller that decided them; `None` if the parent has none yet.
+    pub fn leader(&self) -> Option<Leader> {
+        Some(Leader { epoch: self.epoch?, instance: self.controller })
+    }
+}
+
+impl Report {
+    /// The latest controller that the child knows of.
+    pub fn leader(&self) -> Option<Leader> {
+        Some(Leader { epoch: self.epoch?, instance: self.controller })
+    }
+}
