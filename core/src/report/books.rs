@@ -2,7 +2,9 @@
 //! new stream.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
+use super::allowance::{Allowance, DECISIONS_PER_S_MAX};
 use super::ingest::Noted;
 use super::{Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Report, Tally};
 use crate::names::{Key, KeyId, Place};
@@ -26,7 +28,10 @@ pub struct Books {
     pace: Option<Pace>,
     /// True once a span was measured.
     timed: bool,
+    allowance: Allowance,
     seq: u64,
+    /// The report of which parts were entered and the last one is still to come.
+    unfinished: Option<Unfinished>,
     /// The part of each key that every report touches, by the child's id.
     lines: Vec<Line>,
     /// The late parts; empty until there is one.
@@ -38,6 +43,15 @@ pub struct Books {
     definitions: u64,
     /// The counts that earlier streams of the instance left here.
     remembered: HashMap<Key, Tally>,
+}
+
+/// What the parts of one report have in common.
+#[derive(Clone, Copy, Debug)]
+struct Unfinished {
+    seq: u64,
+    span: Option<Duration>,
+    first_span: bool,
+    decisions_max: u64,
 }
 
 /// The books of one key on the present stream, kept small because a report touches thousands.
@@ -73,7 +87,9 @@ impl Books {
             keys_max,
             pace: None,
             timed: false,
+            allowance: Allowance::new(DECISIONS_PER_S_MAX),
             seq: 0,
+            unfinished: None,
             lines: Vec::new(),
             late: Vec::new(),
             keys: Vec::new(),
@@ -81,6 +97,12 @@ impl Books {
             definitions: 0,
             remembered: HashMap::new(),
         }
+    }
+
+    /// Sets the requests/s that the child, or each client behind it, is believed to decide.
+    #[must_use]
+    pub fn with_decisions_per_s_max(self, per_s_max: u64) -> Self {
+        Self { allowance: Allowance::new(per_s_max), ..self }
     }
 
     /// The instance of the parent.
@@ -101,6 +123,7 @@ impl Books {
     /// Begins a new stream of the same instance: ids start over, remembered counts stay.
     pub fn open(&mut self) {
         self.seq = 0;
+        self.unfinished = None;
         self.definitions = 0;
         if let Some(pace) = &mut self.pace {
             pace.open();
@@ -136,28 +159,27 @@ impl Books {
     ) -> Result<Entered, InvalidReport> {
         self.check(report)?;
         let mut noted = Noted { intern, entries: Vec::new() };
-        let entered = self.enter_into(now, report, &mut noted);
+        let entered = self.enter_into(now, report, u64::MAX, &mut noted);
         Ok(Entered { entries: noted.entries, ..entered })
     }
 
-    /// Enters one report, which the caller has [checked](Self::check), into the parent's own tables. Linear in
-    /// the size of the report.
-    pub fn enter_into(&mut self, now: MonoTime, report: &Report, ledger: &mut impl Ledger) -> Entered {
-        debug_assert_eq!(self.check(report), Ok(()), "a parent checks a report before it takes any of it");
-        let mut entered = Entered::default();
-        self.seq = report.seq;
+    /// Enters one report, or one part of it, which the caller has [checked](Self::check), into the parent's own
+    /// tables. Linear in its size. At most `late_room` of the requests whose time nothing verifies are counted.
+    pub fn enter_into(
+        &mut self,
+        now: MonoTime,
+        report: &Report,
+        late_room: u64,
+        ledger: &mut impl Ledger,
+    ) -> Entered {
+        debug_assert!(self.check(report).is_ok(), "a parent checks a report before it takes any of it");
+        let mut entered = self.begin(now, report, late_room);
         for (id, definition) in &report.definitions {
             self.define(*id, definition, ledger, &mut entered);
         }
-        let Some(time) = report.time else { return entered };
-        entered.first_span = self.pace.is_some() && !std::mem::replace(&mut self.timed, self.pace.is_some());
-        entered.span = match &mut self.pace {
-            Some(pace) => Some(pace.elapsed(time, now)),
-            first @ None => {
-                *first = Some(Pace::new(time, now));
-                None
-            }
-        };
+        if report.time.is_none() {
+            return entered;
+        }
         ledger.begin(entered.span, entered.first_span);
         if report.tallies.has_late() && self.late.len() < self.lines.len() {
             self.late.resize(self.lines.len(), Counts::ZERO);
@@ -174,25 +196,64 @@ impl Books {
             if !self.taken_over.is_empty()
                 && let Some((base, sent)) = self.taken_over.remove(&id)
             {
-                entered.unconfirmed += sent.since(base).offered;
+                entered.unconfirmed = entered.unconfirmed.saturating_add(sent.since(base).offered);
                 (from, origin) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
             }
             // A report overtaken by one of a later stream carries smaller counts; the difference was counted
             // before.
-            line.counts = tally.counts.merge(from.counts);
-            if let Some(late) = self.late.get_mut(id.index()) {
-                *late = tally.late.merge(from.late);
+            let mut delta = tally.since(from);
+            if !delta.is_consistent() {
+                // Refusals of requests that an earlier report offered. In a table where the key has another
+                // place by now they could exceed what was offered, so they wait for new requests.
+                delta = delta.consistent_part();
             }
-            let delta = tally.since(from);
-            if delta != Tally::ZERO {
+            line.counts = from.counts.plus(delta.counts);
+            if let Some(late) = self.late.get_mut(id.index()) {
+                *late = from.late.plus(delta.late);
+            }
+            if delta == Tally::ZERO {
+                continue;
+            }
+            let mut new = New { delta, origin };
+            entered.cut = entered.cut.saturating_add(self.allowance.take(&mut new));
+            entered.counted += new.delta.counts.offered;
+            if new.delta != Tally::ZERO {
                 let place = line.place();
-                let went = ledger.add(place, &defined.key, New { delta, origin });
+                let went = ledger.add(place, &defined.key, new);
                 if went != place {
                     line.place = went.unwrap_or(NOWHERE);
                 }
             }
         }
-        entered
+        let unconfirmed = entered.unconfirmed.min(self.allowance.unconfirmed_max());
+        entered.cut = entered.cut.saturating_add(entered.unconfirmed - unconfirmed);
+        Entered { unconfirmed, ..entered }
+    }
+
+    /// Begins a report, or continues with its next part.
+    fn begin(&mut self, now: MonoTime, report: &Report, late_room: u64) -> Entered {
+        let begun = self.unfinished.take().unwrap_or_else(|| {
+            let mut begun = Unfinished { seq: report.seq, span: None, first_span: false, decisions_max: 0 };
+            let Some(time) = report.time else { return begun };
+            begun.first_span =
+                self.pace.is_some() && !std::mem::replace(&mut self.timed, self.pace.is_some());
+            begun.span = match &mut self.pace {
+                Some(pace) => Some(pace.elapsed(time, now)),
+                first @ None => {
+                    *first = Some(Pace::new(time, now));
+                    None
+                }
+            };
+            begun.decisions_max = self.allowance.begin(begun.span, report.clients, late_room);
+            begun
+        });
+        if report.more {
+            self.unfinished = Some(begun);
+        } else {
+            self.seq = report.seq;
+        }
+        let Unfinished { span, first_span, decisions_max, .. } = begun;
+        Entered { span, first_span, decisions_max, ..Entered::default() }
     }
 
     fn define(
@@ -231,12 +292,17 @@ impl Books {
         }
     }
 
-    /// Checks the whole report before any of it is entered.
+    /// Checks the whole report, or the whole part, before any of it is entered. Returns the most requests that it
+    /// can add.
     ///
     /// # Errors
     /// If the report violates the protocol; the stream must be closed.
-    pub fn check(&self, report: &Report) -> Result<(), InvalidReport> {
-        if report.seq <= self.seq {
+    pub fn check(&self, report: &Report) -> Result<u64, InvalidReport> {
+        let is_next = match self.unfinished {
+            Some(unfinished) => report.seq == unfinished.seq,
+            None => report.seq > self.seq,
+        };
+        if !is_next {
             return Err(InvalidReport::Late { held: self.seq, got: report.seq });
         }
         if report.time.is_none() && !report.tallies.is_empty() {
@@ -255,28 +321,42 @@ impl Books {
                 return Err(InvalidReport::WentBack(definition.key.clone()));
             }
         }
+        let mut added = 0_u64;
         for (id, tally) in report.tallies.iter() {
-            let (key, floor) = self.floor(report, id).ok_or(InvalidReport::Undefined(id.0))?;
-            if !tally.counts.is_consistent() || !tally.counts.covers(tally.late) {
+            let Floor { key, floor, counted } =
+                self.floor(report, id).ok_or(InvalidReport::Undefined(id.0))?;
+            if !tally.is_consistent() {
                 return Err(InvalidReport::Inconsistent(key.clone()));
             }
             if !tally.covers(floor) {
                 return Err(InvalidReport::WentBack(key.clone()));
             }
+            added = added.saturating_add(tally.counts.offered.saturating_sub(counted));
         }
-        Ok(())
+        Ok(added.min(self.allowance.report_max(report.clients)))
     }
 
-    /// Returns the key with this id, and the counts below which it must not fall.
     #[inline]
-    fn floor<'a>(&'a self, report: &'a Report, id: KeyId) -> Option<(&'a Key, Tally)> {
+    fn floor<'a>(&'a self, report: &'a Report, id: KeyId) -> Option<Floor<'a>> {
         if !report.definitions.is_empty()
             && let Some(new) = report.definitions.get(&id)
         {
-            return Some((&new.key, Tally { counts: new.sent, late: Counts::ZERO }));
+            let floor = Tally { counts: new.sent, late: Counts::ZERO };
+            return Some(Floor { key: &new.key, floor, counted: new.base.offered });
         }
         let (line, defined) = self.lines.get(id.index()).zip(self.keys.get(id.index()))?;
         let late = self.late.get(id.index()).copied().unwrap_or_default();
-        Some((&defined.key, Tally { counts: line.counts, late }))
+        let floor = Tally { counts: line.counts, late };
+        // Where the key was taken over, the line holds what was sent.
+        Some(Floor { key: &defined.key, floor, counted: line.counts.offered })
     }
+}
+
+/// The state of a key before a report.
+struct Floor<'a> {
+    key: &'a Key,
+    /// The counts below which it must not fall.
+    floor: Tally,
+    /// The requests below which none is counted anew.
+    counted: u64,
 }

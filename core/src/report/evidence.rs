@@ -43,6 +43,8 @@ pub struct Outcomes {
     pub failed: u64,
     /// The latencies of admitted requests. Only where responses are observed.
     pub latency: Histogram,
+    /// The instances that had these requests in the last minutes, as far as they are known apart.
+    pub instances: u32,
 }
 
 /// Outcomes by cohort. The caller bounds the number of cohorts.
@@ -79,11 +81,50 @@ impl Outcomes {
         self.would_dropped = self.would_dropped.saturating_add(other.would_dropped);
         self.failed = self.failed.saturating_add(other.failed);
         self.latency.merge(&other.latency);
+        // Mostly of the same instances.
+        self.instances = self.instances.max(other.instances);
+    }
+
+    /// The largest of all numbers, by which evidence counts.
+    pub fn weight(&self) -> u64 {
+        let numbers = [self.offered, self.refused, self.would_dropped, self.failed, self.latency.samples()];
+        numbers.into_iter().max().unwrap_or_default()
+    }
+
+    /// Reduces all numbers in proportion so that the [weight](Self::weight) is at most `most`.
+    #[must_use]
+    pub fn limited(self, most: u64) -> Self {
+        let weight = self.weight();
+        if weight <= most {
+            return self;
+        }
+        let part = |number: u64| (u128::from(number) * u128::from(most) / u128::from(weight)) as u64;
+        let mut latency = Histogram::default();
+        let mut below = 0_u64;
+        for (bin, count) in self.latency.iter() {
+            let before = part(below);
+            below = below.saturating_add(count);
+            // Rounded as a sum, so that many small bins do not vanish.
+            latency.add(bin, part(below) - before);
+        }
+        Self {
+            offered: part(self.offered),
+            refused: part(self.refused),
+            would_dropped: part(self.would_dropped),
+            failed: part(self.failed),
+            latency,
+            instances: self.instances,
+        }
     }
 
     /// Returns true if nothing was observed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns true if no number of requests exceeds `most`.
+    pub fn is_at_most(&self, most: u64) -> bool {
+        self.weight() <= most
     }
 }
 
@@ -142,6 +183,11 @@ impl Batches {
     /// The number of cohorts in all batches.
     pub fn len(&self) -> usize {
         self.by_report.values().map(|evidence| evidence.iter().len()).sum()
+    }
+
+    /// The number of latency bins in all batches.
+    pub fn bins(&self) -> usize {
+        self.after(0).map(|(_, outcomes)| outcomes.latency.iter().len()).sum()
     }
 
     /// Returns true if there is no batch.

@@ -25,7 +25,8 @@ pub struct New {
 
 /// The parent's own tables, to which the entries of a report are added one by one.
 pub trait Ledger {
-    /// Announces the span of the child's time that the following entries cover, see [`Entered`].
+    /// Announces the span of the child's time that the following entries cover, see [`Entered`]. Called for each
+    /// part of a report.
     fn begin(&mut self, span: Option<Duration>, first_span: bool) {
         let _ = (span, first_span);
     }
@@ -60,6 +61,12 @@ pub struct Entered {
     pub entries: Vec<Entry>,
     /// Requests given up because they may have been counted before.
     pub unconfirmed: u64,
+    /// New requests that were counted.
+    pub counted: u64,
+    /// Requests that were not counted, because the child cannot have decided so many.
+    pub cut: u64,
+    /// The most requests that the child can have decided in the time that the report covers.
+    pub decisions_max: u64,
     /// Keys without room in the parent's table.
     pub rejected_keys: usize,
 }

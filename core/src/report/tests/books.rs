@@ -424,7 +424,7 @@ fn counts_follow_a_key_to_its_new_place() {
                 KeyDefinition { key: key("b"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
             report.definitions.insert(KeyId(1), again);
         }
-        books.enter_into(MonoTime::ZERO, &report, &mut ledger);
+        books.enter_into(MonoTime::ZERO, &report, u64::MAX, &mut ledger);
     }
     let due = [Some((4, 1)), Some((4, 2)), Some((4, 3)), None, Some((9, 3)), None];
     assert_eq!(generations(&ledger), due);

@@ -43,6 +43,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
             let reached = reach as u64;
             Report {
                 seq: reached + 1,
+                more: reach % 5 == 0,
                 identity: (reach % 2 == 0).then(identity),
                 time: (reach > 3).then(|| MonoTime::from_micros(reached)),
                 epoch: (reach > 9).then_some(Epoch(reached / 10)),
@@ -51,26 +52,35 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                     .iter()
                     .map(|id| (key(&format!("t{id}")).bucket, KillGeneration(reached / 5)))
                     .collect(),
+                claims: [(Scope::Fleet, KillClaim::of(&identity(), KillGeneration(reached / 3)))].into(),
                 drill: Drill(reached / 8),
+                claimed_drill: Drill(reached / 9),
                 orders: keys
                     .iter()
                     .map(|id| {
                         let scope = Scope::Bucket(key(&format!("t{id}")).bucket);
                         let generation = KillGeneration(reached / 4);
                         let age = Duration::from_millis(reached);
-                        (OrderId { scope, given_at: InstanceId(1) }, KillOrder { generation, age })
+                        (
+                            OrderId { scope, given_at: InstanceId(1) },
+                            KillOrder { generation, age, ends_held: generation.0 % 3 == 0 },
+                        )
                     })
                     .collect(),
                 spreads: BTreeMap::new(),
                 subscriptions: if asks { vec![key("x").bucket] } else { Vec::new() },
+                unsubscriptions: Vec::new(),
                 holds: keys.iter().map(hold).collect(),
+                established: keys.iter().map(|id| key(&format!("t{id}"))).collect(),
                 definitions: keys.iter().map(|id| (KeyId(*id), definition(*id))).collect(),
                 tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),
                 evidence: observed(reached + 1, asks.then_some(reached), keys.len() as u64),
                 leaving: reach > 25,
                 children: reach as u32 / 2,
+                clients: reach as u32 / 3,
                 killed_locally: reach as u32 / 6,
                 path: Path(vec![InstanceId(reached.into()); reach % 3]),
+                ..Report::default()
             }
         })
     })

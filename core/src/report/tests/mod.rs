@@ -1,5 +1,6 @@
 //! Tests of reports and books: joins, invalid reports, and lossy links.
 
+mod allowance;
 mod books;
 mod counts;
 mod histories;

@@ -1,0 +1,243 @@
+//! Tests of the bound on what one instance can have decided, and of reports that come in parts.
+
+use super::*;
+use crate::names::Place;
+
+/// Requests/s that a client is believed to decide in these tests.
+const PER_S: u64 = 1_000;
+
+/// The parent of one child: its books, and what a ledger was given.
+struct Parent {
+    books: Books,
+    seq: u64,
+    clients: u32,
+    late_room: u64,
+    ledger: Taken,
+}
+
+#[derive(Default)]
+struct Taken {
+    by_id: BTreeMap<u32, Tally>,
+}
+
+impl Ledger for Taken {
+    fn place(&mut self, key: &Key) -> Option<Place> {
+        Some(Place { id: KeyId(u32::from(key.tenant.as_str().as_bytes()[0])), generation: 0 })
+    }
+
+    fn add(&mut self, place: Option<Place>, _: &Key, new: New) -> Option<Place> {
+        assert!(new.delta.is_consistent(), "{:?}", new.delta);
+        let held = self.by_id.entry(place?.id.0).or_insert(Tally::ZERO);
+        *held = held.plus(new.delta);
+        place
+    }
+}
+
+impl Parent {
+    fn new() -> Self {
+        let books = Books::new(PARENT, 100).with_decisions_per_s_max(PER_S);
+        Self { books, seq: 0, clients: 1, late_room: u64::MAX, ledger: Taken::default() }
+    }
+
+    fn report(&mut self, ms: u64, tallies: &[(u32, Tally)]) -> Report {
+        self.seq += 1;
+        Report {
+            seq: self.seq,
+            time: Some(MonoTime::from_micros(ms * 1_000)),
+            clients: self.clients,
+            tallies: tallies.iter().map(|(id, tally)| (KeyId(*id), *tally)).collect(),
+            ..Report::default()
+        }
+    }
+
+    fn enter(&mut self, report: &Report) -> Entered {
+        let now = report.time.unwrap();
+        self.books.check(report).unwrap();
+        self.books.enter_into(now, report, self.late_room, &mut self.ledger)
+    }
+
+    /// Defines the keys `a` and `b` in a first report, which has no counts.
+    fn begun() -> Self {
+        let mut parent = Self::new();
+        let define = |tenant: &str, sent: u64| KeyDefinition {
+            key: key(tenant),
+            base: Counts::ZERO,
+            sent: offered(sent),
+            continues: false,
+        };
+        let mut first = parent.report(0, &[]);
+        first.definitions = [(KeyId(0), define("a", 0)), (KeyId(1), define("b", 0))].into();
+        parent.enter(&first);
+        parent
+    }
+
+    /// Reports `total` requests of the key `a` at this time. Returns the requests counted and cut.
+    fn total(&mut self, ms: u64, total: u64) -> (u64, u64) {
+        let report = self.report(ms, &[(0, tally(total))]);
+        let entered = self.enter(&report);
+        (entered.counted, entered.cut)
+    }
+
+    fn counted(&self) -> u64 {
+        self.ledger.by_id.values().map(|tally| tally.counts.offered).sum()
+    }
+}
+
+#[test]
+fn requests_beyond_the_bound_are_cut_once_and_the_books_balance() {
+    let mut parent = Parent::begun();
+    assert_eq!(parent.total(100, 50), (50, 0));
+    // 0.1 s at the bound, and the second that is carried.
+    assert_eq!(parent.total(200, 2_050), (1_100, 900));
+    assert_eq!(parent.total(300, 2_060), (10, 0), "what was cut is not reported again");
+    assert_eq!(parent.counted() + 900, 2_060, "decided = counted + cut");
+}
+
+#[test]
+fn unused_allowance_of_at_most_a_second_is_carried() {
+    let mut parent = Parent::begun();
+    (1..=50).for_each(|tenth| assert_eq!(parent.total(tenth * 100, 0), (0, 0)));
+    assert_eq!(parent.total(5_100, 10_000), (1_100, 8_900));
+}
+
+#[test]
+fn cut_counts_stay_consistent_in_every_column() {
+    let mut parent = Parent::begun();
+    let counts = Counts {
+        offered: 3_000_000,
+        dropped: 1_000_000,
+        guard_dropped: 999_999,
+        would_dropped: 1_000_001,
+        would_guard_dropped: 77,
+    };
+    let report = parent.report(1_000, &[(0, Tally { counts, late: counts }), (1, tally(7))]);
+    let entered = parent.enter(&report);
+    assert_eq!(entered.cut + entered.counted, 3_000_007);
+    // Late counts are of an unknown time.
+    assert_eq!(entered.cut, 0);
+    let beyond = PER_S * 86_400 * 2;
+    let counts = Counts { offered: beyond, dropped: beyond, ..Counts::ZERO };
+    let mut parent = Parent::begun();
+    let report = parent.report(1_000, &[(0, Tally { counts, late: counts })]);
+    let entered = parent.enter(&report);
+    assert_eq!((entered.counted, entered.cut), (beyond / 2, beyond / 2));
+    assert_eq!(parent.ledger.by_id[&u32::from(b'a')].counts.dropped, beyond / 2);
+}
+
+#[test]
+fn instance_with_a_history_may_report_a_hundred_times_as_much_and_no_more_than_a_hundred_times_the_bound() {
+    let mut parent = Parent::begun();
+    let mut total = 0;
+    for second in 1..=600 {
+        total += 500;
+        assert_eq!(parent.total(second * 1_000, total), (500, 0));
+    }
+    total += 40_000;
+    assert_eq!(parent.total(601_000, total), (40_000, 0), "100 times 500 requests/s are believed");
+    for second in 602..=1_200 {
+        total += 10_000_000;
+        let (counted, cut) = parent.total(second * 1_000, total);
+        assert_eq!(counted + cut, 10_000_000);
+        assert!(counted <= 2 * 100 * PER_S, "{counted} after {second} s");
+    }
+}
+
+#[test]
+fn report_after_a_long_cut_is_counted_in_full() {
+    let mut parent = Parent::begun();
+    assert_eq!(parent.total(100, 50), (50, 0));
+    assert_eq!(parent.total(3_600_000, 3_000_000), (2_999_950, 0), "an hour at the bound");
+    let mut fresh = Parent::begun();
+    fresh.books.open();
+    fresh.seq = 0;
+    let definition = KeyDefinition { key: key("a"), base: offered(10), sent: offered(20), continues: false };
+    let mut report = fresh.report(100, &[(0, tally(5_000_000))]);
+    report.definitions = [(KeyId(0), definition)].into();
+    let entered = fresh.enter(&report);
+    assert_eq!((entered.counted, entered.unconfirmed, entered.cut), (4_999_980, 10, 0), "taken over");
+}
+
+#[test]
+fn requests_given_up_beyond_belief_are_cut() {
+    let mut parent = Parent::new();
+    let definition = |tenant| KeyDefinition {
+        key: key(tenant),
+        base: offered(0),
+        sent: offered(u64::MAX),
+        continues: false,
+    };
+    let mut report = parent.report(0, &[(0, tally(u64::MAX)), (1, tally(u64::MAX))]);
+    report.definitions = [(KeyId(0), definition("a")), (KeyId(1), definition("b"))].into();
+    let entered = parent.enter(&report);
+    assert_eq!((entered.counted, entered.unconfirmed), (0, PER_S * 86_400));
+    assert_eq!(entered.cut, u64::MAX - PER_S * 86_400);
+}
+
+#[test]
+fn bound_of_an_aggregator_is_for_each_client_below_it_now_or_before() {
+    let mut parent = Parent::begun();
+    parent.clients = 5;
+    assert_eq!(parent.total(100, 500), (500, 0));
+    parent.clients = 0;
+    assert_eq!(parent.total(200, 1_000), (500, 0), "clients that have just left");
+    assert_eq!(parent.total(300, 3_000), (1_100, 900));
+}
+
+#[test]
+fn counts_of_unverified_times_stop_at_the_room_for_them() {
+    let mut parent = Parent::begun();
+    parent.late_room = 100;
+    assert_eq!(parent.total(1_000, 500), (500, 0), "a second is verified soon");
+    assert_eq!(parent.total(60_000, 5_000), (100, 4_400));
+}
+
+#[test]
+fn refusals_wait_for_the_requests_that_they_are_about() {
+    let mut parent = Parent::begun();
+    let counts =
+        |offered, dropped| Tally { counts: Counts { offered, dropped, ..Counts::ZERO }, late: Counts::ZERO };
+    for (ms, reported, entered) in [
+        (100, counts(50, 0), counts(50, 0)),
+        (200, counts(60, 40), counts(60, 10)),
+        (300, counts(65, 40), counts(65, 15)),
+        (400, counts(165, 40), counts(165, 40)),
+    ] {
+        let report = parent.report(ms, &[(0, reported)]);
+        parent.enter(&report);
+        assert_eq!(parent.ledger.by_id[&u32::from(b'a')], entered, "after {ms} ms");
+    }
+}
+
+#[test]
+fn parts_of_a_report_count_as_the_whole_and_are_covered_with_the_last() {
+    let mut parent = Parent::begun();
+    let whole = parent.report(1_000, &[(0, tally(400)), (1, tally(1_900))]);
+    let part = |id: usize, more| Report {
+        more,
+        tallies: whole.tallies.iter().skip(id).take(1).collect(),
+        ..whole.clone()
+    };
+    let first = parent.enter(&part(0, true));
+    assert_eq!((first.counted, first.cut, parent.books.seq()), (400, 0, 1));
+    let other = Report { seq: 3, ..part(1, false) };
+    assert_eq!(parent.books.check(&other), Err(InvalidReport::Late { held: 1, got: 3 }));
+    let last = parent.enter(&part(1, false));
+    assert_eq!((last.span, last.first_span), (first.span, first.first_span));
+    assert_eq!((last.counted, last.cut), (1_600, 300), "one allowance for the whole report");
+    assert_eq!(parent.books.seq(), 2);
+    assert_eq!(parent.total(2_000, 1_400).0, 1_000);
+}
+
+#[test]
+fn counts_of_an_unfinished_report_are_not_counted_again_on_the_next_stream() {
+    let mut parent = Parent::begun();
+    let part = Report { more: true, ..parent.report(1_000, &[(0, tally(400))]) };
+    parent.enter(&part);
+    parent.books.open();
+    parent.seq = 0;
+    let definition = KeyDefinition { key: key("a"), base: Counts::ZERO, sent: offered(400), continues: true };
+    let mut report = parent.report(2_000, &[(0, tally(450))]);
+    report.definitions = [(KeyId(0), definition)].into();
+    let entered = parent.enter(&report);
+    assert_eq!((entered.counted, entered.unconfirmed, parent.counted()), (50, 0, 450));
+}
