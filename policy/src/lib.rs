@@ -15,6 +15,7 @@ mod changes;
 mod hash;
 pub mod learning;
 mod read;
+mod room;
 mod spec;
 mod tenants;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use changes::{
     TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
+pub use room::{BUCKETS_MAX, KEYS_MAX, TENANTS_MAX};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
     TenantPolicy,
@@ -89,6 +91,11 @@ impl Policy {
     /// pattern. `None` if the policy does not name it; such a bucket is admitted and counted.
     pub fn bucket(&self, name: &Bucket) -> Option<&BucketPolicy> {
         self.buckets.get(name)
+    }
+
+    /// Returns true if the policy lists the bucket `name` by its exact name.
+    pub fn is_exact(&self, name: &Bucket) -> bool {
+        self.buckets.exact.contains_key(name)
     }
 
     /// Returns the entry of the policy that applies to the bucket `name`, as written: its own name, or a

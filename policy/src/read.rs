@@ -11,6 +11,7 @@ use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPoli
 use crate::Policy;
 use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::{PolicyHash, PolicyTexts};
+use crate::room::{self, BUCKETS_MAX, TENANTS_MAX};
 use crate::spec::{PolicySpec, TenantsSpec};
 use crate::tenants::{Fairness, TenantPolicy, Tenants};
 use crate::warning::{self, Floor, Warning};
@@ -35,13 +36,16 @@ struct Protection {
     kill_switch: bool,
     guardrails: bool,
     buckets: Buckets,
+    /// The place of `buckets`.
+    at: Place,
     warnings: Vec<Warning>,
 }
 
 pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, Vec<Warning>), PolicyError> {
     match (protection(policy), sharing(tenants)) {
-        (Ok(Protection { kill_switch, guardrails, buckets, mut warnings }), Ok(sharing)) => {
+        (Ok(Protection { kill_switch, guardrails, buckets, at, mut warnings }), Ok(sharing)) => {
             let Sharing { tenants: listed, fairness, floor, warnings: of_tenants } = sharing;
+            room::check_keys(policy, at, buckets.exact.len(), listed.listed.len())?;
             warnings.extend(floor.and_then(|floor| floor.above_limits(&buckets)));
             warnings.extend(of_tenants);
             let hash = PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes());
@@ -67,6 +71,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     let mut buckets = Buckets::default();
     let mut warnings = Vec::new();
     let field = root.then("buckets");
+    room::check_entries(&field, BUCKETS_MAX, "BUCKETS_MAX", "a pattern such as \"api/*\" covers many buckets")?;
     for (name, spec) in spec.buckets {
         let field = field.then(&name);
         let key = BucketKey::parse(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
@@ -89,6 +94,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
         kill_switch: spec.kill_switch.0,
         guardrails: spec.guardrails.is_none_or(|switch| switch.0),
         buckets,
+        at: field.name_at(),
         warnings,
     })
 }
@@ -102,6 +108,7 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let mut listed = BTreeMap::new();
     let mut warnings = Vec::new();
     let field = root.then("tenants");
+    room::check_entries(&field, TENANTS_MAX, "TENANTS_MAX", "all others share the class `default`")?;
     let has_default = spec.tenants.contains_key(DEFAULT_TENANT);
     for (name, spec) in spec.tenants {
         let field = field.then(&name);

@@ -100,6 +100,7 @@ impl ChildAggregators {
             }
         });
         (child.since, child.left) = (now, None);
+        child.traffic.discard_unfinished();
         child.held = report.holds.keys().cloned().collect();
         replaced
     }

@@ -9,6 +9,7 @@ pub(crate) use child_aggregators::{ChildAggregator, ChildAggregators};
 pub(crate) use foreign::{ForeignClients, is_foreign};
 pub(crate) use traffic::{Shares, Traffic};
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Message};
@@ -18,7 +19,7 @@ use plimsoll_core::kill::Kills;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Echo, Identity, InstanceId, Report, Role};
+use plimsoll_core::report::{CLIENTS_MAX, Echo, Identity, InstanceId, Report, Role};
 
 use crate::zone::Bounds;
 
@@ -47,7 +48,8 @@ impl Downstream {
     pub(crate) fn new(own: InstanceId, bounds: &Bounds) -> Self {
         Self {
             sessions: Sessions::new(own, bounds.children_max, bounds.keys_per_child_max)
-                .with_keys_of_aggregators(bounds.keys_max),
+                .with_keys_of_aggregators(bounds.keys_max)
+                .with_decisions_per_s_max(bounds.decisions_per_s_max),
             aggregators: ChildAggregators::default(),
             foreign: ForeignClients::default(),
             client_board: Board::default(),
@@ -56,8 +58,8 @@ impl Downstream {
         }
     }
 
-    /// Opens the session of a child. `board` holds the directives in force: child aggregators are sent all of
-    /// them, since a zone holds policy before its clients have traffic.
+    /// Opens the session of a child. `board` holds the directives in force: child aggregators are sent all
+    /// buckets that the policy names, since a zone holds policy before its clients have traffic.
     ///
     /// # Errors
     /// When the stream is superseded or there is no room for another child.
@@ -71,7 +73,8 @@ impl Downstream {
     ) -> Result<(), StreamRejected> {
         let child = self.sessions.open(now, stream, identity.clone())?;
         if identity.role == Role::Aggregator {
-            board.iter().for_each(|(bucket, _)| child.subscribe(bucket));
+            let named = board.iter().filter(|(_, posted)| posted.terms().named);
+            named.for_each(|(bucket, _)| child.subscribe(bucket));
             if let Some(replaced) = self.aggregators.greet(now, &identity, report) {
                 self.sessions.remove(replaced);
             }
@@ -106,10 +109,16 @@ impl Downstream {
         u32::try_from(self.sessions.connected_count()).unwrap_or(u32::MAX)
     }
 
+    /// The number of connected clients, also of aggregators below.
+    pub(crate) fn clients_below(&self) -> u32 {
+        let clients = self.sessions.connected().map(|child| child.clients);
+        clients.fold(0, u32::saturating_add).min(CLIENTS_MAX)
+    }
+
     /// The number of connected clients, also of aggregators below, that are killed locally.
     pub(crate) fn killed_locally(&self) -> u32 {
         let counts = self.sessions.connected().map(|child| child.killed_locally);
-        counts.fold(0, u32::saturating_add)
+        counts.fold(0, u32::saturating_add).min(CLIENTS_MAX)
     }
 
     /// The number of clients that share the guards.
@@ -130,6 +139,13 @@ impl Downstream {
                 child.subscribe(bucket);
             }
         }
+    }
+
+    /// Removes buckets that no child needs any more.
+    pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
+        self.client_board.remove(gone);
+        self.aggregators.by_instance.values_mut().for_each(|child| child.board.remove(gone));
+        self.sessions.unsubscribe(gone);
     }
 
     /// Returns true if limits have to be divided anew between clients and child aggregators: once a tick, or

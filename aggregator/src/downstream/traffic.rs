@@ -87,6 +87,11 @@ impl Traffic {
         }
     }
 
+    /// Forgets the parts of a report whose last part never came.
+    pub(crate) fn discard_unfinished(&mut self) {
+        self.fresh.fill(0.0);
+    }
+
     /// The smoothed rate of one key in requests/s.
     pub(crate) fn rate(&self, slot: usize) -> f64 {
         self.rates.get(slot).copied().unwrap_or_default()

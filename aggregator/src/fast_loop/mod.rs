@@ -8,7 +8,7 @@ mod clock;
 mod headroom;
 mod key_rates;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, BucketDirective, Posted};
@@ -149,6 +149,11 @@ impl FastLoop {
         }
     }
 
+    /// Removes buckets, all keys of which were removed.
+    pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
+        self.buckets.retain(|bucket, _| !gone.contains(bucket));
+    }
+
     fn open_slot(&mut self, young_until: Option<MonoTime>) -> u32 {
         let rates = KeyRates::new(young_until, &self.parameters);
         let Some(slot) = self.free.pop() else {
@@ -182,16 +187,10 @@ impl FastLoop {
         }
     }
 
-    /// Adds the entries of a child aggregator's report to its traffic. `span` is the time that the report
-    /// covers, `None` if it shows nothing about the present rate. The windows of the fast loop do not include
+    /// Adds the entries of a child aggregator's report to its traffic. The windows of the fast loop do not include
     /// this traffic: each child has a fast loop of its own, and a few large reports would make the ratios of
     /// all others jump between tenths of seconds.
-    pub(crate) fn add_to_child(
-        &self,
-        entries: &[(KeyId, Counts)],
-        span: Option<Duration>,
-        traffic: &mut Traffic,
-    ) {
+    pub(crate) fn add_to_child(&self, entries: &[(KeyId, Counts)], traffic: &mut Traffic) {
         for (id, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
             let KeySlots { own, shared, .. } = self.slots[id.index()];
             for slot in [own, shared] {
@@ -200,6 +199,11 @@ impl FastLoop {
                 }
             }
         }
+    }
+
+    /// Ends the report of a child aggregator. `span` is the time that it covers, `None` if it shows nothing about
+    /// the present rate.
+    pub(crate) fn settle_child(&self, span: Option<Duration>, traffic: &mut Traffic) {
         traffic.settle(span, &self.parameters);
     }
 

@@ -15,6 +15,9 @@ use admission::{Admission, Quota};
 
 /// A key without counts for this many seconds is evicted.
 const IDLE: u32 = 60;
+/// Keys that have room beyond the bound of the table: those of the class `default` and of listed tenants, of
+/// which a policy bounds the number.
+const DECLARED_MAX: usize = 1 << 20;
 /// Period in which recent counts are halved.
 const HALVED_EVERY: Duration = Duration::from_secs(1);
 
@@ -25,7 +28,11 @@ pub(crate) struct KeyCounts {
     /// The late parts by id; empty until there is one.
     late: Vec<Counts>,
     quotas: Vec<Quota>,
+    /// Quotas of buckets that are gone.
+    free_quotas: Vec<u32>,
     by_bucket: HashMap<Bucket, u32>,
+    /// Keys of tenants that the policy does not list find room up to here.
+    keys_max: usize,
     /// Keys that are no longer counted and are removed once the controller has confirmed their counts.
     leaving: Vec<KeyId>,
     admission: Admission,
@@ -46,6 +53,8 @@ struct Account {
     is_leaving: bool,
     /// True for every key but the class `default`.
     may_leave: bool,
+    /// True for a tenant that the policy lists.
+    is_listed: bool,
 }
 
 /// The place for the counts of a key.
@@ -60,9 +69,11 @@ impl KeyCounts {
     /// An empty table. `seed` should be unique to this process; see [`Admission`].
     pub(crate) fn new(seed: u128, bounds: &Bounds) -> Self {
         Self {
-            keys: KeyTable::new(bounds.keys_max),
+            keys: KeyTable::new(bounds.keys_max.saturating_add(DECLARED_MAX)),
             late: Vec::new(),
             quotas: Vec::new(),
+            free_quotas: Vec::new(),
+            keys_max: bounds.keys_max,
             by_bucket: HashMap::new(),
             leaving: Vec::new(),
             admission: Admission::new(seed, bounds.keys_max, bounds.tenants_per_bucket_max),
@@ -97,51 +108,78 @@ impl KeyCounts {
     }
 
     /// Finds the place of a key that brings `came` requests: its own, or the bucket's class `default` where
-    /// there is no room for it. `None` if there is no room for the bucket either.
-    pub(crate) fn find(&mut self, key: &Key, came: u64) -> Option<Found> {
+    /// there is no room for it. A tenant that the policy lists always has room. `None` for a bucket that was
+    /// not [declared](Self::declare).
+    pub(crate) fn find(&mut self, key: &Key, came: u64, is_listed: bool) -> Option<Found> {
         let known = self.keys.get(key);
         if let Some(id) = known
             && !self.keys.value(id).is_leaving
         {
             return Some(Found { place: self.keys.place(id), is_new: false });
         }
-        let Some(index) = self.by_bucket.get(&key.bucket).copied() else {
-            // The class `default` must find room before tenants share it.
-            let id = self.declare(&key.bucket)?;
-            let place = if key.tenant.is_default_class() { self.keys.place(id) } else { Place::shared(id) };
-            return Some(Found { place, is_new: true });
-        };
-        let is_full = self.keys.is_full();
+        let index = *self.by_bucket.get(&key.bucket)?;
+        let default = self.quotas[index as usize].default;
+        self.take_back(default);
+        if key.tenant.is_default_class() {
+            return Some(Found { place: self.keys.place(default), is_new: false });
+        }
+        let is_full = self.keys.len() >= self.keys_max;
         let quota = &mut self.quotas[index as usize];
-        let shared = Found { place: Place::shared(quota.default), is_new: false };
-        let is_admitted = self.admission.admits(key, came, quota, is_full);
-        let own = if is_admitted { self.admit(key, known, index) } else { None };
-        own.or(Some(shared))
+        let is_admitted = is_listed || self.admission.admits(key, came, quota, is_full);
+        let own = if is_admitted { self.admit(key, known, index, is_listed) } else { None };
+        own.or(Some(Found { place: Place::shared(default), is_new: false }))
     }
 
-    /// Adds a bucket. Returns the id of its class `default`, if there is room.
+    /// Adds a bucket that is not known yet, and returns the id of its class `default`.
     pub(crate) fn declare(&mut self, bucket: &Bucket) -> Option<KeyId> {
-        if let Some(index) = self.by_bucket.get(bucket) {
-            return Some(self.quotas[*index as usize].default);
+        if self.by_bucket.contains_key(bucket) {
+            return None;
         }
-        let index = u32::try_from(self.quotas.len()).ok()?;
+        let index = self.free_quotas.pop().or_else(|| u32::try_from(self.quotas.len()).ok())?;
         let default = self.open(&Key { bucket: bucket.clone(), tenant: Tenant::default_class() }, index)?;
-        self.quotas.push(Quota::new(default));
+        match self.quotas.get_mut(index as usize) {
+            Some(free) => *free = Quota::new(default),
+            None => self.quotas.push(Quota::new(default)),
+        }
         self.by_bucket.insert(bucket.clone(), index);
         Some(default)
     }
 
+    /// Removes a bucket that has no traffic, once the controller has confirmed its counts. Returns true if it
+    /// is not, or no longer, known.
+    pub(crate) fn retire(&mut self, bucket: &Bucket) -> bool {
+        let Some(index) = self.by_bucket.get(bucket) else { return true };
+        let Quota { default, keys, .. } = self.quotas[*index as usize];
+        let account = self.keys.value_mut(default);
+        // Its tenants are evicted first.
+        if keys == 1 && !account.is_leaving && self.second.saturating_sub(account.second) >= IDLE {
+            account.is_leaving = true;
+            self.keys.renew(default);
+            self.leaving.push(default);
+        }
+        false
+    }
+
+    /// Counts a leaving key again.
+    fn take_back(&mut self, id: KeyId) {
+        let account = self.keys.value_mut(id);
+        if std::mem::take(&mut account.is_leaving) {
+            account.second = self.second;
+            self.leaving.retain(|other| *other != id);
+        }
+    }
+
     /// Adds a key, or takes it back if it was leaving.
-    fn admit(&mut self, key: &Key, leaving: Option<KeyId>, quota: u32) -> Option<Found> {
+    fn admit(&mut self, key: &Key, leaving: Option<KeyId>, quota: u32, is_listed: bool) -> Option<Found> {
         let id = match leaving {
             Some(id) => {
-                self.leaving.retain(|other| *other != id);
-                let account = self.keys.value_mut(id);
-                (account.is_leaving, account.second) = (false, self.second);
+                self.take_back(id);
                 id
             }
             None => self.open(key, quota)?,
         };
+        let account = self.keys.value_mut(id);
+        (account.quota, account.is_listed) = (quota, is_listed);
         self.quotas[quota as usize].keys += 1;
         Some(Found { place: self.keys.place(id), is_new: leaving.is_none() })
     }
@@ -170,7 +208,8 @@ impl KeyCounts {
             account.recent = faded(account.recent, account.second, second);
             account.second = second;
         }
-        account.recent = account.recent.saturating_add(counts.offered as u32);
+        let offered = u32::try_from(counts.offered).unwrap_or(u32::MAX);
+        account.recent = account.recent.saturating_add(offered);
     }
 
     /// Marks counts that were added to a key as late.
@@ -213,12 +252,17 @@ impl KeyCounts {
             return;
         }
         // Where the whole table is full, leaving keys make room first.
-        let is_table_full = self.keys.is_full() && self.leaving.is_empty();
+        let is_table_full = self.keys.len() >= self.keys_max && self.leaving.is_empty();
         let mut coldest: HashMap<u32, Vec<(u32, KeyId)>> = HashMap::new();
         for (id, _, account) in self.keys.iter() {
             let quota = &self.quotas[account.quota as usize];
             let is_full = self.admission.is_full(quota) || is_table_full;
-            if quota.contenders == 0 || !is_full || account.is_leaving || !account.may_leave {
+            if quota.contenders == 0
+                || !is_full
+                || account.is_leaving
+                || !account.may_leave
+                || account.is_listed
+            {
                 continue;
             }
             let recent = faded(account.recent, account.second, self.second);
@@ -253,7 +297,11 @@ impl KeyCounts {
         self.leaving = leaving;
         for id in &settled {
             outbox.release(*id);
-            self.keys.remove(*id);
+            let account = self.keys.remove(*id);
+            if let Some(Account { quota, may_leave: false, .. }) = account {
+                self.by_bucket.remove(&self.keys.key(*id).bucket);
+                self.free_quotas.push(quota);
+            }
             if let Some(late) = self.late.get_mut(id.index()) {
                 *late = Counts::ZERO;
             }

@@ -11,8 +11,13 @@ pub struct Bounds {
     pub keys_max: usize,
     /// Keys of one bucket, including its class `default`.
     pub tenants_per_bucket_max: usize,
-    /// Buckets that children may subscribe to.
+    /// Requests/s that a client is believed to decide. What it reports above that is cut.
+    pub decisions_per_s_max: u64,
+    /// Buckets that children may ask for, beside those that the policy names. A child aggregator may ask for
+    /// half as many.
     pub buckets_max: usize,
+    /// Buckets that one client may ask for, as many as one can hold.
+    pub buckets_per_client_max: usize,
 }
 
 impl Default for Bounds {
@@ -22,7 +27,9 @@ impl Default for Bounds {
             keys_per_child_max: 100_000,
             keys_max: 1_000_000,
             tenants_per_bucket_max: crate::TENANTS_PER_BUCKET_MAX as usize,
+            decisions_per_s_max: plimsoll_core::report::DECISIONS_PER_S_MAX,
             buckets_max: 10_000,
+            buckets_per_client_max: 1_024,
         }
     }
 }
@@ -34,6 +41,8 @@ pub struct Counters {
     pub late: u64,
     /// Requests that were not counted, because an earlier parent may have counted them already.
     pub unconfirmed: u64,
+    /// Requests that were not counted, because the child that reported them cannot have decided so many.
+    pub cut: u64,
     /// Keys and buckets that were rejected for lack of room.
     pub rejected: u64,
     /// Messages of the parent that were older than the directives in force.

@@ -18,6 +18,10 @@ use crate::responses::Responses;
 
 /// The largest number of buckets of a limiter, which is also bounded by the number of keys.
 pub(crate) const BUCKETS_MAX: usize = 1_024;
+/// One bucket of this many has room only if the service itself declares it, and not if only requests name it.
+const DECLARED_ONLY: usize = 2;
+/// One key of this many, at most one for each bucket, is kept for the default classes of such buckets.
+const DECLARED_KEYS: usize = 10;
 
 /// The ids of a bucket in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +102,8 @@ impl Table {
         // Every bucket takes at least one key, that of its default class.
         let buckets_max = BUCKETS_MAX.min(keys_max);
         Self {
-            buckets: Interner::new(buckets_max, seed),
-            keys: Interner::new(keys_max, seed),
+            buckets: Interner::new(buckets_max, seed).reserving(buckets_max / DECLARED_ONLY),
+            keys: Interner::new(keys_max, seed).reserving(BUCKETS_MAX.min(keys_max / DECLARED_KEYS)),
             default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
             // Threads hold batches of tokens by key and, after those, by bucket.
             counters: ThreadCounters::new(keys_max + buckets_max, thread_slots),

@@ -59,6 +59,9 @@ pub(crate) struct Interner {
     pins: Vec<AtomicU32>,
     /// The number of ids that are unused or released.
     free: AtomicU32,
+    /// Free ids that only the service itself may take, so that names which arrive in requests leave room for
+    /// those that it declares.
+    reserved: u32,
     sketch: Sketch,
     ids: Mutex<Ids>,
 }
@@ -102,9 +105,16 @@ impl Interner {
             owner_of: zeroed(ids),
             pins: zeroed(ids),
             free: AtomicU32::new(ids as u32),
+            reserved: 0,
             sketch: Sketch::new(frequency::slots_for(ids)),
             ids: Mutex::new(Ids::new(ids as u32)),
         }
+    }
+
+    /// Keeps so many ids for names that are entered off the request path.
+    #[must_use]
+    pub(crate) fn reserving(self, reserved: usize) -> Self {
+        Self { reserved: u32::try_from(reserved).unwrap_or(u32::MAX), ..self }
     }
 
     /// Returns the bytes of an interner for `ids` names. For each id: 32 to 64 for the slots, 14 for its
@@ -220,9 +230,16 @@ impl Interner {
         self.slots.set_word(self.slot_of(id), KeyWord::new(id, directive));
     }
 
-    /// Returns the number of ids, and of free ones.
+    /// Returns the number of ids, and of free ones, both without those that are reserved.
     pub(crate) fn capacity(&self) -> Capacity {
-        Capacity { ids: self.slot_of.len() as u32, free: self.free.load(Ordering::Relaxed) }
+        let without_reserved = |ids: u32| ids.saturating_sub(self.reserved);
+        let free = self.free.load(Ordering::Relaxed);
+        Capacity { ids: without_reserved(self.slot_of.len() as u32), free: without_reserved(free) }
+    }
+
+    /// Moves the number of free ids, under the lock.
+    fn move_free(&self, by: i32) {
+        self.free.store(self.free.load(Ordering::Relaxed).saturating_add_signed(by), Ordering::Relaxed);
     }
 
     /// Halves the counts of the names that wait for an id, once a second; returns the counts before. Off the
@@ -271,7 +288,7 @@ impl Interner {
             Found::Tombstone(slot) => {
                 let word = self.word(slot);
                 let was_free = ids.revive(word.id());
-                self.free.store(self.capacity().free - u32::from(was_free), Ordering::Relaxed);
+                self.move_free(-i32::from(was_free));
                 self.slots.set_live(slot, true);
                 return Lookup::Found(word);
             }
@@ -291,7 +308,7 @@ impl Interner {
         }
         self.slots.fill(slot, hash, word);
         ids.assign(id, owner, name);
-        self.free.store(self.capacity().free - 1, Ordering::Relaxed);
+        self.move_free(-1);
         Lookup::Found(word)
     }
 
@@ -308,6 +325,7 @@ impl Interner {
             return Lookup::Invalid;
         }
         match self.try_lock() {
+            Some(_) if self.capacity().free == 0 => Lookup::Full,
             Some(mut ids) if ids.has_room(name) => self.insert_pinned(&mut ids, owner, name),
             _ => Lookup::Busy,
         }
@@ -359,7 +377,7 @@ impl Interner {
         let is_tombstone = ids.state(id) == Some(State::Tombstoned);
         if is_tombstone {
             ids.release(id);
-            self.free.store(self.capacity().free + 1, Ordering::Relaxed);
+            self.move_free(1);
         }
         is_tombstone
     }

@@ -160,3 +160,29 @@ fn peek_changes_nothing() {
     let nothing = limiter.bucket("undirected").unwrap().peek("acme");
     assert_eq!(nothing, Peek { ratio: DropRatio::NONE, enforced: false, exhausted: false });
 }
+
+#[test]
+fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
+    for keys_max in [64, 2_000, 20_000] {
+        let identity = Identity {
+            instance: InstanceId(1),
+            name: Name::new("shop-1").unwrap(),
+            service: Name::new("shop").unwrap(),
+            zone: Zone::new("z").unwrap(),
+            role: Role::Client,
+        };
+        let (limiter, mut subscription) = Limiter::without_transport(identity, keys_max, 0, 7);
+        for number in 0..3_000 {
+            // Often enough that each name would get a place if there were one.
+            for _ in 0..10 {
+                assert!(limiter.admit(&format!("junk{number}"), &format!("tenant{number}")).is_admit());
+            }
+            // The log of new names has room for some, and is emptied by each report.
+            subscription.counts();
+        }
+        let declared = limiter.bucket("checkout").expect("a declared bucket has room");
+        limiter.table.publish(declared.place.default_key, DirectiveWord::new(DropRatio::ALL).enforced(true));
+        assert!(!limiter.admit("checkout", "acme").is_admit(), "protected with {keys_max} keys");
+        assert!(limiter.table.untracked() > 0, "the others are counted");
+    }
+}

@@ -219,13 +219,15 @@ impl Brain {
         self.rollouts.answers.retain_asked(&policy);
         self.policies.replace(Arc::clone(&policy));
         for (bucket, _) in policy.exact_buckets() {
-            self.ensure_bucket(bucket);
+            self.ensure_bucket(self.last_tick.at, bucket);
         }
+        self.keys.on_policy(&policy);
         self.limits.on_policy(&policy);
         for bucket in self.buckets.iter_mut() {
             let limit = self.limits.of(&policy, &bucket.name);
             bucket.configure(&policy, limit);
         }
+        self.buckets.on_policy(&policy);
         // Every key is added again below, new ones included.
         self.keys.take_new();
         for (id, key) in self.keys.iter() {

@@ -7,9 +7,13 @@ use std::time::Duration;
 use plimsoll_core::names::{Bucket, Key, KeyId, KeyTable, Place, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Entry, Ledger, New, Tally};
+use plimsoll_policy::Policy;
 
 /// A key without counts for this long may be evicted. By then the share of a silent zone has been released.
 pub(crate) const IDLE: Duration = Duration::from_secs(600);
+/// Keys that have room beyond the bound of the table: those of the class `default` and of listed tenants, of
+/// which the policy and the bounds of buckets limit the number.
+const DECLARED_MAX: usize = 1 << 20;
 /// The number of ticks in which the search for idle keys visits every key.
 const SEARCH_TICKS: usize = 120;
 
@@ -19,6 +23,10 @@ pub(crate) struct Keys {
     table: KeyTable<Account>,
     /// Keys that were added since the last [`take_new`](Self::take_new).
     new: Vec<KeyId>,
+    /// Keys of tenants that the policy does not list find room up to here.
+    keys_max: usize,
+    /// The tenants that the policy lists.
+    listed: HashSet<Tenant>,
     now: MonoTime,
 }
 
@@ -32,12 +40,36 @@ struct Account {
 
 impl Keys {
     pub(crate) fn new(now: MonoTime, keys_max: usize) -> Self {
-        Self { table: KeyTable::new(keys_max), new: Vec::new(), now }
+        let table = KeyTable::new(keys_max.saturating_add(DECLARED_MAX));
+        Self { table, new: Vec::new(), keys_max, listed: HashSet::new(), now }
+    }
+
+    /// The tenants that a policy lists have room from now on.
+    pub(crate) fn on_policy(&mut self, policy: &Policy) {
+        self.listed = policy.tenants().map(|(tenant, _)| tenant.clone()).collect();
     }
 
     /// Adds the bucket's class `default`, which must find room before tenants fold into it.
     pub(crate) fn declare(&mut self, bucket: &Bucket) {
         self.open(&default_of(bucket));
+    }
+
+    /// Adds a key that has no counts yet, if there is room.
+    pub(crate) fn expect(&mut self, key: &Key) {
+        self.place(key);
+    }
+
+    /// Returns true if a key has had no counts for long.
+    pub(crate) fn is_idle(&self, now: MonoTime, id: KeyId) -> bool {
+        now.since(self.table.value(id).counted) >= IDLE
+    }
+
+    /// Removes keys with their counts: their buckets are gone.
+    pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) {
+        for id in gone {
+            self.table.remove(*id);
+        }
+        self.new.retain(|id| !gone.contains(id));
     }
 
     /// Every key with its id.
@@ -98,8 +130,16 @@ impl Keys {
         evicted
     }
 
+    /// The place of a key: its own, or that of the class `default` where there is no room for it. `None` for a
+    /// bucket that was not [declared](Self::declare).
     fn place(&mut self, key: &Key) -> Option<Place> {
-        self.open(key).or_else(|| self.open(&default_of(&key.bucket)))
+        if let Some(id) = self.table.get(key) {
+            return Some(self.table.place(id));
+        }
+        let default = self.table.get(&default_of(&key.bucket))?;
+        let has_room = self.table.len() < self.keys_max || self.listed.contains(&key.tenant);
+        let own = if has_room { self.open(key) } else { None };
+        own.or_else(|| Some(self.table.place(default)))
     }
 
     fn open(&mut self, key: &Key) -> Option<Place> {

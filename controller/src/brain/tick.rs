@@ -1,13 +1,18 @@
 //! One tick of the brain: the law is applied to every bucket, and every rollout is judged.
 
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::names::Key;
+use plimsoll_core::exchange::LEASE;
+use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 
 use super::{Brain, LastTick};
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::Tick;
+use crate::bucket::{Listing, Tick};
+
+/// The interval of the search for idle buckets.
+const SWEEP: Duration = Duration::from_secs(10);
 
 impl Brain {
     /// Applies the law to every bucket, and judges every rollout. Must be called once per
@@ -16,11 +21,12 @@ impl Brain {
     pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
         let since_last = now.since(self.last_tick.at);
         self.last_tick = LastTick { at: now, unix_s: Some(unix_s) };
-        self.on_time(unix_s);
+        self.on_time(now, unix_s);
         self.aggregators.on_tick(since_last, &self.parameters);
         self.sample_minute(now, unix_s);
         self.expire_aggregators(now, unix_s);
         self.evict_keys(now);
+        self.drop_idle_buckets(now);
         self.sessions.prune(now);
         self.takeover.on_tick(now, &mut self.aggregators, &self.parameters);
         self.apply_law(now, since_last, unix_s);
@@ -63,5 +69,40 @@ impl Brain {
                 bucket.remove_keys(&keys);
             }
         }
+    }
+
+    /// Drops the buckets that the policy does not list by name, that no aggregator has asked for within a lease
+    /// and that have no traffic. The counts of one that comes back begin at zero here; none are lost.
+    fn drop_idle_buckets(&mut self, now: MonoTime) {
+        if now.since(self.swept) < SWEEP {
+            return;
+        }
+        self.swept = now;
+        self.buckets.no_room.prune(now);
+        let lapsed = self.buckets.as_slice().iter().filter(|bucket| {
+            bucket.listing != Listing::Exact
+                && now.since(bucket.asked) >= LEASE
+                && bucket.keys().all(|key| {
+                    self.keys.is_idle(now, key) && !self.aggregators.is_held(key, &self.parameters)
+                })
+        });
+        let (mut gone, mut keys) = (BTreeSet::<Bucket>::new(), HashSet::<KeyId>::new());
+        for bucket in lapsed {
+            gone.insert(bucket.name.clone());
+            keys.extend(bucket.keys());
+        }
+        if gone.is_empty() {
+            return;
+        }
+        self.keys.remove(&keys);
+        self.aggregators.forget_keys(&keys);
+        self.aggregators.remove_buckets(&gone);
+        self.sessions.unsubscribe(&gone);
+        self.buckets.remove(&gone);
+    }
+
+    /// Takes the buckets that began to find no room since the last call.
+    pub(crate) fn take_unprotected(&mut self) -> Vec<Bucket> {
+        self.buckets.no_room.take_unlogged()
     }
 }

@@ -7,7 +7,7 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
 use super::tenants::BucketTenant;
-use super::{BucketState, Share};
+use super::{BucketState, Listing, Share};
 use crate::aggregators::Place;
 use crate::state::DurableState;
 
@@ -39,6 +39,7 @@ impl BucketState {
             bucket: self.name.clone(),
             whole: true,
             terms: Terms {
+                named: self.listing == Listing::Exact,
                 limit: self.limit,
                 mode: self.mode(durable),
                 kill: durable.kill_of(&self.name),
@@ -69,7 +70,8 @@ impl BucketState {
             weight,
             floor,
             tenant_limit: self.terms.tenant_limit,
-            declared: tenant.class != Class::Unlisted,
+            declared: !tenant.class.is_unlisted(),
+            established: tenant.class == Class::Established,
         }
     }
 }

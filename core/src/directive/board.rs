@@ -57,6 +57,12 @@ impl Board {
         self.buckets.iter()
     }
 
+    /// Removes buckets that no reader needs any more.
+    pub fn remove(&mut self, buckets: &BTreeSet<Bucket>) {
+        buckets.iter().for_each(|bucket| drop(self.buckets.remove(bucket)));
+        self.cache.clear();
+    }
+
     /// Applies a directive; returns true if it changed the state. An absent value keeps the held one, a limit
     /// without a number clears all values, and a whole directive removes the tenants that it does not name.
     /// Linear in the keys if they are in the order of names, as they should be.

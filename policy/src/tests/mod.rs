@@ -2,6 +2,7 @@
 
 mod damage;
 mod refusals;
+mod room;
 mod spellings;
 
 use std::time::Duration;

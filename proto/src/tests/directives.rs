@@ -127,6 +127,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
         |(limit, mode, cohort, (coin, coherence), on_silence, shares)| {
             let (presences, hold, clients, (headroom, pool)) = shares;
             Terms {
+                named: presences.is_some(),
                 limit,
                 mode,
                 kill: Kill { fleet: KillGeneration(cohort.salt), bucket: KillGeneration(cohort.salt / 3) },
@@ -148,8 +149,14 @@ fn any_terms() -> impl Strategy<Value = Terms> {
 fn any_entitlement() -> impl Strategy<Value = Entitlement> {
     let weight = prop_oneof![1_000..10_000u64, 1_000..=1_000_000_000_000_000u64]
         .prop_map(|nano| Weight::new(nano as f64 / 1e9).unwrap());
-    (weight, any_rate(), option::of(any_rate()), any::<bool>()).prop_map(
-        |(weight, floor, tenant_limit, declared)| Entitlement { weight, floor, tenant_limit, declared },
+    (weight, any_rate(), option::of(any_rate()), any::<(bool, bool)>()).prop_map(
+        |(weight, floor, tenant_limit, (declared, established))| Entitlement {
+            weight,
+            floor,
+            tenant_limit,
+            declared,
+            established,
+        },
     )
 }
 
@@ -186,6 +193,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
             seq,
             kill: KillGeneration(kill),
             kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
+            forgotten: KillGeneration(kill / 7),
             drill: Drill(kill / 2),
             policy_hash,
             echo,
@@ -206,6 +214,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         floor: largest_rate(),
         tenant_limit: most,
         declared: true,
+        established: true,
     };
     let values = Values {
         ratio: Some(DropRatio::ALL),
@@ -221,6 +230,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         bucket: Bucket::new(name).unwrap(),
         whole: true,
         terms: Terms {
+            named: true,
             limit: Limit::PerSecond(largest_rate()),
             mode: Mode::Enforce,
             kill: Kill { fleet: KillGeneration(u64::MAX), bucket: KillGeneration(u64::MAX) },
@@ -250,6 +260,7 @@ fn largest_directives_stay_within_message_bounds() {
         seq: u64::MAX,
         kill: KillGeneration(u64::MAX),
         kills: BTreeMap::new(),
+        forgotten: KillGeneration(u64::MAX),
         drill: Drill(u64::MAX),
         policy_hash: Some(u64::MAX),
         echo: Echo { covered: u64::MAX, confirmed: u64::MAX },
@@ -295,6 +306,7 @@ fn absent_values_differ_from_zero() {
             floor: Rate::ZERO,
             tenant_limit,
             declared: false,
+            established: false,
         })
     };
     for values in [
@@ -337,6 +349,7 @@ proptest! {
             floor: Rate::ZERO,
             tenant_limit: None,
             declared: true,
+            established: false,
         };
         let values = Values { entitlement: Some(entitlement), ..Values::default() };
         let arrived = round_trip_values(values).entitlement.unwrap().weight.get();

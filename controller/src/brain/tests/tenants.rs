@@ -1,6 +1,9 @@
 //! The division between tenants: weights, floors, tenant limits, and invented names.
 
 use super::*;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::{KeyId, Name};
+use plimsoll_core::report::{Counts, Identity, KeyDefinition};
 
 const WEIGHTS: &str = "gold: { weight: 4 }, plain: { weight: 1 }, free: { weight: 0.25 }";
 const NAMES: [&str; 3] = ["gold", "plain", "free"];
@@ -99,6 +102,31 @@ fn unlisted_tenants_share_the_default_weight() {
 }
 
 #[test]
+fn flood_of_new_names_counts_as_one_established_tenant() {
+    let policy = policy_of(&enforced_with(""), &tenants("acme: { weight: 1 }", 0));
+    let known = ["ada", "bob", "cyd", "dan"];
+    let offers: Vec<(&str, f64)> =
+        known.iter().map(|name| (*name, 200.0)).chain([("acme", 1000.0)]).collect();
+    let mut fleet = Fleet::new(policy, vec![Scripted::new("a", 1)]);
+    offers.iter().for_each(|(name, rate)| fleet.zones[0].offers(name, *rate));
+    fleet.run(90.0);
+    let established = |fleet: &Fleet, name| {
+        fleet.zones[0].values(name).and_then(|values| values.entitlement).is_some_and(|of| of.established)
+    };
+    assert!(known.iter().all(|name| established(&fleet, name)) && !established(&fleet, "acme"));
+    let flood: Vec<String> = (0..60).map(|n| format!("x{n:02}")).collect();
+    flood.iter().for_each(|name| fleet.zones[0].offers(name, 50.0));
+    fleet.run(20.0);
+    // A share for each of them would leave 8 to each tenant that was there before.
+    for (name, passing) in known.iter().zip(fleet.passing(20.0, &known)) {
+        check_near(passing, 100.0, 5.0);
+        assert!(established(&fleet, name), "{name}");
+    }
+    check_near(fleet.passing(5.0, &["acme"])[0], 500.0, 25.0);
+    assert!(!established(&fleet, "x00"));
+}
+
+#[test]
 fn proportional_bucket_treats_all_tenants_alike() {
     let policy = policy_of(&enforced_with(", law: proportional"), &tenants(WEIGHTS, 50));
     let mut fleet = steady(policy, &[("gold", 3000.0), ("plain", 900.0), ("free", 100.0)]);
@@ -174,4 +202,145 @@ fn idle_tenant_is_evicted_and_added_again_when_it_comes_back() {
     let passing = fleet.passing(10.0, &["another", "passing"]);
     check_near(passing[0], 10.0, 0.5);
     check_near(passing[1], 100.0, 5.0);
+}
+
+fn named(name: &str) -> Bucket {
+    Bucket::new(name).unwrap()
+}
+
+fn junk(numbers: std::ops::Range<usize>) -> Vec<Bucket> {
+    numbers.map(|number| named(&format!("junk/{number}"))).collect()
+}
+
+/// A report of an aggregator that asks for buckets.
+fn asking(aggregator: &Scripted, seq: u64, subscriptions: Vec<Bucket>) -> Report {
+    let identity = (seq == 1).then(|| aggregator.identity.clone());
+    Report { seq, identity, subscriptions, ..Report::default() }
+}
+
+fn is_sent(brain: &mut Brain, now: MonoTime, stream: StreamId, bucket: &Bucket) -> bool {
+    let message = brain.message(now, stream).unwrap();
+    message.updates().any(|update| update.directive().bucket == *bucket)
+}
+
+#[test]
+fn buckets_that_the_policy_names_later_have_room_after_any_number_of_junk_buckets() {
+    for pattern in ["", "'*': { limit: 5 }, "] {
+        let with = |more: &str| {
+            policy(&format!("buckets: {{ {pattern}{more} }}\nrollout: {{ require_gates: false }}\n"))
+        };
+        let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), with(""), Parameters::default());
+        for number in 0..5 {
+            let hostile = Scripted::new("evil", number + 10);
+            let from = number as usize * 10_000;
+            let hostile = Scripted {
+                identity: Identity {
+                    name: Name::new(&format!("evil-{number}")).unwrap(),
+                    ..hostile.identity.clone()
+                },
+                ..hostile
+            };
+            brain.on_report(at(0), hostile.stream, asking(&hostile, 1, junk(from..from + 10_000))).unwrap();
+        }
+        assert!(brain.buckets.as_slice().len() <= 10_000);
+        assert!(brain.buckets.no_room.count >= 40_000 && !brain.take_unprotected().is_empty());
+        let late: String =
+            (0..1_000).map(|number| format!("late{number}: {{ limit: 1, mode: enforce }}, ")).collect();
+        brain.on_policy(with(&late));
+        save(&mut brain);
+        let honest = Scripted::new("a", 1);
+        brain.on_report(at(10), honest.stream, asking(&honest, 1, vec![])).unwrap();
+        save(&mut brain);
+        let message = brain.message(at(10), honest.stream).unwrap();
+        let sent = message.updates().filter(|update| {
+            let terms = update.directive().terms;
+            terms.named && terms.limit.per_second().is_some() && terms.mode == Mode::Enforce
+        });
+        assert_eq!(sent.count(), 1_000, "each is enforced");
+    }
+}
+
+#[test]
+fn one_aggregator_never_takes_the_room_of_the_others() {
+    let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), enforced(), Parameters::default());
+    let (hostile, honest) = (Scripted::new("evil", 1), Scripted::new("a", 2));
+    brain.on_report(at(0), hostile.stream, asking(&hostile, 1, junk(0..10_000))).unwrap();
+    brain.on_report(at(0), hostile.stream, asking(&hostile, 2, junk(10_000..20_000))).unwrap();
+    assert_eq!(brain.buckets.as_slice().len(), 1 + 2_500);
+    brain.on_report(at(10), honest.stream, asking(&honest, 1, vec![named("orders")])).unwrap();
+    save(&mut brain);
+    assert!(is_sent(&mut brain, at(10), honest.stream, &named("orders")));
+}
+
+#[test]
+fn asked_buckets_leave_when_idle_and_come_back_with_all_new_counts() {
+    let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), enforced(), Parameters::default());
+    let (zone, other) = (Scripted::new("a", 1), named("other"));
+    brain.on_report(at(0), zone.stream, asking(&zone, 1, junk(0..1_000))).unwrap();
+    save(&mut brain);
+    let key = Key { bucket: other.clone(), tenant: Tenant::default_class() };
+    let mut seq = 1;
+    let mut offered = 0;
+    for round in 0..3_u64 {
+        let from = round * 1_000_000;
+        for step in 0..3 {
+            offered += 10;
+            seq += 1;
+            let now = at(from + 1_000 * step);
+            let definition = KeyDefinition {
+                key: key.clone(),
+                base: Counts { offered: offered - 10, ..Counts::ZERO },
+                sent: Counts { offered: offered - 10, ..Counts::ZERO },
+                continues: false,
+            };
+            let counts = Counts { offered, ..Counts::ZERO };
+            let report = Report {
+                time: Some(now),
+                definitions: (step == 0).then_some((KeyId(round as u32), definition)).into_iter().collect(),
+                tallies: std::iter::once((KeyId(round as u32), Tally { counts, late: Counts::ZERO }))
+                    .collect(),
+                ..asking(&zone, seq, vec![])
+            };
+            brain.on_report(now, zone.stream, report).unwrap();
+            brain.on_tick(now, 0);
+        }
+        assert_eq!(brain.keys.totals().find(|(of, _)| **of == key).unwrap().1.counts.offered, 30, "{round}");
+        save(&mut brain);
+        assert!(is_sent(&mut brain, at(from + 2_000), zone.stream, &other));
+        for step in 1..80 {
+            brain.on_tick(at(from + 10_000 * step), 0);
+        }
+        assert_eq!(brain.buckets.as_slice().len(), 1, "only the bucket of the policy is left");
+        assert_eq!(brain.keys.iter().count(), 1);
+    }
+}
+
+#[test]
+fn bucket_that_an_aggregator_still_asks_for_stays() {
+    let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), enforced(), Parameters::default());
+    let zone = Scripted::new("a", 1);
+    for step in 0..100 {
+        brain.on_report(at(step * 30_000), zone.stream, asking(&zone, step + 1, junk(0..2))).unwrap();
+        brain.on_tick(at(step * 30_000), 0);
+    }
+    assert_eq!(brain.buckets.as_slice().len(), 3);
+    let given_up = Report { unsubscriptions: junk(0..1), ..asking(&zone, 101, vec![]) };
+    brain.on_report(at(3_000_000), zone.stream, given_up).unwrap();
+    let child = brain.sessions.by_stream(zone.stream).unwrap();
+    assert!(!child.is_subscribed(&junk(0..1)[0]) && child.is_subscribed(&junk(1..2)[0]));
+}
+
+#[test]
+fn listed_tenants_have_room_after_any_number_of_invented_ones() {
+    let of = |tenants: &str| policy_of(&enforced_with(""), tenants);
+    let mut keys = Keys::new(at(0), 10);
+    keys.on_policy(&of("tenants: { default: {}, listed: {} }"));
+    keys.declare(&bucket());
+    let key = |name: &str| Key { bucket: bucket(), tenant: tenant(name) };
+    (0..100).for_each(|number| keys.expect(&key(&format!("invented{number}"))));
+    assert_eq!(keys.iter().count(), 10);
+    keys.expect(&key("listed"));
+    assert!(keys.iter().any(|(_, of)| *of == key("listed")));
+    keys.expect(&Key { bucket: named("unknown"), tenant: tenant("listed") });
+    assert_eq!(keys.iter().count(), 11, "a bucket without room has no keys");
 }

@@ -107,6 +107,7 @@ fn a_limit_of_zero_is_a_number() {
 #[test]
 fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
     let first = Terms {
+        named: true,
         limit: per_second(100),
         mode: Mode::Canary,
         kill: Kill { fleet: KillGeneration(4), bucket: KillGeneration(2) },

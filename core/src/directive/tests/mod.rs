@@ -53,6 +53,7 @@ fn entitlement(number: u32) -> Entitlement {
         floor: rate(number),
         tenant_limit: (number % 2 == 1).then(|| rate(number + 50)),
         declared: number % 3 == 1,
+        established: number % 3 == 2,
     }
 }
 

@@ -111,6 +111,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
         |(limit, mode, cohort, (coin, coherence), on_silence, shares)| {
             let (presences, hold, clients, (headroom, pool)) = shares;
             Terms {
+                named: presences.is_some(),
                 limit,
                 mode,
                 kill: crate::kill::Kill::default(),

@@ -27,7 +27,7 @@ fn offered(offered: u64) -> Counts {
 /// Fills a report with everything that an accepted one would move.
 fn loaded(report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
-    let order = KillOrder { generation: KillGeneration(3), age: Duration::from_secs(1) };
+    let order = KillOrder { generation: KillGeneration(3), age: Duration::from_secs(1), ends_held: false };
     let order_id = OrderId { scope: Scope::Bucket(other.clone()), given_at: InstanceId(77) };
     Report {
         epoch: Some(Epoch(9)),

@@ -1,0 +1,285 @@
+//! Children that ask for more buckets and tenants than anybody needs: what the policy names has room whatever
+//! they do, and what they ask for leaves when it is idle.
+
+use super::*;
+use plimsoll_core::directive::BucketDirective;
+use plimsoll_core::names::KeyId;
+use plimsoll_core::report::{Books, Counts, KeyDefinition};
+
+use crate::zone::tests::scripted::CONTROLLER;
+
+fn named(name: &str) -> Bucket {
+    Bucket::new(name).unwrap()
+}
+
+fn junk(number: usize) -> Bucket {
+    named(&format!("junk{number}"))
+}
+
+/// Sends a greeting of a child that asks for these buckets.
+fn ask(zone: &mut Zone, now: u64, role: Role, instance: u128, buckets: impl Iterator<Item = Bucket>) {
+    let identity = Some(identity(role, instance));
+    let report = Report { seq: 1, identity, subscriptions: buckets.collect(), ..Report::default() };
+    zone.on_report(at(now), StreamId(instance as u64), report).unwrap();
+}
+
+/// Directives of the controller for these buckets, which the policy names or not.
+fn directed(seq: u64, buckets: &[Bucket], is_named: bool) -> Directives {
+    let mut message = Script::ratio(7).message(seq, 0);
+    let mut of_bucket = message.buckets.remove(0);
+    of_bucket.terms.named = is_named;
+    let each = buckets.iter().map(|bucket| BucketDirective { bucket: bucket.clone(), ..of_bucket.clone() });
+    Directives { buckets: each.collect(), ..message }
+}
+
+fn unprotected(zone: &Zone) -> usize {
+    zone.unprotected().count()
+}
+
+#[test]
+fn bucket_of_the_policy_has_room_after_any_number_of_junk_buckets_and_is_sent_to_every_child() {
+    let mut zone = aggregator(100);
+    zone.on_open(at(0));
+    for child in 1..=20 {
+        let from = child as usize * 10_000;
+        ask(&mut zone, 0, Role::Client, child, (from..from + 10_000).map(junk));
+    }
+    assert!(zone.counters().rejected > 100_000 && unprotected(&zone) > 0);
+    let late: Vec<Bucket> = (0..10_000).map(|number| named(&format!("policy{number}"))).collect();
+    zone.on_directives(at(10), directed(1, &late, true)).unwrap();
+    ask(&mut zone, 20, Role::Client, 99, late.iter().take(1_024).cloned());
+    assert!(late.iter().all(|bucket| zone.board().get(bucket).is_some()), "all of the policy is held");
+    let message = zone.directives(at(20), StreamId(99)).unwrap();
+    assert_eq!(message.buckets.len(), 1_024, "each is enforced");
+    assert!(!zone.unprotected().any(|bucket| bucket.as_str().starts_with("policy")));
+}
+
+#[test]
+fn one_child_never_takes_the_room_of_the_others() {
+    for (role, most) in [(Role::Client, 1_024), (Role::Aggregator, 5_000)] {
+        let mut zone = aggregator(100);
+        zone.on_open(at(0));
+        ask(&mut zone, 0, role, 1, (0..20_000).map(junk));
+        assert_eq!(zone.report(at(0)).subscriptions.len(), most, "{role:?}");
+        ask(&mut zone, 1, Role::Client, 2, ["orders", "search"].map(named).into_iter());
+        assert_eq!(zone.report(at(1)).subscriptions, ["orders", "search"].map(named));
+        assert!(zone.knows(&named("orders")));
+    }
+}
+
+#[test]
+fn more_names_on_the_same_stream_are_refused_and_named_until_they_are_asked_for_no_more() {
+    let mut zone = aggregator(100);
+    ask(&mut zone, 0, Role::Client, 1, (0..1_024).map(junk));
+    let more = |seq, buckets: Vec<Bucket>| Report { seq, subscriptions: buckets, ..Report::default() };
+    zone.on_report(at(10), StreamId(1), more(2, vec![named("late"), junk(7)])).unwrap();
+    assert!(zone.unprotected().eq([&named("late")]));
+    assert_eq!(zone.take_unprotected(), [named("late")]);
+    assert_eq!(zone.counters().rejected, 1);
+    // A policy that names it gives it room.
+    zone.on_open(at(20));
+    zone.on_directives(at(20), directed(1, &[named("late")], true)).unwrap();
+    assert_eq!((unprotected(&zone), zone.take_unprotected()), (0, vec![]));
+    zone.on_report(at(30), StreamId(1), more(3, vec![named("late")])).unwrap();
+    assert_eq!(unprotected(&zone), 0);
+}
+
+/// A zone with a controller that confirms every roll-up, for the named seconds.
+struct Confirmed {
+    zone: Zone,
+    books: Books,
+    ids: Vec<Key>,
+    /// Requests that it counted, by key.
+    counted: BTreeMap<Key, u64>,
+    seq: u64,
+    now: u64,
+    unsubscribed: Vec<Bucket>,
+    renewed: Vec<Bucket>,
+}
+
+impl Confirmed {
+    fn new() -> Self {
+        let mut zone = aggregator(100);
+        zone.on_open(at(0));
+        let books = Books::new(CONTROLLER, 1_000_000);
+        let mut confirmed = Self {
+            zone,
+            books,
+            ids: Vec::new(),
+            counted: BTreeMap::new(),
+            seq: 0,
+            now: 0,
+            unsubscribed: Vec::new(),
+            renewed: Vec::new(),
+        };
+        confirmed.pass(1);
+        confirmed
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds * 10 {
+            self.now += 100;
+            let now = at(self.now);
+            self.zone.on_tick(now);
+            if self.now % 500 > 0 {
+                continue;
+            }
+            let report = self.zone.report(now);
+            self.unsubscribed.extend(report.unsubscriptions.iter().cloned());
+            self.renewed.extend(report.subscriptions.iter().cloned());
+            let ids = &mut self.ids;
+            let own = |key: &Key| {
+                ids.push(key.clone());
+                Some(KeyId(ids.len() as u32 - 1))
+            };
+            for entry in self.books.enter(now, &report, own).unwrap().entries {
+                let key = self.ids[entry.own.unwrap().index()].clone();
+                *self.counted.entry(key).or_default() += entry.delta.counts.offered;
+            }
+            self.seq += 1;
+            let mut message = directed(self.seq, &[], false);
+            message.echo = Echo { covered: report.seq, confirmed: report.seq };
+            self.zone.on_directives(now, message).unwrap();
+        }
+    }
+}
+
+/// Reports `offered` requests in all of a bucket's class `default`.
+fn count(seq: u64, instance: Option<u128>, bucket: &Bucket, offered: u64, defines: bool) -> Report {
+    let counts = Counts { offered, ..Counts::ZERO };
+    let key = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
+    let definition = KeyDefinition { key, base: Counts::ZERO, sent: Counts::ZERO, continues: false };
+    let tally = plimsoll_core::report::Tally { counts, late: Counts::ZERO };
+    Report {
+        seq,
+        identity: instance.map(|instance| identity(Role::Client, instance)),
+        time: Some(at(seq * 100)),
+        subscriptions: vec![bucket.clone()],
+        definitions: defines.then_some((KeyId(0), definition)).into_iter().collect(),
+        tallies: std::iter::once((KeyId(0), tally)).collect(),
+        ..Report::default()
+    }
+}
+
+#[test]
+fn asked_buckets_leave_when_idle_and_lose_no_counts_when_they_come_back() {
+    let mut scene = Confirmed::new();
+    let bucket = junk(1);
+    let key = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
+    for (round, stream) in [(0, 1), (1, 2), (2, 3)] {
+        let now = at(scene.now);
+        ask(&mut scene.zone, scene.now, Role::Client, 50 + stream as u128, (100..600).map(junk));
+        let first = Report {
+            time: None,
+            tallies: Default::default(),
+            ..count(1, Some(stream as u128), &bucket, 0, true)
+        };
+        scene.zone.on_report(now, StreamId(stream), first).unwrap();
+        for seq in 2..=4 {
+            scene.zone.on_report(now, StreamId(stream), count(seq, None, &bucket, 10 * seq, false)).unwrap();
+        }
+        scene.pass(40);
+        assert!(scene.zone.knows(&bucket) && scene.zone.keys() == 501, "{}", scene.zone.keys());
+        assert_eq!(scene.counted[&key], 40 * (round + 1), "each request counts once");
+        scene.zone.on_close(at(scene.now), StreamId(stream));
+        scene.zone.on_close(at(scene.now), StreamId(50 + stream));
+        scene.unsubscribed.clear();
+        scene.pass(160);
+        assert_eq!(scene.zone.keys(), 0, "the room is free");
+        assert!(!scene.zone.knows(&bucket));
+        assert_eq!(scene.zone.known_buckets().count(), 0);
+        scene.unsubscribed.sort_unstable();
+        scene.unsubscribed.dedup();
+        assert_eq!(scene.unsubscribed.len(), 501, "the parent drops them, too");
+        assert_eq!(scene.counted[&key], 40 * (round + 1));
+    }
+    assert!(scene.zone.keys.keys().len() < 600, "ids are reused");
+}
+
+#[test]
+fn bucket_that_a_child_still_asks_for_or_that_has_traffic_stays() {
+    let mut scene = Confirmed::new();
+    let (asked, busy) = (junk(1), junk(2));
+    ask(&mut scene.zone, scene.now, Role::Client, 1, [asked.clone()].into_iter());
+    let now = at(scene.now);
+    let first = Report { time: None, tallies: Default::default(), ..count(1, Some(2), &busy, 0, true) };
+    scene.zone.on_report(now, StreamId(2), first).unwrap();
+    scene.renewed.clear();
+    for round in 0..30 {
+        scene.pass(10);
+        let again = Report { seq: 2 + round, subscriptions: vec![asked.clone()], ..Report::default() };
+        scene.zone.on_report(at(scene.now), StreamId(1), again).unwrap();
+        let mut more = count(2 + round, None, &busy, round + 1, false);
+        more.subscriptions.clear();
+        scene.zone.on_report(at(scene.now), StreamId(2), more).unwrap();
+    }
+    assert!(scene.zone.knows(&asked) && scene.zone.knows(&busy));
+    let renewals = scene.renewed.iter().filter(|bucket| **bucket == asked).count();
+    assert!((9..=11).contains(&renewals), "asked for every 30 s: {renewals}");
+}
+
+#[test]
+fn directive_for_a_dropped_bucket_is_ignored_and_a_bucket_that_the_policy_drops_leaves() {
+    let mut scene = Confirmed::new();
+    scene
+        .zone
+        .on_directives(at(scene.now), {
+            scene.seq += 1;
+            directed(scene.seq, &[junk(1)], false)
+        })
+        .unwrap();
+    assert!(!scene.zone.knows(&junk(1)), "nobody asked for it");
+    scene
+        .zone
+        .on_directives(at(scene.now), {
+            scene.seq += 1;
+            directed(scene.seq, &[named("a")], true)
+        })
+        .unwrap();
+    scene.pass(300);
+    assert!(scene.zone.board().get(&named("a")).is_some());
+    scene
+        .zone
+        .on_directives(at(scene.now), {
+            scene.seq += 1;
+            directed(scene.seq, &[named("a")], false)
+        })
+        .unwrap();
+    scene.pass(150);
+    assert!(!scene.zone.knows(&named("a")));
+}
+
+#[test]
+fn listed_tenants_have_room_after_any_number_of_invented_ones() {
+    let bounds = Bounds { keys_max: 50, tenants_per_bucket_max: 20, ..Bounds::default() };
+    let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
+    zone.on_open(at(0));
+    let mut client = Client::new(1);
+    for number in 0..500 {
+        client.counts(&format!("invented{number}")).offered += 100;
+    }
+    client.send_report(&mut zone, at(0));
+    assert!(zone.keys() <= 50, "{}", zone.keys());
+    let listed: Vec<String> = (0..100).map(|number| format!("listed{number}")).collect();
+    let keys: Vec<(&str, f64)> = listed.iter().map(|name| (name.as_str(), 1.0)).collect();
+    let script = listed.iter().fold(Script::rates(&keys), |script, name| {
+        script.with(name, |values| values.entitlement = Some(Entitlement { declared: true, ..entitled(1.0) }))
+    });
+    zone.on_directives(at(10), script.message(1, 0)).unwrap();
+    for name in &listed {
+        client.counts(name).offered += 1;
+    }
+    client.send_report(&mut zone, at(100));
+    let held =
+        |zone: &Zone| zone.counts().filter(|(key, _)| key.tenant.as_str().starts_with("listed")).count();
+    assert_eq!(held(&zone), 100, "each has a key of its own");
+    for tenth in 2..300 {
+        for number in 0..500 {
+            client.counts(&format!("invented{number}")).offered += 100;
+        }
+        listed.iter().for_each(|name| client.counts(name).offered += 1);
+        client.send_report(&mut zone, at(tenth * 100));
+        zone.on_tick(at(tenth * 100));
+    }
+    assert_eq!(held(&zone), 100, "invented ones evict none of them");
+}
