@@ -15,6 +15,7 @@ use tonic_prost::{ProstCodec, ProstDecoder};
 
 use crate::driver::ZONE_METADATA;
 use crate::driver::parent::ParentService;
+use crate::transport::ConnectionGuard;
 use crate::wire::exchange_server::SERVICE_NAME;
 use crate::{MESSAGE_BYTES_MAX, Part, wire};
 
@@ -68,7 +69,11 @@ impl<P: Parent + Send + 'static> StreamingService<wire::Report> for ParentServic
     type Future = std::future::Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<Streaming<wire::Report>>) -> Self::Future {
-        let mut response = Response::new(self.converse(request.into_inner()));
+        let guard = request.extensions().get::<ConnectionGuard>().cloned();
+        if let Err(status) = self.admit(guard.as_ref()) {
+            return std::future::ready(Err(status));
+        }
+        let mut response = Response::new(self.converse(request.into_inner(), guard));
         if let Some(zone) = &self.zone {
             response.metadata_mut().insert(ZONE_METADATA, zone.clone());
         }

@@ -8,6 +8,11 @@ pub const FIRST: Duration = Duration::from_millis(500);
 /// however long the parent was away, and a parent of ten thousand children accepts them within 15 s. With a
 /// span of 30 s a quarter would not even have tried by then.
 pub const LONGEST: Duration = Duration::from_secs(12);
+/// The longest wait that a parent may ask for.
+pub const ASKED_MAX: Duration = Duration::from_secs(60);
+/// The longest span that is added to a wait that a parent asked for. A parent that answers is alive, and it
+/// spreads the waits itself.
+const SPAN_AFTER_ASKED: Duration = Duration::from_secs(2);
 
 /// Counts consecutive failures. Pure: the draw is an argument.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +24,17 @@ impl Backoff {
     /// Returns the wait before the next attempt: uniform between 0 and a span that doubles from 0.5 s to 12
     /// s. `draw` is uniform over `u32`.
     pub fn next_wait(&mut self, draw: u32) -> Duration {
-        let span = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        self.jitter(LONGEST, draw)
+    }
+
+    /// Returns the wait before the next attempt at a parent that asked to stay away for `asked`: that long, and
+    /// a random time of at most 2 s more.
+    pub fn next_wait_after(&mut self, asked: Duration, draw: u32) -> Duration {
+        asked.min(ASKED_MAX) + self.jitter(SPAN_AFTER_ASKED, draw)
+    }
+
+    fn jitter(&mut self, span_max: Duration, draw: u32) -> Duration {
+        let span = FIRST.saturating_mul(1 << self.failures.min(16)).min(span_max);
         self.failures = self.failures.saturating_add(1);
         span.mul_f64(f64::from(draw) / f64::from(u32::MAX))
     }
@@ -42,5 +57,19 @@ mod tests {
         assert_eq!(backoff.next_wait(0), Duration::ZERO);
         backoff.reset();
         assert_eq!(backoff.next_wait(u32::MAX), FIRST);
+    }
+
+    #[test]
+    fn wait_that_the_parent_asks_for_is_kept_with_little_jitter_and_up_to_a_bound() {
+        let secs = Duration::from_secs;
+        let mut backoff = Backoff::default();
+        for span in [0.5, 1.0, 2.0, 2.0, 2.0] {
+            let mut lucky = backoff;
+            assert_eq!(lucky.next_wait_after(secs(7), 0), secs(7), "never earlier");
+            assert_eq!(backoff.next_wait_after(secs(7), u32::MAX), secs(7) + Duration::from_secs_f64(span));
+        }
+        assert_eq!(backoff.next_wait_after(Duration::MAX, 0), ASKED_MAX);
+        backoff.reset();
+        assert_eq!(backoff.next_wait_after(Duration::ZERO, u32::MAX), FIRST);
     }
 }

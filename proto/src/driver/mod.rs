@@ -6,11 +6,26 @@ pub mod child;
 pub mod parent;
 
 use std::error::Error;
+use std::time::Duration;
 
+use tokio::time::sleep;
 use tonic::Status;
 
 /// The name of the metadata in which an aggregator answers a new stream with its zone.
 pub(crate) const ZONE_METADATA: &str = "plimsoll-zone";
+
+/// The name of the metadata in which a parent that turns a stream away tells how many milliseconds the child
+/// should wait, as gRPC defines it.
+pub(crate) const RETRY_METADATA: &str = "grpc-retry-pushback-ms";
+/// The steps of a wait. A step that ends late because this process was starved counts as one step.
+const STEPS: u32 = 10;
+
+/// Waits until this process has run for `span`: a pause of the whole process counts as a tenth of it.
+pub(crate) async fn passed_while_running(span: Duration) {
+    for _ in 0..STEPS {
+        sleep(span / STEPS).await;
+    }
+}
 
 /// Returns the cause of a status, or its message if it has none.
 pub(crate) fn status_cause(status: &Status) -> String {

@@ -1,5 +1,10 @@
-//! Connections with HTTP/2 keepalive: both ends detect a dead peer within three seconds.
+//! Connections. Their streams detect a dead peer by its silence (see [`crate::driver`]), without keepalive
+//! pings: a busy peer would answer those late, too.
 
+#[cfg(feature = "server")]
+mod accept;
+#[cfg(feature = "server")]
+mod guarded;
 #[cfg(feature = "server")]
 mod serve;
 
@@ -8,13 +13,13 @@ use std::time::Duration;
 use tonic::transport::Endpoint;
 
 #[cfg(feature = "server")]
+pub use self::accept::{Acceptor, Connections, Counts, PENDING_MAX_DEFAULT, Place};
+#[cfg(feature = "server")]
+pub(crate) use self::guarded::{ConnectionGuard, Greeted};
+#[cfg(feature = "server")]
 pub use self::serve::{ServeError, listen, serve};
 use crate::MESSAGE_BYTES_MAX;
 
-/// The interval of keepalive pings.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest time to wait for the answer to a ping: with the interval, a dead stream ends within 3 s.
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The flow-control window of a child, in bytes: one message of the largest size. Later changes wait in the
@@ -43,8 +48,5 @@ pub fn endpoint(address: &str) -> Result<Endpoint, InvalidEndpoint> {
     Ok(endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-        .keep_alive_while_idle(true)
         .tcp_nodelay(true))
 }

@@ -9,4 +9,6 @@ mod generated;
 #[cfg(test)]
 mod scripted;
 #[cfg(test)]
+mod silence;
+#[cfg(test)]
 mod slow_reader;

@@ -5,11 +5,13 @@ mod observer;
 pub mod traffic;
 
 use std::collections::VecDeque;
+use std::future::ready;
 use std::sync::Arc;
 
 use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::Child;
 use plimsoll_core::exchange::backoff::Backoff;
+use plimsoll_core::exchange::liveness::{self, Liveness};
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,14 +21,16 @@ use tonic::transport::Endpoint;
 
 pub use self::observer::{Observer, StreamError};
 use self::traffic::{Traffic, connect_metered};
-use crate::driver::ZONE_METADATA;
+use crate::driver::{ZONE_METADATA, passed_while_running};
 use crate::shared::Shared;
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
 
-/// The time without a message after which the child leaves its parent: ten times the parent's heartbeat of
-/// 500 ms.
-const PARENT_SILENT: Duration = Duration::from_secs(5);
+/// The longest time that the child waits for a parent to answer a new stream. A parent that restarts may have
+/// thousands of children to answer first.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// The report interval whose longest silence applies until the first state has arrived.
+const FIRST_STATE_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time that an orderly stop waits, for the last report to be sent and again for the parent to
 /// close.
 const FAREWELL: Duration = Duration::from_millis(250);
@@ -67,9 +71,13 @@ pub async fn run_metered<C: Child + Send + 'static>(
         observer.on_disconnected(&error, was_connected);
         // Without entropy the backoff has no jitter, but it is still a wait.
         let draw = getrandom::u32().unwrap_or(u32::MAX / 2);
+        let wait = match error.asked_wait() {
+            Some(asked) => backoff.next_wait_after(asked, draw),
+            None => backoff.next_wait(draw),
+        };
         tokio::select! {
             () = shutdown.cancelled() => return,
-            () = sleep(backoff.next_wait(draw)) => {}
+            () = sleep(wait) => {}
         }
     }
 }
@@ -109,14 +117,21 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let (reports, receiver) = mpsc::channel(1);
-        self.child.with(|child, now| child.on_open(now));
+        // The greeting travels with the request, which spares a busy parent a round trip.
+        let greeting = self.child.with(|child, now| {
+            child.on_open(now);
+            child.report(now)
+        });
+        self.outgoing.extend(self.encoder.encode(&greeting));
+        if let Some(part) = self.outgoing.pop_front() {
+            reports.try_send(part).map_err(|_| StreamError::Ended)?;
+        }
         let answer = tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
-            answer = timeout(PARENT_SILENT, client.converse(ReceiverStream::new(receiver))) => answer,
+            answer = client.converse(ReceiverStream::new(receiver)) => answer,
+            () = passed_while_running(ANSWER_MAX) => return Err(StreamError::Silent(ANSWER_MAX)),
         };
-        let answer = answer
-            .map_err(|_| StreamError::Silent)?
-            .map_err(|status| StreamError::Closed(Box::new(status)))?;
+        let answer = answer.map_err(|status| StreamError::Closed(Box::new(status)))?;
         let zone = answer.metadata().get(ZONE_METADATA).and_then(|zone| zone.to_str().ok());
         self.parent_zone = zone.map(str::to_owned);
         self.exchange(answer.into_inner(), reports, shutdown).await
@@ -130,29 +145,21 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         shutdown: &CancellationToken,
     ) -> Result<(), StreamError> {
         let mut decoder = DirectivesDecoder::default();
-        let mut next_report = Instant::now();
-        let mut silent_at = Instant::now() + PARENT_SILENT;
+        let mut interval = self.child.with(|child, _| child.report_interval());
+        let mut next_report = Instant::now() + interval;
+        let mut liveness = Liveness::new(self.child.now());
         loop {
+            // The first state may take as long as the parent needs for all children that greet at once.
+            let expected = if self.connected { interval } else { interval.max(FIRST_STATE_INTERVAL) };
+            let is_silent = liveness.is_dead(self.child.now(), expected);
             tokio::select! {
+                biased;
                 () = shutdown.cancelled() => break,
-                message = directives.message() => {
-                    let message = message
-                        .map_err(|status| StreamError::Closed(Box::new(status)))?
-                        .ok_or(StreamError::Ended)?;
-                    silent_at = Instant::now() + PARENT_SILENT;
-                    if !self.connected {
-                        self.connected = true;
-                        self.backoff.reset();
-                        self.observer.on_connected(self.parent_zone.as_deref());
-                    }
-                    if let Some(message) = decoder.decode(message)? {
-                        // A shorter interval applies at once, not after the longer one has passed.
-                        next_report = next_report.min(Instant::now() + self.apply(message));
-                    }
-                }
                 () = sleep_until(next_report), if self.outgoing.is_empty() => {
-                    let (report, interval) =
-                        self.child.with(|child, now| (child.report(now), child.report_interval()));
+                    let report = self.child.with(|child, now| {
+                        interval = child.report_interval();
+                        child.report(now)
+                    });
                     self.outgoing.extend(self.encoder.encode(&report));
                     // Missed reports are skipped: counts are cumulative.
                     next_report = (next_report + interval).max(Instant::now());
@@ -163,7 +170,27 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         permit.send(part);
                     }
                 }
-                () = sleep_until(silent_at) => return Err(StreamError::Silent),
+                message = directives.message() => {
+                    let message = message
+                        .map_err(|status| StreamError::Closed(Box::new(status)))?
+                        .ok_or(StreamError::Ended)?;
+                    liveness.on_message(self.child.now());
+                    if !self.connected {
+                        self.connected = true;
+                        self.backoff.reset();
+                        self.observer.on_connected(self.parent_zone.as_deref());
+                    }
+                    if let Some(message) = decoder.decode(message)? {
+                        // A shorter interval applies at once, not after the longer one has passed.
+                        let wait = self.apply(message, &mut interval);
+                        next_report = next_report.min(Instant::now() + wait);
+                    }
+                }
+                // Last, so that a message that has arrived is read first.
+                () = ready(()), if is_silent => {
+                    return Err(StreamError::Silent(liveness::silence_max(expected)));
+                }
+                () = sleep(liveness::pulse(expected)) => {}
             }
         }
         self.send_last_report(directives, reports).await;
@@ -171,11 +198,11 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
     }
 
     /// Applies directives and returns the longest time to wait for the next report.
-    fn apply(&mut self, directives: Directives) -> Duration {
+    fn apply(&mut self, directives: Directives, interval: &mut Duration) -> Duration {
         let (applied, wait) = self.child.with(|child, now| {
             let applied = child.on_directives(now, directives);
-            let is_due = child.is_report_due();
-            (applied, if is_due { Duration::ZERO } else { child.report_interval() })
+            *interval = child.report_interval();
+            (applied, if child.is_report_due() { Duration::ZERO } else { *interval })
         });
         match applied {
             // The process may have children of its own, which wait for the change.

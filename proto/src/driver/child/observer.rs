@@ -1,12 +1,12 @@
 //! Events of a child's streams, for logs and metrics.
 
 use std::error::Error;
+use std::time::Duration;
 
 use tonic::Status;
 
-use super::PARENT_SILENT;
 use crate::DecodeError;
-use crate::driver::{root_cause, status_cause};
+use crate::driver::{RETRY_METADATA, root_cause, status_cause};
 
 /// Observer of a child's streams.
 pub trait Observer: Send + 'static {
@@ -34,9 +34,18 @@ pub enum StreamError {
     #[error("the parent ended the stream without a status")]
     Ended,
     /// The parent sent nothing for too long.
-    #[error("no message from the parent for {PARENT_SILENT:?}")]
-    Silent,
+    #[error("no message from the parent for {0:?}")]
+    Silent(Duration),
     /// A message is out of range.
     #[error("a message of the parent is out of range: {0}")]
     Decode(#[from] DecodeError),
+}
+
+impl StreamError {
+    /// Returns the time for which the parent asked this child to stay away.
+    pub(super) fn asked_wait(&self) -> Option<Duration> {
+        let Self::Closed(status) = self else { return None };
+        let millis = status.metadata().get(RETRY_METADATA)?.to_str().ok()?.parse().ok()?;
+        Some(Duration::from_millis(millis))
+    }
 }

@@ -5,27 +5,37 @@ mod end;
 
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_core::exchange::admission::{Admission, CONNECTION_WAIT};
+use plimsoll_core::exchange::liveness::{self, Liveness};
 use plimsoll_core::exchange::sessions::HEARTBEAT;
 use plimsoll_core::exchange::{Parent, StreamId};
 use plimsoll_core::names::{Name, Zone};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, Role};
 use tokio::sync::mpsc;
-use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
+use tokio::task::yield_now;
+use tokio::time::{Duration, Instant, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Status, Streaming};
 
 use self::end::End;
+use crate::driver::{RETRY_METADATA, passed_while_running};
 use crate::shared::Shared;
+use crate::transport::{ConnectionGuard, Greeted};
 use crate::{Part, Parts, ReportDecoder, encode_directives, wire};
 
-/// The longest time from the opening of a stream to the greeting.
+/// The longest time from the opening of a stream to the greeting, in which this process runs.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest time from the first part of a report to the last.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time that the final status waits for a child that has not read the messages before it.
 const FINAL_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
@@ -45,6 +55,14 @@ struct Streams {
     next: AtomicU64,
     closing: CancellationToken,
     rejected: Box<dyn OnRejected>,
+    admission: Shared<Admission>,
+}
+
+impl Streams {
+    fn new(closing: CancellationToken, rejected: Box<dyn OnRejected>) -> Self {
+        let admission = Shared::new(Admission::new(MonoTime::ZERO));
+        Self { next: AtomicU64::new(1), closing, rejected, admission }
+    }
 }
 
 /// Observer of the streams that a parent closes because the child broke a rule.
@@ -56,8 +74,7 @@ pub trait OnRejected: Send + Sync + Debug + 'static {
 impl<P: Parent + Send + 'static> ParentService<P> {
     /// Serves `shared` until `closing` is cancelled, which ends all streams.
     pub fn new(shared: Shared<P>, closing: CancellationToken, rejected: impl OnRejected) -> Self {
-        let streams = Streams { next: AtomicU64::new(1), closing, rejected: Box::new(rejected) };
-        Self { shared, streams: Arc::new(streams), zone: None }
+        Self { shared, streams: Arc::new(Streams::new(closing, Box::new(rejected))), zone: None }
     }
 
     /// Names the zone of this parent to every child.
@@ -74,8 +91,33 @@ impl<P> Clone for ParentService<P> {
 }
 
 impl<P: Parent + Send + 'static> ParentService<P> {
+    /// The rate of new streams, which follows the load that the accept loop measures.
+    pub(crate) fn admission(&self) -> Shared<Admission> {
+        self.streams.admission.clone()
+    }
+
+    /// Admits a new stream, or returns the status with the time for which the child should stay away.
+    pub(crate) fn admit(&self, guard: Option<&ConnectionGuard>) -> Result<(), Status> {
+        let admitted = self.streams.admission.with(|admission, now| {
+            if guard.is_some_and(|guard| !guard.may_open(now)) {
+                return Err(CONNECTION_WAIT);
+            }
+            admission.admit(now)
+        });
+        admitted.map_err(|wait| {
+            self.streams.rejected.on_rejected("busy");
+            let mut status = Status::unavailable("too many streams begin at once: come back later");
+            status.metadata_mut().insert(RETRY_METADATA, MetadataValue::from(wait.as_millis() as u64));
+            status
+        })
+    }
+
     /// Spawns the task of a new stream and returns the messages to send on it.
-    pub(crate) fn converse(&self, reports: Streaming<wire::Report>) -> ReceiverStream<Result<Part, Status>> {
+    pub(crate) fn converse(
+        &self,
+        reports: Streaming<wire::Report>,
+        guard: Option<ConnectionGuard>,
+    ) -> ReceiverStream<Result<Part, Status>> {
         // One slot: the state machine conflates updates for a slow reader, so they are not queued here.
         let (sender, receiver) = mpsc::channel(1);
         let session = Session {
@@ -83,8 +125,12 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             shared: self.shared.clone(),
             streams: Arc::clone(&self.streams),
             decoder: ReportDecoder::default(),
+            unfinished_since: None,
             outgoing: None,
+            interval: HEARTBEAT,
             has_greeted: false,
+            guard,
+            greeted: None,
             aggregator: None,
             is_leaving: false,
         };
@@ -99,10 +145,18 @@ struct Session<P: Parent> {
     shared: Shared<P>,
     streams: Arc<Streams>,
     decoder: ReportDecoder,
+    /// The arrival of the first part of a report whose last part has not arrived.
+    unfinished_since: Option<MonoTime>,
     /// Unsent parts of the current message.
     outgoing: Option<Parts>,
+    /// The report interval that the child was asked for; its own choice is about that of heartbeats.
+    interval: Duration,
     /// The parent has accepted the greeting.
     has_greeted: bool,
+    /// Closes the connection if no stream greets; taken by the greeting.
+    guard: Option<ConnectionGuard>,
+    /// Keeps the connection open as long as this stream.
+    greeted: Option<Greeted>,
     /// The zone and name of the child once it has greeted, if it is an aggregator.
     aggregator: Option<(Zone, Name)>,
     /// The parent has accepted a report by which the child does not come back.
@@ -118,9 +172,8 @@ impl<P: Parent> Session<P> {
         let closing = self.streams.closing.clone();
         let greeted = tokio::select! {
             () = closing.cancelled() => Err(End::Closing),
-            greeted = timeout(GREETING_TIMEOUT, self.greeting(&mut reports)) => {
-                greeted.unwrap_or(Err(End::Silent))
-            }
+            greeted = self.greeting(&mut reports) => greeted,
+            () = passed_while_running(GREETING_TIMEOUT) => Err(End::NoGreeting),
         };
         let end = match greeted {
             Err(end) => end,
@@ -154,17 +207,22 @@ impl<P: Parent> Session<P> {
         directives: &mpsc::Sender<Result<Part, Status>>,
     ) -> Result<Infallible, End> {
         let mut changes = self.shared.changes();
-        let mut heartbeat = interval(HEARTBEAT);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut liveness = Liveness::new(self.shared.now());
+        let mut pulse = pin!(sleep(liveness::pulse(self.interval)));
         let closing = self.streams.closing.clone();
         // One future for the whole stream: ten thousand streams wait for the same token.
         let mut closed = pin!(closing.cancelled());
         // The first message answers the greeting at once, before any heartbeat.
         let mut is_due = true;
         loop {
+            let now = self.shared.now();
+            let is_silent = liveness.is_dead(now, self.interval);
+            if self.unfinished_since.is_some_and(|since| now.since(since) > REPORT_TIMEOUT) {
+                return Err(End::Unfinished);
+            }
             tokio::select! {
+                biased;
                 () = &mut closed => return Err(End::Closing),
-                report = reports.message() => { self.take(report)?; }
                 permit = directives.reserve(), if is_due || self.outgoing.is_some() => {
                     let permit = permit.map_err(|_| End::Closed)?;
                     if self.outgoing.is_none() {
@@ -173,6 +231,7 @@ impl<P: Parent> Session<P> {
                     }
                     if let Some(part) = self.outgoing.as_mut().and_then(Iterator::next) {
                         permit.send(Ok(part));
+                        pulse.as_mut().reset(Instant::now() + liveness::pulse(self.interval));
                     }
                     self.outgoing.take_if(|parts| parts.is_over());
                 }
@@ -180,15 +239,32 @@ impl<P: Parent> Session<P> {
                     changed.map_err(|_| End::Closing)?;
                     is_due = true;
                 }
-                _ = heartbeat.tick() => is_due = true,
+                () = &mut pulse => {
+                    is_due = true;
+                    pulse.as_mut().reset(Instant::now() + liveness::pulse(self.interval));
+                }
+                report = reports.message() => {
+                    self.take(report)?;
+                    liveness.on_message(self.shared.now());
+                    if self.unfinished_since.is_some() {
+                        // Other tasks run between the parts of a large report.
+                        yield_now().await;
+                    }
+                }
+                // Last, so that a report that has arrived is read first.
+                () = ready(()), if is_silent => return Err(End::Silent),
             }
         }
     }
 
-    /// Decodes a message of the child. Returns true if it completed a report.
+    /// Decodes a message of the child and enters its report, or the part of one. Returns false if there is nothing
+    /// to enter yet.
     fn take(&mut self, message: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
         let part = message.map_err(End::from_read_error)?.ok_or(End::Closed)?;
-        let Some(report) = self.decoder.decode(part).map_err(End::Decode)? else { return Ok(false) };
+        let decoded = self.decoder.decode(part).map_err(End::Decode)?;
+        let since = self.unfinished_since.unwrap_or_else(|| self.shared.now());
+        self.unfinished_since = self.decoder.is_unfinished().then_some(since);
+        let Some(report) = decoded else { return Ok(false) };
         let greeting = report.identity.clone();
         let leaves = report.leaving;
         let changed = self.shared.with(|parent, now| {
@@ -202,6 +278,9 @@ impl<P: Parent> Session<P> {
             self.shared.notify();
         }
         self.has_greeted = true;
+        if let Some(guard) = self.guard.take() {
+            self.greeted = Some(guard.greeted());
+        }
         self.is_leaving |= leaves;
         if let Some(Identity { zone, name, .. }) = greeting.filter(|child| child.role == Role::Aggregator) {
             tracing::info!(%zone, aggregator = %name, "aggregator connected");
@@ -220,7 +299,7 @@ impl<P: Parent> Session<P> {
         }
     }
 
-    fn next_message(&self) -> Result<Option<Parts>, End> {
+    fn next_message(&mut self) -> Result<Option<Parts>, End> {
         let message = self.shared.with(|parent, now| {
             if parent.is_superseded(self.stream) {
                 return Err(End::Superseded);
@@ -228,7 +307,10 @@ impl<P: Parent> Session<P> {
             Ok(parent.message(now, self.stream))
         });
         // Encoded when it is sent, after the lock of the state machine is released.
-        Ok(message?.map(encode_directives))
+        Ok(message?.map(|message| {
+            self.interval = message.head.report_interval.unwrap_or(self.interval);
+            encode_directives(message)
+        }))
     }
 }
 

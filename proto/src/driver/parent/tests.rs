@@ -43,14 +43,18 @@ fn only_an_accepted_farewell_is_an_orderly_one() {
         [(true, true, true), (true, false, false), (false, true, false), (false, false, false)]
     {
         let rejected = Box::new(Ignored);
-        let streams = Streams { next: AtomicU64::new(1), closing: CancellationToken::new(), rejected };
+        let streams = Streams::new(CancellationToken::new(), rejected);
         let mut session = Session {
             stream: StreamId(1),
             shared: Shared::new(Decided { accepts }),
             streams: Arc::new(streams),
             decoder: ReportDecoder::default(),
+            unfinished_since: None,
             outgoing: None,
+            interval: HEARTBEAT,
             has_greeted: true,
+            guard: None,
+            greeted: None,
             aggregator: None,
             is_leaving: false,
         };

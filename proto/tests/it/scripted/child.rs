@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{EPOCH, directive, identity, patiently, until};
 
-/// A child that sends a given greeting and emits an event for every call.
+/// A child that sends a given greeting, the keys of it in the second report, and emits an event for every call.
 #[derive(Debug)]
 pub(crate) struct ScriptedChild {
-    /// The first report, except for the identity.
+    /// The first report, except for the identity, and the keys of the second one.
     greeting: Report,
     interval: Duration,
     seq: u64,
@@ -43,10 +43,16 @@ impl Child for ScriptedChild {
     fn report(&mut self, now: MonoTime) -> Report {
         self.seq += 1;
         let head = Report { seq: self.seq, time: Some(now), ..Report::default() };
-        if self.seq > 1 {
-            return head;
+        let Report { definitions, tallies, .. } = self.greeting.clone();
+        match self.seq {
+            1 => {
+                let identity = Some(identity(7));
+                let (definitions, tallies) = Default::default();
+                Report { seq: 1, time: Some(now), identity, definitions, tallies, ..self.greeting.clone() }
+            }
+            2 => Report { definitions, tallies, ..head },
+            _ => head,
         }
-        Report { seq: 1, time: Some(now), identity: Some(identity(7)), ..self.greeting.clone() }
     }
 
     fn on_directives(&mut self, _now: MonoTime, directives: Directives) -> Result<(), StaleDirective> {

@@ -12,8 +12,9 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, InstanceId, Report};
 use plimsoll_proto::driver::parent::{OnRejected, ParentService};
 use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport::{self, Connections};
+use plimsoll_proto::wire;
 use plimsoll_proto::wire::exchange_client::ExchangeClient;
-use plimsoll_proto::{transport, wire};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -22,6 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
 use super::{EPOCH, PATIENCE, directive, identity, patiently};
+
+/// Threads of a parent.
+const WORKERS: usize = 2;
 
 /// A parent that sends its whole board to every child and emits an event for every call.
 #[derive(Debug)]
@@ -117,7 +121,7 @@ impl Server {
     }
 
     pub(crate) fn start_at(address: SocketAddr, children_max: usize) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
         let (emit, events) = mpsc::unbounded_channel();
         let (reject, rejections) = mpsc::unbounded_channel();
         let closing = CancellationToken::new();
@@ -137,7 +141,7 @@ impl Server {
             let parent = Shared::new(parent);
             handed.send(parent.clone()).unwrap();
             let service = ParentService::new(parent, stop.clone(), Rejections(reject));
-            transport::serve(listener, service, stop.cancelled()).await.unwrap();
+            transport::serve(listener, Connections::default(), service, stop.cancelled()).await.unwrap();
         });
         Self {
             address: bound_to.recv_timeout(PATIENCE).unwrap(),
@@ -158,6 +162,18 @@ impl Server {
     pub(crate) fn post(&self, directive: &BucketDirective) {
         self.parent.with(|parent, _| parent.post(directive));
         self.parent.notify();
+    }
+
+    /// Pauses every thread of the server, as if the process were starved. Returns when it runs again.
+    pub(crate) fn pause(&self, pause: Duration) -> impl Future<Output = ()> + use<> {
+        let runtime = self.runtime.as_ref().unwrap();
+        let threads = (0..WORKERS).map(|_| runtime.spawn(async move { std::thread::sleep(pause) }));
+        let threads: Vec<_> = threads.collect();
+        async {
+            for thread in threads {
+                thread.await.unwrap();
+            }
+        }
     }
 
     /// Waits until the server has shut down, after `closing` was cancelled.

@@ -1,0 +1,247 @@
+//! Admission of new streams at the rate that a parent can bear, so that a fleet that reconnects does not starve
+//! the streams that are open.
+
+use std::time::Duration;
+
+use crate::quantity::MonoTime;
+
+/// The range of the rate, in streams per second. The lower bound lets ten thousand children return within two
+/// minutes even if the measured load never falls.
+const RATE_MIN: f64 = 100.0;
+const RATE_MAX: f64 = 3_000.0;
+/// The rate at the start, before any measurement.
+const RATE_FIRST: f64 = 1_000.0;
+/// The streams that may be admitted in a row, as the time in which the rate allows them.
+const BURST: Duration = Duration::from_millis(500);
+/// The connections that are accepted for each stream that is admitted: most streams of a storm are turned away
+/// at first.
+const CONNECTIONS_PER_STREAM: f64 = 2.0;
+/// The connections accepted in a second at least, so that none waits in the queue of the system for longer than
+/// its child waits for an answer.
+const CONNECTIONS_MIN: f64 = 500.0;
+/// The shortest time between two changes of the rate.
+const ADAPT_INTERVAL: Duration = Duration::from_millis(250);
+/// A task that was woken at most this late shows that there is room for more.
+const CALM: Duration = Duration::from_millis(50);
+/// A task that was woken later than this shows that open streams wait, too.
+const OVERLOADED: Duration = Duration::from_millis(400);
+/// The factors of a change.
+const GROWTH: f64 = 1.25;
+const REDUCTION: f64 = 0.7;
+/// The time for which a child is asked to stay away whose connection opens streams too fast.
+pub const CONNECTION_WAIT: Duration = Duration::from_secs(1);
+/// The longest time that a child is asked to stay away.
+pub const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// The streams that one connection may open in a row. A child opens one, and the next after a failure.
+const PER_CONNECTION_BURST: f64 = 8.0;
+/// The streams that it may open in a second after that.
+const PER_CONNECTION_RATE: f64 = 1.0;
+
+/// The rate at which a parent admits streams, and the times promised to the children it turned away.
+#[derive(Debug)]
+pub struct Admission {
+    /// Streams per second.
+    rate: f64,
+    tokens: Tokens,
+    /// The longest delay since the latest change of the rate, and the time of that change.
+    late: Duration,
+    adapted: MonoTime,
+    /// The time until which the rate is promised to children that were turned away.
+    promised: MonoTime,
+}
+
+impl Admission {
+    /// Begins with room for a burst.
+    pub fn new(now: MonoTime) -> Self {
+        let tokens = Tokens { left: RATE_FIRST * BURST.as_secs_f64(), updated: now };
+        Self { rate: RATE_FIRST, tokens, late: Duration::ZERO, adapted: now, promised: now }
+    }
+
+    /// The present rate in streams per second.
+    pub const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Takes a measurement of the load: the delay with which a task of the parent was woken.
+    pub fn on_lateness(&mut self, now: MonoTime, late: Duration) {
+        self.late = self.late.max(late);
+        if now.since(self.adapted) < ADAPT_INTERVAL {
+            return;
+        }
+        let factor = match self.late {
+            late if late <= CALM => GROWTH,
+            late if late <= OVERLOADED => 1.0,
+            _ => REDUCTION,
+        };
+        self.rate = (self.rate * factor).clamp(RATE_MIN, RATE_MAX);
+        (self.late, self.adapted) = (Duration::ZERO, now);
+    }
+
+    /// Returns the number of connections to accept for the time since the last ones.
+    pub fn connections(&self, passed: Duration) -> usize {
+        let rate = (self.rate * CONNECTIONS_PER_STREAM).max(CONNECTIONS_MIN);
+        (rate * passed.min(BURST).as_secs_f64()).ceil() as usize
+    }
+
+    /// Admits one more stream.
+    ///
+    /// # Errors
+    /// The time for which the child should stay away, if the parent has admitted as many streams lately as it
+    /// can bear. Children that are turned away one after the other are sent different times.
+    pub fn admit(&mut self, now: MonoTime) -> Result<(), Duration> {
+        if self.tokens.take(now, self.rate, self.rate * BURST.as_secs_f64()) {
+            return Ok(());
+        }
+        let queued = self.promised.since(now) + Duration::from_secs_f64(1.0 / self.rate);
+        let wait = queued.min(RETRY_MAX);
+        self.promised = now + wait;
+        Err(wait)
+    }
+}
+
+/// The streams that one connection may open, so that one peer cannot use up the rate of all.
+#[derive(Debug)]
+pub struct ConnectionBudget(Tokens);
+
+impl Default for ConnectionBudget {
+    /// Begins with room for a burst.
+    fn default() -> Self {
+        Self(Tokens { left: PER_CONNECTION_BURST, updated: MonoTime::ZERO })
+    }
+}
+
+impl ConnectionBudget {
+    /// Returns false if the connection has opened too many streams lately.
+    pub fn take(&mut self, now: MonoTime) -> bool {
+        self.0.take(now, PER_CONNECTION_RATE, PER_CONNECTION_BURST)
+    }
+}
+
+/// A token bucket whose rate and depth are arguments, because they change.
+#[derive(Debug)]
+struct Tokens {
+    left: f64,
+    updated: MonoTime,
+}
+
+impl Tokens {
+    fn take(&mut self, now: MonoTime, rate: f64, depth: f64) -> bool {
+        self.left = (self.left + now.since(self.updated).as_secs_f64() * rate).min(depth);
+        self.updated = self.updated.max(now);
+        let has_token = self.left >= 1.0;
+        self.left -= f64::from(u8::from(has_token));
+        has_token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn at(ms: u64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_millis(ms))
+    }
+
+    /// The time in ms until children that arrive within `spread_ms`, and stay away as long as they are told,
+    /// are all admitted, and the most attempts of any. The parent is `late` at every measurement.
+    fn storm(children: u64, spread_ms: u64, late: Duration) -> (u64, u32) {
+        let mut admission = Admission::new(at(0));
+        let mut arrivals: BTreeMap<(u64, u64), u32> =
+            (0..children).map(|child| ((child * spread_ms / children, child), 1)).collect();
+        let (mut end, mut most, mut measured) = (0, 0, 0);
+        while let Some(((now, child), attempts)) = arrivals.pop_first() {
+            while measured + 50 <= now {
+                measured += 50;
+                admission.on_lateness(at(measured), late);
+            }
+            most = most.max(attempts);
+            match admission.admit(at(now)) {
+                Ok(()) => end = now,
+                // Jitter of 0 to 500 ms.
+                Err(wait) => {
+                    let back = now + wait.as_millis() as u64 + child * 7 % 500;
+                    arrivals.insert((back, child), attempts + 1);
+                }
+            }
+        }
+        (end, most)
+    }
+
+    #[test]
+    fn parent_with_few_children_admits_all_at_once() {
+        assert_eq!(storm(500, 1, Duration::ZERO), (0, 1));
+    }
+
+    #[test]
+    fn storm_ends_as_fast_as_the_parent_bears_and_each_child_tries_a_few_times() {
+        let (end, most) = storm(10_000, 1_000, Duration::ZERO);
+        assert!(end < 8_000 && most <= 6, "calm: {end} ms, {most} attempts");
+        let (end, most) = storm(10_000, 1_000, Duration::from_millis(200));
+        assert!(end < 12_000 && most <= 8, "busy: {end} ms, {most} attempts");
+        let (end, most) = storm(10_000, 1_000, Duration::from_secs(5));
+        assert!(end < 120_000 && most <= 12, "starved: {end} ms, {most} attempts");
+    }
+
+    #[test]
+    fn rate_follows_the_delay_of_tasks_within_its_bounds() {
+        let mut admission = Admission::new(at(0));
+        let mut rates = |late: Duration, from: u64| -> Vec<f64> {
+            let each = (1..=20).map(|count| {
+                admission.on_lateness(at(from + count * 250), late);
+                admission.rate()
+            });
+            each.collect()
+        };
+        let grown = rates(CALM, 0);
+        assert!(grown.is_sorted() && grown[0] > RATE_FIRST && grown[19] == RATE_MAX);
+        assert_eq!(rates(OVERLOADED, 10_000), [RATE_MAX; 20]);
+        let fallen = rates(OVERLOADED + Duration::from_millis(1), 20_000);
+        assert!(fallen.is_sorted_by(|a, b| a >= b) && fallen[19] == RATE_MIN);
+    }
+
+    #[test]
+    fn connections_are_accepted_faster_than_streams_and_never_too_slowly_for_those_that_wait() {
+        let mut admission = Admission::new(at(0));
+        let ms = Duration::from_millis;
+        assert_eq!(
+            [5, 50, 500, 60_000].map(|passed| admission.connections(ms(passed))),
+            [10, 100, 1_000, 1_000]
+        );
+        (1..=20).for_each(|count| admission.on_lateness(at(count * 250), ms(1_000)));
+        assert_eq!([5, 50, 500, 60_000].map(|passed| admission.connections(ms(passed))), [3, 25, 250, 250]);
+    }
+
+    #[test]
+    fn one_long_delay_between_changes_is_not_overlooked() {
+        let mut admission = Admission::new(at(0));
+        admission.on_lateness(at(100), Duration::from_secs(1));
+        admission.on_lateness(at(250), Duration::ZERO);
+        assert!(admission.rate() < RATE_FIRST);
+    }
+
+    #[test]
+    fn child_that_ignores_the_wait_is_never_asked_to_stay_away_longer_than_the_bound() {
+        let mut admission = Admission::new(at(0));
+        let mut admitted = 0;
+        for attempt in 0..1_000_000 {
+            match admission.admit(at(attempt / 100)) {
+                Ok(()) => admitted += 1,
+                Err(wait) => assert!(wait <= RETRY_MAX),
+            }
+        }
+        assert!(admitted <= 500 + 10_000, "{admitted} in 10 s at {}/s", admission.rate());
+    }
+
+    #[test]
+    fn connection_opens_a_few_streams_at_once_and_then_one_in_a_second() {
+        let mut budget = ConnectionBudget::default();
+        let opened = |budget: &mut ConnectionBudget, ms| (0..100).filter(|_| budget.take(at(ms))).count();
+        assert_eq!(opened(&mut budget, 0), 8);
+        assert_eq!(opened(&mut budget, 999), 0);
+        assert_eq!(opened(&mut budget, 1_000), 1);
+        assert_eq!(opened(&mut budget, 3_600_000), 8);
+    }
+}

@@ -1,0 +1,261 @@
+//! Accepts connections of one port. Connections whose peer has not sent a greeting are bounded in number, in all and
+//! for each address, and a lack of descriptors is counted and waited for.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use plimsoll_core::exchange::admission::Admission;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+use crate::shared::Shared;
+
+/// Connections accepted without a pause, unless a rate is given.
+const ACCEPT_BURST: usize = 16;
+/// The pause between bursts.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
+/// The pause after a failure: descriptors or memory ran out.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+/// The interval at which refused connections are logged.
+const REFUSED_LOGGED_EVERY: Duration = Duration::from_secs(10);
+/// The default bound on connections without a greeting.
+pub const PENDING_MAX_DEFAULT: usize = 16_384;
+
+/// The connections of one port. Clones share the counts.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// The most pending connections; one address has half of them at most.
+    pending_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: HashMap<IpAddr, usize>,
+    counts: Counts,
+    refused_logged: Option<Instant>,
+}
+
+/// The counts of one port since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections that are pending now: their peer has not sent a greeting.
+    pub pending: usize,
+    /// Connections closed when they came, because too many were pending.
+    pub refused: u64,
+    /// Connections closed because no greeting came in time.
+    pub timed_out: u64,
+    /// Attempts to accept a connection that failed.
+    pub failures: u64,
+    /// True if the last attempt failed.
+    pub is_failing: bool,
+}
+
+/// The place of one pending connection; dropping it makes room for another.
+#[derive(Debug)]
+pub struct Place {
+    connections: Connections,
+    peer: IpAddr,
+}
+
+/// A listener that never fails.
+#[derive(Debug)]
+pub struct Acceptor {
+    listener: TcpListener,
+    connections: Connections,
+    /// The rate of a port whose connections carry streams.
+    admission: Option<Shared<Admission>>,
+    /// Connections left until the next pause.
+    left: usize,
+    /// The end of the last pause.
+    paused: Instant,
+}
+
+// === impl Connections ===
+
+impl Connections {
+    /// Allows this many pending connections in all, and half of them from one address.
+    #[must_use]
+    pub fn new(pending_max: usize) -> Self {
+        Self { inner: Arc::new(Inner { pending_max, state: Mutex::default() }) }
+    }
+
+    /// Returns the counts so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.state().counts
+    }
+
+    /// Counts a connection that was closed because no greeting came in time.
+    pub(super) fn on_timeout(&self) {
+        self.state().counts.timed_out += 1;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place for a new connection, if there is one.
+    fn place(&self, peer: IpAddr) -> Option<Place> {
+        let mut state = self.state();
+        state.on_accepted();
+        let of_peer = state.pending.get(&peer).copied().unwrap_or(0);
+        let max = self.inner.pending_max;
+        if state.counts.pending < max && of_peer < max.div_ceil(2) {
+            state.counts.pending += 1;
+            state.pending.insert(peer, of_peer + 1);
+            return Some(Place { connections: self.clone(), peer });
+        }
+        state.counts.refused += 1;
+        let now = Instant::now();
+        if state.refused_logged.is_none_or(|at| now.duration_since(at) >= REFUSED_LOGGED_EVERY) {
+            state.refused_logged = Some(now);
+            let (pending, refused) = (state.counts.pending, state.counts.refused);
+            tracing::warn!(%peer, of_peer, pending, refused, "connection refused: too many without a greeting");
+        }
+        None
+    }
+
+    fn on_failure(&self, error: &io::Error) {
+        let mut state = self.state();
+        state.counts.failures += 1;
+        if !std::mem::replace(&mut state.counts.is_failing, true) {
+            tracing::error!(
+                %error,
+                "connections cannot be accepted; if descriptors ran out, raise the limit of open files (ulimit -n)"
+            );
+        }
+    }
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self::new(PENDING_MAX_DEFAULT)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn on_accepted(&mut self) {
+        if std::mem::replace(&mut self.counts.is_failing, false) {
+            tracing::info!(failures = self.counts.failures, "connections are accepted again");
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.connections.state();
+        state.counts.pending -= 1;
+        if let Some(of_peer) = state.pending.get_mut(&self.peer) {
+            *of_peer -= 1;
+            if *of_peer == 0 {
+                state.pending.remove(&self.peer);
+            }
+        }
+    }
+}
+
+// === impl Acceptor ===
+
+impl Acceptor {
+    /// Accepts the connections of `listener`.
+    #[must_use]
+    pub fn new(listener: TcpListener, connections: Connections) -> Self {
+        Self { listener, connections, admission: None, left: ACCEPT_BURST, paused: Instant::now() }
+    }
+
+    /// Accepts at a rate that follows the load of the process, and measures the load for the streams.
+    pub(super) fn with_admission(self, admission: Shared<Admission>) -> Self {
+        Self { admission: Some(admission), ..self }
+    }
+
+    /// Leaves the processor to open streams, and returns the number of connections to accept after that.
+    async fn pause(&mut self) -> usize {
+        let began = Instant::now();
+        sleep(ACCEPT_PAUSE).await;
+        let now = Instant::now();
+        let passed = now - std::mem::replace(&mut self.paused, now);
+        let Some(admission) = &self.admission else { return ACCEPT_BURST };
+        let late = (now - began).saturating_sub(ACCEPT_PAUSE);
+        admission.with(|admission, now| {
+            admission.on_lateness(now, late);
+            admission.connections(passed)
+        })
+    }
+
+    /// Returns the next connection with its peer and its place. Accepts in bursts, so that established streams keep
+    /// getting CPU time while a fleet reconnects; the others wait in the accept queue.
+    pub async fn next(&mut self) -> (TcpStream, SocketAddr, Place) {
+        loop {
+            if self.left == 0 {
+                self.left = self.pause().await;
+            }
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    self.left -= 1;
+                    // Fails only for a connection that is broken already.
+                    let is_usable = stream.set_nodelay(true).is_ok();
+                    if let Some(place) = self.connections.place(peer.ip()).filter(|_| is_usable) {
+                        return (stream, peer, place);
+                    }
+                }
+                Err(error) if is_of_peer(&error) => self.left -= 1,
+                Err(error) => {
+                    self.connections.on_failure(&error);
+                    sleep(FAILURE_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the connections of this port.
+    pub(super) const fn connections(&self) -> &Connections {
+        &self.connections
+    }
+}
+
+/// Returns true for a connection that broke before it was accepted.
+fn is_of_peer(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, Interrupted, TimedOut, WouldBlock};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionAborted | ConnectionReset | Interrupted | TimedOut | WouldBlock
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn pending_connections_are_bounded_in_all_and_by_address() {
+        let connections = Connections::new(4);
+        let peer = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
+        let mut places: Vec<Place> = (0..2).map(|_| connections.place(peer(1)).unwrap()).collect();
+        assert!(connections.place(peer(1)).is_none(), "one address has half of the places");
+        places.push(connections.place(peer(2)).unwrap());
+        places.push(connections.place(peer(3)).unwrap());
+        assert!(connections.place(peer(4)).is_none(), "no place is left");
+        assert_eq!(connections.counts(), Counts { pending: 4, refused: 2, ..Counts::default() });
+        places.remove(0);
+        places.push(connections.place(peer(1)).unwrap());
+        places.clear();
+        assert_eq!(connections.counts().pending, 0);
+        assert!(connections.state().pending.is_empty(), "no address is remembered");
+    }
+}
