@@ -1,13 +1,17 @@
 //! The HTTP server of an admin port, with the routes that every tier has: metrics, health and readiness.
 
 use std::future::Future;
-use std::net::SocketAddr;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use plimsoll_proto::transport::Connections;
 use tokio::net::TcpListener;
+
+use crate::http;
+use crate::local_caller::is_loopback;
+use crate::loopback::local_only;
 
 /// Routes of every admin port. `metrics` renders the metrics page; `ready` returns true if the process can do
 /// its work.
@@ -32,13 +36,19 @@ pub fn routes(
 
 /// Serves `routes` on `listener` until `shutdown` completes. Requests in progress are answered first.
 ///
+/// At a loopback address, every route is for callers on this machine, so that no web page reads them by DNS rebinding
+/// and no proxy passes them on. At any other address the operator has opened the routes, and only commands are
+/// restricted; see [`loopback_only`](crate::loopback::loopback_only).
+///
 /// # Errors
-/// When the server fails.
+/// When the address of the listener cannot be read.
 pub async fn serve(
     listener: TcpListener,
+    connections: Connections,
     routes: Router,
-    shutdown: impl Future<Output = ()> + Send + 'static,
+    shutdown: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let routes = routes.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, routes).with_graceful_shutdown(shutdown).await
+    let routes = if is_loopback(listener.local_addr()?.ip()) { local_only(routes) } else { routes };
+    http::serve(listener, connections, routes, shutdown).await;
+    Ok(())
 }

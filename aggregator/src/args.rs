@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use plimsoll_core::names::InvalidName;
-use plimsoll_proto::transport::{InvalidEndpoint, ServeError};
+use plimsoll_core::report::DECISIONS_PER_S_MAX;
+use plimsoll_proto::transport::{self, InvalidEndpoint, ServeError};
 
 /// Default gRPC port for children.
 pub const PORT: u16 = 7410;
@@ -31,6 +32,13 @@ pub struct Args {
     /// count as `default`
     #[arg(long, env = "PLIMSOLL_TENANTS_PER_BUCKET_MAX", value_name = "N", default_value_t = TENANTS_PER_BUCKET_MAX)]
     pub tenants_per_bucket_max: u32,
+    /// Requests/s that one client is believed to decide. Counts above this, and above 100 times its own past, are
+    /// cut and added to plimsoll_counts_cut_total
+    #[arg(long, env = "PLIMSOLL_DECISIONS_PER_S_MAX", value_name = "N", default_value_t = DECISIONS_PER_S_MAX, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub decisions_per_s_max: u64,
+    /// Maximum of connections whose peer has not sent a greeting; half of them from one address
+    #[arg(long, env = "PLIMSOLL_PENDING_MAX", value_name = "N", default_value_t = transport::PENDING_MAX_DEFAULT)]
+    pub pending_max: usize,
     /// Address for metrics, health checks, status and the kill switch
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
     pub admin: SocketAddr,

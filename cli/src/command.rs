@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use plimsoll_host::descriptors;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::AdminError;
@@ -98,10 +99,24 @@ where
     F: Future<Output = Result<(), E>>,
     E: Into<anyhow::Error>,
 {
+    raise_descriptors();
     let done = shutdown::runtime().and_then(|runtime| {
-        runtime.block_on(async { run(shutdown::on_signal()?).await.map_err(Into::into) })
+        let done = runtime.block_on(async { run(shutdown::on_signal()?).await.map_err(Into::into) });
+        shutdown::end(runtime);
+        done
     });
     done.map_or_else(failed, |()| ExitCode::SUCCESS)
+}
+
+/// Raises the limit of descriptors, because each connection takes one.
+fn raise_descriptors() {
+    match descriptors::raise() {
+        Ok(raised) => {
+            let (inherited, limit, children) = (raised.inherited, raised.limit, raised.children());
+            tracing::info!(inherited, limit, children, "limit of open files raised");
+        }
+        Err(error) => tracing::warn!(%error, "limit of open files stays as it is"),
+    }
 }
 
 /// Returns true if the arguments or their files are at fault, so that the same command fails again.

@@ -1,9 +1,14 @@
 //! Runtime and shutdown of a command: the first Ctrl-C or SIGTERM drains it, the second one ends it at once.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// The longest time that the end of a process waits for writes to finish.
+const LAST_WRITES_MAX: Duration = Duration::from_secs(2);
 
 /// Builds a runtime on all cores.
 ///
@@ -11,6 +16,11 @@ use tokio_util::sync::CancellationToken;
 /// Its threads cannot be started.
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+}
+
+/// Ends a runtime. A thread that waits for a disk that hangs is left behind.
+pub(crate) fn end(runtime: Runtime) {
+    runtime.shutdown_timeout(LAST_WRITES_MAX);
 }
 
 /// Returns a token that the first signal cancels. The second signal exits with the code that shells use for
@@ -21,6 +31,9 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
 pub(crate) fn on_signal() -> anyhow::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
+    // A file that outgrows its limit is an error of the write, and must not end the process.
+    let file_too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    signal(file_too_large).context("cannot listen to SIGXFSZ")?;
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {

@@ -30,11 +30,22 @@ impl Descriptors {
 #[cfg(unix)]
 pub fn raise() -> io::Result<Descriptors> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let inherited = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: inherited.maximum, maximum: inherited.maximum };
-    setrlimit(Resource::Nofile, raised)?;
-    let number = |limit: Rlimit| limit.current.unwrap_or(u64::MAX);
-    Ok(Descriptors { inherited: number(inherited), limit: number(raised) })
+    let inherited = limit();
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
+    Ok(Descriptors { inherited, limit: limit() })
+}
+
+/// Returns the limit of open descriptors of this process; `u64::MAX` without one.
+#[must_use]
+pub fn limit() -> u64 {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit};
+        getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+    }
+    #[cfg(not(unix))]
+    u64::MAX
 }
 
 /// Fails: there is no such limit here.

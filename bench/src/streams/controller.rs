@@ -69,6 +69,8 @@ impl TimedController {
             tenants: Some(path("tenants.yaml")),
             feed_stale: plimsoll_core::rollout::gates::STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,
+            pending_max: plimsoll_proto::transport::PENDING_MAX_DEFAULT,
+            decisions_per_s_max: plimsoll_core::report::DECISIONS_PER_S_MAX,
             state_dir: path("state"),
             listen,
             admin: SocketAddr::new(listen.ip(), 0),

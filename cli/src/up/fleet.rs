@@ -10,9 +10,11 @@ use plimsoll_aggregator::Aggregator;
 use plimsoll_controller::Controller;
 use plimsoll_controller::admin::status::Status;
 use plimsoll_controller::brain::Brain;
+use plimsoll_core::report::DECISIONS_PER_S_MAX;
 use plimsoll_core::rollout::gates::STALE_AFTER;
 use plimsoll_policy::Policy;
 use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport::PENDING_MAX_DEFAULT;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -82,6 +84,8 @@ impl Fleet {
             state_dir: directory.path().join("state"),
             feed_stale: STALE_AFTER,
             query_every: plimsoll_controller::QUERY_EVERY,
+            decisions_per_s_max: DECISIONS_PER_S_MAX,
+            pending_max: PENDING_MAX_DEFAULT,
             listen,
             admin: admin_address,
         })?;
@@ -112,6 +116,8 @@ impl Fleet {
         self.lines.push(format!("{zone}      grpc {listen}  admin http://{admin_address}/status"));
         let aggregator = Aggregator::new(&plimsoll_aggregator::Args {
             tenants_per_bucket_max: plimsoll_aggregator::TENANTS_PER_BUCKET_MAX,
+            decisions_per_s_max: DECISIONS_PER_S_MAX,
+            pending_max: PENDING_MAX_DEFAULT,
             zone: zone.to_owned(),
             name: Some(format!("{zone}-aggregator")),
             controller: format!("http://{controller}"),

@@ -8,6 +8,8 @@ mod chart;
 #[cfg(test)]
 mod extra_gates;
 #[cfg(test)]
+mod files;
+#[cfg(test)]
 #[allow(dead_code)] // the measuring program uses the rest
 mod fleet;
 #[cfg(test)]
@@ -42,6 +44,8 @@ mod reasons;
 mod rollout;
 #[cfg(test)]
 mod several;
+#[cfg(test)]
+mod sockets;
 #[cfg(test)]
 mod stacked;
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 
 /// The time after which a test stops waiting, far beyond the duration of any step on a busy machine.
@@ -115,6 +116,18 @@ impl Process {
     /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Sets a limit of this running process; `None` removes it.
+    pub(crate) fn limit(&self, resource: Resource, limit: Option<u64>) {
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        let hard = getrlimit(resource).maximum;
+        prlimit(pid, resource, Rlimit { current: limit, maximum: hard }).unwrap();
+    }
+
+    /// The number of descriptors that it has open.
+    pub(crate) fn descriptors(&self) -> u64 {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64
     }
 
     /// The lines that it has logged so far.

@@ -12,9 +12,9 @@ use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::report::{Counts, Echo, InstanceId, Report};
-use plimsoll_proto::driver::parent::{OnRejected, ParentService};
+use plimsoll_proto::driver::parent::{OnRejected, ParentService, Rejection};
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport;
+use plimsoll_proto::transport::{self, Connections};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -72,7 +72,12 @@ impl Fleet {
         let listener = transport::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let service = ParentService::new(parent.clone(), stop.clone(), IgnoreRejected);
-        tokio::spawn(transport::serve(listener, service, stop.clone().cancelled_owned()));
+        tokio::spawn(transport::serve(
+            listener,
+            Connections::default(),
+            service,
+            stop.clone().cancelled_owned(),
+        ));
 
         let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
         let (limiter, feed) = builder.build().unwrap();
@@ -184,5 +189,5 @@ impl Parent for Scripted {
 struct IgnoreRejected;
 
 impl OnRejected for IgnoreRejected {
-    fn on_rejected(&self, _: &'static str) {}
+    fn on_rejected(&self, _: Rejection<'_>) {}
 }

@@ -10,7 +10,7 @@ use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::kill::{KillGeneration, Kills};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, InstanceId, Report};
-use plimsoll_proto::driver::parent::{OnRejected, ParentService};
+use plimsoll_proto::driver::parent::{OnRejected, ParentService, Rejection};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, Connections};
 use plimsoll_proto::wire;
@@ -109,8 +109,8 @@ pub(crate) struct Server {
 struct Rejections(UnboundedSender<&'static str>);
 
 impl OnRejected for Rejections {
-    fn on_rejected(&self, reason: &'static str) {
-        let _ = self.0.send(reason);
+    fn on_rejected(&self, rejection: Rejection<'_>) {
+        let _ = self.0.send(rejection.reason);
     }
 }
 

@@ -1,0 +1,68 @@
+//! The ports of a tier as metrics: connections that are pending, refused or given up, and a lack of descriptors.
+
+use plimsoll_host::descriptors;
+use plimsoll_proto::transport::{Connections, Counts};
+
+use crate::metrics_page::{Page, flag, plain};
+
+/// The most connections of an admin port; one address has half of them at most.
+const ADMIN_CONNECTIONS_MAX: usize = 128;
+
+/// The connections of both ports of a tier. Clones share the counts.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// Of the gRPC port.
+    pub grpc: Connections,
+    /// Of the admin port, where every connection counts as pending.
+    pub admin: Connections,
+}
+
+impl Ports {
+    /// Allows this many connections without a greeting at the gRPC port, and at most half of the descriptors.
+    #[must_use]
+    pub fn new(pending_max: usize) -> Self {
+        let half = usize::try_from(descriptors::limit() / 2).unwrap_or(usize::MAX);
+        Self {
+            grpc: Connections::new(pending_max.min(half)),
+            admin: Connections::new(ADMIN_CONNECTIONS_MAX.min(half)),
+        }
+    }
+
+    /// Adds the metrics of both ports.
+    pub fn add_to(&self, page: &mut Page) {
+        let ports = [("grpc", self.grpc.counts()), ("admin", self.admin.counts())];
+        let rows = |value: fn(&Counts) -> f64| {
+            ports.each_ref().map(|(port, counts)| (vec![(*port).to_owned()], value(counts)))
+        };
+        let help = "Connections whose peer has not sent a greeting yet; at the admin port, all connections.";
+        page.gauge("plimsoll_connections_pending", help, &["port"], rows(|counts| counts.pending as f64));
+        let help = "1 while connections cannot be accepted because descriptors or memory ran out.";
+        page.gauge("plimsoll_accept_failing", help, &["port"], rows(|counts| flag(counts.is_failing)));
+        let help =
+            "Connections closed as they came, because too many were pending in all or of their address.";
+        page.counter(
+            "plimsoll_connections_refused_total",
+            help,
+            &["port"],
+            rows(|counts| counts.refused as f64),
+        );
+        let help = "Connections closed because no greeting came in time.";
+        let rows_of = rows(|counts| counts.timed_out as f64);
+        page.counter("plimsoll_connections_timed_out_total", help, &["port"], rows_of);
+        let help = "Failed attempts to accept a connection.";
+        page.counter(
+            "plimsoll_accept_failures_total",
+            help,
+            &["port"],
+            rows(|counts| counts.failures as f64),
+        );
+        let help = "Largest number of open descriptors of this process.";
+        page.gauge("plimsoll_descriptors_limit", help, &[], plain(descriptors::limit() as f64));
+    }
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self::new(plimsoll_proto::transport::PENDING_MAX_DEFAULT)
+    }
+}
