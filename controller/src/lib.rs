@@ -22,17 +22,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_admin::ports::Ports;
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::decision::coherent::CoinKey;
 use plimsoll_core::directive::Epoch;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::InstanceId;
+use plimsoll_core::report::{DECISIONS_PER_S_MAX, InstanceId};
 use plimsoll_policy::{Policy, differences};
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
 use tokio::net::TcpListener;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, Offer};
@@ -52,6 +55,8 @@ pub use crate::prometheus::http_client_builder;
 pub const PORT: u16 = 7400;
 /// The admin port.
 pub const ADMIN_PORT: u16 = 7401;
+/// The time after which a start that waits for the disk is logged.
+const SLOW_START: Duration = Duration::from_secs(5);
 /// The default interval between two sends of one query to a Prometheus server.
 pub const QUERY_EVERY: Duration = Duration::from_secs(30);
 
@@ -73,9 +78,16 @@ pub struct Args {
     /// Interval of the queries to Prometheus servers, for limits and extra gates
     #[arg(long, env = "PLIMSOLL_QUERY_EVERY", value_name = "TIME", default_value = "30s", value_parser = query_task::every)]
     pub query_every: Duration,
+    /// Requests/s that one client is believed to decide. Counts of an aggregator above this for each of its clients,
+    /// and above 100 times its own past, are cut and added to plimsoll_counts_cut_total
+    #[arg(long, env = "PLIMSOLL_DECISIONS_PER_S_MAX", value_name = "N", default_value_t = DECISIONS_PER_S_MAX, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub decisions_per_s_max: u64,
     /// Address for aggregators (gRPC)
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
     pub listen: SocketAddr,
+    /// Maximum of connections whose peer has not sent a greeting; half of them from one address
+    #[arg(long, env = "PLIMSOLL_PENDING_MAX", value_name = "N", default_value_t = transport::PENDING_MAX_DEFAULT)]
+    pub pending_max: usize,
     /// Address of the admin port: metrics, health, status and commands
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
     pub admin: SocketAddr,
@@ -87,12 +99,15 @@ pub enum Error {
     /// The policy is not valid, and no earlier one is in force.
     #[error(transparent)]
     Policy(#[from] ReadError),
-    /// The state directory cannot be used.
+    /// Another controller uses the state directory.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The system gave no randomness for the instance id or the fleet's key.
     #[error("the system gave no randomness: {0}")]
     Entropy(#[from] getrandom::Error),
+    /// The thread that reads the files at the start panicked.
+    #[error("the start of the controller failed: {0}")]
+    Start(#[from] JoinError),
     /// A port cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -127,21 +142,32 @@ pub struct Controller {
 /// # Errors
 /// When it cannot start, or one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
-    let controller = Controller::open(&args)?;
-    let listeners = Listeners {
-        grpc: transport::listen(args.listen).await?,
-        admin: transport::listen(args.admin).await?,
+    let (listen, admin) = (args.listen, args.admin);
+    // A disk that hangs must not keep the process from ending.
+    let mut opening = spawn_blocking(move || Controller::open(&args));
+    let controller = tokio::select! {
+        () = shutdown.cancelled() => return Ok(()),
+        opened = &mut opening => opened??,
+        () = sleep(SLOW_START) => {
+            tracing::warn!("waiting for the disk of the policy files or of the state directory");
+            tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                opened = opening => opened??,
+            }
+        }
     };
+    let listeners =
+        Listeners { grpc: transport::listen(listen).await?, admin: transport::listen(admin).await? };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves");
     controller.serve(listeners, shutdown).await
 }
 
 impl Controller {
-    /// Reads policy and state, and saves the new epoch before anything can be sent in it.
+    /// Reads policy and state, and saves the new epoch before anything can be sent in it. Blocks.
     ///
     /// # Errors
-    /// When the policy is not valid, or the state directory cannot be used.
+    /// When the policy is not valid, or another controller uses the state directory.
     pub fn open(args: &Args) -> Result<Self, Error> {
         let files = PolicyFiles { policy: args.policy.clone(), tenants: args.tenants.clone() };
         let (policy, warnings) = files.read()?;
@@ -166,15 +192,25 @@ impl Controller {
             durable,
             in_force,
             Parameters { feed_stale: args.feed_stale, ..Parameters::default() },
-        );
+        )
+        .with_decisions_per_s_max(args.decisions_per_s_max);
         // Learned limits are part of what a changed policy is judged by.
         let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
         let current = policy.hash();
         let changes = rollout_log::one_line(&differences(brain.policy(), &policy));
         let offer = brain.offer(policy);
         if let Some((number, durable)) = brain.unsaved() {
-            store.save(&durable)?;
-            brain.on_saved(number);
+            match store.save(&durable) {
+                Ok(()) => brain.on_saved(number),
+                Err(error @ StoreError::InUse(_)) => return Err(error.into()),
+                Err(error) => {
+                    tracing::error!(
+                        %error,
+                        "the state cannot be written: epoch, kills and stages are lost with a restart until it can"
+                    );
+                    brain.on_save_failed(error.to_string());
+                }
+            }
         }
         tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
         if offer == Offer::Held {
@@ -185,7 +221,10 @@ impl Controller {
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable());
         rollout_log::stages(None, &brain);
-        let (brain, events) = (Shared::new(brain), Events::default());
+        let mut events = Events::default();
+        events.ports = Ports::new(args.pending_max);
+        let brain = Shared::new(brain);
+        events.on_policy_read(tasks::unix_s());
         let policy =
             PolicyTask { brain: brain.clone(), files, current, logged: warnings, events: events.clone() };
         Ok(Self {
@@ -229,9 +268,10 @@ impl Controller {
         tokio::spawn(queries.run(stop.clone()));
         let parent =
             ParentService::new(self.brain.clone(), stop.clone(), self.events.rejected_streams.clone());
-        let grpc = transport::serve(listeners.grpc, parent, stop.clone().cancelled_owned());
+        let ports = self.events.ports.clone();
+        let grpc = transport::serve(listeners.grpc, ports.grpc, parent, stop.clone().cancelled_owned());
         let routes = admin::routes(self.brain, files, self.recorder, self.events);
-        let admin = admin_server::serve(listeners.admin, routes, stop.clone().cancelled_owned());
+        let admin = admin_server::serve(listeners.admin, ports.admin, routes, stop.clone().cancelled_owned());
         tokio::select! {
             served = grpc => served?,
             served = admin => served?,
@@ -265,4 +305,44 @@ fn random() -> Result<[u8; 16], getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The parsers of files and answers, for fuzzing. Not part of the API.
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod parsers {
+    use plimsoll_core::quantity::MonoTime;
+    use plimsoll_policy::Policy;
+    use plimsoll_policy::learning::{Day, Minute};
+
+    use crate::brain::Brain;
+    use crate::history::csv::import::Import;
+    use crate::history::store::read_row;
+    use crate::prometheus::answer;
+    use crate::state::{DurableState, store};
+
+    pub fn state(file: &[u8]) -> Option<DurableState> {
+        store::decode(file).ok()
+    }
+
+    pub fn prometheus_answer(body: &[u8]) -> Option<f64> {
+        answer::rate(&answer::single(body).ok()?).ok().map(|rate| rate.per_second())
+    }
+
+    pub fn history_import(text: &str, policy: &Policy, brain: &mut Brain, today: Day) {
+        if let Ok(import) = Import::parse(text, policy, today) {
+            brain.import_history(&import.days(), today, true);
+        }
+    }
+
+    /// Restores the rows of a history that has one row of each kind.
+    pub fn history_row(key: &[u8], row: &[u8], brain: &mut Brain, now: MonoTime) {
+        let restored = read_row(key, row);
+        brain.restore_history(restored.closed, restored.minutes);
+        brain.restore_answers(now, restored.answers);
+    }
+
+    pub fn today(unix_s: i64) -> Day {
+        Minute::of_unix(unix_s).day()
+    }
 }

@@ -51,6 +51,9 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     write!(out, "controller: epoch {}, policy {}", status.epoch, status.policy_hash)?;
     writeln!(out, "{}", if status.leading { "" } else { ", sends no rates yet" })?;
     write_controllers(out, status)?;
+    for refused in &status.refused_children {
+        writeln!(out, "  refuses {} again and again, {} times: {}", refused.child, refused.times, refused.cause)?;
+    }
     if let Some(reason) = &status.state_unsaved {
         writeln!(out, "  state not saved: {reason}")?;
         writeln!(out, "  epoch, kills and stages would be lost with a restart")?;

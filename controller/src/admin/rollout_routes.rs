@@ -14,8 +14,9 @@ use plimsoll_policy::{BucketPolicy, Difference};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use crate::admin::{BrainState, in_effect};
+use crate::admin::{BrainState, TIMEOUT, in_effect};
 use crate::brain::Brain;
 use crate::policy_file::PolicyFiles;
 use crate::rollout::{RolloutError, reasons};
@@ -136,6 +137,9 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
     let status = |(entry, policy): (String, &BucketPolicy)| {
         let stage = *durable.stages.get(&entry)?;
         let judgement = brain.judgement(now, &entry, &policy.rollout);
+        let evidence = brain.evidence(now, &entry, &policy.rollout);
+        let mut why = judgement.as_ref().map(reasons).unwrap_or_default();
+        why.extend(judgement.as_ref().and_then(|_| evidence.few_instances(stage.stage)));
         Some(EntryStatus {
             stage: stage.stage,
             killed: durable.is_entry_killed(&entry),
@@ -144,9 +148,9 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
             pending: stage.pending,
             next: crate::rollout::next_stage(stage.stage),
             gate: judgement.as_ref().map(|judgement| judgement.as_str().to_owned()),
-            why: judgement.as_ref().map(reasons).unwrap_or_default(),
+            why,
             auto_promote: policy.rollout.auto_promote,
-            evidence: brain.evidence(now, &entry, &policy.rollout),
+            evidence,
             since: durable.change(stage.change).cloned(),
             entry,
         })
@@ -187,10 +191,13 @@ async fn acknowledge(
     files: PolicyFiles,
     JsonBody(asked): JsonBody<Ack>,
 ) -> Response {
-    let on_disk = match spawn_blocking(move || files.hash()).await {
-        Ok(Ok(hash)) => hash,
-        Ok(Err(error)) => return error_response(StatusCode::CONFLICT, error),
-        Err(error) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
+    let on_disk = match timeout(TIMEOUT, spawn_blocking(move || files.hash())).await {
+        Ok(Ok(Ok(hash))) => hash,
+        Ok(Ok(Err(error))) => return error_response(StatusCode::CONFLICT, error),
+        Ok(Err(error)) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
+        Err(_) => {
+            return error_response(StatusCode::SERVICE_UNAVAILABLE, "the disk of the policy does not answer");
+        }
     };
     match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
         Ok(hash) => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_admin::kill_api::Claimed;
 use plimsoll_admin::other_controllers::OtherController;
+use plimsoll_admin::rejected_streams::RefusedChild;
 use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
@@ -30,6 +31,9 @@ pub struct Status {
     /// Other controllers that aggregators and clients name.
     #[serde(default)]
     pub other_controllers: Vec<OtherController>,
+    /// Aggregators, and other processes, that are refused again and again.
+    #[serde(default)]
+    pub refused_children: Vec<RefusedChild>,
     /// The hash of the policy in force.
     pub policy_hash: String,
     /// The kill generation; odd means killed.
@@ -217,6 +221,7 @@ impl Status {
                 .lost()
                 .map(|lost| OtherController::new(lost.to, &lost.through, lost.to.epoch == durable.epoch)),
             other_controllers: OtherController::list(&brain.leadership.others, now),
+            refused_children: Vec::new(),
             policy_hash: brain.policy().hash().to_string(),
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),

@@ -2,14 +2,15 @@
 //! that no restart can take back what aggregators were sent.
 
 /// The progress of saving the durable state.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PendingSaves {
     /// Numbers the changes.
     changes: u64,
     /// The last change that was saved.
     saved: u64,
-    /// The last save failed. Directives go out unsaved then: a full disk must not keep a kill from the fleet.
-    failing: bool,
+    /// Why the last save failed, if it did. Directives go out unsaved then: a full disk must not keep a kill from
+    /// the fleet.
+    pub(crate) failure: Option<String>,
     /// A save is wanted that no directive waits for.
     wanted: bool,
     /// The number of failed saves.
@@ -42,12 +43,12 @@ impl PendingSaves {
     pub(super) fn on_saved(&mut self, number: u64) {
         debug_assert!(number <= self.changes, "change {number} of {} is not known", self.changes);
         self.saved = self.saved.max(number);
-        self.failing = false;
+        self.failure = None;
     }
 
     /// Notes that a save failed, so that it is tried again.
-    pub(super) const fn on_failed(&mut self) {
-        self.failing = true;
+    pub(super) fn on_failed(&mut self, reason: String) {
+        self.failure = Some(reason);
         self.wanted = true;
         self.failures += 1;
     }
@@ -64,7 +65,7 @@ impl PendingSaves {
 
     /// Returns true if directives may be sent: every change is saved, or saving fails.
     pub(super) const fn is_in_effect(&self) -> bool {
-        self.is_saved() || self.failing
+        self.is_saved() || self.failure.is_some()
     }
 }
 
@@ -85,11 +86,12 @@ mod tests {
         saves.note_change(true);
         saves.on_saved(1);
         assert!(!saves.is_saved(), "a change that came during the save is not part of it");
-        saves.on_failed();
+        saves.on_failed("no room".to_owned());
+        assert_eq!(saves.failure.as_deref(), Some("no room"));
         assert!(saves.is_in_effect() && !saves.is_saved());
         assert_eq!((saves.take_due(), saves.failures), (Some(2), 1));
         saves.on_saved(2);
-        assert!(saves.is_saved() && saves.is_in_effect());
+        assert!(saves.is_saved() && saves.is_in_effect() && saves.failure.is_none());
         assert_eq!(saves.take_due(), None);
     }
 

@@ -1,30 +1,20 @@
-//! The policy files: reads the two as one policy, and reports changes of their content by editors, deployment
-//! tools and mounted ConfigMaps.
+//! The policy files: reads the two as one policy. `watch` reports changes of their content.
 
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode};
-use notify_debouncer_full::{DebounceEventResult, Debouncer, NoCache, new_debouncer_opt};
+use plimsoll_host::regular_file;
 use plimsoll_policy::{FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy, PolicyError, PolicyHash, Source, Warning};
-use tokio::sync::{Notify, mpsc};
-use tokio::task::{JoinError, spawn_blocking};
 
 use crate::tasks::unix_s;
+use watch::READ_MAX;
 
-/// The delay between a change and its reading, in which further changes may follow.
-const DEBOUNCE: Duration = Duration::from_millis(100);
-/// The interval of reading the files without an event: some file systems report none.
-const POLL_INTERVAL: Duration = Duration::from_secs(15);
-/// The interval while a directory cannot be watched.
-const POLL_INTERVAL_UNWATCHED: Duration = Duration::from_secs(1);
 /// The number of readings in search of two equal ones. If there are none, the next change or poll reads
 /// again.
 const READINGS_MAX: usize = 3;
@@ -53,21 +43,15 @@ pub enum ReadError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The disk of a file has not answered for this long.
+    #[error("no answer from the disk of {} within {} s", path.display(), READ_MAX.as_secs())]
+    Silent {
+        /// The first file.
+        path: PathBuf,
+    },
     /// A file was read and is not valid.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
-}
-
-/// The reading thread panicked.
-#[derive(Debug, thiserror::Error)]
-#[error("the thread that reads the policy files panicked")]
-pub(crate) struct WatchError(#[from] JoinError);
-
-/// The content at one moment, as far as it takes to detect a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
-    Content(PolicyHash),
-    Unreadable(PathBuf, io::ErrorKind),
 }
 
 /// The two files as bytes, each at most one byte longer than is allowed.
@@ -75,14 +59,6 @@ enum Seen {
 struct Content {
     policy: Vec<u8>,
     tenants: Vec<u8>,
-}
-
-/// The watched directories.
-struct Watch {
-    /// `None` if the system offers no events.
-    debouncer: Option<Debouncer<RecommendedWatcher, NoCache>>,
-    watched: BTreeSet<PathBuf>,
-    warned: bool,
 }
 
 // === impl PolicyFiles ===
@@ -93,7 +69,7 @@ impl PolicyFiles {
     /// # Errors
     /// When a file cannot be read, or the two are no policy.
     pub fn read(&self) -> Result<(Policy, Vec<Warning>), ReadError> {
-        Ok(self.parse(&self.content()?)?)
+        Ok(self.parse(&self.content(bytes_of)?)?)
     }
 
     /// Returns the hash of both files as they are now. Blocks.
@@ -101,74 +77,16 @@ impl PolicyFiles {
     /// # Errors
     /// When a file cannot be read.
     pub(crate) fn hash(&self) -> Result<PolicyHash, ReadError> {
-        Ok(self.content()?.hash())
+        Ok(self.content(bytes_of)?.hash())
     }
 
-    /// Sends one [`Reload`] for every change of content, beginning with the first content that is not
-    /// `current`, until the receiver is dropped. Refused content and an unreadable file are reported once,
-    /// until the next change.
-    ///
-    /// # Errors
-    /// When the reading thread panics. Without events of the system it polls, which is no error.
-    pub(crate) async fn watch(
-        self,
-        current: Option<PolicyHash>,
-        tx: mpsc::Sender<Reload>,
-    ) -> Result<(), WatchError> {
-        let wake = Arc::new(Notify::new());
-        self.watch_by(Watch::open(Arc::clone(&wake)), &wake, current, tx).await
-    }
-
-    async fn watch_by(
-        self,
-        mut watch: Watch,
-        wake: &Notify,
-        current: Option<PolicyHash>,
-        tx: mpsc::Sender<Reload>,
-    ) -> Result<(), WatchError> {
-        let files = Arc::new(self);
-        let mut seen = current.map(Seen::Content);
-        loop {
-            // First watch, then read: a change in between is an event.
-            let looked = Arc::clone(&files);
-            let directories = spawn_blocking(move || looked.directories()).await?;
-            let poll_interval =
-                if watch.follow(directories) { POLL_INTERVAL } else { POLL_INTERVAL_UNWATCHED };
-            let (looked, before) = (Arc::clone(&files), seen.clone());
-            if let Some((now, reload)) = spawn_blocking(move || looked.look(before.as_ref())).await? {
-                seen = Some(now);
-                if tx.send(reload).await.is_err() {
-                    return Ok(());
-                }
-            }
-            tokio::select! {
-                () = wake.notified() => {}
-                () = tokio::time::sleep(poll_interval) => {}
-                () = tx.closed() => return Ok(()),
-            }
-        }
-    }
-
-    /// Returns the content and the reload, if the content has changed.
-    fn look(&self, before: Option<&Seen>) -> Option<(Seen, Reload)> {
-        let content = self.content();
-        let now = match &content {
-            Ok(content) => Seen::Content(content.hash()),
-            Err((path, source)) => Seen::Unreadable(path.clone(), source.kind()),
-        };
-        if before == Some(&now) {
-            return None;
-        }
-        let parsed = content.map_err(ReadError::from).and_then(|content| Ok(self.parse(&content)?));
-        Some((now, parsed.map(|(policy, warnings)| (Arc::new(policy), warnings))))
-    }
-
-    fn content(&self) -> Result<Content, (PathBuf, io::Error)> {
-        let mut content = self.content_once()?;
+    /// Returns the content of both files. `read` returns the bytes of one.
+    fn content(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Content, (PathBuf, io::Error)> {
+        let mut content = self.content_once(&read)?;
         // Links may be swapped between the readings of the two files: another reading then finds two of one
         // version.
         for _ in 0..READINGS_MAX {
-            let again = self.content_once()?;
+            let again = self.content_once(&read)?;
             if again == content {
                 break;
             }
@@ -177,8 +95,11 @@ impl PolicyFiles {
         Ok(content)
     }
 
-    fn content_once(&self) -> Result<Content, (PathBuf, io::Error)> {
-        let read = |path: &Path| bytes_of(path).map_err(|source| (path.to_owned(), source));
+    fn content_once(
+        &self,
+        read: impl Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Content, (PathBuf, io::Error)> {
+        let read = |path: &Path| read(path).map_err(|source| (path.to_owned(), source));
         Ok(Content {
             policy: read(&self.policy)?,
             tenants: match &self.tenants {
@@ -227,62 +148,6 @@ impl From<(PathBuf, io::Error)> for ReadError {
     }
 }
 
-// === impl Watch ===
-
-impl Watch {
-    /// Subscribes to the events of the system. Changes notify `wake` after [`DEBOUNCE`].
-    fn open(wake: Arc<Notify>) -> Self {
-        let on_events = move |result: DebounceEventResult| {
-            // Reading the files is an access, which must not cause the next reading. Errors mean that events
-            // were lost.
-            if result.map_or(true, |events| events.iter().any(|e| !matches!(e.kind, EventKind::Access(_)))) {
-                wake.notify_one();
-            }
-        };
-        match new_debouncer_opt(DEBOUNCE, None, on_events, NoCache, notify::Config::default()) {
-            Ok(debouncer) => Self { debouncer: Some(debouncer), ..Self::without_events() },
-            Err(error) => {
-                tracing::warn!(%error, every = ?POLL_INTERVAL_UNWATCHED, "policy watch unavailable: polling the files");
-                Self { warned: true, ..Self::without_events() }
-            }
-        }
-    }
-
-    const fn without_events() -> Self {
-        Self { debouncer: None, watched: BTreeSet::new(), warned: false }
-    }
-
-    /// Watches exactly `directories`; false if one of them cannot be watched.
-    fn follow(&mut self, directories: BTreeSet<PathBuf>) -> bool {
-        let Some(debouncer) = &mut self.debouncer else { return false };
-        for gone in self.watched.difference(&directories) {
-            // The watch of a removed directory is gone already.
-            let _ = debouncer.unwatch(gone);
-        }
-        self.watched.clear();
-        let mut complete = true;
-        for directory in directories {
-            // Watched directories too: one that was removed and created again has no watch.
-            match debouncer.watch(&directory, RecursiveMode::NonRecursive) {
-                Ok(()) => drop(self.watched.insert(directory)),
-                Err(error) => {
-                    complete = false;
-                    if !std::mem::replace(&mut self.warned, true) {
-                        tracing::warn!(
-                            directory = %directory.display(), %error, every = ?POLL_INTERVAL_UNWATCHED,
-                            "policy directory cannot be watched: polling the files"
-                        );
-                    }
-                }
-            }
-        }
-        if complete {
-            self.warned = false;
-        }
-        complete
-    }
-}
-
 fn directory_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -292,7 +157,5 @@ fn directory_of(path: &Path) -> PathBuf {
 
 /// Returns the bytes of a file; of one that is too large, one byte more than is allowed.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    regular_file::read(path, FILE_BYTES_MAX)
 }

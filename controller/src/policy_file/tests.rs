@@ -3,12 +3,18 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Limit;
 use tempfile::TempDir;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
+use super::watch::Watch;
 use super::*;
 
 /// Far more than any step takes, even on a busy machine.
@@ -47,7 +53,7 @@ impl Watched {
             tenants: tenants.then(|| dir.path().join("tenants.yaml")),
         };
         let (tx, reloads) = mpsc::channel(1);
-        tokio::spawn(files.watch(None, tx));
+        tokio::spawn(files.watch(None, || (), tx));
         Self { dir, reloads }
     }
 
@@ -175,7 +181,7 @@ async fn directory_created_later_is_watched() {
     let dir = TempDir::new().unwrap();
     let files = PolicyFiles { policy: dir.path().join("later/policy.yaml"), tenants: None };
     let (tx, reloads) = mpsc::channel(1);
-    tokio::spawn(files.watch(None, tx));
+    tokio::spawn(files.watch(None, || (), tx));
     let mut watched = Watched { dir, reloads };
     watched.refused("cannot read").await;
     let building = watched.path("building");
@@ -195,7 +201,7 @@ async fn without_events_it_polls() {
     let (tx, reloads) = mpsc::channel(1);
     tokio::spawn(async move {
         let never = Notify::new();
-        files.watch_by(Watch::without_events(), &never, Some(current.hash()), tx).await
+        files.watch_by(Watch::without_events(), &never, bytes_of, Some(current.hash()), || (), tx).await
     });
     let mut watched = Watched { dir, reloads };
     // The content of the current policy is no change, so the first reload is the new one.
@@ -209,7 +215,7 @@ async fn watch_ends_when_the_receiver_is_dropped() {
     fs::write(dir.path().join("policy.yaml"), policy(1)).unwrap();
     let files = PolicyFiles { policy: dir.path().join("policy.yaml"), tenants: None };
     let (tx, mut reloads) = mpsc::channel(1);
-    let watching = tokio::spawn(files.watch(None, tx));
+    let watching = tokio::spawn(files.watch(None, || (), tx));
     reloads.recv().await.unwrap().unwrap();
     drop(reloads);
     timeout(PATIENCE, watching).await.expect("still watching").unwrap().unwrap();
@@ -219,8 +225,72 @@ async fn watch_ends_when_the_receiver_is_dropped() {
 fn too_large_file_is_refused_without_reading_all_of_it() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("policy.yaml");
-    File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
     let error = PolicyFiles { policy: path.clone(), tenants: None }.read().unwrap_err();
     assert!(error.to_string().contains("larger than 1048576 bytes"), "{error}");
     assert_eq!(bytes_of(&path).unwrap().len(), FILE_BYTES_MAX + 1);
+}
+
+#[tokio::test]
+async fn fifo_link_loop_or_endless_file_is_refused_and_reading_goes_on() {
+    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
+    watched.accepted(1.0).await;
+    let path = watched.path("policy.yaml");
+    let swap = |make: &dyn Fn(&Path)| {
+        let beside = path.with_extension("beside");
+        make(&beside);
+        fs::rename(&beside, &path).unwrap();
+    };
+    let others: [(&dyn Fn(&Path), &str); 4] = [
+        (&|at| assert!(Command::new("mkfifo").arg(at).status().unwrap().success()), "a FIFO"),
+        (&|at| symlink(at.file_name().unwrap(), at).unwrap(), ""),
+        (&|at| symlink("/dev/zero", at).unwrap(), "a device"),
+        (&|at| fs::File::create(at).unwrap().set_len(1 << 40).unwrap(), "larger than 1048576"),
+    ];
+    for (number, (make, reason)) in others.iter().enumerate() {
+        swap(make);
+        watched.refused(reason).await;
+        swap(&|at| fs::write(at, policy(number as u32 + 2)).unwrap());
+        watched.accepted(number as f64 + 2.0).await;
+    }
+}
+
+#[tokio::test]
+async fn disk_that_does_not_answer_is_reported_and_read_once_it_does() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("policy.yaml");
+    fs::write(&path, policy(1)).unwrap();
+    let files = PolicyFiles { policy: path.clone(), tenants: None };
+    let hangs = Arc::new((Mutex::new(true), Condvar::new()));
+    let reads = Arc::new(AtomicUsize::new(0));
+    let (gate, count) = (Arc::clone(&hangs), Arc::clone(&reads));
+    let read = move |path: &Path| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let (hangs, changed) = &*gate;
+        drop(changed.wait_while(hangs.lock().unwrap(), |hangs| *hangs).unwrap());
+        bytes_of(path)
+    };
+    let (current, _) = files.read().unwrap();
+    let (tx, reloads) = mpsc::channel(1);
+    let was_read = Arc::new(AtomicUsize::new(0));
+    let on_read = Arc::clone(&was_read);
+    let watching = tokio::spawn(async move {
+        let (never, on_read) = (Notify::new(), || drop(on_read.fetch_add(1, Ordering::Relaxed)));
+        files.watch_by(Watch::without_events(), &never, read, Some(current.hash()), on_read, tx).await
+    });
+    let mut watched = Watched { dir, reloads };
+    watched.refused("no answer from the disk").await;
+    assert_eq!((reads.load(Ordering::Relaxed), was_read.load(Ordering::Relaxed)), (1, 0));
+    *hangs.0.lock().unwrap() = false;
+    hangs.1.notify_all();
+    // The content is that of before, and is reported all the same: it is no longer refused.
+    watched.accepted(1.0).await;
+    assert!(was_read.load(Ordering::Relaxed) > 0);
+    *hangs.0.lock().unwrap() = true;
+    watched.refused("no answer from the disk").await;
+    // Nothing waits for the disk at the end.
+    drop(watched);
+    timeout(PATIENCE, watching).await.expect("watching goes on").unwrap().unwrap();
+    *hangs.0.lock().unwrap() = false;
+    hangs.1.notify_all();
 }

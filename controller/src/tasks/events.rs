@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_admin::metrics_page::{Page, flag, plain};
+use plimsoll_admin::ports::Ports;
 use plimsoll_admin::rejected_streams::RejectedStreams;
 
 /// Counters of events outside the brain, since the start.
@@ -12,12 +13,16 @@ pub(crate) struct Events {
     counts: Arc<Mutex<Counts>>,
     /// Rejected streams of children.
     pub(crate) rejected_streams: RejectedStreams,
+    /// Connections of the ports.
+    pub(crate) ports: Ports,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     reloads: Results,
     last_reload_refused: bool,
+    /// The time of the last reading of the policy files in seconds since 1970.
+    policy_read_s: i64,
     limit_queries: Results,
     gate_queries: Results,
 }
@@ -39,11 +44,15 @@ impl Events {
     /// Adds the metrics of all events.
     pub(crate) fn add_to(&self, page: &mut Page) {
         self.rejected_streams.add_to(page);
+        self.ports.add_to(page);
         self.with(|counts| {
             let help = "Changes of the policy files, by result.";
             counts.reloads.add_to(page, "plimsoll_policy_reloads_total", help, ["accepted", "refused"]);
             let help = "1 while the policy files were refused and an earlier policy is in force.";
             page.gauge("plimsoll_policy_refused", help, &[], plain(flag(counts.last_reload_refused)));
+            let help = "When the policy files were last read, changed or not.";
+            let read_s = plain(counts.policy_read_s as f64);
+            page.gauge("plimsoll_policy_last_read_timestamp_seconds", help, &[], read_s);
             let results = ["answered", "failed"];
             let help = "Queries to Prometheus servers for limits, by result.";
             counts.limit_queries.add_to(page, "plimsoll_limit_queries_total", help, results);
@@ -60,6 +69,11 @@ impl Events {
     /// Counts a query for an extra gate.
     pub(crate) fn on_gate_query(&self, answered: bool) {
         self.with(|counts| counts.gate_queries.count(answered));
+    }
+
+    /// Notes that the policy files were read at a time in seconds since 1970.
+    pub(crate) fn on_policy_read(&self, unix_s: i64) {
+        self.with(|counts| counts.policy_read_s = unix_s);
     }
 
     /// Counts a change of the policy files.

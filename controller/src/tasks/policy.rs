@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload};
 use crate::tasks::events::Events;
-use crate::tasks::rollout_log;
+use crate::tasks::{rollout_log, unix_s};
 
 /// Follows the policy files.
 #[derive(Debug)]
@@ -25,7 +25,9 @@ impl PolicyTask {
     /// Applies every valid change.
     pub(crate) async fn run(mut self) {
         let (sender, mut reloads) = mpsc::channel(1);
-        let watch = tokio::spawn(self.files.clone().watch(Some(self.current), sender));
+        let events = self.events.clone();
+        let on_read = move || events.on_policy_read(unix_s());
+        let watch = tokio::spawn(self.files.clone().watch(Some(self.current), on_read, sender));
         while let Some(reload) = reloads.recv().await {
             self.apply(reload);
         }

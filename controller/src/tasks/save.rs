@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_proto::shared::Shared;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::Brain;
@@ -14,6 +14,8 @@ use crate::tasks::kill_log::KillLog;
 
 /// The delay between a failed save and the next one.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The longest time that directives wait for the disk. They are sent unsaved then.
+const SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// Saves the state whenever it changed, until `stop` is cancelled.
 pub(crate) async fn run(
@@ -23,7 +25,8 @@ pub(crate) async fn run(
     stop: CancellationToken,
 ) {
     let mut bell = brain.changes();
-    let mut failing = false;
+    // The save at the start may have failed, which was logged.
+    let mut failing = brain.with(|brain, _| brain.pending_saves.failure.is_some());
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -32,27 +35,44 @@ pub(crate) async fn run(
         let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
         kill_log.on(&durable);
         let store = Arc::clone(&store);
-        let saved = tokio::task::spawn_blocking(move || store.save(&durable)).await;
+        let mut saving = tokio::task::spawn_blocking(move || store.save(&durable));
+        let saved = match timeout(SAVE_MAX, &mut saving).await {
+            Ok(saved) => saved,
+            Err(_) => {
+                let reason = format!("no answer from the disk within {} s", SAVE_MAX.as_secs());
+                on_failure(&brain, reason, &mut failing);
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    saved = &mut saving => saved,
+                }
+            }
+        };
         let failure = match saved {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(error) => Some(format!("the save panicked: {error}")),
         };
-        brain.with(|brain, _| match failure {
-            None => brain.on_saved(number),
-            Some(_) => brain.on_save_failed(),
-        });
-        brain.notify();
-        if let Some(error) = failure {
-            if !std::mem::replace(&mut failing, true) {
-                tracing::error!(error, "state save failed: directives are sent unsaved until it succeeds");
-            }
+        if let Some(reason) = failure {
+            on_failure(&brain, reason, &mut failing);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(RETRY_DELAY) => {}
             }
-        } else if std::mem::replace(&mut failing, false) {
-            tracing::info!("state save succeeds again");
+        } else {
+            brain.with(|brain, _| brain.on_saved(number));
+            brain.notify();
+            if std::mem::replace(&mut failing, false) {
+                tracing::info!("state save succeeds again");
+            }
         }
     }
+}
+
+/// Lets directives go out unsaved, and logs the first failure in a row.
+fn on_failure(brain: &Shared<Brain>, reason: String, failing: &mut bool) {
+    if !std::mem::replace(failing, true) {
+        tracing::error!(error = reason, "state save failed: directives are sent unsaved until it succeeds");
+    }
+    brain.with(|brain, _| brain.on_save_failed(reason));
+    brain.notify();
 }

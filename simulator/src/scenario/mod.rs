@@ -10,14 +10,13 @@ mod spec;
 mod trace_file;
 mod variants;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Tenant};
+use plimsoll_host::regular_file;
 use plimsoll_policy::{FILE_BYTES_MAX, Number, Policy, Source};
 use serde::Deserialize;
 
@@ -102,6 +101,8 @@ pub(crate) struct Traffic {
     pub(crate) bucket: usize,
     /// Index into its tenants.
     pub(crate) tenant: usize,
+    /// The number of names that requests give in turn in place of the tenant's: `TENANT-0` and so on.
+    pub(crate) names: Option<u32>,
     pub(crate) load: Load,
     pub(crate) shares: Vec<Share>,
     pub(crate) groups: Option<Groups>,
@@ -218,9 +219,6 @@ pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, ScenarioError> {
 
 /// Reads at most one byte more than `bytes_max`, by which the caller recognises a file that is too large.
 pub(crate) fn bytes_up_to(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ScenarioError> {
-    let io = |source| ScenarioError::Io { path: PathBuf::from(path), source };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(io)?;
-    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(io)?;
-    Ok(bytes)
+    regular_file::read(path, bytes_max)
+        .map_err(|source| ScenarioError::Io { path: PathBuf::from(path), source })
 }

@@ -1,6 +1,5 @@
 //! `plimsoll history import`: uploads past days and shows which of them count.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
+use plimsoll_host::regular_file;
 use serde::Deserialize;
 
 use crate::admin_client::{AdminArgs, AdminError, Request, read_body};
@@ -86,11 +86,10 @@ fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Resul
 
 fn read(file: &Path) -> anyhow::Result<Bytes> {
     let mut bytes = Vec::new();
-    let bound = IMPORT_BYTES_MAX as u64 + 1;
     if file == Path::new("-") {
-        io::stdin().lock().take(bound).read_to_end(&mut bytes)?;
+        io::stdin().lock().take(IMPORT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     } else {
-        File::open(file)?.take(bound).read_to_end(&mut bytes)?;
+        bytes = regular_file::read(file, IMPORT_BYTES_MAX)?;
     }
     if bytes.len() > IMPORT_BYTES_MAX {
         bail!("larger than 32 MiB; split the file and import each part");

@@ -1,15 +1,16 @@
 //! The file of the cache: read once at the start, written off the request path, whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_host::{atomic_file, regular_file};
+
 use super::snapshot::{Owner, Snapshot, SnapshotError};
 
 /// The largest file that is written or read, in bytes.
-pub(crate) const BYTES_MAX: u64 = 8 * 1024 * 1024;
+pub(crate) const BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The place of a cache file, and the service and zone whose directives it holds.
 #[derive(Clone, Debug)]
@@ -88,18 +89,14 @@ impl CacheFile {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now_since_1970();
         let mut text = snapshot.to_text(&self.owner, now)?;
-        if text.len() as u64 > BYTES_MAX {
+        if text.len() > BYTES_MAX {
             text = snapshot.classes_only().to_text(&self.owner, now)?;
         }
-        if text.len() as u64 > BYTES_MAX {
+        if text.len() > BYTES_MAX {
             return Err(CacheFileError::TooLarge);
         }
-        let beside = beside(&self.path);
-        write_and_rename(&beside, &self.path, text.as_bytes()).map_err(|source| {
-            // The disk may be full; an unfinished file must not take the room.
-            let _ = fs::remove_file(&beside);
-            CacheFileError::Write { path: self.path.clone(), source }
-        })
+        atomic_file::replace(&self.path, text.as_bytes())
+            .map_err(|source| CacheFileError::Write { path: self.path.clone(), source })
     }
 }
 
@@ -111,28 +108,11 @@ fn rejected(path: &Path, error: &dyn std::fmt::Display, label: &'static str) -> 
 
 /// Reads the text of a file; `None` if there is no file.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
-    };
-    let mut text = String::new();
-    // One byte more than the largest file, so that a longer one does not pass its checksum.
-    file.take(BYTES_MAX + 1).read_to_string(&mut text)?;
-    Ok(Some(text))
-}
-
-fn write_and_rename(beside: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(beside, path)
-}
-
-/// Returns a name in the same directory: renaming is atomic only within one file system.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    path.with_file_name(name)
+    // One byte more than the largest file is read, so that a longer one does not pass its checksum.
+    match regular_file::read(path, BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => String::from_utf8(read?).map(Some).map_err(|_| io::ErrorKind::InvalidData.into()),
+    }
 }
 
 fn now_since_1970() -> Duration {

@@ -1,5 +1,7 @@
 //! The cache file is restored whole or not at all, and a failing disk changes nothing else.
 
+use std::fs;
+
 use plimsoll_core::directive::{BucketDirective, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::names::{Bucket, Name, Tenant, Zone};
 
@@ -45,7 +47,7 @@ fn damaged_or_foreign_file_is_rejected_with_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let cache_file = cache_file(directory.path());
     let whole = snapshot(7).to_text(&cache_file.owner, Duration::from_secs(1)).unwrap();
-    let too_long = format!("{whole}{}", " ".repeat(BYTES_MAX as usize));
+    let too_long = format!("{whole}{}", " ".repeat(BYTES_MAX));
     for (bytes, reason) in [
         (whole.as_bytes()[..40].to_vec(), "torn"),
         (b"".to_vec(), "torn"),

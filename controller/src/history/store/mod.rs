@@ -6,6 +6,7 @@
 //! the summaries follow from them.
 
 mod error;
+mod panics;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,6 @@ pub(crate) use error::HistoryError;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -27,6 +27,7 @@ use plimsoll_policy::learning::{Closed, MINUTES_PER_DAY, Minute};
 
 use crate::history::MinuteSamples;
 use error::Fault;
+use panics::stopped_at_panic;
 
 /// The largest number of minutes on disk: 8 days without a gap, so that a week can be exported.
 pub(crate) const MINUTES_MAX: usize = 8 * MINUTES_PER_DAY;
@@ -50,6 +51,16 @@ pub(crate) struct HistoryStore {
     closed: Keyspace,
     answers: Keyspace,
     rows: usize,
+}
+
+/// Reads one row as that of each kind.
+pub(crate) fn read_row(key: &[u8], row: &[u8]) -> Restored {
+    Restored {
+        closed: rows::closed(key, row).into_iter().collect(),
+        minutes: rows::minute(key, row).into_iter().collect(),
+        answers: rows::answer(key, row).into_iter().collect(),
+        loss: None,
+    }
 }
 
 /// The content of the store when it was opened.
@@ -98,14 +109,14 @@ impl HistoryStore {
         if path.exists() && !path.is_dir() {
             return Err(Fault::Unavailable("it is no directory".to_owned()));
         }
-        // The database opens without its journal too, but then loses every write at the next start.
-        if path.is_dir() && !has_journal(path).map_err(|error| Fault::Unavailable(error.to_string()))? {
-            return Err(Fault::Unreadable("its journal is missing".to_owned()));
+        if path.is_dir() {
+            check_files(path)?;
         }
-        // Damaged files may make the database panic, which must not keep the controller from starting.
         let load = || {
-            let loaded = catch_unwind(AssertUnwindSafe(|| Self::load_from(path)));
-            loaded.unwrap_or_else(|_| Err(Fault::Unreadable("reading it panicked".to_owned())))
+            let path = path.to_owned();
+            let loaded = stopped_at_panic(move || Self::load_from(&path));
+            let loaded = loaded.map_err(|error| Fault::Unavailable(error.to_string()))?;
+            loaded.unwrap_or_else(|panic| Err(Fault::Unreadable(format!("reading it failed: {panic}"))))
         };
         let mut loaded = load();
         for _ in 0..LOCKED_TRIES {
@@ -265,16 +276,25 @@ impl HistoryStore {
     }
 }
 
-/// Returns true if a folder is empty, or has the journal of a database.
-fn has_journal(path: &Path) -> io::Result<bool> {
-    let mut is_empty = true;
-    for entry in fs::read_dir(path)? {
-        is_empty = false;
-        if entry?.path().extension().is_some_and(|extension| extension == "jnl") {
-            return Ok(true);
+/// Checks what the database does not: a FIFO in its folder would block it, and without its journal it opens, but loses
+/// every write at the next start.
+fn check_files(folder: &Path) -> Result<(), Fault> {
+    let unavailable = |error: io::Error| Fault::Unavailable(error.to_string());
+    let (mut is_empty, mut has_journal, mut folders) = (true, false, vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).map_err(unavailable)? {
+            let entry = entry.map_err(unavailable)?;
+            let (path, kind) = (entry.path(), entry.file_type().map_err(unavailable)?);
+            is_empty = false;
+            has_journal |= path.extension().is_some_and(|extension| extension == "jnl");
+            if kind.is_dir() {
+                folders.push(path);
+            } else if !kind.is_file() {
+                return Err(Fault::Unreadable(format!("{} is not a regular file", path.display())));
+            }
         }
     }
-    Ok(is_empty)
+    if is_empty || has_journal { Ok(()) } else { Err(Fault::Unreadable("its journal is missing".to_owned())) }
 }
 
 /// Returns an unused name beside `path`.

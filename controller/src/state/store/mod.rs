@@ -1,6 +1,11 @@
 //! The durable state on disk: one checksummed file that is replaced as a whole, and a marker file that tells
 //! a first start from a loss.
+//!
+//! A directory that cannot be written keeps no controller from starting: it is tried again with every save.
 
+#[cfg(test)]
+#[cfg(unix)]
+mod damage;
 mod file;
 #[cfg(test)]
 mod tests;
@@ -10,7 +15,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use plimsoll_host::atomic_file::{replace, sync_directory};
+
 use crate::state::DurableState;
+
+pub(crate) use file::decode;
 
 /// The state file in the state directory.
 const FILE: &str = "controller.state";
@@ -19,14 +28,22 @@ const LOCK: &str = "controller.lock";
 /// The marker file. It exists once a state was saved: an empty directory without it belongs to a first start.
 const MARKER: &str = "initialised";
 
-/// A state directory, locked for this process.
+/// A state directory.
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
-    /// Held during a save, so that saves do not share their temporary file.
-    saving: Mutex<()>,
-    /// Unlocked when it is closed, also by `kill -9`.
-    _lock: File,
+    /// Locked during a save, so that saves do not share their temporary file.
+    claim: Mutex<Claim>,
+}
+
+/// The use of a state directory by this process.
+#[derive(Debug, Default)]
+struct Claim {
+    /// The lock of the directory, unlocked when it is closed, also by `kill -9`; `None` while the directory
+    /// cannot be used.
+    lock: Option<File>,
+    /// A state file that cannot be read is still to be put aside.
+    is_damaged: bool,
 }
 
 /// The result of opening a state directory.
@@ -38,11 +55,11 @@ pub(crate) struct Opened {
     pub(crate) loss: Option<String>,
 }
 
-/// Why a state directory cannot be used.
+/// Why a state cannot be saved.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The directory cannot be created, read or locked.
-    #[error("state directory {}: {source}; choose another one with --state-dir", directory.display())]
+    /// The directory cannot be created or locked.
+    #[error("the state directory {} cannot be used: {source}; --state-dir chooses another one", directory.display())]
     Directory {
         /// Path of the directory.
         directory: PathBuf,
@@ -53,8 +70,13 @@ pub enum StoreError {
     #[error("state directory {} is in use by another controller", .0.display())]
     InUse(PathBuf),
     /// The state file cannot be written.
-    #[error("the durable state cannot be written: {0}")]
-    Write(io::Error),
+    #[error("{} cannot be written: {source}", file.display())]
+    Write {
+        /// Path of the state file.
+        file: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
 }
 
 // === impl Store ===
@@ -64,37 +86,36 @@ impl Store {
     /// is put aside, and every bucket begins in shadow.
     ///
     /// # Errors
-    /// When the directory cannot be used, or another controller uses it.
+    /// When another controller uses the directory.
     pub(crate) fn open(directory: &Path) -> Result<(Self, Opened), StoreError> {
-        let in_directory = |source| StoreError::Directory { directory: directory.to_owned(), source };
-        file::create_directory(directory).map_err(in_directory)?;
-        let lock = File::options().create(true).truncate(false).write(true).open(directory.join(LOCK));
-        let lock = lock.map_err(in_directory)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(directory.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(in_directory(error)),
+        let mut claim = Claim::default();
+        // Any other error comes again with the first save, and is reported there.
+        if let Err(error @ StoreError::InUse(_)) = claim.lock(directory) {
+            return Err(error);
         }
-        let initialised = directory.join(MARKER).try_exists().map_err(in_directory)?;
         let path = directory.join(FILE);
+        let lost = |loss| Opened { durable: DurableState::lost(), loss: Some(loss) };
         let opened = match file::read(&path) {
             Ok(Some(durable)) => {
                 file::restrict(&path);
                 Opened { durable, loss: None }
             }
-            Ok(None) if !initialised => Opened { durable: DurableState::first_start(), loss: None },
-            Ok(None) => {
-                Opened { durable: DurableState::lost(), loss: Some("the saved state is missing".to_owned()) }
+            Ok(None) if matches!(directory.join(MARKER).try_exists(), Ok(false)) => {
+                Opened { durable: DurableState::first_start(), loss: None }
             }
+            Ok(None) => lost(format!("the state file {} is missing", path.display())),
             Err(error) => {
-                let aside = aside(&path);
-                fs::rename(&path, &aside).map_err(in_directory)?;
-                file::restrict(&aside);
-                let loss = format!("{error}; the file was put aside as {}", aside.display());
-                Opened { durable: DurableState::lost(), loss: Some(loss) }
+                let aside = match put_aside(&path) {
+                    Ok(aside) => format!("it was put aside as {}", aside.display()),
+                    Err(error) => {
+                        claim.is_damaged = true;
+                        format!("it stays until it can be put aside as {}: {error}", aside(&path).display())
+                    }
+                };
+                lost(format!("the state file {} cannot be read: {error}; {aside}", path.display()))
             }
         };
-        Ok((Self { directory: directory.to_owned(), saving: Mutex::new(()), _lock: lock }, opened))
+        Ok((Self { directory: directory.to_owned(), claim: Mutex::new(claim) }, opened))
     }
 
     /// Writes the state; it is on disk when this returns.
@@ -102,15 +123,81 @@ impl Store {
     /// # Errors
     /// When it could not be written. The state saved before is kept, and another attempt may succeed.
     pub(crate) fn save(&self, durable: &DurableState) -> Result<(), StoreError> {
-        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        file::replace(&self.directory, FILE, durable)
-            .and_then(|()| file::create_marker(&self.directory, MARKER))
-            .map_err(StoreError::Write)
+        let mut claim = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        claim.lock(&self.directory)?;
+        let file = self.directory.join(FILE);
+        let write = |claim: &mut Claim| {
+            if claim.is_damaged {
+                put_aside(&file)?;
+                claim.is_damaged = false;
+            }
+            replace(&file, &file::encode(durable)?)?;
+            create_marker(&self.directory)
+        };
+        write(&mut claim).map_err(|source| StoreError::Write { file: file.clone(), source })
     }
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// Creates and locks a directory, unless this process holds its lock.
+    fn lock(&mut self, directory: &Path) -> Result<(), StoreError> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let in_directory = |source| StoreError::Directory { directory: directory.to_owned(), source };
+        create_directory(directory).map_err(in_directory)?;
+        let path = directory.join(LOCK);
+        let lock = File::options().create(true).truncate(false).write(true).open(&path);
+        // On a read-only disk the lock of an earlier run protects its state.
+        let lock = lock.or_else(|error| File::open(&path).map_err(|_| error)).map_err(in_directory)?;
+        match lock.try_lock() {
+            Ok(()) => self.lock = Some(lock),
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(directory.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(in_directory(error)),
+        }
+        Ok(())
+    }
+}
+
+/// Creates a directory with its parents, all of them on disk when this returns.
+fn create_directory(directory: &Path) -> io::Result<()> {
+    let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let created = directory.ancestors().take_while(missing).count();
+    fs::create_dir_all(directory)?;
+    for path in directory.ancestors().take(created) {
+        match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent)?,
+            _ => sync_directory(Path::new("."))?,
+        }
+    }
+    Ok(())
+}
+
+/// Creates the marker file, unless it exists.
+fn create_marker(directory: &Path) -> io::Result<()> {
+    let marker = directory.join(MARKER);
+    if marker.try_exists()? {
+        return Ok(());
+    }
+    File::create(marker)?.sync_all()?;
+    sync_directory(directory)
+}
+
+/// Renames a file to an unused name, which is returned.
+fn put_aside(path: &Path) -> io::Result<PathBuf> {
+    let aside = aside(path);
+    match fs::rename(path, &aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => file::restrict(&aside),
+    }
+    Ok(aside)
 }
 
 /// Returns an unused name beside `path`.
 fn aside(path: &Path) -> PathBuf {
     let name = |n: u32| path.with_extension(format!("state.unreadable-{n}"));
-    (1..u32::MAX).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(u32::MAX))
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+    (1..u32::MAX).map(name).find(is_free).unwrap_or_else(|| name(u32::MAX))
 }

@@ -1,6 +1,7 @@
 //! The history on real files: restarts, damage, and directories that cannot be used.
 
 mod children;
+mod damage;
 
 use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};

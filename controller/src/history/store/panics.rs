@@ -1,0 +1,79 @@
+//! Stops a thread where it panics. The database panics on some damaged files, and then again while it unwinds with its
+//! locks poisoned, which would abort the process: such a panic cannot be caught, so it must not unwind.
+
+use std::cell::RefCell;
+use std::io;
+use std::panic;
+use std::sync::Once;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+
+thread_local! {
+    /// Receives the panic of this thread, if it is one that is stopped.
+    static STOPPED: RefCell<Option<Sender<String>>> = const { RefCell::new(None) };
+}
+
+static HOOK: Once = Once::new();
+
+/// Runs `f` in another thread and returns its value, or the message with which it panicked. A thread that panics is
+/// never continued: what it owns stays in memory and open.
+///
+/// # Errors
+/// When no thread can be started.
+pub(super) fn stopped_at_panic<T: Send + 'static>(
+    f: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<Result<T, String>> {
+    HOOK.call_once(|| {
+        let other_threads = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            let Some(stopped) = STOPPED.take() else { return other_threads(info) };
+            let _ = stopped.send(info.to_string().replace('\n', " "));
+            loop {
+                thread::park();
+            }
+        }));
+    });
+    let (stopped, message) = mpsc::channel();
+    let (sender, value) = mpsc::channel();
+    thread::Builder::new().name("history".to_owned()).spawn(move || {
+        STOPPED.set(Some(stopped));
+        let value = f();
+        // Before the value: its receiver waits for the end of either channel.
+        let _ = sender.send(value);
+        STOPPED.take();
+    })?;
+    // The thread that is stopped keeps its end of `value`, and the one that returns drops that of `message`.
+    Ok(match message.recv() {
+        Ok(message) => Err(message),
+        Err(_) => value.recv().map_err(|_| "the thread ended without a value".to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Panics while it unwinds.
+    struct Twice;
+
+    impl Drop for Twice {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+
+    #[test]
+    fn value_is_returned_and_a_panic_does_not_unwind() {
+        assert_eq!(stopped_at_panic(|| 7).unwrap(), Ok(7));
+        let panicked = stopped_at_panic(|| {
+            let _twice = Twice;
+            if STOPPED.with_borrow(Option::is_some) {
+                panic!("damaged\nfiles");
+            }
+        });
+        let message = panicked.unwrap().unwrap_err();
+        assert!(message.contains("damaged files") && message.contains("panics.rs"), "{message}");
+        let unwound = panic::catch_unwind(|| panic!("elsewhere"));
+        assert!(unwound.is_err(), "other panics unwind");
+    }
+}

@@ -1,0 +1,244 @@
+//! Damaged copies of a state file, drawn by seed: each is read whole or put aside, and the controller begins in
+//! shadow; none panics, blocks or takes much memory.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use plimsoll_core::directive::Epoch;
+use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::*;
+
+/// Draws by seed (SplitMix64).
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn range(&mut self, end: usize) -> Range<usize> {
+        let start = self.below(end);
+        start..start + 1 + self.below(end - start)
+    }
+}
+
+/// A state with a policy, stages, history and children.
+fn whole() -> DurableState {
+    let entries: String = (0..40).map(|n| format!("  b{n}: {{ limit: {n}, mode: enforce }}\n")).collect();
+    let policy = Source { name: "policy.yaml", text: &format!("buckets:\n{entries}") };
+    let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
+    let mut state = DurableState { epoch: Epoch(9), ..DurableState::first_start() };
+    state.on_policy(&Policy::read(policy, tenants).unwrap().0);
+    state
+}
+
+/// Writes a checksummed file with this body.
+fn with_checksum(body: &[u8]) -> Vec<u8> {
+    let header = format!("plimsoll-state 1 xxh3 {:016x}\n", xxh3_64(body));
+    [header.as_bytes(), body].concat()
+}
+
+/// Damages the bytes of a file in one of ten ways.
+fn damage(bytes: &mut Vec<u8>, draws: &mut Draws) -> &'static str {
+    let range = draws.range(bytes.len());
+    match draws.below(10) {
+        0 => {
+            for _ in 0..=draws.below(8) {
+                let at = draws.below(bytes.len());
+                bytes[at] ^= 1 << draws.below(8);
+            }
+            "bits"
+        }
+        1 => {
+            bytes.truncate(range.start);
+            "cut"
+        }
+        2 => {
+            bytes[range].fill(0);
+            "zeros"
+        }
+        3 => {
+            let (from, to) = (range.start, range.end - 1);
+            bytes.swap(from, to);
+            bytes[from..=to].reverse();
+            "swap"
+        }
+        4 => {
+            bytes[range].fill_with(|| draws.next() as u8);
+            "random"
+        }
+        5 => {
+            bytes.extend_from_within(range);
+            "longer"
+        }
+        6 => {
+            bytes.drain(range);
+            "hole"
+        }
+        7 => {
+            let line = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+            let version = format!("plimsoll-state {} xxh3 ", 2 + draws.below(9));
+            bytes.splice(..line - 16, version.into_bytes());
+            "version"
+        }
+        8 => {
+            // Right checksums over wrong content: deep, or of other types.
+            let line = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+            let mut body = bytes[line + 1..].to_vec();
+            match draws.below(3) {
+                0 => body = ["[", "{\"a\":"][draws.below(2)].repeat(1 + draws.below(100_000)).into_bytes(),
+                1 => body = ["null", "[]", "{\"epoch\":-1}", "1e999", "\"\\ud800\""][draws.below(5)].into(),
+                _ => {
+                    let text = String::from_utf8(body).unwrap();
+                    let value = ["\"nine\"", "-9", "9.5", "null", "18446744073709551616"][draws.below(5)];
+                    body = text.replacen("\"epoch\":9", &format!("\"epoch\":{value}"), 1).into_bytes();
+                }
+            }
+            *bytes = with_checksum(&body);
+            "content"
+        }
+        _ => {
+            bytes.clear();
+            "empty"
+        }
+    }
+}
+
+/// Opens the directory, and checks the outcome: the whole state, or shadow with a message that names both files.
+/// Returns true for a loss.
+fn open_damaged(directory: &Path, whole: &DurableState, what: &str) -> bool {
+    let (store, opened) = Store::open(directory).unwrap();
+    let file = directory.join(FILE).display().to_string();
+    let Opened { durable, loss } = opened;
+    if let Some(loss) = &loss {
+        assert_eq!(durable, DurableState::lost(), "{what}");
+        let aside = loss.rsplit_once(" put aside as ").unwrap_or_else(|| panic!("{what}: {loss}")).1;
+        assert!(loss.contains(&file) && Path::new(aside).symlink_metadata().is_ok(), "{what}: {loss}");
+    } else {
+        assert_eq!(durable, *whole, "{what}");
+    }
+    // It saves again, and the next start reads that.
+    store.save(&durable).unwrap();
+    drop(store);
+    assert_eq!(Store::open(directory).unwrap().1, Opened { durable, loss: None }, "{what}");
+    loss.is_some()
+}
+
+#[test]
+fn damaged_copies_are_read_whole_or_put_aside() {
+    let whole = whole();
+    let good = file::encode(&whole).unwrap();
+    let (mut lost, mut ways) = (0, BTreeMap::<&str, u32>::new());
+    for seed in 0..600 {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(MARKER), "").unwrap();
+        let mut bytes = good.clone();
+        let way = damage(&mut bytes, &mut Draws(seed));
+        fs::write(directory.path().join(FILE), bytes).unwrap();
+        *ways.entry(way).or_default() += 1;
+        lost += u32::from(open_damaged(directory.path(), &whole, &format!("seed {seed}, {way}")));
+    }
+    assert!(ways.len() == 10 && ways.values().all(|count| *count > 20), "{ways:?}");
+    assert!(lost > 500, "only {lost} copies were damaged");
+}
+
+#[test]
+fn other_things_in_the_place_of_the_state_file_are_put_aside() {
+    let whole = whole();
+    let makes: [(&str, &dyn Fn(&Path)); 7] = [
+        ("a directory", &|path| fs::create_dir(path).unwrap()),
+        ("a FIFO", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
+        ("a device", &|path| symlink("/dev/zero", path).unwrap()),
+        ("No such file", &|path| symlink("nowhere", path).unwrap()),
+        ("symbolic links", &|path| symlink(FILE, path).unwrap()),
+        ("more than", &|path| File::create(path).unwrap().set_len(1 << 40).unwrap()),
+        ("header", &|path| fs::write(path, vec![b'x'; 1 << 20]).unwrap()),
+    ];
+    for (reason, make) in makes {
+        let directory = tempfile::tempdir().unwrap();
+        let make = || make(&directory.path().join(FILE));
+        make();
+        let loss = Store::open(directory.path()).unwrap().1.loss.unwrap();
+        assert!(loss.contains(reason), "{loss}");
+        make();
+        assert!(open_damaged(directory.path(), &whole, reason));
+    }
+    let mode = fs::metadata("/dev/zero").unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o666, "the target of a link is left alone");
+}
+
+#[test]
+fn state_that_may_not_be_read_is_a_loss_unless_the_reader_may_read_everything() {
+    let (directory, whole) = (tempfile::tempdir().unwrap(), whole());
+    let path = directory.path().join(FILE);
+    fs::write(&path, file::encode(&whole).unwrap()).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    let is_refused = File::open(&path).is_err();
+    assert_eq!(open_damaged(directory.path(), &whole, "permission"), is_refused);
+}
+
+#[test]
+fn another_version_is_told_from_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let good = String::from_utf8(file::encode(&whole()).unwrap()).unwrap();
+    for (text, reason) in [
+        (good.replacen(" 1 ", " 2 ", 1), "its format is version 2, and this build reads version 1"),
+        (good.replacen(" 1 ", " x ", 1), "its header is damaged"),
+        (good.replacen("\"epoch\":9", "\"epoch\":8", 1), "it is damaged: its checksum is wrong"),
+        (
+            String::from_utf8(with_checksum(b"{\"epoch\":9}")).unwrap(),
+            "its checksum is right, but this build cannot read its content",
+        ),
+    ] {
+        fs::write(directory.path().join(FILE), text).unwrap();
+        let loss = Store::open(directory.path()).unwrap().1.loss.unwrap();
+        assert!(loss.contains(reason), "{loss}");
+    }
+}
+
+#[test]
+fn damaged_state_on_a_disk_that_cannot_be_written_is_kept_until_it_can() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(FILE);
+    fs::write(&path, "damaged").unwrap();
+    // As after a start at which it could not be put aside.
+    let aside = put_aside(&path).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    let mut claim = Claim { lock: None, is_damaged: true };
+    claim.lock(directory.path()).unwrap();
+    let store = Store { directory: directory.path().to_owned(), claim: Mutex::new(claim) };
+    store.save(&whole()).unwrap();
+    assert_eq!(fs::read_to_string(aside).unwrap(), "damaged", "the first save keeps the damaged state");
+    store.save(&whole()).unwrap();
+    drop(store);
+    assert_eq!(Store::open(directory.path()).unwrap().1, Opened { durable: whole(), loss: None });
+}
+
+#[test]
+fn directory_that_cannot_be_used_is_tried_again_with_every_save() {
+    let parent = tempfile::tempdir().unwrap();
+    let file = parent.path().join("file");
+    fs::write(&file, "").unwrap();
+    // Nothing can be created below a file, not even by root.
+    let directory = file.join("state");
+    let (store, opened) = Store::open(&directory).unwrap();
+    assert_eq!(opened.durable, DurableState::lost());
+    let error = store.save(&whole()).unwrap_err().to_string();
+    assert!(error.contains(directory.to_str().unwrap()) && error.contains("--state-dir"), "{error}");
+    fs::remove_file(&file).unwrap();
+    store.save(&whole()).unwrap();
+    assert!(matches!(Store::open(&directory), Err(StoreError::InUse(_))), "it is locked from now on");
+    drop(store);
+    assert_eq!(Store::open(&directory).unwrap().1, Opened { durable: whole(), loss: None });
+}
