@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, policy};
@@ -175,12 +176,32 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     (0..fleet.zones.len()).for_each(|zone| fleet.restart_aggregator(zone));
     alerts.until_resolved(&["PlimsollTakeoverIncomplete"]);
 
+    // A directory of files cannot be read as a file.
+    fs::remove_file(fleet.policy_path()).unwrap();
+    fs::create_dir(fleet.policy_path()).unwrap();
+    alerts.until_firing(&["PlimsollPolicyNotRead"]);
+    fs::remove_dir(fleet.policy_path()).unwrap();
+    fleet.save_policy(&policy(LIMIT, "shadow", false));
+    alerts.until_resolved(&["PlimsollPolicyNotRead", "PlimsollPolicyRefused"]);
+
+    let aggregator = &fleet.zones[0].aggregator;
+    aggregator.limit(Resource::Nofile, Some(aggregator.descriptors()));
+    // The server scrapes the pages over the connection that it has.
+    let waiting = TcpStream::connect(aggregator.address("listen")).unwrap();
+    alerts.until_firing(&["PlimsollConnectionsNotAccepted"]);
+    aggregator.limit(Resource::Nofile, getrlimit(Resource::Nofile).maximum);
+    alerts.until_resolved(&["PlimsollConnectionsNotAccepted"]);
+    drop(waiting);
+
     // Without its directory the state cannot be saved.
     let state = fleet.policy_path().with_file_name("state");
-    fs::rename(&state, state.with_extension("away")).unwrap();
+    let away = state.with_extension("away");
+    fs::rename(&state, &away).unwrap();
     let killed = run(&["kill", "on", "--reason", "a test", "--controller", &admin]);
     assert!(killed.status.success(), "{}", String::from_utf8_lossy(&killed.stderr));
     alerts.until_firing(&["PlimsollStateNotSaved"]);
+    fs::rename(&away, &state).unwrap();
+    alerts.until_resolved(&["PlimsollStateNotSaved"]);
 
     let of_a_lost_aggregator = [
         "PlimsollAggregatorLost",
