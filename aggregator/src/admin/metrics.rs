@@ -230,7 +230,7 @@ mod tests {
         let directive = |name: &str, limit: Limit, hold: Option<f64>| BucketDirective {
             bucket: Bucket::new(name).unwrap(),
             whole: true,
-            terms: Terms { limit, hold: hold.map(|hold| Rate::new(hold).unwrap()), ..Terms::default() },
+            terms: Terms { named: true, limit, hold: hold.map(|hold| Rate::new(hold).unwrap()), ..Terms::default() },
             keys: Vec::new(),
         };
         let buckets = vec![

@@ -125,7 +125,8 @@ impl KeyCounts {
         }
         let is_full = self.keys.len() >= self.keys_max;
         let quota = &mut self.quotas[index as usize];
-        let is_admitted = is_listed || self.admission.admits(key, came, quota, is_full);
+        let is_admitted =
+            is_listed || self.admission.admits(key, came, quota, is_full) && (known.is_some() || !is_full);
         let own = if is_admitted { self.admit(key, known, index, is_listed) } else { None };
         own.or(Some(Found { place: Place::shared(default), is_new: false }))
     }

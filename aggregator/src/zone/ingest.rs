@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::Board;
+use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::names::{Key, KeyId, Place};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Ledger, New, Origin, Outbox};
+use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
 
+use super::Zone;
 use crate::downstream::Traffic;
 use crate::fast_loop::FastLoop;
 use crate::key_counts::KeyCounts;
@@ -21,25 +23,77 @@ pub(super) struct EntryBuffer {
 }
 
 /// The ledger of one report: the tables that its entries go into.
-pub(super) struct Ingest<'a> {
-    pub(super) buffer: &'a mut EntryBuffer,
-    pub(super) now: MonoTime,
-    pub(super) keys: &'a mut KeyCounts,
-    pub(super) fast_loop: &'a mut FastLoop,
-    pub(super) board: &'a Board,
-    pub(super) outbox: &'a mut Outbox,
+struct Ingest<'a> {
+    buffer: &'a mut EntryBuffer,
+    now: MonoTime,
+    keys: &'a mut KeyCounts,
+    fast_loop: &'a mut FastLoop,
+    board: &'a Board,
+    outbox: &'a mut Outbox,
     /// The span from which a report shows nothing about the present rate.
-    pub(super) late_from: Duration,
-    pub(super) is_all_late: bool,
+    late_from: Duration,
+    is_all_late: bool,
     /// The traffic of the child aggregator that sent the report; `None` if a client sent it.
-    pub(super) child_traffic: Option<&'a mut Traffic>,
+    child_traffic: Option<&'a mut Traffic>,
     /// The time that the report covers, if it shows something about the present rate.
-    pub(super) span: Option<Duration>,
+    span: Option<Duration>,
+    /// True for the last part of the report.
+    is_last: bool,
+}
+
+impl Zone {
+    /// Enters the counts and the evidence of a report that was checked, or of one part of it.
+    pub(super) fn enter(
+        &mut self,
+        now: MonoTime,
+        stream: StreamId,
+        instance: InstanceId,
+        report: &Report,
+    ) -> Result<(), StreamRejected> {
+        let before = self.downstream.sessions.by_stream(stream).map(|child| child.books.seq());
+        let mut aggregator = self.downstream.aggregators.by_instance.get_mut(&instance);
+        let is_aggregator = aggregator.is_some();
+        let mut ingest = Ingest {
+            buffer: &mut self.buffer,
+            now,
+            keys: &mut self.keys,
+            fast_loop: &mut self.fast_loop,
+            board: &self.board,
+            outbox: &mut self.upstream.outbox,
+            late_from: self.schedule.late_from(),
+            is_all_late: true,
+            child_traffic: aggregator.as_mut().map(|aggregator| &mut aggregator.traffic),
+            span: None,
+            is_last: !report.more,
+        };
+        let entered = self.downstream.sessions.enter(now, stream, report, &mut ingest);
+        let (before, entered) = before.zip(entered).ok_or(StreamRejected::Unknown)?;
+        // Evidence of a late report may be of a stage that is over.
+        let evidence = (!ingest.is_all_late).then(|| report.evidence.after(before));
+        self.counters.late += ingest.finish();
+        if let Some(aggregator) = aggregator.filter(|_| !report.more) {
+            aggregator.on_report(report);
+        }
+        for (cohort, outcomes) in evidence.into_iter().flatten() {
+            // Without directives there is no rollout to judge.
+            if self.board.get(&cohort.bucket).is_some() && outcomes.is_at_most(entered.decisions_max) {
+                // A client is one instance, whatever it says.
+                let instances = if is_aggregator { outcomes.instances } else { 1 };
+                self.upstream.evidence.add(instance, instances, cohort, outcomes);
+            }
+        }
+        self.counters.unconfirmed = self.counters.unconfirmed.saturating_add(entered.unconfirmed);
+        self.counters.cut = self.counters.cut.saturating_add(entered.cut);
+        self.counters.rejected += entered.rejected_keys as u64;
+        Ok(())
+    }
 }
 
 impl Ingest<'_> {
     fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
-        let found = self.keys.find(key, came)?;
+        let own = self.board.get(&key.bucket).and_then(|posted| posted.own(key.tenant.as_str()));
+        let is_listed = own.and_then(|values| values.entitlement).is_some_and(|claim| claim.declared);
+        let found = self.keys.find(key, came, is_listed)?;
         if found.is_new {
             let id = found.place.id;
             self.fast_loop.add_key(id, self.keys.key(id), self.board);
@@ -50,7 +104,7 @@ impl Ingest<'_> {
     }
 
     /// Moves the buffered entries into the tables. Returns the number of requests that came late.
-    pub(super) fn finish(self) -> u64 {
+    fn finish(self) -> u64 {
         let EntryBuffer { entries, late } = self.buffer;
         for (id, counts) in &*entries {
             self.keys.add(*id, *counts);
@@ -65,7 +119,12 @@ impl Ingest<'_> {
             }
         }
         match self.child_traffic {
-            Some(traffic) => self.fast_loop.add_to_child(entries, self.span, traffic),
+            Some(traffic) => {
+                self.fast_loop.add_to_child(entries, traffic);
+                if self.is_last {
+                    self.fast_loop.settle_child(self.span, traffic);
+                }
+            }
             None => self.fast_loop.add(entries),
         }
         entries.clear();

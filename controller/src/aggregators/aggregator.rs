@@ -25,6 +25,8 @@ pub(crate) struct Aggregator {
     /// Offered requests/s by key. They keep their values while the aggregator is silent.
     rates: Vec<f64>,
     fresh: Fresh,
+    /// Requests offered and passed, by key, in the parts of a report whose last part has not come.
+    staged: Vec<(KeyId, f64, f64)>,
     /// The clients it had when it last reported counts.
     pub(crate) clients: Option<u32>,
     /// The parts of limits in requests/s that it brought with its last greeting.
@@ -85,6 +87,7 @@ impl Aggregator {
             conflict_at: None,
             rates: Vec::new(),
             fresh: Fresh::default(),
+            staged: Vec::new(),
             clients: None,
             holds: BTreeMap::new(),
             first_holds: holds,
@@ -107,6 +110,7 @@ impl Aggregator {
     ) -> InstanceId {
         self.reported = true;
         self.greeted_at = now;
+        self.staged.clear();
         self.holds = holds;
         let before = std::mem::replace(&mut self.instance, instance);
         if before != instance {
@@ -121,26 +125,45 @@ impl Aggregator {
 
     pub(super) fn enter(&mut self, report: &Report, entered: &Entered) {
         self.reported = true;
+        if let Some(span) = entered.span.filter(|span| !span.is_zero()) {
+            self.stage(entered);
+            if !report.more {
+                self.add_staged(span);
+            }
+        }
         // A restarted aggregator has no clients at first. It is sent the last number above zero, and waits
         // for as many clients.
-        if report.time.is_some() && report.children > 0 {
+        if !report.more && report.time.is_some() && report.children > 0 {
             self.clients = Some(report.children);
         }
-        let Some(span) = entered.span.filter(|span| !span.is_zero()) else { return };
+    }
+
+    /// Keeps the counts of one part of a report until the last part shows that they are all there: a tick between
+    /// two parts must not take the keys of the later part for idle.
+    fn stage(&mut self, entered: &Entered) {
+        for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
+            // Without an id the key found no room, and was counted as rejected.
+            let Some(own) = entry.own else { continue };
+            // Late counts tell how much was offered, but not how fast.
+            let (counts, late) = (entry.delta.counts, entry.delta.late);
+            let offered = counts.offered.saturating_sub(late.offered) as f64;
+            self.staged.push((own, offered, counts.passed().saturating_sub(late.passed()) as f64));
+        }
+    }
+
+    /// Adds the counts of a whole report, which covers `span`.
+    fn add_staged(&mut self, span: Duration) {
         self.rated_reports = self.rated_reports.saturating_add(1);
         self.fresh.span += span;
         self.fresh.gap = self.fresh.gap.max(span);
-        for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
-            // Without an id the key found no room, and was counted as rejected.
-            let Some(own) = entry.own.map(KeyId::index) else { continue };
+        for (own, offered, passed) in std::mem::take(&mut self.staged) {
+            let own = own.index();
             if self.fresh.offered.len() <= own {
                 self.fresh.offered.resize(own + 1, 0.0);
                 self.fresh.passed.resize(own + 1, 0.0);
             }
-            // Late counts tell how much was offered, but not how fast.
-            let (counts, late) = (entry.delta.counts, entry.delta.late);
-            self.fresh.offered[own] += counts.offered.saturating_sub(late.offered) as f64;
-            self.fresh.passed[own] += counts.passed().saturating_sub(late.passed()) as f64;
+            self.fresh.offered[own] += offered;
+            self.fresh.passed[own] += passed;
         }
     }
 
@@ -180,6 +203,7 @@ impl Aggregator {
     }
 
     pub(super) fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
+        self.staged.retain(|(key, ..)| !keys.contains(key));
         for column in [&mut self.rates, &mut self.fresh.offered, &mut self.fresh.passed] {
             for key in keys {
                 column.get_mut(key.index()).into_iter().for_each(|value| *value = 0.0);

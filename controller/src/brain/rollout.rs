@@ -1,32 +1,43 @@
 //! The brain's part in rollouts: hands evidence to [`Rollouts`](crate::rollout::Rollouts), and makes sure
 //! that every change of a stage is saved and then sent.
 
-use std::time::Duration;
-
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::{Limit, MonoTime};
-use plimsoll_core::report::Report;
+use plimsoll_core::report::{Entered, Report};
 use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
 use super::Brain;
+use crate::aggregators::Place;
 use crate::bucket::BucketState;
 use crate::rollout::query_gates::GateAnswer;
 use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, RolloutError, Rollouts};
 use crate::state::{Change, Evidence};
 
 impl Brain {
-    /// Records the evidence of a report that covers `span`. Evidence first sent in reports up to number
-    /// `before` was recorded then. Left out is evidence that may be of an earlier stage, and that of buckets
-    /// whose limit is unknown: nothing could be refused there.
-    pub(super) fn record_evidence(&mut self, report: &Report, before: u64, span: Option<Duration>) {
-        if span.is_none_or(|span| span > EVIDENCE_SPAN_MAX) {
+    /// Records the evidence of a report that was entered. Evidence first sent in reports up to number `before`
+    /// was recorded then. Left out is evidence that may be of an earlier stage, evidence of more requests than
+    /// there can have been, and that of buckets whose limit is unknown: nothing could be refused there.
+    pub(super) fn record_evidence(&mut self, report: &Report, before: u64, entered: &Entered, place: &Place) {
+        if entered.span.is_none_or(|span| span > EVIDENCE_SPAN_MAX) {
             return;
         }
-        for (cohort, outcomes) in report.evidence.after(before) {
+        let evidence = report.evidence.after(before);
+        for (cohort, outcomes) in evidence.filter(|(_, outcomes)| outcomes.is_at_most(entered.decisions_max))
+        {
             let bucket = self.buckets.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
-            if let Some(entry) = bucket.and_then(|bucket| bucket.entry.as_deref()) {
+            if bucket.is_some_and(|bucket| bucket.entry.is_some()) {
+                self.rollouts.weighing.add(place.clone(), outcomes.instances, cohort, outcomes);
+            }
+        }
+    }
+
+    /// Records what was weighed since the last tick.
+    fn record_weighed(&mut self) {
+        for (cohort, outcomes) in self.rollouts.weighing.take().iter() {
+            let entry = self.buckets.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
+            if let Some(entry) = entry {
                 self.rollouts.record(&self.durable, entry, cohort, outcomes);
             }
         }
@@ -35,6 +46,7 @@ impl Brain {
     /// Begins evidence anew after limits that moved by themselves, judges every gate, and makes the moves that
     /// need no operator.
     pub(super) fn tick_rollouts(&mut self, now: MonoTime, unix_s: i64) {
+        self.record_weighed();
         let renewed = self.renew_evidence(unix_s);
         let stale = self.liveness.stalest(now);
         let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
