@@ -439,7 +439,7 @@ fn a_large_policy_is_read_in_time_and_one_that_is_too_large_is_not() {
     let mut text = "buckets:\n".to_owned();
     let mut buckets = 0;
     while text.len() < FILE_BYTES_MAX / 4 {
-        text.push_str(&format!("  b{buckets}: {{ limit: 1 }}\n"));
+        text.push_str(&format!("  bucket-with-a-long-name-{buckets}: {{ limit: 1 }}\n"));
         buckets += 1;
     }
     let (policy, _) = accepted(&text, ONE_CLASS_TENANTS);
