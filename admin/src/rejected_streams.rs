@@ -1,30 +1,162 @@
-//! Counter of the streams that a parent closed because the child broke a rule.
+//! The streams that a parent closed because the child broke a rule, and the children that it refuses again and
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use plimsoll_proto::driver::parent::OnRejected;
+use plimsoll_proto::driver::parent::{OnRejected, Rejection};
+use serde::{Deserialize, Serialize};
 
 use crate::metrics_page::Page;
 
-/// Streams closed since the process started, by reason. Clones share the counts.
+/// Refusals after which a child counts as refused. It comes back within 12 s each time.
+const REFUSED_AFTER: u64 = 3;
+/// A child without a refusal for this long is refused no longer. Also the time between log lines about one.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+/// The most children that are remembered by name.
+pub const REFUSED_MAX: usize = 256;
+
+/// Streams closed since the process started, by reason, and refused children by name. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct RejectedStreams {
-    counts: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+    shared: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: BTreeMap<&'static str, u64>,
+    /// By role, zone, service and name.
+    children: BTreeMap<String, Refused>,
+}
+
+#[derive(Debug)]
+struct Refused {
+    times: u64,
+    cause: String,
+    at: Instant,
+    logged_at: Option<Instant>,
+}
+
+/// A child of which this parent refuses one stream after another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedChild {
+    /// Role, and `ZONE/SERVICE/NAME`.
+    pub child: String,
+    /// Refusals in a row, with at most a minute between two.
+    pub times: u64,
+    /// The latest cause.
+    pub cause: String,
 }
 
 impl RejectedStreams {
     /// Adds the counts to a metrics page.
     pub fn add_to(&self, page: &mut Page) {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = counts.iter().map(|(reason, count)| (vec![(*reason).to_owned()], *count as f64));
+        let rows: Vec<_> = {
+            let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            state.counts.iter().map(|(reason, count)| (vec![(*reason).to_owned()], *count as f64)).collect()
+        };
         let help = "Streams that this parent closed because the child broke a rule.";
         page.counter("plimsoll_streams_rejected_total", help, &["reason"], rows);
+        let help = "Children that came back and were refused again, three times or more, until a minute ago.";
+        page.gauge("plimsoll_children_refused", help, &[], [(Vec::new(), self.refused().len() as f64)]);
+    }
+
+    /// The children that are refused again and again.
+    pub fn refused(&self) -> Vec<RefusedChild> {
+        self.refused_at(Instant::now())
+    }
+
+    fn refused_at(&self, now: Instant) -> Vec<RefusedChild> {
+        let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = state.children.iter().filter(|(_, refused)| refused.is_repeated(now));
+        let each = each.map(|(child, refused)| RefusedChild {
+            child: child.clone(),
+            times: refused.times,
+            cause: refused.cause.clone(),
+        });
+        each.collect()
+    }
+
+    fn note(&self, now: Instant, rejection: Rejection<'_>) {
+        let mut state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        *state.counts.entry(rejection.reason).or_default() += 1;
+        let Some(child) = rejection.child else { return };
+        state.children.retain(|_, refused| now.duration_since(refused.at) < REFUSED_FOR);
+        let name = format!("{} {}/{}/{}", child.role.as_str(), child.zone, child.service, child.name);
+        if state.children.len() >= REFUSED_MAX && !state.children.contains_key(&name) {
+            return;
+        }
+        let new = Refused { times: 0, cause: String::new(), at: now, logged_at: None };
+        let refused = state.children.entry(name.clone()).or_insert(new);
+        refused.times += 1;
+        refused.at = now;
+        rejection.cause.clone_into(&mut refused.cause);
+        let is_logged = refused.logged_at.is_some_and(|at| now.duration_since(at) < REFUSED_FOR);
+        if refused.is_repeated(now) && !is_logged {
+            refused.logged_at = Some(now);
+            tracing::error!(
+                child = name,
+                times = refused.times,
+                cause = rejection.cause,
+                "child refused again and again: it has no parent, and its requests are not counted"
+            );
+        }
+    }
+}
+
+impl Refused {
+    fn is_repeated(&self, now: Instant) -> bool {
+        self.times >= REFUSED_AFTER && now.duration_since(self.at) < REFUSED_FOR
     }
 }
 
 impl OnRejected for RejectedStreams {
-    fn on_rejected(&self, reason: &'static str) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += 1;
+    fn on_rejected(&self, rejection: Rejection<'_>) {
+        self.note(Instant::now(), rejection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::names::{Name, Zone};
+    use plimsoll_core::report::{Identity, InstanceId, Role};
+
+    use super::*;
+
+    /// Refuses a child at `s`. Each start of the child has another instance.
+    fn refuse(streams: &RejectedStreams, started: Instant, s: u64, name: &str) {
+        let child = Identity {
+            instance: InstanceId(s.into()),
+            name: Name::new(name).unwrap(),
+            service: Name::new("shop").unwrap(),
+            zone: Zone::new("a").unwrap(),
+            role: Role::Client,
+        };
+        let rejection = Rejection { reason: "broken", cause: "counts decreased", child: Some(&child) };
+        streams.note(started + Duration::from_secs(s), rejection);
+    }
+
+    #[test]
+    fn child_is_shown_by_name_after_three_refusals_and_until_a_minute_after_the_last() {
+        let (streams, started) = (RejectedStreams::default(), Instant::now());
+        let shown = |s| streams.refused_at(started + Duration::from_secs(s));
+        [0, 5].iter().for_each(|s| refuse(&streams, started, *s, "host"));
+        assert_eq!(shown(5), []);
+        refuse(&streams, started, 17, "host");
+        let (child, cause) = ("client a/shop/host".to_owned(), "counts decreased".to_owned());
+        assert_eq!(shown(76), [RefusedChild { child, times: 3, cause }]);
+        assert_eq!(shown(77), []);
+        refuse(&streams, started, 80, "host");
+        assert_eq!(shown(80), [], "it was accepted meanwhile");
+    }
+
+    #[test]
+    fn remembered_children_are_bounded() {
+        let (streams, started) = (RejectedStreams::default(), Instant::now());
+        for round in 0..3 {
+            (0..1_000).for_each(|child| refuse(&streams, started, round, &format!("host-{child}")));
+        }
+        assert_eq!(streams.refused_at(started + Duration::from_secs(3)).len(), REFUSED_MAX);
     }
 }

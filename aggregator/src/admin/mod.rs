@@ -16,7 +16,9 @@ use status::Status;
 /// All routes of the admin port.
 pub(crate) fn routes(zone: Shared<Zone>, events: Events) -> Router {
     let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
+    let refused = events.rejected_streams.clone();
     let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
-    let status = move || async move { Json(for_status.with(|zone, now| Status::of(zone, now))) };
+    let status = move || async move { let status = for_status.with(|zone, now| Status::of(zone, now));
+        Json(Status { refused_children: refused.refused(), ..status }) };
     server::routes(metrics, || true).route("/status", get(status)).merge(kill)
 }

@@ -43,6 +43,11 @@ impl End {
         }
     }
 
+    /// Returns true if the parent refused a report, whose child will send another one like it.
+    pub(super) const fn is_refused_report(&self) -> bool {
+        matches!(self, Self::Rejected(_) | Self::Decode(_) | Self::Unreadable(_))
+    }
+
     /// Returns the reason for logs.
     pub(super) fn reason(&self) -> String {
         match self {
