@@ -76,6 +76,9 @@ pub enum DecodeError {
     /// A definition that skips ids, or a second one of the same id in a report.
     #[error("definitions: id {0} is neither the next id nor reused once")]
     Definition(u32),
+    /// A greeting of several parts that defines or counts keys.
+    #[error("definitions: a greeting in several parts must not carry keys")]
+    GreetingKeys,
     /// Counts for an id without a definition.
     #[error("count_deltas: id {0} has no definition")]
     Undefined(u32),

@@ -190,6 +190,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
         |((epoch, seq, kill, policy_hash, children), echo, (age_ms, interval_ms), buckets)| Directives {
             parent: children.map(|children| InstanceId(children.into())),
             epoch: Some(Epoch(epoch)),
+            controller: Some(InstanceId(seq.into())),
             seq,
             kill: KillGeneration(kill),
             kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
@@ -257,6 +258,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
 fn largest_directives_stay_within_message_bounds() {
     let message = |buckets| Directives {
         epoch: Some(Epoch(u64::MAX)),
+        controller: Some(InstanceId(u128::MAX)),
         seq: u64::MAX,
         kill: KillGeneration(u64::MAX),
         kills: BTreeMap::new(),

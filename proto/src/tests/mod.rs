@@ -18,7 +18,8 @@ use plimsoll_core::directive::{
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
 use plimsoll_core::kill::{
-    KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration, KillOrder, OrderId, Scope,
+    CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, Kill, KillClaim, KillGeneration, KillOrder, OrderId,
+    Scope,
 };
 use plimsoll_core::law::Weight;
 use plimsoll_core::law::presence::Presences;

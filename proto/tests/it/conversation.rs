@@ -12,6 +12,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::scripted::{ChildEvent, ParentEvent, Running, Server, directive, mute, patiently, until};
+use plimsoll_proto::KEYS_PER_PART_MAX;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn greeting_is_answered_before_the_first_heartbeat() {
@@ -72,15 +73,19 @@ async fn reports_and_directives_larger_than_a_message_arrive_complete() {
     let greeting = Report { definitions, tallies, ..Report::default() };
     let mut child = Running::start(&server.uri(), greeting.clone(), Duration::from_millis(20));
     assert_eq!(child.applied().await.buckets, [directive(2, 5_000)]);
-    let received = until(&mut server.events, |event| match event {
-        ParentEvent::Report(_, report) => Some(report),
-        ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
-    })
-    .await;
-    assert_eq!(
-        (received.seq, &received.definitions, &received.tallies),
-        (1, &greeting.definitions, &greeting.tallies)
-    );
+    // The keys of each part arrive with it.
+    let mut parts = Vec::new();
+    while parts.last().is_none_or(|part: &Report| part.more) {
+        let part = until(&mut server.events, |event| match event {
+            ParentEvent::Report(_, report) => Some(*report).filter(|report| report.seq == 2),
+            ParentEvent::Answered(_) | ParentEvent::Closed(_) => None,
+        });
+        parts.push(part.await);
+    }
+    let most = parts.iter().map(|part| part.definitions.len() + part.tallies.len()).max();
+    assert!(parts.len() > 10 && most <= Some(KEYS_PER_PART_MAX), "{} parts, {most:?}", parts.len());
+    let received = parts.into_iter().reduce(Report::merge).unwrap();
+    assert_eq!((&received.definitions, &received.tallies), (&greeting.definitions, &greeting.tallies));
     child.stop().await;
 }
 

@@ -9,14 +9,15 @@ use crate::convert::directives::{decode_mode, encode_mode};
 use crate::convert::scalars::{check_column, check_len, decode_name};
 use crate::wire;
 
-/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, four
+/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, five
 /// counts and framing, and two numbers for each bin.
 pub(super) fn bytes_max(outcomes: &Outcomes) -> usize {
     const BIN_BYTES_MAX: usize = 2 + 10;
-    (128 + 3) + 2 + 2 + 4 * 11 + 2 * 4 + 5 + outcomes.latency.iter().len() * BIN_BYTES_MAX
+    (128 + 3) + 2 + 2 + 4 * 11 + 6 + 2 * 4 + 5 + outcomes.latency.iter().len() * BIN_BYTES_MAX
 }
 
-pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes) -> wire::Evidence {
+pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes, has_latency: bool) -> wire::Evidence {
+    let latency = || outcomes.latency.iter().filter(|_| has_latency);
     let mut next = 0;
     let gap = |(bin, _): (Bin, u64)| {
         let gap = u32::from(bin.number()) - next;
@@ -31,8 +32,9 @@ pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes) -> wire::
         refused: outcomes.refused,
         would_dropped: outcomes.would_dropped,
         failed: outcomes.failed,
-        latency_bin_gaps: outcomes.latency.iter().map(gap).collect(),
-        latency_counts: outcomes.latency.iter().map(|(_, count)| count).collect(),
+        latency_bin_gaps: latency().map(gap).collect(),
+        latency_counts: latency().map(|(_, count)| count).collect(),
+        instances: outcomes.instances,
     }
 }
 
@@ -45,8 +47,8 @@ pub(super) fn decode_evidence(seq: u64, all: Vec<wire::Evidence>) -> Result<Batc
             side: if cohort.canary { Side::Canary } else { Side::Control },
         };
         let latency = decode_histogram(&cohort)?;
-        let wire::Evidence { offered, refused, would_dropped, failed, .. } = cohort;
-        evidence.put(key, Outcomes { offered, refused, would_dropped, failed, latency });
+        let wire::Evidence { offered, refused, would_dropped, failed, instances, .. } = cohort;
+        evidence.put(key, Outcomes { offered, refused, would_dropped, failed, latency, instances });
     }
     Ok(Batches::one(seq, evidence))
 }

@@ -234,29 +234,75 @@ fn deltas_that_overflow_a_count_are_rejected() {
 }
 
 #[test]
-fn report_of_endless_parts_is_rejected_at_the_key_limit() {
-    let part = |number: u32| more(counts((number * 4_096..).take(4_096), 1));
+fn keys_of_an_unfinished_report_are_passed_on_and_not_held() {
     let mut decoder = ReportDecoder::default();
-    for seq in 1..=257 {
-        let from = (seq - 1) * 4_096;
-        let defined = wire::Report { seq: seq.into(), definitions: definitions(from, 4_096), ..report() };
-        assert!(decoder.decode(defined).unwrap().is_some());
+    let mut part = |part: wire::Report| {
+        let keys = decoder.decode(more(part)).unwrap().unwrap();
+        assert!(keys.more && decoder.is_unfinished());
+        let held = format!("{decoder:?}");
+        let held = held.split_once("unfinished: ").unwrap().1.len();
+        (keys.definitions.len(), keys.tallies.len(), held)
+    };
+    let (mut defined, mut counted, mut held) = (0, 0, Vec::new());
+    for number in 0..5 {
+        let from = number * 4_096;
+        let (definitions, tallies, bytes) =
+            part(wire::Report { definitions: definitions(from, 4_096), ..report() });
+        (defined, counted) = (defined + definitions, counted + tallies);
+        held.push(bytes);
     }
-    let mut parts = (0..257).map(|number| wire::Report { seq: 258, ..part(number) });
-    let last = parts.by_ref().map(|part| decoder.decode(part)).find(Result::is_err);
-    let most = KEYS_PER_MESSAGE_MAX;
-    assert_eq!(last, Some(Err(too_many("id_gaps", most + 4_096, most))));
-    assert_eq!(parts.next(), None, "the last part exceeds the limit");
+    for number in 0..5_u32 {
+        let (definitions, tallies, bytes) = part(counts((number * 4_096..).take(4_096), 1));
+        (defined, counted) = (defined + definitions, counted + tallies);
+        held.push(bytes);
+    }
+    assert_eq!((defined, counted), (5 * 4_096, 5 * 4_096), "every part has all of its entries");
+    assert!(held.iter().all(|bytes| *bytes < held[0] + 32), "{held:?}");
+    let last = decoder.decode(report()).unwrap().unwrap();
+    assert!(!last.more && last.tallies.is_empty() && !decoder.is_unfinished());
+}
+
+/// Returns the first error of a decoder, and the number of parts before it.
+fn first_error(parts: impl Iterator<Item = wire::Report>) -> (usize, DecodeError) {
+    let mut decoder = ReportDecoder::default();
+    let decoded = parts.map(|part| decoder.decode(more(part)));
+    let (at, error) = decoded.enumerate().find(|(_, decoded)| decoded.is_err()).unwrap();
+    (at, error.unwrap_err())
 }
 
 #[test]
-fn endless_holds_are_rejected_at_the_key_limit() {
-    let part = |number: usize| {
-        let names = (number * 4_096..).take(4_096).map(|bucket| hold(&bucket.to_string()));
-        more(wire::Report { holds: names.collect(), ..report() })
-    };
-    let parts = (0..257).map(part).collect();
-    check_report_rejected(parts, &too_many("holds", KEYS_PER_MESSAGE_MAX + 4_096, KEYS_PER_MESSAGE_MAX));
+fn endless_lists_are_rejected_as_soon_as_they_pass_their_bound() {
+    let names = |number: usize| (number * 4_096..).take(4_096).map(|bucket| bucket.to_string());
+    let holds = (0..).map(|number| {
+        let holds = names(number).map(|bucket| hold(&bucket)).collect();
+        wire::Report { holds, ..report() }
+    });
+    let subscriptions =
+        (0..).map(|number| wire::Report { subscriptions: names(number).collect(), ..report() });
+    let most = 1 << 15;
+    assert_eq!(first_error(holds), (8, too_many("holds", most + 4_096, most)));
+    assert_eq!(first_error(subscriptions), (8, too_many("subscriptions", most + 4_096, most)));
+    let evidence = (0..).map(|number| {
+        let change = |evidence: &mut wire::Evidence| {
+            evidence.bucket = format!("b{number}");
+            evidence.latency_bin_gaps = vec![0; 2_048];
+            evidence.latency_counts = vec![1; 2_048];
+        };
+        with_evidence(change)
+    });
+    let most = 1 << 18;
+    assert_eq!(first_error(evidence), (128, too_many("evidence.latency_bin_gaps", most + 2_048, most)));
+    let empty = std::iter::repeat_with(report);
+    assert_eq!(first_error(empty), (4_096, too_many("parts", 4_097, 4_096)));
+}
+
+#[test]
+fn greeting_of_several_parts_with_keys_is_rejected() {
+    let keys = || wire::Report { definitions: definitions(0, 1), ..report() };
+    check_report_rejected(vec![more(greeting(|_| ())), keys()], &DecodeError::GreetingKeys);
+    let first = wire::Report { definitions: definitions(0, 1), ..greeting(|_| ()) };
+    check_report_rejected(vec![more(first.clone())], &DecodeError::GreetingKeys);
+    assert!(ReportDecoder::default().decode(first).unwrap().is_some(), "one part is one report");
 }
 
 #[test]

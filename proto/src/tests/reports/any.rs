@@ -32,6 +32,11 @@ fn any_identity() -> impl Strategy<Value = Identity> {
     })
 }
 
+fn claim(generation: u64) -> KillClaim {
+    let [service, name] = ["shop", "host:1"].map(|name| Name::new(name).unwrap());
+    KillClaim { generation: KillGeneration(generation), zone: Zone::new("a").unwrap(), service, name }
+}
+
 fn any_definition() -> impl Strategy<Value = KeyDefinition> {
     (any_bucket(), any_tenant(), any_counts(), any_counts(), any::<bool>()).prop_map(
         |(bucket, tenant, base, sent, continues)| KeyDefinition {
@@ -51,8 +56,15 @@ fn any_report() -> impl Strategy<Value = Report> {
     let path = path.prop_map(Path);
     let subscriptions = btree_set(any_bucket(), 0..4);
     let holds = btree_map(any_bucket(), any_rate(), 0..4);
-    (head, claims, path, subscriptions, holds).prop_map(
-        |((identity, micros), (epoch, kill, children, leaving), path, subscriptions, holds)| Report {
+    let established = vec((any_bucket(), any_tenant()), 0..4);
+    (head, claims, path, subscriptions, (holds, established)).prop_map(
+        |(
+            (identity, micros),
+            (epoch, kill, children, leaving),
+            path,
+            subscriptions,
+            (holds, established),
+        )| Report {
             seq: 0,
             identity,
             time: micros.map(MonoTime::from_micros),
@@ -63,20 +75,27 @@ fn any_report() -> impl Strategy<Value = Report> {
                 .map(|scope| {
                     let id = OrderId { scope, given_at: InstanceId(kill.into()) };
                     let age = Duration::from_millis(kill / 3);
-                    (id, KillOrder { generation: KillGeneration(kill), age })
+                    (id, KillOrder { generation: KillGeneration(kill), age, ends_held: kill % 3 == 0 })
                 })
                 .into(),
+            claims: [(Scope::Fleet, claim(kill))].into(),
             drill: Drill(kill / 2),
+            claimed_drill: Drill(kill / 5),
             spreads: [(Zone::new("a").unwrap(), Spread::of([(7, 1), (kill, 3)], kill))].into(),
             children,
             killed_locally: children / 2,
+            clients: children / 3,
+            more: false,
             path,
+            unsubscriptions: subscriptions.iter().take(2).cloned().collect(),
             subscriptions: subscriptions.into_iter().collect(),
+            established: established.into_iter().map(|(bucket, tenant)| Key { bucket, tenant }).collect(),
             holds,
             definitions: BTreeMap::new(),
             tallies: Tallies::default(),
             evidence: Batches::default(),
             leaving,
+            ..Report::default()
         },
     )
 }
@@ -123,7 +142,7 @@ pub(super) fn any_evidence() -> impl Strategy<Value = Batches> {
     let outcomes = (any::<[u64; 4]>(), bins).prop_map(|([offered, refused, would_dropped, failed], bins)| {
         let mut latency = Histogram::default();
         bins.into_iter().for_each(|(bin, count)| latency.add(Bin::new(bin).unwrap(), count));
-        Outcomes { offered, refused, would_dropped, failed, latency }
+        Outcomes { offered, refused, would_dropped, failed, latency, instances: offered as u32 }
     });
     vec((cohort, outcomes), 0..5).prop_map(|all| {
         let mut evidence = Evidence::default();

@@ -14,6 +14,7 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
         .iter()
         .map(|report| {
             let parts = encoder.encode(report);
+            let mut joined: Option<Report> = None;
             for (part, left) in parts.iter().zip((0..parts.len()).rev()) {
                 assert!(part.encoded_len() <= MESSAGE_BYTES_MAX, "{} bytes", part.encoded_len());
                 let lists =
@@ -21,8 +22,16 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
                 assert!(lists.iter().all(|list| *list <= KEYS_PER_PART_MAX), "{lists:?}");
                 let part = wire::Report::decode(part.encode_to_vec().as_slice()).unwrap();
                 let decoded = decoder.decode(part).unwrap();
-                assert_eq!(decoded.as_ref(), (left == 0).then_some(report));
+                assert_eq!(decoder.is_unfinished(), left > 0);
+                for part in decoded {
+                    assert_eq!(part.more, left > 0, "the keys of each part are passed on at once");
+                    joined = Some(match joined.take() {
+                        None => part,
+                        Some(before) => before.merge(part),
+                    });
+                }
             }
+            assert_eq!(joined.as_ref(), Some(report));
             parts.len()
         })
         .collect()

@@ -44,24 +44,38 @@ fn largest_report(keys: usize) -> Report {
         orders: (0..keys.min(KILL_ORDERS_MAX))
             .map(|number| {
                 let scope = Scope::Bucket(Bucket::new(&text(number)).unwrap());
-                let order =
-                    KillOrder { generation: KillGeneration(u64::MAX), age: Duration::from_millis(u64::MAX) };
+                let (generation, age) = (KillGeneration(u64::MAX), Duration::from_millis(u64::MAX));
+                let order = KillOrder { generation, age, ends_held: true };
                 (OrderId { scope, given_at: InstanceId(u128::MAX) }, order)
             })
             .collect(),
+        claims: (0..keys.min(CLAIMS_MAX))
+            .map(|number| {
+                let scope = Scope::Bucket(Bucket::new(&text(number)).unwrap());
+                let [service, name] = [1, 2].map(|_| Name::new(&text(number)).unwrap());
+                let zone = Zone::new(&text(number)).unwrap();
+                (scope, KillClaim { generation: KillGeneration(u64::MAX), zone, service, name })
+            })
+            .collect(),
         drill: Drill(u64::MAX),
+        claimed_drill: Drill(u64::MAX),
         spreads: (0..keys.min(SPREAD_ZONES_MAX))
             .map(|number| (Zone::new(&text(number)).unwrap(), largest_spread()))
             .collect(),
         children: u32::MAX,
         killed_locally: u32::MAX,
+        clients: u32::MAX,
+        more: false,
         path: Path(vec![InstanceId(u128::MAX); 2 * Path::IDS_MAX]),
         subscriptions: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
+        unsubscriptions: (0..keys).map(|number| Bucket::new(&text(number)).unwrap()).collect(),
         holds: (0..keys).map(|number| (Bucket::new(&text(number)).unwrap(), largest_rate())).collect(),
+        established: (0..keys).map(|number| definition(number).key).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
         tallies: (0..).map(KeyId).zip((0..keys).map(|_| Tally { counts: most, late: most })).collect(),
         evidence: largest_evidence(1, keys.min(4_096)),
         leaving: true,
+        ..Report::default()
     }
 }
 
@@ -70,7 +84,14 @@ fn largest_evidence(seq: u64, buckets: usize) -> Batches {
     let mut latency = Histogram::default();
     (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
     let most = u64::MAX;
-    let outcomes = Outcomes { offered: most, refused: most, would_dropped: most, failed: most, latency };
+    let outcomes = Outcomes {
+        offered: most,
+        refused: most,
+        would_dropped: most,
+        failed: most,
+        latency,
+        instances: u32::MAX,
+    };
     let mut evidence = Evidence::default();
     for number in 0..buckets {
         let bucket = Bucket::new(&longest(number)).unwrap();
@@ -83,7 +104,8 @@ fn largest_evidence(seq: u64, buckets: usize) -> Batches {
 fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
     let evidence = largest_evidence(2, 1);
     let next = Report { seq: 2, definitions: BTreeMap::new(), evidence, ..largest_report(1) };
-    let parts = check_reports(&[largest_report(10_000), next]);
+    // A greeting has no keys.
+    let parts = check_reports(&[Report { identity: None, ..largest_report(10_000) }, next]);
     assert!(parts[0] > 10_000 / KEYS_PER_PART_MAX, "{parts:?}");
     assert_eq!(parts[1], 1);
 }
@@ -93,11 +115,24 @@ fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
 fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
     let largest = largest_report(5_000);
     let bare = Report { seq: u64::MAX, ..largest_report(0) };
-    let Report { subscriptions, holds, orders, definitions, tallies, .. } = largest;
+    let Report {
+        subscriptions,
+        unsubscriptions,
+        holds,
+        established,
+        orders,
+        claims,
+        definitions,
+        tallies,
+        ..
+    } = largest;
     for (list, report) in [
         ("subscriptions", Report { subscriptions, ..bare.clone() }),
+        ("unsubscriptions", Report { unsubscriptions, ..bare.clone() }),
         ("holds", Report { holds, ..bare.clone() }),
+        ("established", Report { established, ..bare.clone() }),
         ("kill_orders", Report { orders, ..bare.clone() }),
+        ("kill_claims", Report { claims, ..bare.clone() }),
         ("definitions", Report { definitions, ..bare.clone() }),
         ("id_gaps", Report { tallies, ..bare.clone() }),
         ("evidence", Report { evidence: largest_evidence(u64::MAX, 4_096), ..bare.clone() }),
