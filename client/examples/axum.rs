@@ -22,6 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let rules = Rules::new(
         &limiter,
+        // Any caller can send any header: behind a layer that verifies tokens, use `Tenant::extension`.
         Tenant::header("x-tenant")?,
         [
             Rule::bucket("orders-read").path("/orders/*").methods([Method::GET, Method::HEAD]),

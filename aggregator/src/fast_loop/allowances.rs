@@ -129,5 +129,9 @@ impl FastLoop {
 pub(super) fn weight_and_class(tenant: &Tenant, values: Values) -> (f64, Class) {
     let entitlement = values.entitlement;
     let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
-    (entitlement.map_or(1.0, |entitlement| entitlement.weight.get()), Class::of(tenant, declared))
+    let established = entitlement.is_some_and(|entitlement| entitlement.established);
+    (
+        entitlement.map_or(1.0, |entitlement| entitlement.weight.get()),
+        Class::of(tenant, declared, established),
+    )
 }

@@ -15,9 +15,11 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
+//! # #[derive(Clone)] struct Claims { account: String }
 //! let rules = Rules::new(
 //!     &limiter,
-//!     Tenant::header("x-tenant")?,
+//!     // A layer outside of this one verifies the token. A header would be whatever the caller says.
+//!     Tenant::extension(|claims: &Claims| Some(&claims.account)),
 //!     [
 //!         Rule::bucket("orders-read").path("/orders/*").methods([Method::GET, Method::HEAD]),
 //!         Rule::bucket("orders-write").path("/orders/*"),

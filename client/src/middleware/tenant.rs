@@ -26,10 +26,28 @@ enum Source {
 type Read = dyn Fn(Head<'_>) -> Option<&str> + Send + Sync;
 
 impl Tenant {
+    /// Reads the tenant from a value of type `T` that a layer before this one put into the request's
+    /// extensions, such as the claims of a verified token. A request without it counts as `default`.
+    ///
+    /// ```
+    /// # use plimsoll_client::middleware::Tenant;
+    /// #[derive(Clone)]
+    /// struct Claims { account: String }
+    /// let tenant = Tenant::extension(|claims: &Claims| Some(&claims.account));
+    /// # drop(tenant);
+    /// ```
+    pub fn extension<T: Send + Sync + 'static>(
+        read: impl Fn(&T) -> Option<&str> + Send + Sync + 'static,
+    ) -> Self {
+        Self::from_fn(move |request| request.extensions.get::<T>().and_then(&read))
+    }
+
     /// Reads the tenant from a header. A request without it, with several, or with an invalid value counts as
     /// `default`.
     ///
-    /// Callers can send any header, so let an authenticating proxy at the edge set it.
+    /// Callers can send any header: one that names a large tenant takes that tenant's share, and one that
+    /// invents names takes from the class `default`. So let an authenticating proxy at the edge replace it, or
+    /// use [`extension`](Self::extension).
     ///
     /// # Errors
     /// When the header's name is invalid.
@@ -45,13 +63,11 @@ impl Tenant {
         check_name(tenant).map(|()| Self(Source::Constant(tenant.into())))
     }
 
-    /// Reads the tenant by a function, such as from an extension that authentication put into the request.
+    /// Reads the tenant by a function of the request's head.
     ///
     /// ```
     /// # use plimsoll_client::middleware::Tenant;
-    /// #[derive(Clone)]
-    /// struct Account(String);
-    /// let tenant = Tenant::from_fn(|request| request.extensions.get::<Account>().map(|account| account.0.as_str()));
+    /// let tenant = Tenant::from_fn(|request| request.uri.host());
     /// # drop(tenant);
     /// ```
     pub fn from_fn(read: impl Fn(Head<'_>) -> Option<&str> + Send + Sync + 'static) -> Self {
@@ -134,6 +150,19 @@ mod tests {
             assert_eq!(tenant.of(Head::of(&with(values))), expected, "{values:?}");
         }
         assert!(Tenant::header("x tenant").is_err());
+    }
+
+    #[test]
+    fn tenant_comes_from_verified_claims_and_not_from_a_header() {
+        #[derive(Clone)]
+        struct Claims(Option<String>);
+        let tenant = Tenant::extension(|claims: &Claims| claims.0.as_deref());
+        let mut request = with(&[b"big"]);
+        assert_eq!(tenant.of(Head::of(&request)), "default", "no token was verified");
+        for (account, expected) in [(Some("acme"), "acme"), (None, "default")] {
+            request.extensions_mut().insert(Claims(account.map(str::to_owned)));
+            assert_eq!(tenant.of(Head::of(&request)), expected);
+        }
     }
 
     #[test]

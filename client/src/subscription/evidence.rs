@@ -72,6 +72,7 @@ impl EvidenceCollector {
                 would_dropped: counts.would_dropped,
                 failed,
                 latency,
+                ..Outcomes::default()
             };
             if side == own_side && !outcomes.is_empty() {
                 evidence.add(&CohortKey { bucket: bucket.clone(), mode, side }, &outcomes, COHORTS_MAX);

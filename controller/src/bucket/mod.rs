@@ -3,6 +3,7 @@
 
 mod candidate;
 mod directive;
+mod growth;
 mod registry;
 mod tenants;
 mod tick;
@@ -13,9 +14,9 @@ use std::time::Duration;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{Headroom, OnSilence};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Balance, Burst, LawName, Part};
+use plimsoll_core::law::{Balance, Burst, LawName, Parameters, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
-use plimsoll_core::quantity::{DropRatio, Limit, Rate};
+use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::rollout::Cohort;
 use plimsoll_policy::{BucketPolicy, Policy, Release};
 
@@ -25,7 +26,7 @@ use crate::rollout::MovingLimit;
 use crate::state::DurableState;
 
 pub(crate) use self::candidate::Candidate;
-pub(crate) use self::registry::Buckets;
+pub(crate) use self::registry::{Buckets, Listing};
 pub(crate) use self::tick::{Scratch, Tick};
 
 /// A bucket that the controller knows.
@@ -34,6 +35,10 @@ pub(crate) struct BucketState {
     pub(crate) name: Bucket,
     /// The entry of the policy that covers it, if any.
     pub(crate) entry: Option<String>,
+    /// How the policy lists it.
+    pub(crate) listing: Listing,
+    /// The time at which an aggregator last asked for it.
+    pub(crate) asked: MonoTime,
     /// The requests/s that may pass over all zones.
     pub(crate) limit: Limit,
     terms: PolicyTerms,
@@ -96,10 +101,12 @@ struct ZoneShare {
 
 impl BucketState {
     /// A bucket without a policy and without traffic.
-    pub(crate) fn new(name: Bucket) -> Self {
+    pub(crate) fn new(name: Bucket, listing: Listing, now: MonoTime) -> Self {
         Self {
             name,
             entry: None,
+            listing,
+            asked: now,
             limit: Limit::Unknown,
             terms: PolicyTerms::default(),
             tenants: BucketTenants::default(),
@@ -151,10 +158,11 @@ impl BucketState {
     pub(crate) fn configure(&mut self, policy: &Policy, limit: Limit) {
         let of_bucket = policy.bucket(&self.name);
         self.entry = policy.entry(&self.name);
+        self.listing = Listing::of(policy, &self.name);
         self.limit = limit;
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
         self.candidate = Candidate::configured(self.candidate, of_bucket);
-        self.tenants = BucketTenants::new(policy);
+        self.tenants = std::mem::take(&mut self.tenants).configured(policy);
         self.bursts.retain(|tenant, _| policy.is_listed(tenant));
         self.clear_allocations();
     }
@@ -162,6 +170,13 @@ impl BucketState {
     /// Adds a new key of the bucket.
     pub(crate) fn add_key(&mut self, key: KeyId, tenant: &Tenant) {
         self.tenants.add(key, tenant);
+    }
+
+    /// Takes over which of its unlisted tenants were established under an earlier controller.
+    pub(crate) fn recall(&mut self, tenants: &HashSet<&Tenant>, parameters: &Parameters) {
+        if self.tenants.recall(tenants, parameters) {
+            self.clear_allocations();
+        }
     }
 
     /// Removes keys of tenants that the policy does not list.

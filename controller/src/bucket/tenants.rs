@@ -1,11 +1,15 @@
 //! The tenants of one bucket as the law divides among them: every tenant that the policy lists, the class
-//! `default`, and the unlisted tenants with the most traffic.
+//! `default`, the established unlisted tenants, and the new ones with the most traffic.
 
 use std::collections::{HashMap, HashSet};
 
-use plimsoll_core::law::Class;
+use std::time::Duration;
+
+use plimsoll_core::law::{Class, Parameters};
 use plimsoll_core::names::{KeyId, Tenant};
 use plimsoll_policy::Policy;
+
+use super::growth::{ESTABLISHED_MAX, Growth, Standing};
 
 /// Unlisted tenants with an entry of their own, at most, by bucket. All others count as the class `default`.
 pub(crate) const UNLISTED_MAX: usize = 1_000;
@@ -31,14 +35,25 @@ pub(crate) struct BucketTenants {
     /// The position of the class `default` in `entries`.
     default: usize,
     by_name: HashMap<Tenant, usize>,
-    /// The keys of all unlisted tenants.
-    unlisted: Vec<(KeyId, Tenant)>,
+    /// All unlisted tenants with keys, in the order in which they became known.
+    unlisted: Vec<Unlisted>,
+    growth: Growth,
+    /// Earlier standings of tenants whose keys are added again.
+    standings: HashMap<Tenant, Standing>,
     /// The positions in `unlisted` of the tenants with entries, ascending.
     selected: Vec<u32>,
     /// The keys of the unlisted tenants without entries.
     pooled: Vec<KeyId>,
-    /// Rates and positions in `unlisted`; kept as a buffer.
+    /// Positions in `unlisted` of tenants with traffic, and the rates of new ones; kept as a buffer.
     ranked: Vec<(f64, u32)>,
+}
+
+/// A tenant that the policy does not list.
+#[derive(Clone, Debug)]
+struct Unlisted {
+    key: KeyId,
+    name: Tenant,
+    standing: Standing,
 }
 
 // === impl BucketTenants ===
@@ -50,13 +65,51 @@ impl BucketTenants {
             .tenants()
             .map(|(tenant, _)| BucketTenant {
                 name: tenant.clone(),
-                class: Class::of(tenant, true),
+                class: Class::of(tenant, true, false),
                 key: None,
             })
             .collect();
         let mut tenants = Self { entries, ..Self::default() };
         tenants.index();
         tenants
+    }
+
+    /// The tenants that another policy lists, without keys. Unlisted tenants whose keys are added again keep
+    /// their standing.
+    pub(crate) fn configured(self, policy: &Policy) -> Self {
+        let standings = self.unlisted.into_iter().map(|unlisted| (unlisted.name, unlisted.standing));
+        Self { standings: standings.collect(), growth: self.growth, ..Self::new(policy) }
+    }
+
+    /// Takes over which unlisted tenants were established under an earlier controller, in the bucket's first
+    /// minutes under this one. Their keys are known. Returns true if that changed the entries.
+    pub(crate) fn recall(&mut self, tenants: &HashSet<&Tenant>, parameters: &Parameters) -> bool {
+        let mut established = self.established();
+        let before = established;
+        if !self.growth.is_young {
+            return false;
+        }
+        for unlisted in &mut self.unlisted {
+            if established < ESTABLISHED_MAX
+                && !unlisted.standing.is_established
+                && tenants.contains(&unlisted.name)
+            {
+                unlisted.standing = Standing::ESTABLISHED;
+                established += 1;
+            }
+        }
+        if established > before {
+            self.growth.limit(established, parameters);
+            // They have entries at once: without one, the next directive would count them as new.
+            let all = (0..).zip(&self.unlisted).filter(|(_, unlisted)| unlisted.standing.is_established);
+            self.selected = all.map(|(at, _)| at).collect();
+            self.rebuild();
+        }
+        established > before
+    }
+
+    fn established(&self) -> usize {
+        self.unlisted.iter().filter(|unlisted| unlisted.standing.is_established).count()
     }
 
     fn index(&mut self) {
@@ -67,9 +120,10 @@ impl BucketTenants {
     /// Adds a key of the bucket.
     pub(crate) fn add(&mut self, key: KeyId, tenant: &Tenant) {
         match self.by_name.get(tenant).and_then(|at| self.entries.get_mut(*at)) {
-            Some(entry) if entry.class != Class::Unlisted => entry.key = Some(key),
+            Some(entry) if !entry.class.is_unlisted() => entry.key = Some(key),
             _ => {
-                self.unlisted.push((key, tenant.clone()));
+                let standing = self.standings.remove(tenant).unwrap_or_default();
+                self.unlisted.push(Unlisted { key, name: tenant.clone(), standing });
                 self.pooled.push(key);
             }
         }
@@ -78,43 +132,64 @@ impl BucketTenants {
     /// Removes keys of unlisted tenants. Returns true if one of them had an entry. Linear in the bucket's
     /// keys.
     pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) -> bool {
-        let before: HashSet<KeyId> = self.selected().map(|(key, _)| *key).collect();
-        self.unlisted.retain(|(key, _)| !gone.contains(key));
+        let before: HashSet<KeyId> = self.selected().map(|unlisted| unlisted.key).collect();
+        self.unlisted.retain(|unlisted| !gone.contains(&unlisted.key));
         self.selected.clear();
-        let still = (0..).zip(&self.unlisted).filter(|(_, (key, _))| before.contains(key));
+        let still = (0..).zip(&self.unlisted).filter(|(_, unlisted)| before.contains(&unlisted.key));
         self.selected.extend(still.map(|(at, _)| at));
         self.rebuild();
         self.selected.len() < before.len()
     }
 
-    /// Selects the unlisted tenants with entries of their own by the `rate` of their keys in requests/s.
-    /// Returns true if the selection changed. Linear in the bucket's keys; names are compared only if the
-    /// selection changes.
-    pub(crate) fn select(&mut self, rate: impl Fn(KeyId) -> f64) -> bool {
+    /// Selects the unlisted tenants with entries of their own by the `rate` of their keys in requests/s: all
+    /// established ones with traffic, then the new ones with the most. Time since the last call is `elapsed`.
+    /// Returns true if the entries changed. Linear in the bucket's keys; names are compared only if the
+    /// entries change.
+    pub(crate) fn select(
+        &mut self,
+        rate: impl Fn(KeyId) -> f64,
+        elapsed: Duration,
+        parameters: &Parameters,
+    ) -> bool {
         if self.unlisted.is_empty() {
             return false;
         }
-        let mut ranked = std::mem::take(&mut self.ranked);
+        let is_look_due = self.growth.advance(elapsed, self.established(), parameters);
+        let (mut ranked, mut selected) = (std::mem::take(&mut self.ranked), Vec::new());
         ranked.clear();
-        let rated = (0..).zip(&self.unlisted).map(|(at, (key, _))| (rate(*key), at));
-        ranked.extend(rated.filter(|(rate, _)| *rate >= UNLISTED_RATE_MIN));
-        if ranked.len() > UNLISTED_MAX {
-            ranked.select_nth_unstable_by(UNLISTED_MAX, |a, b| b.0.total_cmp(&a.0));
-            ranked.truncate(UNLISTED_MAX);
-            ranked.sort_unstable_by_key(|(_, at)| *at);
+        let mut has_new_standings = false;
+        for (at, unlisted) in (0..).zip(&mut self.unlisted) {
+            let rate = rate(unlisted.key);
+            if rate < UNLISTED_RATE_MIN {
+                continue;
+            }
+            has_new_standings |= is_look_due && self.growth.look(&mut unlisted.standing, parameters);
+            if unlisted.standing.is_established {
+                selected.push(at);
+            } else {
+                ranked.push((rate, at));
+            }
         }
-        let changed = !ranked.iter().map(|(_, at)| at).eq(&self.selected);
+        let room = UNLISTED_MAX.saturating_sub(selected.len());
+        if ranked.len() > room {
+            if room > 0 {
+                ranked.select_nth_unstable_by(room, |a, b| b.0.total_cmp(&a.0));
+            }
+            ranked.truncate(room);
+        }
+        selected.extend(ranked.iter().map(|(_, at)| at));
+        selected.sort_unstable();
+        self.ranked = ranked;
+        let changed = has_new_standings || selected != self.selected;
         if changed {
-            self.selected.clear();
-            self.selected.extend(ranked.iter().map(|(_, at)| at));
+            self.selected = selected;
             self.rebuild();
         }
-        self.ranked = ranked;
         changed
     }
 
     /// The unlisted tenants that are selected.
-    fn selected(&self) -> impl Iterator<Item = &(KeyId, Tenant)> {
+    fn selected(&self) -> impl Iterator<Item = &Unlisted> {
         self.selected.iter().filter_map(|at| {
             let unlisted = self.unlisted.get(*at as usize);
             debug_assert!(unlisted.is_some(), "a selected position is one of the list");
@@ -126,15 +201,19 @@ impl BucketTenants {
     fn rebuild(&mut self) {
         let selected: Vec<BucketTenant> = self
             .selected()
-            .map(|(key, name)| BucketTenant { name: name.clone(), class: Class::Unlisted, key: Some(*key) })
+            .map(|Unlisted { key, name, standing }| BucketTenant {
+                name: name.clone(),
+                class: Class::of(name, false, standing.is_established),
+                key: Some(*key),
+            })
             .collect();
-        self.entries.retain(|entry| entry.class != Class::Unlisted);
+        self.entries.retain(|entry| !entry.class.is_unlisted());
         self.entries.extend(selected);
         self.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         self.index();
         let mut selected = self.selected.iter().peekable();
         let pooled = (0..).zip(&self.unlisted).filter(|(at, _)| selected.next_if_eq(&at).is_none());
-        self.pooled = pooled.map(|(_, (key, _))| *key).collect();
+        self.pooled = pooled.map(|(_, unlisted)| unlisted.key).collect();
     }
 
     /// The tenants with entries of their own, sorted by name.
@@ -144,8 +223,8 @@ impl BucketTenants {
 
     /// Every key that has had traffic, with or without an entry.
     pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
-        let listed = self.entries.iter().filter(|entry| entry.class != Class::Unlisted);
-        listed.filter_map(|entry| entry.key).chain(self.unlisted.iter().map(|(key, _)| *key))
+        let listed = self.entries.iter().filter(|entry| !entry.class.is_unlisted());
+        listed.filter_map(|entry| entry.key).chain(self.unlisted.iter().map(|unlisted| unlisted.key))
     }
 
     /// The number of tenants with entries of their own.
@@ -174,14 +253,21 @@ mod tests {
     use plimsoll_policy::Source;
 
     fn tenants() -> BucketTenants {
+        BucketTenants::new(&policy())
+    }
+
+    fn policy() -> Policy {
         let tenants = "tenants: { default: {}, listed: {} }\n";
         let policy = Source { name: "policy.yaml", text: "buckets: {}\n" };
-        let policy = Policy::read(policy, Source { name: "tenants.yaml", text: tenants }).unwrap().0;
-        BucketTenants::new(&policy)
+        Policy::read(policy, Source { name: "tenants.yaml", text: tenants }).unwrap().0
     }
 
     fn add(tenants: &mut BucketTenants, key: u32, name: &str) {
         tenants.add(KeyId(key), &Tenant::new(name).unwrap());
+    }
+
+    fn select(tenants: &mut BucketTenants, rate: impl Fn(KeyId) -> f64) -> bool {
+        tenants.select(rate, Duration::from_millis(500), &Parameters::default())
     }
 
     fn names(tenants: &BucketTenants) -> Vec<(&str, Class)> {
@@ -196,12 +282,12 @@ mod tests {
         }
         assert_eq!(names(&tenants), [("default", Class::Default), ("listed", Class::Listed)]);
         let rates = |adam: f64, zoe: f64| move |key: KeyId| [1.0, 2.0, zoe, adam][key.index()];
-        assert!(tenants.select(rates(30.0, 0.0)));
-        let with_adam = [("adam", Class::Unlisted), ("default", Class::Default), ("listed", Class::Listed)];
+        assert!(select(&mut tenants, rates(30.0, 0.0)));
+        let with_adam = [("adam", Class::New), ("default", Class::Default), ("listed", Class::Listed)];
         assert_eq!(names(&tenants), with_adam);
-        assert!(!tenants.select(rates(10.0, 0.001)), "the same as before");
-        assert!(tenants.select(rates(0.0, 5.0)));
-        assert_eq!(names(&tenants).last(), Some(&("zoe", Class::Unlisted)));
+        assert!(!select(&mut tenants, rates(10.0, 0.001)), "the same as before");
+        assert!(select(&mut tenants, rates(0.0, 5.0)));
+        assert_eq!(names(&tenants).last(), Some(&("zoe", Class::New)));
     }
 
     #[test]
@@ -214,7 +300,7 @@ mod tests {
         let mut gathered = Vec::new();
         tenants.gather(value, &mut gathered);
         assert_eq!(gathered, [1.0 + 4.0 + 8.0, 2.0]);
-        tenants.select(|key| if key == KeyId(3) { 9.0 } else { 0.0 });
+        select(&mut tenants, |key| if key == KeyId(3) { 9.0 } else { 0.0 });
         tenants.gather(value, &mut gathered);
         assert_eq!(gathered, [8.0, 1.0 + 4.0, 2.0]);
     }
@@ -224,9 +310,9 @@ mod tests {
         let mut tenants = tenants();
         let most = UNLISTED_MAX as u32 + 500;
         (0..most).for_each(|key| add(&mut tenants, key, &format!("t{key:05}")));
-        assert!(tenants.select(|key| f64::from(key.0) + 1.0));
+        assert!(select(&mut tenants, |key| f64::from(key.0) + 1.0));
         assert_eq!(tenants.len(), 2 + UNLISTED_MAX);
-        let least = tenants.iter().find(|entry| entry.class == Class::Unlisted).unwrap();
+        let least = tenants.iter().find(|entry| entry.class == Class::New).unwrap();
         assert_eq!(least.name.as_str(), "t00500");
         let mut gathered = Vec::new();
         tenants.gather(|_| 1.0, &mut gathered);
@@ -239,10 +325,10 @@ mod tests {
         for (key, name) in [(0, "default"), (1, "listed"), (2, "zoe"), (3, "adam"), (4, "eve"), (5, "bob")] {
             add(&mut tenants, key, name);
         }
-        tenants.select(|key| if key.0 >= 4 { 9.0 } else { 0.0 });
+        select(&mut tenants, |key| if key.0 >= 4 { 9.0 } else { 0.0 });
         assert!(!tenants.remove(&HashSet::from([KeyId(2)])), "no tenant with an entry");
         assert!(tenants.remove(&HashSet::from([KeyId(4)])));
-        let left = [("bob", Class::Unlisted), ("default", Class::Default), ("listed", Class::Listed)];
+        let left = [("bob", Class::New), ("default", Class::Default), ("listed", Class::Listed)];
         assert_eq!(names(&tenants), left);
         let mut gathered = Vec::new();
         tenants.gather(|key| f64::from(1 << key.0), &mut gathered);
@@ -258,6 +344,54 @@ mod tests {
         add(&mut tenants, 9, "listed");
         tenants.gather(|_| 5.0, &mut gathered);
         assert_eq!(gathered, [0.0, 5.0]);
-        assert!(!tenants.select(|_| 5.0), "no unlisted tenant is there");
+        assert!(!select(&mut tenants, |_| 5.0), "no unlisted tenant is there");
+    }
+
+    #[test]
+    fn established_tenants_keep_their_entries_in_a_flood_of_new_names() {
+        let mut tenants = tenants();
+        add(&mut tenants, 0, "adam");
+        for _ in 0..6 {
+            tenants.select(|_| 1.0, Duration::from_secs(10), &Parameters::default());
+        }
+        (1..3_000).for_each(|key| add(&mut tenants, key, &format!("t{key:05}")));
+        select(&mut tenants, |key| f64::from(key.0) + 0.1);
+        let class = |tenants: &BucketTenants, name: &str| {
+            tenants.iter().find(|entry| entry.name.as_str() == name).map(|entry| entry.class)
+        };
+        assert_eq!(class(&tenants, "adam"), Some(Class::Established), "with the least traffic of all");
+        assert_eq!(class(&tenants, "t02999"), Some(Class::New));
+        assert_eq!(tenants.len(), 2 + UNLISTED_MAX);
+
+        // Another policy, under which every key is added again.
+        let mut tenants = tenants.configured(&policy());
+        add(&mut tenants, 0, "adam");
+        add(&mut tenants, 1, "eve");
+        select(&mut tenants, |_| 1.0);
+        assert_eq!(
+            (class(&tenants, "adam"), class(&tenants, "eve")),
+            (Some(Class::Established), Some(Class::New))
+        );
+    }
+
+    #[test]
+    fn recalled_tenants_are_established_before_they_have_traffic() {
+        let mut tenants = tenants();
+        (0..2_000).for_each(|key| add(&mut tenants, key, &format!("t{key:05}")));
+        let names = ["t00003", "t00007", "t09999"].map(|name| Tenant::new(name).unwrap());
+        assert!(tenants.recall(&names.iter().collect(), &Parameters::default()));
+        assert!(!tenants.recall(&names.iter().collect(), &Parameters::default()), "once");
+        let established = |tenants: &BucketTenants| {
+            tenants.iter().filter(|entry| entry.class == Class::Established).count()
+        };
+        assert_eq!((tenants.len(), established(&tenants)), (4, 2));
+        // After that a flood grows as slowly as beside tenants that this controller saw itself.
+        for _ in 0..17 {
+            tenants.select(|_| 1.0, Duration::from_secs(10), &Parameters::default());
+        }
+        assert_eq!(established(&tenants), 2 + Parameters::default().tenant_growth_min);
+        let all: Vec<Tenant> = (0..2_000).map(|key| Tenant::new(&format!("t{key:05}")).unwrap()).collect();
+        tenants.recall(&all.iter().collect(), &Parameters::default());
+        assert_eq!(established(&tenants), ESTABLISHED_MAX);
     }
 }

@@ -76,7 +76,7 @@ impl BucketState {
         let presences = total.max(1.0);
 
         let rate = |key| served.iter().map(|served| served.presence * served.aggregator.rate(key)).sum();
-        if self.tenants.select(rate) {
+        if self.tenants.select(rate, tick.since_last, tick.parameters) {
             self.shares.clear();
         }
         for Served { aggregator, rates, .. } in &mut served {
@@ -197,7 +197,7 @@ impl BucketState {
             let weight = tenant.weight_at(tick.unix_s).get();
             let multiplier = tenant.burst_multiplier.get();
             share.weight = weight;
-            if entry.class == Class::Unlisted || multiplier <= 1.0 {
+            if entry.class.is_unlisted() || multiplier <= 1.0 {
                 continue;
             }
             let passed = if entry.class == Class::Default { class_passed } else { *passed };

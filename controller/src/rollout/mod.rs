@@ -81,12 +81,13 @@ use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{CohortKey, Outcomes};
+use plimsoll_core::report::{CohortKey, Outcomes, Weighing};
 use plimsoll_core::rollout::gates::{Judgement, StaleZone, Why, leave_canary, leave_shadow};
 use plimsoll_policy::{Policy, RolloutPolicy};
 
 use self::query_gates::GateAnswers;
 use self::stage_stats::StageStats;
+use crate::aggregators::Place;
 use crate::state::{Cause, DurableState, Evidence, Stage};
 
 pub(crate) use self::promotion::Promotion;
@@ -109,6 +110,8 @@ pub(crate) struct Rollouts {
     stats: BTreeMap<String, StageStats>,
     /// The answers to query gates.
     pub(crate) answers: GateAnswers,
+    /// The evidence since the last tick, by aggregator.
+    pub(crate) weighing: Weighing<Place>,
     /// The number of the last change that was closed: its evidence, if any, is stored.
     last_change: u64,
     /// Ticks since the stats were last saved.
@@ -224,7 +227,8 @@ impl Rollouts {
             }
             let judgement = self.judge(now, durable, &entry, rollout, stale);
             let next = judgement.and_then(|judgement| automatic_move(&stage, rollout, &judgement));
-            if let Some(Move { to, cause, why }) = next {
+            if let Some(Move { to, cause, mut why }) = next {
+                why.extend(self.few_instances(&entry, stage.stage));
                 durable.enter_stage(&entry, to, cause, why);
             }
         }
@@ -260,6 +264,11 @@ impl Rollouts {
             Mode::Canary => Some(leave_canary(&rollout.canary, rollout.min_samples, &observed)),
             Mode::Enforce => None,
         }
+    }
+
+    /// Tells on how few instances the evidence of an entry's present stage rests, if they are few.
+    fn few_instances(&self, entry: &str, stage: Mode) -> Option<String> {
+        self.stats.get(entry)?.evidence().few_instances(stage)
     }
 
     /// The evidence of an entry's present stage so far.

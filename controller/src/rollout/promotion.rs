@@ -93,15 +93,20 @@ impl Rollouts {
         if !passed {
             against.extend(begun_anew(durable, entry));
         }
+        let few = self.few_instances(entry, from);
         let (cause, mut why) = match force {
             _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
             None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),
-            None => return Err(RolloutError::Gate { from, to, why: against }),
+            None => {
+                against.extend(few);
+                return Err(RolloutError::Gate { from, to, why: against });
+            }
             Some(reason) => (Cause::Forced, vec![reason.to_string()]),
         };
         if !passed {
             why.extend(against);
         }
+        why.extend(few);
         durable.enter_stage(entry, to, cause, why);
         Ok(())
     }

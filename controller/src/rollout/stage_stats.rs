@@ -62,7 +62,7 @@ impl StageStats {
 
     pub(super) fn restored(saved: &SavedStageStats) -> Self {
         let time = |units: u64| Duration::from_millis(units.saturating_mul(saved.tick_ms));
-        let slot = |(units, canary, control): &(u64, [u64; 4], [u64; 4])| Slot {
+        let slot = |(units, canary, control): &(u64, [u64; 5], [u64; 5])| Slot {
             time: time(*units),
             cohorts: Cohorts { canary: restored(*canary), control: restored(*control) },
         };
@@ -215,19 +215,22 @@ fn p99(latency: &Histogram, lower_bound: bool) -> Reading {
 }
 
 fn sums(outcomes: &Outcomes) -> CohortSums {
-    let Outcomes { offered, refused, would_dropped, failed, ref latency } = *outcomes;
+    let Outcomes { offered, refused, would_dropped, failed, ref latency, instances } = *outcomes;
     let p99 = latency.quantile(0.99).map(|p99| match p99 {
         Quantile::About(p99) | Quantile::AtLeast(p99) => p99.as_micros() as u64,
     });
-    CohortSums { offered, refused, would_dropped, failed, p99_us: p99, samples: latency.samples() }
+    let samples = latency.samples();
+    CohortSums { offered, refused, would_dropped, failed, p99_us: p99, samples, instances }
 }
 
-const fn counts(outcomes: &Outcomes) -> [u64; 4] {
-    [outcomes.offered, outcomes.refused, outcomes.would_dropped, outcomes.failed]
+const fn counts(outcomes: &Outcomes) -> [u64; 5] {
+    let instances = outcomes.instances as u64;
+    [outcomes.offered, outcomes.refused, outcomes.would_dropped, outcomes.failed, instances]
 }
 
-fn restored([offered, refused, would_dropped, failed]: [u64; 4]) -> Outcomes {
-    Outcomes { offered, refused, would_dropped, failed, latency: Histogram::default() }
+fn restored([offered, refused, would_dropped, failed, instances]: [u64; 5]) -> Outcomes {
+    let instances = u32::try_from(instances).unwrap_or(u32::MAX);
+    Outcomes { offered, refused, would_dropped, failed, latency: Histogram::default(), instances }
 }
 
 #[cfg(test)]
@@ -314,7 +317,7 @@ mod tests {
             change: 1,
             cycles: 22,
             tick_ms: 500,
-            slots: vec![(22, [12, 0, 0, 0], [0; 4])],
+            slots: vec![(22, [12, 0, 0, 0, 3], [0; 5])],
             ..SavedStageStats::default()
         };
         let back = StageStats::restored(&earlier);

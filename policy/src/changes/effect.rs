@@ -82,7 +82,7 @@ impl<'a> Regime<'a> {
             weight: self.policy.tenant(tenant).weight_at(unix_s).get(),
             floor,
             tenant_limit,
-            class: Class::of(tenant, self.policy.is_listed(tenant)),
+            class: Class::of(tenant, self.policy.is_listed(tenant), true),
         };
         let mut claimants: Vec<Claimant> =
             offered.iter().map(|(tenant, offered)| claimant(tenant, *offered)).collect();

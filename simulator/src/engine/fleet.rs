@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_client::{KeyHandle, Limiter, Shard, Subscription};
+use plimsoll_client::{BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Shard, Subscription};
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
@@ -55,6 +55,19 @@ pub(crate) struct Client {
     /// The key of each entry of `traffic`, with its count of would-be drops where the bucket is not fully
     /// enforced.
     keys: Vec<(KeyHandle, Option<u64>)>,
+    /// The names in place of the key's, by entry of `traffic`.
+    names: Vec<Option<Names>>,
+}
+
+/// Names that requests give in turn.
+#[derive(Debug)]
+struct Names {
+    bucket: BucketHandle,
+    prefix: String,
+    of: u32,
+    /// The next name of this client, which takes every `step`th.
+    next: u32,
+    step: u32,
 }
 
 impl<'a> Fleet<'a> {
@@ -62,7 +75,8 @@ impl<'a> Fleet<'a> {
         let offered: usize = scenario.buckets.iter().map(|bucket| bucket.tenants.len() + 1).sum();
         // Listed tenants have directives of their own, with or without traffic.
         let listed = scenario.policy.tenants().count() * scenario.buckets.len();
-        let keys_max = offered + listed + 8;
+        let names = scenario.traffic.iter().filter_map(|traffic| traffic.names).sum::<u32>() as usize;
+        let keys_max = (offered + listed + names + 8).min(KEYS_MAX_DEFAULT.max(offered + listed + 8));
         Self { scenario, seed, keys_max }
     }
 
@@ -131,10 +145,19 @@ impl<'a> Fleet<'a> {
             Ok((key, bucket.observes.then_some(0)))
         };
         let keys = self.scenario.traffic.iter().map(key).collect::<Result<_, _>>()?;
+        let names = |traffic: &Traffic| {
+            let Some(of) = traffic.names else { return Ok(None) };
+            let bucket = &self.scenario.buckets[traffic.bucket];
+            let prefix = format!("{}-", bucket.tenants[traffic.tenant]);
+            let step = self.scenario.clients() as u32;
+            let bucket = limiter.bucket(bucket.name.as_str())?;
+            Ok(Some(Names { bucket, prefix, of, next: client % of, step }))
+        };
+        let names = self.scenario.traffic.iter().map(names).collect::<Result<_, _>>()?;
         let coins =
             derive(derive(self.seed, Purpose::Coins as u64), u64::from(client) << 32 | u64::from(life));
         let shard = limiter.shard(coins);
-        Ok(Client { subscription, clock: Self::clock(now, rng), shard, keys })
+        Ok(Client { subscription, clock: Self::clock(now, rng), shard, keys, names })
     }
 }
 
@@ -159,6 +182,10 @@ impl Client {
     #[inline]
     pub(crate) fn decide(&mut self, entry: usize) -> Answer {
         let Some((key, would)) = self.keys.get_mut(entry) else { return Answer::Admitted };
+        if let Some(names) = &mut self.names[entry] {
+            *key = names.next();
+            *would = would.map(|_| key.counts().would_dropped);
+        }
         if !self.shard.admit(key).is_admit() {
             return Answer::Refused;
         }
@@ -167,5 +194,13 @@ impl Client {
         let dropped = now > *before;
         *before = now;
         if dropped { Answer::WouldDropped } else { Answer::Admitted }
+    }
+}
+
+impl Names {
+    fn next(&mut self) -> KeyHandle {
+        let name = format!("{}{}", self.prefix, self.next);
+        self.next = (self.next + self.step) % self.of;
+        self.bucket.key(&name)
     }
 }

@@ -27,6 +27,8 @@ pub(crate) const ZONES_MAX: u32 = 1_000;
 pub(crate) const TRAFFIC_MAX: usize = 1_000;
 /// The most requests of one group of arrivals.
 const GROUP_MAX: u32 = 10_000;
+/// The most names that one entry of `traffic` gives in turn.
+const NAMES_MAX: u32 = 10_000_000;
 
 /// The result of a check.
 pub(crate) type Checked<T> = Result<T, Box<Fault>>;
@@ -76,7 +78,7 @@ pub(crate) fn scenario(
     for (index, entry) in spec.traffic.into_iter().enumerate() {
         let field = field.then(&index.to_string());
         let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
-        let TrafficSpec { mut load, clients, groups, retry, .. } = entry;
+        let TrafficSpec { names, mut load, clients, groups, retry, .. } = entry;
         loads::check_load(&mut load, &field.then("load"), folder, &entry.bucket)?;
         let shares = clients.map(|clients| clients.share).unwrap_or_default();
         loads::check_shares(&shares, &field.then("clients").then("share"), all)?;
@@ -84,7 +86,10 @@ pub(crate) fn scenario(
             whole(groups.of, &field.then("groups").then("of"), 1, GROUP_MAX)?;
         }
         retry.map_or(Ok(()), |retry| loads::check_retry(retry, &field.then("retry")))?;
-        traffic.push(Traffic { bucket, tenant, load, shares, groups, retry });
+        if let Some(names) = names {
+            whole(names, &field.then("names"), 1, NAMES_MAX)?;
+        }
+        traffic.push(Traffic { bucket, tenant, names, load, shares, groups, retry });
     }
     let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
         one_fault(fault, &root.then("faults").then(&index.to_string()), zones + upper, all, duration_s)

@@ -56,6 +56,7 @@ pub(crate) struct TrafficSpec {
     pub(crate) bucket: String,
     #[serde(default = "default_tenant")]
     pub(crate) tenant: String,
+    pub(crate) names: Option<u32>,
     pub(crate) load: Load,
     pub(crate) clients: Option<ClientsSpec>,
     pub(crate) groups: Option<Groups>,

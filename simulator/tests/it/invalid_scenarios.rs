@@ -77,6 +77,7 @@ fn numbers_out_of_range_are_rejected() {
     check("report_loss: 0.1", "report_loss: 1.1", "1.1", "network.report_loss", "from 0 to 0.95");
     check("rps: 500 }", "rps: -500 }", "-500", "traffic.0.load.steps.0.rps", "-500 is out of range");
     check("at_s: 10, rps", "at_s: 0, rps", "0, rps: 5000", "traffic.0.load.steps.1.at_s", "not later");
+    check("bucket: api", "bucket: api\n    names: 0", "0\n    load", "traffic.0.names", "from 1 to 10000000");
     check("first: 3", "first: 13", "13,", "traffic.0.clients.share.0.first", "there are 12 clients");
     check("first: 3", "first: 12", "0.5 } ]", "traffic.0.clients.share.0.of_load", "no clients are left");
     check("probability: 0.5", "probability: 1.5", "1.5", "traffic.0.retry.probability", "from 0 to 1");

@@ -3,9 +3,13 @@
 #[cfg(test)]
 mod determinism;
 #[cfg(test)]
+mod evidence;
+#[cfg(test)]
 mod expectations;
 #[cfg(test)]
 mod invalid_scenarios;
+#[cfg(test)]
+mod kill_claims;
 #[cfg(test)]
 mod kills;
 #[cfg(test)]
@@ -15,6 +19,7 @@ mod reference;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
+mod sums;
 mod tenant_limit;
 
 use std::path::Path;

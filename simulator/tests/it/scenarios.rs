@@ -18,6 +18,8 @@ const SEEDS_OF_SURGES: u64 = 5;
 const SEEDS_OF_RARE_REFUSALS: u64 = 20;
 /// The seeds of variants with two clients.
 const SEEDS_OF_PAIRS: u64 = 10;
+/// The seeds of floods of invented names.
+const SEEDS_OF_NAMES: u64 = 6;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
@@ -47,6 +49,7 @@ fn check(number: &str) {
             squares if squares.starts_with("06-") => SEEDS_OF_SQUARES,
             // One second of a small tenant has few requests.
             surges if surges.starts_with("25g-") => SEEDS_OF_SURGES,
+            names if names.starts_with("27-") => SEEDS_OF_NAMES,
             rare if rare.starts_with("25d-groups-30") && rare.contains("/240-") => SEEDS_OF_RARE_REFUSALS,
             rare if rare.starts_with("26-after-a-surge-50") => SEEDS_OF_RARE_REFUSALS,
             // Of the variants, those with few clients differ most and cost least.
@@ -118,4 +121,5 @@ numbers! {
     load_below_the_limit_is_admitted_without_a_controller "25h"
     tenant_above_its_own_limit_spares_the_others "25i"
     tenant_recovers_within_a_second_after_a_surge "26"
+    invented_names_cost_known_tenants_at_most_half "27"
 }

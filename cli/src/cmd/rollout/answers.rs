@@ -95,8 +95,12 @@ fn write_query(out: &mut dyn Write, query: &QueryEvidence) -> io::Result<()> {
 }
 
 fn write_sums(out: &mut dyn Write, cohort: &str, sums: &CohortSums) -> io::Result<()> {
-    let CohortSums { offered, refused, would_dropped, failed, p99_us, samples } = sums;
-    write!(out, "    {cohort:<8} offered {offered}, refused {refused}, would-dropped {would_dropped}")?;
+    let CohortSums { offered, refused, would_dropped, failed, p99_us, samples, instances } = sums;
+    let noun = if *instances == 1 { "instance" } else { "instances" };
+    write!(
+        out,
+        "    {cohort:<8} {instances} {noun}, offered {offered}, refused {refused}, would-dropped {would_dropped}"
+    )?;
     match p99_us {
         Some(p99) => {
             let digits = if *p99 < 10_000 { 2 } else { 0 };

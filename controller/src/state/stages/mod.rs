@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::DurableState;
 
+/// The number of instances below which a gate says on how few its evidence rests.
+const FEW_INSTANCES: u32 = 5;
 /// The number of changes that are kept; of more, renewals are removed first, the oldest before others.
 pub const HISTORY_MAX: usize = 200;
 
@@ -93,6 +95,19 @@ pub struct Evidence {
     pub queries: Vec<QueryEvidence>,
 }
 
+impl Evidence {
+    /// Returns a note if what the gate out of `stage` judges rests on few instances, of which each counts for
+    /// much.
+    pub fn few_instances(&self, stage: Mode) -> Option<String> {
+        let of_control = if stage == Mode::Canary { 0 } else { self.control.instances };
+        let instances = self.canary.instances.saturating_add(of_control);
+        let noun = if instances == 1 { "instance" } else { "instances" };
+        (1..FEW_INSTANCES)
+            .contains(&instances)
+            .then(|| format!("the evidence rests on {instances} {noun} alone"))
+    }
+}
+
 /// The result of one extra gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryEvidence {
@@ -125,6 +140,9 @@ pub struct CohortSums {
     pub p99_us: Option<u64>,
     /// Responses measured for it.
     pub samples: u64,
+    /// The instances that had these requests: the most of any tick.
+    #[serde(default)]
+    pub instances: u32,
 }
 
 /// The saved stats of one entry's present stage. Latencies are not saved: they begin anew after a restart.
@@ -136,9 +154,9 @@ pub struct SavedStageStats {
     pub cycles: u64,
     /// The unit of time in milliseconds: 1, or the length of a tick in a state of an earlier build.
     pub tick_ms: u64,
-    /// For each slot its time with requests, and the offered, refused, would-dropped and failed requests of
-    /// the canary cohort and of the control cohort.
-    pub slots: Vec<(u64, [u64; 4], [u64; 4])>,
+    /// For each slot its time with requests, and the offered, refused, would-dropped and failed requests
+    /// and the instances of the canary cohort and of the control cohort.
+    pub slots: Vec<(u64, [u64; 5], [u64; 5])>,
     /// The lowest limit judged so far in requests/s, of each bucket whose limit moves by itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lowest_limits: BTreeMap<Bucket, Rate>,

@@ -1,0 +1,235 @@
+//! The weight of each child in evidence: at most five times that of the median instance, so that the claims
+//! of one instance decide no gate of the fleet.
+
+use std::collections::BTreeMap;
+
+use super::{COHORTS_MAX, CohortKey, Evidence, Outcomes};
+
+/// The weight of an instance in a cohort, at most, as a multiple of the median instance's.
+pub const INSTANCE_WEIGHT_MAX: u64 = 5;
+/// Children remembered at most, by cohort, over all cohorts. The evidence of further ones is left out.
+const WEIGHED_MAX: usize = 200_000;
+/// Instances that one child can stand for, at most: the children of one aggregator.
+const INSTANCES_MAX: u32 = 10_000;
+/// The number of [takes](Weighing::take) after which memory is halved: a minute of roll-ups or ticks.
+const TAKES_PER_FADE: u32 = 120;
+
+/// Evidence of children, each an instance or an aggregator of instances, on its way to a parent or a gate.
+///
+/// The median is taken over all instances that had requests in the last minutes, and not only over those of
+/// the present roll-up, in which a single instance may have reported.
+#[derive(Debug)]
+pub struct Weighing<C> {
+    cohorts: BTreeMap<CohortKey, BTreeMap<C, Weighed>>,
+    /// The number of children in all cohorts.
+    children: usize,
+    takes: u32,
+}
+
+/// The evidence of one child in one cohort.
+#[derive(Debug, Default)]
+struct Weighed {
+    /// The instances that it stands for.
+    instances: u32,
+    /// The weight that it claimed in the last minutes, and the part of it that counted.
+    claimed: u64,
+    counted: u64,
+    fresh: Outcomes,
+}
+
+impl<C> Default for Weighing<C> {
+    fn default() -> Self {
+        Self { cohorts: BTreeMap::new(), children: 0, takes: 0 }
+    }
+}
+
+impl<C: Ord> Weighing<C> {
+    /// Adds outcomes of a child that stands for `instances`.
+    pub fn add(&mut self, child: C, instances: u32, cohort: &CohortKey, outcomes: &Outcomes) {
+        if !self.cohorts.contains_key(cohort) {
+            if self.cohorts.len() >= COHORTS_MAX {
+                return;
+            }
+            self.cohorts.insert(cohort.clone(), BTreeMap::new());
+        }
+        let Some(children) = self.cohorts.get_mut(cohort) else { return };
+        if !children.contains_key(&child) && self.children >= WEIGHED_MAX {
+            return;
+        }
+        let child = children.entry(child).or_insert_with(|| {
+            self.children += 1;
+            Weighed::default()
+        });
+        child.instances = instances.clamp(1, INSTANCES_MAX);
+        child.claimed = child.claimed.saturating_add(outcomes.weight());
+        child.fresh.add(outcomes);
+        child.fresh.instances = 0;
+    }
+
+    /// Takes the evidence since the last call, within the weights, with the number of instances that each
+    /// cohort rests on.
+    pub fn take(&mut self) -> Evidence {
+        let mut evidence = Evidence::default();
+        for (cohort, children) in &mut self.cohorts {
+            if children.values().all(|child| child.fresh.is_empty()) {
+                continue;
+            }
+            let most = INSTANCE_WEIGHT_MAX.saturating_mul(median(children.values()));
+            let instances = children.values().fold(0_u32, |sum, child| sum.saturating_add(child.instances));
+            let mut sum = Outcomes { instances, ..Outcomes::default() };
+            for child in children.values_mut() {
+                sum.add(&child.take(most));
+            }
+            evidence.put(cohort.clone(), sum);
+        }
+        self.takes += 1;
+        if self.takes >= TAKES_PER_FADE {
+            self.fade();
+        }
+        evidence
+    }
+
+    /// Drops the evidence since the last [take](Self::take).
+    pub fn discard(&mut self) {
+        for child in self.cohorts.values_mut().flat_map(BTreeMap::values_mut) {
+            child.fresh = Outcomes::default();
+        }
+    }
+
+    fn fade(&mut self) {
+        self.takes = 0;
+        for children in self.cohorts.values_mut() {
+            children.retain(|_, child| {
+                (child.claimed, child.counted) = (child.claimed / 2, child.counted / 2);
+                child.claimed > 0
+            });
+        }
+        self.cohorts.retain(|_, children| !children.is_empty());
+        self.children = self.cohorts.values().map(BTreeMap::len).sum();
+    }
+}
+
+impl Weighed {
+    /// Takes the fresh outcomes, as far as each instance has weighed less than `most`.
+    fn take(&mut self, most: u64) -> Outcomes {
+        let room = most.saturating_mul(self.instances.into()).saturating_sub(self.counted);
+        let outcomes = std::mem::take(&mut self.fresh).limited(room);
+        self.counted = self.counted.saturating_add(outcomes.weight());
+        outcomes
+    }
+}
+
+/// Returns the weight of the median instance; of two in the middle the smaller one.
+fn median<'a>(children: impl Iterator<Item = &'a Weighed>) -> u64 {
+    let mut each: Vec<(u64, u64)> = children
+        .map(|child| (child.claimed.div_ceil(child.instances.max(1).into()), child.instances.into()))
+        .collect();
+    each.sort_unstable();
+    let half = each.iter().map(|(_, instances)| instances).sum::<u64>().div_ceil(2);
+    let mut below = 0;
+    let median = each.iter().find(|(_, instances)| {
+        below += instances;
+        below >= half
+    });
+    median.map_or(0, |(weight, _)| *weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::decision::Mode;
+    use crate::names::Bucket;
+    use crate::report::Side;
+    use crate::stats::{Bin, Histogram};
+
+    fn cohort() -> CohortKey {
+        CohortKey { bucket: Bucket::new("api").unwrap(), mode: Mode::Canary, side: Side::Canary }
+    }
+
+    fn outcomes(offered: u64, refused: u64) -> Outcomes {
+        let mut latency = Histogram::default();
+        latency.add(Bin::of(Duration::from_millis(if refused > 0 { 900 } else { 1 })), offered);
+        Outcomes { offered, refused, latency, ..Outcomes::default() }
+    }
+
+    fn take(weighing: &mut Weighing<u32>) -> Outcomes {
+        weighing.take().iter().next().map(|(_, outcomes)| outcomes.clone()).unwrap_or_default()
+    }
+
+    #[test]
+    fn hostile_instance_weighs_at_most_five_times_the_median_whatever_it_claims() {
+        for (honest, hostile) in [
+            (outcomes(100, 100), outcomes(1_000_000_000, 0)),
+            (outcomes(100, 0), outcomes(1_000_000_000, 1_000_000_000)),
+            // Nothing offered, and yet refusals and latencies.
+            (outcomes(100, 0), Outcomes { offered: 0, ..outcomes(1_000_000_000, 1_000_000_000) }),
+        ] {
+            let mut weighing = Weighing::default();
+            let mut total = Outcomes::default();
+            for _ in 0..50 {
+                (0..20).for_each(|child| weighing.add(child, 1, &cohort(), &honest));
+                weighing.add(99, 1, &cohort(), &hostile);
+                total.add(&take(&mut weighing));
+            }
+            assert_eq!(total.instances, 21);
+            let of_hostile = |of: fn(&Outcomes) -> u64| of(&total) - 50 * 20 * of(&honest);
+            for number in [of_hostile(|all| all.offered), of_hostile(|all| all.refused)] {
+                assert!(number <= 50 * 500, "{number}");
+            }
+            assert!(of_hostile(|all| all.latency.samples()) <= 50 * 500);
+        }
+    }
+
+    #[test]
+    fn instance_that_reports_alone_is_compared_with_those_of_the_last_minutes() {
+        let mut weighing = Weighing::default();
+        (0..20).for_each(|child| weighing.add(child, 1, &cohort(), &outcomes(10, 0)));
+        assert_eq!(take(&mut weighing).offered, 200);
+        weighing.add(99, 1, &cohort(), &outcomes(1_000_000_000, 0));
+        assert_eq!(take(&mut weighing).offered, 50);
+        weighing.add(99, 1, &cohort(), &outcomes(1_000_000_000, 0));
+        assert_eq!(take(&mut weighing).offered, 0, "it has weighed that already");
+        // Long after, those that stopped count no more.
+        (0..40 * TAKES_PER_FADE).for_each(|_| drop(weighing.take()));
+        weighing.add(1, 1, &cohort(), &outcomes(7, 0));
+        assert_eq!((take(&mut weighing).offered, weighing.children), (7, 1));
+    }
+
+    #[test]
+    fn aggregators_weigh_by_their_instances() {
+        let mut weighing = Weighing::default();
+        weighing.add(1, 8, &cohort(), &outcomes(800, 0));
+        weighing.add(2, 2, &cohort(), &outcomes(5_000, 5_000));
+        let all = take(&mut weighing);
+        // The median instance has 100: the second aggregator weighs 2 * 500.
+        assert_eq!((all.instances, all.offered, all.refused), (10, 1_800, 1_000));
+        weighing.add(1, 8, &cohort(), &outcomes(800, 0));
+        weighing.discard();
+        assert!(weighing.take().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn limited_outcomes_keep_their_proportions(
+            offered in 0..1_000_000_u64, refused in 0..1_000_000_u64, bins in prop::collection::vec((0..2_048_u16, 1..1_000_u64), 0..50),
+            most in 0..2_000_000_u64,
+        ) {
+            let mut latency = Histogram::default();
+            bins.iter().for_each(|(bin, count)| latency.add(Bin::new(*bin).unwrap(), *count));
+            let whole = Outcomes { offered, refused, latency, ..Outcomes::default() };
+            let part = whole.clone().limited(most);
+            prop_assert_eq!(part.weight(), whole.weight().min(most));
+            if whole.weight() > 0 {
+                let factor = part.weight() as f64 / whole.weight() as f64;
+                let numbers: [fn(&Outcomes) -> u64; 3] = [|all| all.offered, |all| all.refused, |all| all.latency.samples()];
+                for of in numbers {
+                    prop_assert!((of(&part) as f64 - of(&whole) as f64 * factor).abs() <= 1.0);
+                }
+            }
+        }
+    }
+}

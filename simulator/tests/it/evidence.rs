@@ -1,0 +1,127 @@
+//! What one hostile client reports as evidence does not decide the rollout of the fleet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_aggregator::zone::{Bounds, Zone};
+use plimsoll_controller::brain::Brain;
+use plimsoll_controller::state::DurableState;
+use plimsoll_core::decision::Mode;
+use plimsoll_core::exchange::{Child, Parent, StreamId};
+use plimsoll_core::law::Parameters;
+use plimsoll_core::names::{Bucket, Name, Zone as ZoneName};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{
+    Batches, CohortKey, Evidence, Identity, InstanceId, Outcomes, Report, Role, Side,
+};
+use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+
+const HONEST: u64 = 20;
+const AGGREGATOR: u128 = 1_000;
+
+fn identity(role: Role, number: u128) -> Identity {
+    Identity {
+        instance: InstanceId(number),
+        name: Name::new(&format!("host:{number}")).unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: ZoneName::new("a").unwrap(),
+        role,
+    }
+}
+
+/// A controller in canary, and a zone of clients that report evidence alone.
+struct World {
+    brain: Brain,
+    zone: Zone,
+    now: Duration,
+    seq: u64,
+}
+
+impl World {
+    fn new(max_drop_ratio: f64) -> Self {
+        let policy = format!(
+            "buckets: {{ api: {{ limit: 1000, mode: canary }} }}\n\
+             rollout: {{ require_gates: false, min_samples: 1, canary: {{ max_drop_ratio: {max_drop_ratio} }} }}\n"
+        );
+        let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
+        let policy = Policy::read(Source { name: "policy.yaml", text: &policy }, tenants).unwrap().0;
+        let parameters = Parameters::default();
+        let durable = DurableState::first_start();
+        let brain = Brain::new(MonoTime::ZERO, InstanceId(1), durable, Arc::new(policy), parameters);
+        let zone = Zone::new(identity(Role::Aggregator, AGGREGATOR), Bounds::default(), parameters);
+        let mut world = Self { brain, zone, now: Duration::ZERO, seq: 0 };
+        world.zone.on_open(MonoTime::ZERO);
+        (0..20).for_each(|_| world.pass(&Outcomes::default(), &Outcomes::default()));
+        world
+    }
+
+    /// Advances half a second, in which each honest client and the hostile one report these outcomes.
+    fn pass(&mut self, honest: &Outcomes, hostile: &Outcomes) {
+        self.now += Duration::from_millis(500);
+        self.seq += 1;
+        let now = MonoTime::from_elapsed(self.now);
+        let bucket = Bucket::new("api").unwrap();
+        for client in 0..=HONEST {
+            let outcomes = if client == HONEST { hostile } else { honest };
+            let cohort = CohortKey { bucket: bucket.clone(), mode: Mode::Canary, side: Side::Canary };
+            let mut evidence = Evidence::default();
+            if !outcomes.is_empty() {
+                evidence.add(&cohort, outcomes, 1);
+            }
+            let report = Report {
+                seq: self.seq,
+                identity: (self.seq == 1).then(|| identity(Role::Client, client.into())),
+                time: Some(now),
+                subscriptions: if self.seq == 1 { vec![bucket.clone()] } else { Vec::new() },
+                evidence: Batches::one(self.seq, evidence),
+                ..Report::default()
+            };
+            self.zone.on_report(now, StreamId(client), report).unwrap();
+        }
+        self.zone.on_tick(now);
+        let report = self.zone.report(now);
+        self.brain.on_report(now, StreamId(7), report).unwrap();
+        self.brain.on_tick(now, 0);
+        if let Some((number, _)) = self.brain.unsaved() {
+            self.brain.on_saved(number);
+        }
+        if let Some(directives) = self.brain.directives(now, StreamId(7)) {
+            self.zone.on_directives(now, directives).unwrap();
+        }
+    }
+
+    /// The mode that the zone was sent, after a minute in which the clients report these outcomes.
+    fn mode_after_a_minute(&mut self, honest: &Outcomes, hostile: &Outcomes) -> Option<Mode> {
+        (0..120).for_each(|_| self.pass(honest, hostile));
+        let now = MonoTime::from_elapsed(self.now);
+        let message = self.zone.directives(now, StreamId(0))?;
+        message.buckets.first().map(|bucket| bucket.terms.mode)
+    }
+}
+
+/// The most that can be claimed without being cut as impossible, and more than that.
+const CLAIMS: [u64; 2] = [400_000, 1_000_000_000];
+
+#[test]
+fn gate_fails_on_what_twenty_honest_clients_report_whatever_another_one_claims() {
+    for claimed in CLAIMS {
+        // 1 % refused, of which 0.1 % are allowed.
+        let honest = Outcomes { offered: 100, refused: 1, ..Outcomes::default() };
+        let hostile = Outcomes { offered: claimed, ..Outcomes::default() };
+        let mode = World::new(0.001).mode_after_a_minute(&honest, &hostile);
+        assert_eq!(mode, Some(Mode::Shadow), "{claimed} perfect requests hide the failure");
+    }
+}
+
+#[test]
+fn failures_that_one_client_claims_count_for_its_weight_alone() {
+    for claimed in CLAIMS {
+        let honest = Outcomes { offered: 100, ..Outcomes::default() };
+        let hostile = Outcomes { offered: claimed, refused: claimed, ..Outcomes::default() };
+        // 500 of 2,500 count as refused.
+        let mode = World::new(0.25).mode_after_a_minute(&honest, &hostile);
+        assert_eq!(mode, Some(Mode::Canary), "{claimed} refusals end the canary");
+        let mode = World::new(0.15).mode_after_a_minute(&honest, &hostile);
+        assert_eq!(mode, (claimed < 1_000_000_000).then_some(Mode::Shadow).or(Some(Mode::Canary)));
+    }
+}
