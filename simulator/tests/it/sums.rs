@@ -1,0 +1,235 @@
+//! Sums of counts: whatever two children report, the controller accepts the roll-ups of their aggregator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_aggregator::zone::{Bounds, Zone};
+use plimsoll_controller::brain::Brain;
+use plimsoll_controller::state::DurableState;
+use plimsoll_core::exchange::{Child, Parent, StreamId};
+use plimsoll_core::law::Parameters;
+use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Report, Role, Tally};
+use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const UPLINK: StreamId = StreamId(1_000_000);
+const TENANTS: [&str; 3] = ["default", "acme", "other"];
+
+fn identity(role: Role, instance: u128) -> Identity {
+    Identity {
+        instance: InstanceId(instance),
+        name: Name::new(&format!("host:{instance}")).unwrap(),
+        service: Name::new("shop").unwrap(),
+        zone: ZoneName::new("a").unwrap(),
+        role,
+    }
+}
+
+/// An aggregator under a controller.
+struct World {
+    brain: Brain,
+    zone: Zone,
+    now: Duration,
+    streams: u64,
+}
+
+impl World {
+    fn new(decisions_per_s_max: u64) -> Self {
+        let text = "buckets: { api: { limit: 1000, mode: enforce } }\nrollout: { require_gates: false }\n";
+        let policy = Source { name: "policy.yaml", text };
+        let policy = Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS });
+        let (policy, _) = policy.unwrap();
+        let (instance, state) = (InstanceId(1), DurableState::first_start());
+        let brain = Brain::new(MonoTime::ZERO, instance, state, Arc::new(policy), Parameters::default())
+            .with_decisions_per_s_max(decisions_per_s_max);
+        let bounds = Bounds { decisions_per_s_max, tenants_per_bucket_max: 2, ..Bounds::default() };
+        let zone = Zone::new(identity(Role::Aggregator, 2), bounds, Parameters::default());
+        let mut world = Self { brain, zone, now: Duration::ZERO, streams: 0 };
+        world.zone.on_open(MonoTime::ZERO);
+        world.roll_up();
+        world
+    }
+
+    fn at(&self) -> MonoTime {
+        MonoTime::from_elapsed(self.now)
+    }
+
+    fn roll_up(&mut self) {
+        let now = self.at();
+        self.zone.on_tick(now);
+        let report = self.zone.report(now);
+        self.brain.on_report(now, UPLINK, report).expect("the controller accepts every roll-up");
+        self.brain.on_tick(now, 0);
+        if let Some((number, _)) = self.brain.unsaved() {
+            self.brain.on_saved(number);
+        }
+        if let Some(directives) = self.brain.directives(now, UPLINK) {
+            self.zone.on_directives(now, directives).unwrap();
+        }
+    }
+
+    /// Requests of all keys that the zone has counted.
+    fn counted(&self) -> u128 {
+        self.zone.counts().map(|(_, counts)| u128::from(counts.offered)).sum()
+    }
+}
+
+/// A child that reports whatever it likes.
+struct Liar {
+    identity: Identity,
+    stream: Option<StreamId>,
+    seq: u64,
+    clients: u32,
+    tallies: [Tally; TENANTS.len()],
+}
+
+impl Liar {
+    fn new(role: Role, instance: u128) -> Self {
+        let identity = identity(role, instance);
+        Self { identity, stream: None, seq: 0, clients: 1, tallies: [Tally::ZERO; TENANTS.len()] }
+    }
+
+    /// Sends a report, on a new stream if the last one was refused.
+    fn send(&mut self, world: &mut World, sent: u64, continues: bool) -> bool {
+        let mut report = Report { time: Some(world.at()), clients: self.clients, ..Report::default() };
+        let stream = *self.stream.get_or_insert_with(|| {
+            world.streams += 1;
+            self.seq = 0;
+            report.identity = Some(self.identity.clone());
+            let bucket = Bucket::new("api").unwrap();
+            let definition = |tenant: &str, tally: &Tally| KeyDefinition {
+                key: Key { bucket: bucket.clone(), tenant: Tenant::new(tenant).unwrap() },
+                base: Counts::ZERO,
+                sent: Counts { offered: sent.min(tally.counts.offered), ..Counts::ZERO },
+                continues,
+            };
+            let definitions = TENANTS.iter().zip(&self.tallies).zip((0..).map(KeyId));
+            report.definitions =
+                definitions.map(|((tenant, tally), id)| (id, definition(tenant, tally))).collect();
+            StreamId(world.streams)
+        });
+        self.seq += 1;
+        report.seq = self.seq;
+        report.tallies = (0..).map(KeyId).zip(self.tallies).collect();
+        let is_accepted = world.zone.on_report(world.at(), stream, report).is_ok();
+        if !is_accepted {
+            world.zone.on_close(world.at(), stream);
+            self.stream = None;
+        }
+        is_accepted
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    liar: usize,
+    ms: u64,
+    tenant: usize,
+    grows: [u64; 5],
+    late: bool,
+    clients: u32,
+    /// What a new stream says was sent before.
+    sent: u64,
+    continues: bool,
+    reconnects: bool,
+    rolls_up: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let count = || prop_oneof![3 => 0..100u64, 1 => Just(u64::MAX / 2), 1 => any::<u64>()];
+    let grows = [count(), count(), count(), count(), count()];
+    let who = (0..2usize, 0..2_000u64, 0..TENANTS.len(), prop_oneof![0..9u32, any::<u32>()]);
+    let chances = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.1), prop::bool::weighted(0.3));
+    (who, grows, count(), chances).prop_map(
+        |((liar, ms, tenant, clients), grows, sent, (late, continues, reconnects, rolls_up))| Step {
+            liar,
+            ms,
+            tenant,
+            grows,
+            late,
+            clients,
+            sent,
+            continues,
+            reconnects,
+            rolls_up,
+        },
+    )
+}
+
+/// The counts after they grew, made consistent: the interesting reports are those that pass the checks.
+fn grown(held: Tally, step: &Step) -> Tally {
+    let [offered, dropped, guard_dropped, would_dropped, would_guard_dropped] = step.grows;
+    let mut counts =
+        held.counts.plus(Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped });
+    if !counts.is_consistent() {
+        counts = Counts { offered: counts.offered, ..held.counts };
+        let room = counts.offered - counts.refused() - counts.would_dropped;
+        counts.dropped += if step.late { room } else { 0 };
+        counts.would_dropped += if step.late { 0 } else { room };
+    }
+    let late = if step.late { counts } else { held.late };
+    Tally { counts, late }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn roll_up_is_accepted_whatever_two_children_report(
+        steps in vec(step(), 1..60),
+        roles in (any::<bool>(), any::<bool>()),
+        believed in prop_oneof![Just(1_u64), Just(1_000_000), Just(1_000_000_000)],
+    ) {
+        let role = |is_aggregator| if is_aggregator { Role::Aggregator } else { Role::Client };
+        let mut world = World::new(believed);
+        let mut liars = [Liar::new(role(roles.0), 11), Liar::new(role(roles.1), 12)];
+        for step in steps {
+            world.now += Duration::from_millis(step.ms);
+            let liar = &mut liars[step.liar];
+            liar.clients = step.clients;
+            liar.tallies[step.tenant] = grown(liar.tallies[step.tenant], &step);
+            if step.reconnects && let Some(stream) = liar.stream.take() {
+                world.zone.on_close(world.at(), stream);
+            }
+            liar.send(&mut world, step.sent, step.continues);
+            if step.rolls_up {
+                world.roll_up();
+            }
+        }
+        world.now += Duration::from_secs(40);
+        world.roll_up();
+        prop_assert!(world.counted() <= u128::from(u64::MAX));
+    }
+}
+
+#[test]
+fn attack_by_two_sums_cuts_the_attackers_and_counts_the_others() {
+    let mut world = World::new(1_000_000);
+    let most = u64::MAX / 4;
+    let mut attackers = [Liar::new(Role::Client, 11), Liar::new(Role::Client, 12)];
+    let mut honest = Liar::new(Role::Client, 13);
+    for liar in attackers.iter_mut().chain([&mut honest]) {
+        assert!(liar.send(&mut world, 0, false));
+    }
+    attackers[0].tallies[1].counts = Counts { offered: most, dropped: most, ..Counts::ZERO };
+    attackers[1].tallies[1].counts = Counts { offered: most, would_dropped: most, ..Counts::ZERO };
+    for tenth in 1..=50 {
+        world.now += Duration::from_millis(100);
+        for liar in &mut attackers {
+            assert!(liar.send(&mut world, 0, false));
+        }
+        honest.tallies[1].counts.offered += 100;
+        assert!(honest.send(&mut world, 0, false));
+        if tenth % 5 == 0 {
+            world.roll_up();
+        }
+    }
+    assert_eq!(world.zone.counters().cut, 2 * (most - 1_100_000), "all but 1.1 s at the bound");
+    assert_eq!(world.counted(), 2 * 1_100_000 + 5_000);
+    let cut: Vec<(&str, u64)> =
+        world.zone.sessions().iter().map(|child| (child.identity.name.as_str(), child.cut)).collect();
+    assert_eq!(cut, [("host:11", most - 1_100_000), ("host:12", most - 1_100_000), ("host:13", 0)]);
+}
