@@ -164,6 +164,14 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     alerts.until_resolved(&["PlimsollClientsInOtherZones"]);
     alerts.until_resolved(&["PlimsollAggregatorNameConflict"]);
 
+    let misled = ["service", "--zone", "zone-a", "--aggregator", &upper];
+    let mut misled = Process::start(&[&misled[..], &free].concat());
+    alerts.until_firing(&["PlimsollChildRefused"]);
+    assert!(misled.terminate().success());
+    alerts.until_resolved(&["PlimsollChildRefused"]);
+
+    conflict(&mut fleet, &mut alerts);
+
     fleet.controller.kill_9();
     alerts.until_firing(&["PlimsollZoneOnHold"]);
     fleet.restart_controller();
@@ -213,6 +221,43 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
         alerts.fired.iter().cloned().chain(of_a_lost_aggregator.map(str::to_owned)).collect();
     assert_eq!(tested, shipped());
     alerts.server.stop();
+}
+
+/// Runs a second controller, which leads, on a copy of the state of the first, and a service in both halves.
+fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
+    let instance = |controller: &Process| {
+        let (_, status) = http(controller.address("admin"), "GET", "/status", &[]).unwrap();
+        serde_json::from_str::<Value>(&status).unwrap()["instance"].as_str().unwrap().to_owned()
+    };
+    let second = tempfile::tempdir().unwrap();
+    fleet.controller.kill_9();
+    fs::copy(fleet.policy_path(), second.path().join("policy.yaml")).unwrap();
+    let state = fleet.policy_path().with_file_name("state").join("controller.state");
+    let saved = fs::read(&state).unwrap();
+    fleet.restart_controller();
+    // The instance of a process is random.
+    let twin = until("a controller of a higher instance", || {
+        fs::create_dir_all(second.path().join("state")).unwrap();
+        fs::write(second.path().join("state/controller.state"), &saved).unwrap();
+        let path = |name: &str| second.path().join(name).display().to_string();
+        let (policy, state) = (path("policy.yaml"), path("state"));
+        let flags = ["controller", "--policy", &policy, "--state-dir", &state];
+        let twin = Process::start(
+            &[&flags[..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]].concat(),
+        );
+        (instance(&twin) > instance(&fleet.controller)).then_some(twin)
+    });
+    let parent = format!("http://{}", twin.address("listen"));
+    let flags = ["aggregator", "--zone", "zone-a", "--name", "of-the-twin", "--controller", &parent];
+    let aggregator =
+        Process::start(&[&flags[..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]].concat());
+    let both = [&fleet.zones[0].aggregator, &aggregator].map(|one| format!("http://{}", one.address("listen")));
+    let both = both.join(",");
+    let service = ["service", "--zone", "zone-a", "--aggregator", &both, "--listen", "127.0.0.1:0"];
+    let service = Process::start(&service);
+    alerts.until_firing(&["PlimsollControllerConflict"]);
+    drop((service, aggregator, twin));
+    alerts.until_resolved(&["PlimsollControllerConflict"]);
 }
 
 #[test]
