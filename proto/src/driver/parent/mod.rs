@@ -14,7 +14,7 @@ use plimsoll_core::exchange::admission::{Admission, CONNECTION_WAIT};
 use plimsoll_core::exchange::liveness::{self, Liveness};
 use plimsoll_core::exchange::sessions::HEARTBEAT;
 use plimsoll_core::exchange::{Parent, StreamId};
-use plimsoll_core::names::{Name, Zone};
+use plimsoll_core::names::Zone;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, Role};
 use tokio::sync::mpsc;
@@ -67,8 +67,19 @@ impl Streams {
 
 /// Observer of the streams that a parent closes because the child broke a rule.
 pub trait OnRejected: Send + Sync + Debug + 'static {
-    /// Called when a stream is closed; `reason` is a metric label.
-    fn on_rejected(&self, reason: &'static str);
+    /// Called when a stream is closed.
+    fn on_rejected(&self, rejection: Rejection<'_>);
+}
+
+/// The end of a stream by the parent.
+#[derive(Clone, Copy, Debug)]
+pub struct Rejection<'a> {
+    /// The value of a metric label.
+    pub reason: &'static str,
+    /// The cause, as the child is told.
+    pub cause: &'a str,
+    /// The child whose report was refused; `None` if it has not greeted, or was not at fault.
+    pub child: Option<&'a Identity>,
 }
 
 impl<P: Parent + Send + 'static> ParentService<P> {
@@ -105,8 +116,9 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             admission.admit(now)
         });
         admitted.map_err(|wait| {
-            self.streams.rejected.on_rejected("busy");
-            let mut status = Status::unavailable("too many streams begin at once: come back later");
+            let cause = "too many streams begin at once: come back later";
+            self.streams.rejected.on_rejected(Rejection { reason: "busy", cause, child: None });
+            let mut status = Status::unavailable(cause);
             status.metadata_mut().insert(RETRY_METADATA, MetadataValue::from(wait.as_millis() as u64));
             status
         })
@@ -131,7 +143,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             has_greeted: false,
             guard,
             greeted: None,
-            aggregator: None,
+            child: None,
             is_leaving: false,
         };
         tokio::spawn(session.run(reports, sender));
@@ -157,8 +169,8 @@ struct Session<P: Parent> {
     guard: Option<ConnectionGuard>,
     /// Keeps the connection open as long as this stream.
     greeted: Option<Greeted>,
-    /// The zone and name of the child once it has greeted, if it is an aggregator.
-    aggregator: Option<(Zone, Name)>,
+    /// The child as its greeting names it, accepted or not.
+    child: Option<Identity>,
     /// The parent has accepted a report by which the child does not come back.
     is_leaving: bool,
 }
@@ -187,7 +199,8 @@ impl<P: Parent> Session<P> {
         self.shared.with(|parent, now| parent.on_close(now, self.stream));
         self.log_end(&end);
         if let Some((reason, status)) = end.status() {
-            self.streams.rejected.on_rejected(reason);
+            let child = self.child.as_ref().filter(|_| end.is_refused_report());
+            self.streams.rejected.on_rejected(Rejection { reason, cause: status.message(), child });
             tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream rejected");
             // The child may be slow or gone; the task must not outlive it.
             let _ = timeout(FINAL_STATUS_TIMEOUT, directives.send(Err(status))).await;
@@ -217,7 +230,7 @@ impl<P: Parent> Session<P> {
         loop {
             let now = self.shared.now();
             let is_silent = liveness.is_dead(now, self.interval);
-            if self.unfinished_since.is_some_and(|since| now.since(since) > REPORT_TIMEOUT) {
+            if self.is_overdue(now) {
                 return Err(End::Unfinished);
             }
             tokio::select! {
@@ -257,6 +270,11 @@ impl<P: Parent> Session<P> {
         }
     }
 
+    /// Returns true if the last part of a report has been missing for too long.
+    fn is_overdue(&self, now: MonoTime) -> bool {
+        self.unfinished_since.is_some_and(|since| now.since(since) > REPORT_TIMEOUT)
+    }
+
     /// Decodes a message of the child and enters its report, or the part of one. Returns false if there is nothing
     /// to enter yet.
     fn take(&mut self, message: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
@@ -265,7 +283,10 @@ impl<P: Parent> Session<P> {
         let since = self.unfinished_since.unwrap_or_else(|| self.shared.now());
         self.unfinished_since = self.decoder.is_unfinished().then_some(since);
         let Some(report) = decoded else { return Ok(false) };
-        let greeting = report.identity.clone();
+        let is_greeting = report.identity.is_some() && self.child.is_none();
+        if is_greeting {
+            self.child.clone_from(&report.identity);
+        }
         let leaves = report.leaving;
         let changed = self.shared.with(|parent, now| {
             // The report of a stream that was replaced has no session any more, and breaks no rule.
@@ -282,16 +303,20 @@ impl<P: Parent> Session<P> {
             self.greeted = Some(guard.greeted());
         }
         self.is_leaving |= leaves;
-        if let Some(Identity { zone, name, .. }) = greeting.filter(|child| child.role == Role::Aggregator) {
+        if let Some(Identity { zone, name, .. }) = self.aggregator().filter(|_| is_greeting) {
             tracing::info!(%zone, aggregator = %name, "aggregator connected");
-            self.aggregator = Some((zone, name));
         }
         Ok(true)
     }
 
+    /// The child once it has greeted, if it is an aggregator.
+    fn aggregator(&self) -> Option<&Identity> {
+        self.child.as_ref().filter(|child| self.has_greeted && child.role == Role::Aggregator)
+    }
+
     /// Logs the end of the stream of an aggregator. Clients are too many to be logged.
     fn log_end(&self, end: &End) {
-        let Some((zone, aggregator)) = &self.aggregator else { return };
+        let Some(Identity { zone, name: aggregator, .. }) = self.aggregator() else { return };
         if self.is_leaving {
             tracing::info!(%zone, %aggregator, "aggregator left in good order: its share is free");
         } else {

@@ -1,21 +1,25 @@
-//! The farewell of a child, as the end of its stream is logged.
+//! What one stream passes to its parent: the parts of a report, and a farewell as the end of the stream is logged.
 
 use plimsoll_core::directive::Message;
 use plimsoll_core::exchange::StreamRejected;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::Report;
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::report::{Counts, KeyDefinition, Report};
 
 use super::*;
-use crate::ReportEncoder;
+use crate::{KEYS_PER_PART_MAX, ReportEncoder};
 
 /// A parent that accepts or rejects every report.
 #[derive(Debug)]
 struct Decided {
     accepts: bool,
+    /// The keys of each report or part, and true where parts are missing.
+    entered: Vec<(usize, bool)>,
 }
 
 impl Parent for Decided {
-    fn on_report(&mut self, _: MonoTime, _: StreamId, _: Report) -> Result<bool, StreamRejected> {
+    fn on_report(&mut self, _: MonoTime, _: StreamId, report: Report) -> Result<bool, StreamRejected> {
+        self.entered.push((report.definitions.len(), report.more));
         if self.accepts { Ok(false) } else { Err(StreamRejected::Unknown) }
     }
 
@@ -34,7 +38,53 @@ impl Parent for Decided {
 struct Ignored;
 
 impl OnRejected for Ignored {
-    fn on_rejected(&self, _: &'static str) {}
+    fn on_rejected(&self, _: Rejection<'_>) {}
+}
+
+/// A session whose child has greeted.
+fn session(accepts: bool) -> Session<Decided> {
+    let streams = Streams::new(CancellationToken::new(), Box::new(Ignored));
+    Session {
+        stream: StreamId(1),
+        shared: Shared::new(Decided { accepts, entered: Vec::new() }),
+        streams: Arc::new(streams),
+        decoder: ReportDecoder::default(),
+        unfinished_since: None,
+        outgoing: None,
+        interval: HEARTBEAT,
+        has_greeted: true,
+        guard: None,
+        greeted: None,
+        child: None,
+        is_leaving: false,
+    }
+}
+
+#[test]
+fn keys_of_a_large_report_are_entered_with_each_part_and_the_last_part_has_a_deadline() {
+    let key = |id| Key {
+        bucket: Bucket::new("b").unwrap(),
+        tenant: Tenant::new(&format!("t{id}")).unwrap(),
+    };
+    let definition =
+        |id| KeyDefinition { key: key(id), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
+    let definitions = (0..10_000).map(|id| (KeyId(id), definition(id))).collect();
+    let report = Report { seq: 1, definitions, ..Report::default() };
+    let mut parts = ReportEncoder::default().encode(&report);
+    let last = parts.pop().unwrap();
+    let (mut session, count) = (session(true), parts.len());
+    for part in parts {
+        session.take(Ok(Some(part))).ok().unwrap();
+        assert!(session.unfinished_since.is_some());
+    }
+    let now = session.shared.now();
+    assert!(!session.is_overdue(now) && session.is_overdue(now + REPORT_TIMEOUT + Duration::from_millis(1)));
+    session.take(Ok(Some(last))).ok().unwrap();
+    assert!(!session.is_overdue(now + 2 * REPORT_TIMEOUT));
+    let entered = session.shared.with(|parent, _| parent.entered.clone());
+    assert_eq!(entered.iter().map(|(keys, _)| keys).sum::<usize>(), 10_000);
+    assert!(entered.iter().all(|(keys, _)| *keys <= KEYS_PER_PART_MAX), "{entered:?}");
+    assert_eq!(entered.iter().filter(|(_, more)| *more).count(), count, "the last one is complete");
 }
 
 #[test]
@@ -42,22 +92,7 @@ fn only_an_accepted_farewell_is_an_orderly_one() {
     for (leaving, accepts, is_orderly) in
         [(true, true, true), (true, false, false), (false, true, false), (false, false, false)]
     {
-        let rejected = Box::new(Ignored);
-        let streams = Streams::new(CancellationToken::new(), rejected);
-        let mut session = Session {
-            stream: StreamId(1),
-            shared: Shared::new(Decided { accepts }),
-            streams: Arc::new(streams),
-            decoder: ReportDecoder::default(),
-            unfinished_since: None,
-            outgoing: None,
-            interval: HEARTBEAT,
-            has_greeted: true,
-            guard: None,
-            greeted: None,
-            aggregator: None,
-            is_leaving: false,
-        };
+        let mut session = session(accepts);
         let farewell = Report { seq: 1, leaving, ..Report::default() };
         let [part] = ReportEncoder::default().encode(&farewell).try_into().unwrap();
         assert_eq!(session.take(Ok(Some(part))).ok(), accepts.then_some(true));
