@@ -56,3 +56,27 @@ pub use plimsoll_core::decision::trace::TraceId;
 pub use plimsoll_core::decision::{Reason, Refusal, Verdict};
 pub use plimsoll_core::quantity::DropRatio;
 pub use subscription::Subscription;
+
+/// The parser of the directive cache, for fuzzing. Not part of the API.
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod parsers {
+    use plimsoll_core::report::Identity;
+
+    use crate::Subscription;
+    use crate::cache::{Owner, Snapshot};
+
+    /// Puts the first line of a cache file before a body.
+    #[must_use]
+    pub fn with_checksum(body: &str) -> String {
+        crate::cache::with_checksum(body)
+    }
+
+    /// Starts a client from a saved text, if it can be read.
+    pub fn restore(subscription: &mut Subscription, identity: Identity, text: &str) {
+        let owner = Owner { service: identity.service, zone: identity.zone };
+        if let Ok((snapshot, _)) = Snapshot::of_text(text, &owner) {
+            subscription.restore(snapshot);
+        }
+    }
+}

@@ -5,6 +5,7 @@
 mod accuracy;
 mod books;
 mod changes;
+mod fuzz;
 mod goodput;
 mod headroom;
 mod kill;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use crate::fleet::Rates;
-use report::{HEADROOM, Report};
+use report::{FUZZ, HEADROOM, Report};
 
 /// The limit of the measured bucket, in requests/s.
 const LIMIT: u32 = 1_000;
@@ -33,7 +34,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md, and headroom alone writes its section
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; headroom and fuzz alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
 }
@@ -41,7 +42,7 @@ pub(crate) struct Args {
 type Measure = fn(&mut Report);
 
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, Measure); 11] = [
+const PARTS: [(&str, Measure); 13] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -51,7 +52,9 @@ const PARTS: [(&str, Measure); 11] = [
     ("kill", kill::measure),
     ("books", books::measure),
     ("goodput", goodput::measure),
+    (FUZZ, fuzz::measure),
     ("fanout", streams::fanout::measure),
+    ("starved", streams::starved::measure),
     ("storm", streams::storm::measure),
 ];
 
@@ -66,8 +69,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     if args.parts.is_empty() {
         report.write();
-    } else if args.parts.iter().any(|part| part == HEADROOM) {
-        report.write_headroom();
+    } else {
+        report.write_sections(&args.parts);
     }
     report.verdict()
 }

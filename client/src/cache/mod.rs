@@ -5,4 +5,4 @@ mod file;
 mod snapshot;
 
 pub(crate) use file::{CacheFile, Restored};
-pub(crate) use snapshot::{Owner, Snapshot};
+pub(crate) use snapshot::{Owner, Snapshot, with_checksum};

@@ -1,7 +1,7 @@
 //! Queries to Prometheus servers: limits that a policy takes from a query, and values for the extra gates of
 //! a rollout.
 
-mod answer;
+pub(crate) mod answer;
 mod query;
 pub(crate) mod query_task;
 #[cfg(test)]

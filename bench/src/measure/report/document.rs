@@ -4,22 +4,20 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{HEADROOM, Report, met, output_of};
+use super::{Report, SECTIONS, met, output_of};
 use crate::figures::{Bar, Figures, NO_LAYER, REQUESTS, cpu};
 use crate::measure::goodput::{CAPACITY, Curves, LIMIT, ORDINARY, ORDINARY_RPS, Point};
 use crate::measure::root;
 
 const TEMPLATE: &str = include_str!("document.md");
-const HEADROOM_TEMPLATE: &str = include_str!("headroom.md");
 
 impl Report {
     /// The text of the document.
     pub(super) fn document(&self) -> String {
         let decision = Figures::read();
         let places = [
-            ("{headroom_section}", HEADROOM_TEMPLATE.to_owned()),
             ("{compiler}", output_of("rustc", &["--version"])),
-            ("{figures}", self.rows(|part| part != HEADROOM)),
+            ("{figures}", self.rows(|part| SECTIONS.iter().all(|(of, _)| *of != part))),
             ("{capacity}", CAPACITY.to_string()),
             ("{ordinary}", ORDINARY.to_string()),
             ("{ordinary_rps}", ORDINARY_RPS.to_string()),
@@ -33,21 +31,22 @@ impl Report {
             ("{allocation}", table("1,000,000 keys", |ns| ns / 1e6)),
             ("{simulation}", table("simulated_seconds", |ns| 10.0 / (ns / 1e9))),
         ];
-        let text = places.iter().fold(TEMPLATE.to_owned(), |text, (place, value)| text.replace(place, value));
+        let sections = SECTIONS.iter().fold(TEMPLATE.to_owned(), |text, (part, section)| {
+            text.replace(&format!("{{{part}_section}}"), section)
+        });
+        let text = places.iter().fold(sections, |text, (place, value)| text.replace(place, value));
         self.with_run(&text)
     }
 
-    /// The text of the section on traffic below the limit.
-    pub(super) fn headroom_section(&self) -> String {
-        self.with_run(HEADROOM_TEMPLATE)
-    }
-
-    /// Fills in the machine, the date and the revision, and the section's rows.
-    fn with_run(&self, text: &str) -> String {
-        text.replace("{date}", &output_of("date", &["-u", "+%Y-%m-%d"]))
+    /// Fills in the machine, the date and the revision, and the rows of sections.
+    pub(super) fn with_run(&self, text: &str) -> String {
+        let text = text
+            .replace("{date}", &output_of("date", &["-u", "+%Y-%m-%d"]))
             .replace("{machine}", &machine())
-            .replace("{revision}", &self.revision)
-            .replace("{headroom}", &self.rows(|part| part == HEADROOM))
+            .replace("{revision}", &self.revision);
+        SECTIONS
+            .iter()
+            .fold(text, |text, (part, _)| text.replace(&format!("{{{part}}}"), &self.rows(|of| of == *part)))
     }
 
     /// The rows of some parts, as lines of a table.

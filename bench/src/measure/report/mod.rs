@@ -13,9 +13,11 @@ const MISSED: &str = "**missed**";
 /// The head of the first section that is not measured by one run.
 const COMPARISONS: &str = "\n## Before and after";
 
-/// The part with a section of its own, and the section's head.
+/// The parts with a section of their own, and the section's text, which begins with its head.
 pub(super) const HEADROOM: &str = "headroom";
-const HEADROOM_HEAD: &str = "## Below the limit\n";
+pub(super) const FUZZ: &str = "fuzz";
+const SECTIONS: [(&str, &str); 2] =
+    [(HEADROOM, include_str!("headroom.md")), (FUZZ, include_str!("fuzz.md"))];
 
 /// All figures of a run.
 pub(crate) struct Report {
@@ -84,13 +86,13 @@ impl Report {
         });
     }
 
-    /// Writes the section on traffic below the limit, and keeps the rest of the document.
-    pub(crate) fn write_headroom(&self) {
-        self.rewrite(|before| {
-            let begin = before.find(HEADROOM_HEAD).expect("the document has the section");
-            let end = before[begin..].find("\n## ").map_or(before.len(), |at| begin + at + 1);
-            [&before[..begin], &self.headroom_section(), &before[end..]].concat()
-        });
+    /// Writes the sections of these parts, and keeps the rest of the document.
+    pub(crate) fn write_sections(&self, parts: &[String]) {
+        for (part, template) in SECTIONS {
+            if parts.iter().any(|of| of == part) {
+                self.rewrite(|before| replace_section(before, template, &self.with_run(template)));
+            }
+        }
     }
 
     fn rewrite(&self, text: impl FnOnce(&str) -> String) {
@@ -105,6 +107,14 @@ impl Report {
         let is_missed = self.rows.iter().any(|row| row.verdict == MISSED);
         if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
+}
+
+/// Returns the document with the section of this template replaced.
+fn replace_section(before: &str, template: &str, section: &str) -> String {
+    let head = template.split_inclusive('\n').next().expect("a template has a head");
+    let begin = before.find(head).expect("the document has the section");
+    let end = before[begin..].find("\n## ").map_or(before.len(), |at| begin + at + 1);
+    [&before[..begin], section, &before[end..]].concat()
 }
 
 const fn met(is_met: bool) -> &'static str {

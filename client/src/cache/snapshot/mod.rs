@@ -8,7 +8,7 @@ use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
     BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, Terms, Values, ZonePool,
 };
-use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration, Kills};
+use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration};
 use plimsoll_core::names::{Bucket, Name, Tenant, Zone, stable_hash};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 use plimsoll_core::rollout::{Cohort, Percent};
@@ -173,7 +173,7 @@ impl Snapshot {
             buckets: self.buckets.iter().map(bucket_text).collect(),
         };
         let body = serde_json::to_string_pretty(&text)?;
-        Ok(format!("{MARK} {:016x}\n{body}\n", checksum(&body)))
+        Ok(with_checksum(&body))
     }
 
     /// Reads a text. Returns the time since 1970 when it was written as well. Linear in its length.
@@ -190,11 +190,15 @@ impl Snapshot {
         if text.service != owner.service || text.zone != owner.zone {
             return Err(SnapshotError::OtherOwner { service: text.service, zone: text.zone });
         }
-        // A client with such numbers would be rejected by every aggregator.
-        if text.epoch.is_some_and(|epoch| epoch.0 > JUMP_MAX)
-            || Kills::default().check(text.kill_generation, &text.bucket_kill_generations).is_err()
+        // A client with such an epoch would be rejected by every aggregator.
+        if text.epoch.is_some_and(|epoch| epoch.0 > JUMP_MAX) {
+            return Err(invalid(&"an epoch above 2^32"));
+        }
+        if std::iter::once(&text.kill_generation)
+            .chain(text.bucket_kill_generations.values())
+            .any(|generation| !KillGeneration(0).accepts(*generation))
         {
-            return Err(invalid(&"an epoch or a kill generation above 2^32"));
+            return Err(invalid(&"a kill generation above 2^62"));
         }
         if text.bucket_kill_generations.len() > KILLED_BUCKETS_MAX {
             return Err(invalid(&format_args!("more than {KILLED_BUCKETS_MAX} buckets killed alone")));
@@ -210,6 +214,11 @@ impl Snapshot {
 }
 
 /// Returns a checksum, against accidents such as a torn write.
+/// Puts the first line before a body.
+pub(crate) fn with_checksum(body: &str) -> String {
+    format!("{MARK} {:016x}\n{body}\n", checksum(body))
+}
+
 fn checksum(body: &str) -> u64 {
     stable_hash(body.bytes())
 }

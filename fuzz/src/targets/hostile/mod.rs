@@ -1,0 +1,128 @@
+//! Targets for one hostile child among honest ones: whatever it reports, honest children are served, every parent accepts
+//! the roll-ups of the aggregators below it, and no mode changes.
+//!
+//! The input is a script. The hostile child is an honest one that adds fields of any value to its reports, restarts its
+//! stream, and sees aggregators restart.
+
+mod tree;
+
+use plimsoll_core::exchange::Child;
+
+use crate::schema::{self, Draw};
+use tree::{Place, Tree};
+
+use super::tiers;
+
+/// The most steps of a script: an input's time stays far below its bar.
+const STEPS_MAX: usize = 40;
+/// The steps in which honest children must be served again after a restart or the end of the attack, of 100 ms each.
+const SETTLE: usize = 60;
+
+/// A client among others of its zone. It keeps its identity: without certificates it could be anybody's.
+pub(super) fn client(data: &[u8]) {
+    let (limiter, mut subscription) = tiers::client(100, "zone-a");
+    let key = limiter.bucket("checkout").unwrap().key("acme");
+    attack(data, &[Place::ZoneA, Place::Lower], &mut subscription, &["identity"], || {
+        let _ = key.admit();
+    });
+}
+
+/// An aggregator beside others. It may end enforcement by an order of its own, as every aggregator may, so it gives none.
+pub(super) fn aggregator(data: &[u8]) {
+    let mut zone = tiers::zone(100, "zone-c");
+    attack(data, &[Place::Controller, Place::Upper], &mut zone, &["identity", "kill_orders"], || ());
+}
+
+/// The values of a script, until its end.
+struct Script<'a>(&'a [u8]);
+
+impl Draw for Script<'_> {
+    fn draw(&mut self) -> u64 {
+        // A byte is enough for most choices, and numbers take more than one draw.
+        let Some((byte, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        if *byte < 0xf0 {
+            return u64::from(*byte);
+        }
+        let (number, rest) = self.0.split_at(self.0.len().min(8));
+        self.0 = rest;
+        number.iter().fold(u64::from(*byte), |number, byte| number << 8 | u64::from(*byte))
+    }
+}
+
+fn attack(data: &[u8], places: &[Place], hostile: &mut impl Child, without: &[&str], admit: impl Fn()) {
+    let mut script = Script(data);
+    let place = places[script.below(places.len() as u64) as usize];
+    let mut tree = Tree::new();
+    tree.settle(SETTLE);
+    let mut stream = tree.open(hostile);
+    for _ in 0..STEPS_MAX {
+        if script.0.is_empty() {
+            break;
+        }
+        match script.below(16) {
+            0 => tree.restart(Place::ZoneA),
+            1 => tree.restart(Place::Lower),
+            2 => tree.restart(Place::Upper),
+            3 => {
+                tree.close(place, &stream);
+                stream = tree.open(hostile);
+            }
+            // Time without a report.
+            4 => {}
+            fields => {
+                admit();
+                let forged: Vec<u8> =
+                    (5..fields).flat_map(|_| schema::field("Report", without, &mut script)).collect();
+                if !tree.report(place, &mut stream, hostile, &forged) {
+                    tree.close(place, &stream);
+                    stream = tree.open(hostile);
+                }
+            }
+        }
+        tree.step();
+    }
+    tree.close(place, &stream);
+    tree.settle(SETTLE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_proto::wire;
+    use prost::Message;
+
+    #[test]
+    fn script_is_over_with_its_bytes() {
+        let mut script = Script(&[7, 0xf0, 1, 2]);
+        assert_eq!([script.draw(), script.draw(), script.draw()], [7, 0x00f0_0102, 0]);
+    }
+
+    #[test]
+    fn claims_of_an_aggregator_change_no_mode() {
+        for forged in [
+            wire::Report { kill_generation: 417_915, ..wire::Report::default() },
+            wire::Report { epoch: Some(u64::MAX - 1), ..wire::Report::default() },
+            wire::Report { drill: u64::MAX, claimed_drill: u64::MAX, ..wire::Report::default() },
+        ] {
+            let mut hostile = tiers::zone(100, "zone-c");
+            let mut tree = Tree::new();
+            tree.settle(SETTLE);
+            let mut stream = tree.open(&mut hostile);
+            for _ in 0..10 {
+                if !tree.report(Place::Controller, &mut stream, &mut hostile, &forged.encode_to_vec()) {
+                    stream = tree.open(&mut hostile);
+                }
+                tree.step();
+            }
+            tree.settle(SETTLE);
+        }
+    }
+
+    #[test]
+    fn honest_script_breaks_no_rule() {
+        for target in [client, aggregator] {
+            target(&[0, 5, 5, 3, 5, 4, 4, 0, 5, 1, 5, 2, 5]);
+        }
+    }
+}
