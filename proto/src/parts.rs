@@ -14,9 +14,9 @@ use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 /// The most keys in one piece of a bucket. A key takes at most 221 bytes, with the longest name and every
 /// value in its longest form, so that a piece and a head fit into a message.
 const KEYS_PER_CHUNK_MAX: usize = 1_023;
-/// The most bytes of a head without kill generations of buckets: twelve fields of at most 12 bytes, and the
-/// parent's id with 18.
-const HEAD_BYTES_MAX: usize = 170;
+/// The most bytes of a head without kill generations of buckets: thirteen fields of at most 12 bytes, and two
+/// instance ids with 19.
+const HEAD_BYTES_MAX: usize = 194;
 /// The bytes that frame the kill generation of a bucket: a tag and a length.
 const KILL_FRAME_BYTES: usize = 4;
 /// The tag of the field `buckets`.

@@ -160,7 +160,7 @@ fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_i
     };
     until("its zone to refuse nothing", || (!zone_refuses(&fleet, 0)).then_some(()));
     until("the other zone to refuse still", || zone_refuses(&fleet, 1).then_some(()));
-    // After a restart the aggregator learns of the kill from its clients.
+    // After a restart the aggregator has lost its state, and takes the claims of its clients.
     fleet.zones[0].aggregator.kill_9();
     fleet.restart_aggregator(0);
     let aggregator = admin(&fleet.zones[0].aggregator);
@@ -169,13 +169,29 @@ fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_i
     });
     assert!(!zone_refuses(&fleet, 0));
 
+    // The controller has its state, and no process knows the order any more: it names the claim, and the clients
+    // that hold it stay in shadow.
     fleet.restart_controller();
+    let claim = until("the controller to name the claim", || {
+        let status = kill_json(&["status", "--controller", &controller]);
+        status["claims"].get(0).cloned()
+    });
+    assert_eq!((&claim["bucket"], &claim["generation"]), (&Value::Null, &1.into()), "{claim}");
+    let shown = text(&run(&["status", "--controller", &controller]).stdout);
+    assert!(shown.contains("kill generation 1 of the whole fleet, without an order: ignored"), "{shown}");
+    assert!(!zone_refuses(&fleet, 0));
+    assert!(zone_refuses(&fleet, 1));
+
+    // An order counts, and the controller learns of it.
+    let output = kill(&["on", "--reason", "again", "--aggregator", &aggregator]);
+    assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
     fleet.until_rates("no refusals anywhere", QUIET, refuses_nothing);
     let status = kill_json(&["status", "--controller", &controller]);
     assert_eq!(
         (&status["fleet"]["killed"], &status["fleet"]["command"]["reason"]),
         (&true.into(), &Value::Null)
     );
+    assert_eq!(status["claims"], serde_json::json!([]), "the generation has reached it");
 
     fleet.controller.kill_9();
     let status = kill_json(&["off", "--aggregator", &aggregator]);
@@ -401,8 +417,9 @@ fn aggregator_rejects_a_ttl_and_commands_from_other_machines() {
     let answer = |kind: &str, body: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let length = body.len();
-        let head =
-            format!("POST /kill/on HTTP/1.0\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+        let head = format!(
+            "POST /kill/on HTTP/1.0\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
+        );
         stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();

@@ -25,9 +25,9 @@ impl Brain {
     /// # Errors
     /// If there is no room for another bucket that is killed alone.
     pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), KilledBucketsFull> {
-        self.durable.pass_claim(scope, self.kills.claims().highest(scope));
+        let has_passed = self.durable.pass_claim(scope, self.kills.claims().highest(scope));
         let changed = self.durable.on_command(scope, command, &self.policies.in_force)?;
-        self.on_kill_change(changed);
+        self.on_kill_change(changed || has_passed);
         Ok(())
     }
 

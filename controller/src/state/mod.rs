@@ -53,6 +53,9 @@ pub struct DurableState {
     /// The kill switches of buckets that were killed alone at some time.
     #[serde(default)]
     pub bucket_kills: BTreeMap<Bucket, BucketSwitch>,
+    /// The generation of every other bucket. The kills of buckets up to it have ended and are forgotten.
+    #[serde(default)]
+    pub forgotten: KillGeneration,
     /// True if an earlier state could not be read: new entries begin in shadow.
     pub lost: bool,
     /// The stage of each entry of the policy, a bucket or a pattern.

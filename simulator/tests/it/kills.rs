@@ -622,9 +622,11 @@ impl World {
                 let Some(brain) = &mut self.brain else { return false };
                 let taken = taken(&self.orders, sent, &named, |scope| brain.durable().generation(scope).0);
                 let entered = brain.on_report(now, id, report).is_ok();
-                let held = |scope: &Scope| brain.durable().generation(scope).0;
-                let counts = counting(&self.orders, sent, &named, held);
-                self.controller_knows.extend(taken.into_iter().filter(|id| entered && counts(id)));
+                let durable = brain.durable();
+                let counts = |id: &u64| {
+                    entered && counts(&self.orders, sent, &named, |scope| durable.generation(scope).0, *id)
+                };
+                self.controller_knows.extend(taken.into_iter().filter(counts));
                 self.save();
                 entered
             }
@@ -636,8 +638,9 @@ impl World {
                 if entered {
                     let orders = &self.orders;
                     let zone = &life.zone;
-                    let counts = counting(orders, sent, &named, |scope| zone.kills().generation(scope).0);
-                    let taken = taken.into_iter().filter(counts).collect();
+                    let held = |scope: &Scope| zone.kills().generation(scope).0;
+                    let taken =
+                        taken.into_iter().filter(|id| counts(orders, sent, &named, held, *id)).collect();
                     let is_named = |id| named.contains(&orders[usize::try_from(id).unwrap()].scope);
                     life.learn(orders, ms, taken, |id| is_named(id) && sent.certain.contains(&id));
                 }
@@ -772,18 +775,17 @@ fn taken<M>(
     sent.knows.iter().filter(takes).copied().collect()
 }
 
-/// Returns true for the orders that counted at the receiver of a report: those that the report names, and those
-/// whose generation it holds now.
-fn counting(
+/// Returns true if an order counted at the receiver of a report: the report names it, or the receiver holds its
+/// generation now.
+fn counts(
     orders: &[Order],
     sent: &InFlight<Report>,
     named: &BTreeSet<Scope>,
     held: impl Fn(&Scope) -> u64,
-) -> impl Fn(&u64) -> bool {
-    move |id| {
-        let scope = &orders[usize::try_from(*id).unwrap()].scope;
-        named.contains(scope) || held(scope) >= sent.kills[scope]
-    }
+    id: u64,
+) -> bool {
+    let scope = &orders[usize::try_from(id).unwrap()].scope;
+    named.contains(scope) || held(scope) >= sent.kills[scope]
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn order_of_a_child_aggregator_is_relayed_and_one_of_a_client_is_ignored() {
 
     let mut client = Client::new(1);
     let id = OrderId { scope: Scope::Bucket(bucket()), given_at: InstanceId(1) };
-    let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO };
+    let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO, ends_held: false };
     let forged = Report { orders: [(id, order)].into(), ..client.report(at(50)) };
     zone.on_report(at(50), client.stream, forged).unwrap();
     assert_eq!(zone.kills().bucket(&bucket()), KillGeneration(0));

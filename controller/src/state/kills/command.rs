@@ -29,7 +29,7 @@ pub struct Command {
     pub left_s: Option<u64>,
     /// The end by the clock of this process, from the first tick on.
     #[serde(skip)]
-    pub(super) ends_at: Option<MonoTime>,
+    pub ends_at: Option<MonoTime>,
     /// The aggregator processes with an order in force, by their ids in hex. A reported kill ends with the
     /// last of them, and they outlast the time to live of an operator's command.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]

@@ -38,7 +38,7 @@ pub struct BucketSwitch {
 
 /// The origin of a change of a kill switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum Source {
     /// A command, the policy, or the time.
     Here,
     /// An aggregator.
@@ -86,13 +86,15 @@ impl DurableState {
     }
 
     /// Moves the generation of a scope past a claim, before a command for the scope. It moves no bucket to shadow.
-    pub(crate) fn pass_claim(&mut self, scope: &Scope, claimed: KillGeneration) {
+    /// Returns true if the generation moved.
+    pub(crate) fn pass_claim(&mut self, scope: &Scope, claimed: KillGeneration) -> bool {
         let killed = self.is_ordered(scope);
-        if claimed > self.generation(scope)
-            && let Ok((generation, _)) = self.switch(scope, From::Here)
-        {
-            *generation = claimed.switched(killed);
+        if claimed <= self.generation(scope) {
+            return false;
         }
+        let Ok((generation, _)) = self.switch(scope, Source::Here) else { return false };
+        *generation = claimed.switched(killed);
+        true
     }
 
     /// Kills a scope by command, which replaces an earlier command for it, but no orders given at aggregators.
@@ -119,7 +121,7 @@ impl DurableState {
             Scope::Fleet => self.fleet_kill_ended = end,
             // Without room for the bucket, no order for it has any either.
             Scope::Bucket(bucket) => {
-                if self.switch(scope, From::Here).is_ok()
+                if self.switch(scope, Source::Here).is_ok()
                     && let Some(switch) = self.bucket_kills.get_mut(bucket)
                 {
                     switch.ended = end;
@@ -237,7 +239,7 @@ impl DurableState {
         command: Option<Command>,
         policy: &Policy,
     ) -> Result<bool, KilledBucketsFull> {
-        let (_, held) = self.switch(scope, From::Here)?;
+        let (_, held) = self.switch(scope, Source::Here)?;
         if *held == command {
             return Ok(false);
         }
@@ -249,13 +251,13 @@ impl DurableState {
     fn switch(
         &mut self,
         scope: &Scope,
-        from: From,
+        from: Source,
     ) -> Result<(&mut KillGeneration, &mut Option<Command>), KilledBucketsFull> {
         let Scope::Bucket(bucket) = scope else { return Ok((&mut self.kill, &mut self.killed_by_command)) };
         if !self.bucket_kills.contains_key(bucket) {
             self.make_room(from)?;
         }
-        let learned = from == From::Aggregator;
+        let learned = from == Source::Aggregator;
         let new = BucketSwitch { generation: self.forgotten, learned, ..BucketSwitch::default() };
         let switch = self.bucket_kills.entry(bucket.clone()).or_insert(new);
         switch.learned &= learned;
@@ -264,9 +266,9 @@ impl DurableState {
 
     /// Makes room for one more bucket, of those that a process opens: forgets the earliest end for a bucket that
     /// is not killed and not held in shadow. An older order for it can kill it again.
-    fn make_room(&mut self, from: From) -> Result<(), KilledBucketsFull> {
-        let is_learned = |switch: &BucketSwitch| from == From::Here || switch.learned;
-        let bound = if from == From::Here { KILLED_BUCKETS_MAX } else { LEARNED_BUCKETS_MAX };
+    fn make_room(&mut self, from: Source) -> Result<(), KilledBucketsFull> {
+        let is_learned = |switch: &BucketSwitch| from == Source::Here || switch.learned;
+        let bound = if from == Source::Here { KILLED_BUCKETS_MAX } else { LEARNED_BUCKETS_MAX };
         let is_full = self.bucket_kills.len() >= KILLED_BUCKETS_MAX
             || self.bucket_kills.values().filter(|switch| is_learned(switch)).count() >= bound;
         if !is_full {

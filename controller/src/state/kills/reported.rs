@@ -7,7 +7,7 @@ use plimsoll_core::kill::{KILL_ORDERS_MAX, KillGeneration, KillOrder, OrderId, S
 use plimsoll_core::report::Report;
 use plimsoll_policy::Policy;
 
-use super::{Command, From, Now};
+use super::{Command, Now, Source};
 use crate::state::DurableState;
 
 impl DurableState {
@@ -48,7 +48,7 @@ impl DurableState {
         if reported <= self.generation(scope) {
             return false;
         }
-        let Ok((generation, command)) = self.switch(scope, From::Aggregator) else { return false };
+        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else { return false };
         *generation = reported;
         if reported.is_killed() {
             command.get_or_insert(Command::learned(unix_s));
@@ -74,7 +74,7 @@ impl DurableState {
     ) -> bool {
         let scope = &id.scope;
         let has_room = self.commands().map(|command| command.given_at.len()).sum::<usize>() < KILL_ORDERS_MAX;
-        let Ok((generation, command)) = self.switch(scope, From::Aggregator) else { return false };
+        let Ok((generation, command)) = self.switch(scope, Source::Aggregator) else { return false };
         let before = (*generation, command.clone());
         let is_new = reported > *generation && generation.accepts(reported);
         let reported = if is_new { reported } else { *generation };
@@ -87,14 +87,14 @@ impl DurableState {
                 self.pass_kill(scope, is_new, policy);
             }
         } else if order.is_in_force() {
-            let Ok((_, command)) = self.switch(scope, From::Aggregator) else { return false };
+            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else { return false };
             let command = command.get_or_insert_with(|| Command::learned(now.unix_s));
             if has_room {
                 command.given_at.insert(given_at);
             }
             self.settle_generation(scope, policy);
         } else {
-            let Ok((_, command)) = self.switch(scope, From::Aggregator) else { return false };
+            let Ok((_, command)) = self.switch(scope, Source::Aggregator) else { return false };
             command.take_if(|command| {
                 let was_given = command.given_at.remove(&given_at);
                 if order.ends_held && is_new && !reported.is_killed() {

@@ -119,7 +119,7 @@ impl Scene {
                 let report = Report { kill: generation, orders: [(id, order)].into(), ..Report::default() };
                 durable.on_report(&report, false, now, policy);
             }
-            Act::PassClaim(generation) => durable.pass_claim(fleet, KillGeneration(generation)),
+            Act::PassClaim(generation) => drop(durable.pass_claim(fleet, KillGeneration(generation))),
             Act::Order(process, generation, age_ms) => {
                 let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(process) };
                 let generation = KillGeneration(generation);
