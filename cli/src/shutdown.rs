@@ -33,7 +33,7 @@ pub(crate) fn on_signal() -> anyhow::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
     // A file that outgrows its limit is an error of the write, and must not end the process.
     let file_too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
-    signal(file_too_large).context("cannot listen to SIGXFSZ")?;
+    drop(signal(file_too_large).context("cannot listen to SIGXFSZ")?);
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {
