@@ -93,7 +93,9 @@ impl Findings {
                 Self { valid: true, summary: Some(Summary::new(&policy)), warnings, ..invalid }
             }
             Err(ReadError::Invalid(error)) => Self { faults: error.faults().to_vec(), ..invalid },
-            Err(error @ ReadError::Io { .. }) => Self { error: Some(error.to_string()), ..invalid },
+            Err(error @ (ReadError::Io { .. } | ReadError::Silent { .. })) => {
+                Self { error: Some(error.to_string()), ..invalid }
+            }
         }
     }
 
