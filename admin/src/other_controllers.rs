@@ -39,7 +39,7 @@ pub fn log(due: Vec<(String, Sighting)>) {
         if is_rival {
             tracing::error!(
                 epoch,
-                ?instance,
+                instance = instance.map(tracing::field::debug),
                 through,
                 "two controllers run at one epoch, as on copies of one state directory: the one with the higher instance \
                  leads. Stop one of them, and then restart the other"
@@ -47,7 +47,7 @@ pub fn log(due: Vec<(String, Sighting)>) {
         } else {
             tracing::warn!(
                 epoch,
-                ?instance,
+                instance = instance.map(tracing::field::debug),
                 through,
                 "claimed epoch ignored: it is above the one in force. If the peer was led by a controller that is gone, it \
                  follows again once a controller has a later epoch"

@@ -113,10 +113,8 @@ fn client_in_both_follows_one_controller_and_the_side_of_the_other_says_so() {
     let _turn = turn(IDLE);
     let twins = Twins::start();
     let [leader, other] = &twins.controllers;
-    let aggregators = [
-        aggregator("of-leader", leader.address("listen")),
-        aggregator("of-other", other.address("listen")),
-    ];
+    let aggregators =
+        [aggregator("of-leader", leader.address("listen")), aggregator("of-other", other.address("listen"))];
     let targets = aggregators.each_ref().map(|process| format!("http://{}", process.address("listen")));
     let targets = targets.join(",");
     let service = ["service", "--zone", "a", "--name", "both", "--listen", "127.0.0.1:0"];
@@ -131,9 +129,11 @@ fn client_in_both_follows_one_controller_and_the_side_of_the_other_says_so() {
     until("the other to see both", || (metric_of(other, "admin", conflict) == 1.0).then_some(()));
     let seen = &status(other)["other_controllers"][0];
     assert_eq!(seen["instance"], status(leader)["instance"]);
-    assert_eq!(status(&aggregators[1])["other_controllers"][0]["through"], "client a/both/both");
+    assert_eq!(status(&aggregators[1])["other_controllers"][0]["through"], "client a/demo/both");
     for process in [other, &aggregators[1]] {
-        process.wait_for(|line| message(line).is_some_and(|text| text.contains("two controllers run at one epoch")));
+        process.wait_for(|line| {
+            message(line).is_some_and(|text| text.contains("two controllers run at one epoch"))
+        });
     }
     assert!(shown(other).contains("a second controller runs at this epoch"), "{}", shown(other));
     // The word of a client is shown, and stops no controller.
@@ -157,9 +157,7 @@ fn controller_that_an_aggregator_finds_beside_a_living_leader_sends_no_values_an
     });
 
     switch.turn_to(other.address("listen"));
-    until("the other controller to lose the lead", || {
-        (!status(other)["lost_lead"].is_null()).then_some(())
-    });
+    until("the other controller to lose the lead", || (!status(other)["lost_lead"].is_null()).then_some(()));
     assert_eq!(status(other)["lost_lead"]["instance"], status(leader)["instance"]);
     assert_eq!(status(other)["lost_lead"]["through"], "aggregator a/moved");
     assert_eq!(metric_of(other, "admin", "plimsoll_controller_conflict"), 1.0);

@@ -106,7 +106,9 @@ async fn tick(subscription: &Shared<Subscription>) {
         });
         for (through, Sighting { other, .. }) in others {
             tracing::error!(
-                epoch = other.epoch.0, instance = ?other.instance, through,
+                epoch = other.epoch.0,
+                instance = other.instance.map(tracing::field::debug),
+                through,
                 "two controllers run at one epoch: the directives of this one are refused, those of the other apply"
             );
         }

@@ -33,7 +33,9 @@ pub(crate) async fn follow(brain: Shared<Brain>) {
         other_controllers::log(others);
         if let Some(LostLead { to, through }) = lost {
             tracing::error!(
-                epoch = to.epoch.0, instance = ?to.instance, through,
+                epoch = to.epoch.0,
+                instance = to.instance.map(tracing::field::debug),
+                through,
                 "another controller leads: this one sends no values, and its zones live on their holds. Stop one of the two; if \
                  this one stays, restart it"
             );
