@@ -64,6 +64,56 @@ fn damaged_or_foreign_file_is_rejected_with_a_reason() {
 }
 
 #[test]
+fn damaged_copies_are_restored_whole_or_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache_file = cache_file(directory.path());
+    let whole = snapshot(7).to_text(&cache_file.owner, Duration::from_secs(1)).unwrap().into_bytes();
+    let mut rejected = 0;
+    for seed in 0..500 {
+        let mut draws = fastrand::Rng::with_seed(seed);
+        let mut bytes = whole.clone();
+        let from = draws.usize(..bytes.len());
+        let to = draws.usize(from..bytes.len()) + 1;
+        match draws.u8(..6) {
+            0 => bytes[from] ^= 1 << draws.u8(..8),
+            1 => bytes.truncate(from),
+            2 => bytes[from..to].fill(0),
+            3 => bytes[from..to].fill_with(|| draws.u8(..)),
+            4 => bytes[from..to].reverse(),
+            _ => drop(bytes.drain(from..to)),
+        }
+        fs::write(&cache_file.path, bytes).unwrap();
+        match cache_file.read() {
+            (Restored::Rejected(_), None) => rejected += 1,
+            (_, read) => assert_eq!(read, Some(snapshot(7)), "seed {seed}"),
+        }
+    }
+    assert!(rejected > 450, "only {rejected} copies were damaged");
+}
+
+#[test]
+#[cfg(unix)]
+fn something_else_in_the_place_of_the_file_is_rejected_and_replaced() {
+    use std::os::unix::fs::symlink;
+    let directory = tempfile::tempdir().unwrap();
+    let cache_file = cache_file(directory.path());
+    let path = cache_file.path.clone();
+    let makes: [&dyn Fn(); 4] = [
+        &|| assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success()),
+        &|| symlink("/dev/zero", &path).unwrap(),
+        &|| symlink(&path, &path).unwrap(),
+        &|| fs::File::create(&path).unwrap().set_len(1 << 40).unwrap(),
+    ];
+    for make in makes {
+        make();
+        assert!(matches!(cache_file.read(), (Restored::Rejected("unreadable" | "torn"), None)));
+        cache_file.write(snapshot(3)).unwrap();
+        assert_eq!(cache_file.read().1, Some(snapshot(3)));
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn failed_write_leaves_the_former_file() {
     let directory = tempfile::tempdir().unwrap();
     let lost = cache_file(&directory.path().join("not/there"));
