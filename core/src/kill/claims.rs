@@ -9,7 +9,7 @@ use crate::quantity::MonoTime;
 use crate::report::{Identity, Role};
 
 /// The most scopes with a claim. Claims for further buckets are counted alone.
-pub const CLAIMS_MAX: usize = 256;
+pub const CLAIMS_MAX: usize = 512;
 /// The most of them that one client takes, so that it does not crowd out the others.
 const OF_CLIENT_MAX: usize = 16;
 /// The interval at which new claims are logged, and the most that are logged at once.

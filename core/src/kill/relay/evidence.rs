@@ -50,14 +50,17 @@ impl Evidence {
         self.before.remove(scope);
     }
 
-    /// Keeps what a parent sends, although children have raised the same scope.
-    pub(super) fn on_parent(&mut self, directives: &Directives) {
+    /// Keeps a generation of a parent that is above what children have raised. One that is not may be theirs,
+    /// which has come back from a parent without state.
+    pub(super) fn on_parent(&mut self, directives: &Directives, kills: &Kills) {
         for (scope, before) in &mut self.before {
             let sent = match scope {
                 Scope::Fleet => Some(&directives.kill),
                 Scope::Bucket(bucket) => directives.kills.get(bucket),
             };
-            before.merge(sent.copied().unwrap_or_default());
+            if let Some(sent) = sent.filter(|sent| **sent > kills.generation(scope)) {
+                before.merge(*sent);
+            }
         }
     }
 
@@ -90,6 +93,8 @@ mod tests {
         /// An order for the fleet, or for a bucket, brings this generation.
         Order(u64),
         OrderOfBucket,
+        /// A parent that no controller has spoken to sends this generation of the fleet.
+        Parent(u64),
         /// A controller sends this generation of the fleet.
         Controller(u64),
     }
@@ -107,6 +112,9 @@ mod tests {
             (&[Child(3), Controller(1)], 1),
             (&[Child(1), Controller(2)], 2),
             (&[Child(1), Controller(0), Child(1)], 0),
+            // What comes back from a parent is taken back with it, and what is its own is not.
+            (&[Child(3), Parent(3), Controller(0)], 0),
+            (&[Child(3), Parent(5), Controller(0)], 5),
             (&[Order(1), Child(3)], 1),
             (&[Child(3), Order(5), Controller(0)], 5),
             (&[Child(3), OrderOfBucket], 3),
@@ -139,6 +147,11 @@ mod tests {
                         kills.raise(&Scope::Fleet, KillGeneration(generation));
                     }
                     OrderOfBucket => evidence.on_order(&bucket),
+                    Parent(generation) => {
+                        let kill = KillGeneration(generation);
+                        evidence.on_parent(&Directives { kill, ..Directives::default() }, &kills);
+                        kills.raise(&Scope::Fleet, kill);
+                    }
                     Controller(generation) => {
                         evidence.on_controller(&mut kills);
                         kills.raise(&Scope::Fleet, KillGeneration(generation));

@@ -173,7 +173,7 @@ impl KillRelay {
     /// # Errors
     /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
     pub fn on_directives(&mut self, directives: &Directives) -> Result<bool, StaleDirective> {
-        self.evidence.on_parent(directives);
+        self.evidence.on_parent(directives, &self.kills);
         let is_evidence_over = directives.epoch.is_some() && self.evidence.on_controller(&mut self.kills);
         let changed = self.kills.merge_directives(directives)? || is_evidence_over;
         self.orders.confirm(directives.echo.confirmed);
