@@ -160,11 +160,15 @@ async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             due = ticks.tick() => {
                 let load = meter.on_tick(due);
-                let (has_news, foreign, cut, claims, others) = zone.with(|zone, now| {
+                let (has_news, foreign, cut, claims, others, unprotected) = zone.with(|zone, now| {
                     load.into_iter().for_each(|load| zone.on_load(load));
                     let others = zone.take_other_controllers(now);
-                    (zone.on_tick(now), zone.take_foreign(), zone.take_cut(), zone.take_kill_claims(now), others)
+                    let unprotected = zone.take_unprotected();
+                    (zone.on_tick(now), zone.take_foreign(), zone.take_cut(), zone.take_kill_claims(now), others, unprotected)
                 });
+                for bucket in unprotected {
+                    tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");
+                }
                 for (scope, KillClaim { generation, zone, service, name }) in claims {
                     tracing::warn!(
                         %scope, claimed = generation.0, %zone, %service, %name,

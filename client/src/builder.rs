@@ -24,6 +24,9 @@ use crate::subscription::Subscription;
 /// The fewest threads with counters of their own.
 const THREAD_SLOTS_MIN: usize = 8;
 
+/// The most keys of a limiter: as many as an aggregator takes from one client.
+const KEYS_MAX: usize = 100_000;
+
 /// Configures and makes a [`Limiter`] and its [`Feed`]. Made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
 pub struct LimiterBuilder {
@@ -175,10 +178,11 @@ impl LimiterBuilder {
     /// While at least half of the places are free, a tenant gets one with its first request; after that, with
     /// about its eighth request within a second. A tenant is evicted after a minute without requests, or
     /// after ten seconds when more than three quarters of the places are taken. When no place is left, a
-    /// tenant is evicted in favor of one that sends at least twice as many requests.
+    /// tenant is evicted in favor of one that sends at least twice as many requests. At most 100,000, which is
+    /// as many as an aggregator takes from one client.
     #[must_use]
     pub fn keys_max(mut self, keys_max: usize) -> Self {
-        self.keys_max = keys_max;
+        self.keys_max = keys_max.min(KEYS_MAX);
         self
     }
 

@@ -33,7 +33,7 @@ pub use changes::{
     TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
-pub use room::{BUCKETS_MAX, KEYS_MAX, TENANTS_MAX};
+pub use room::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
     TenantPolicy,

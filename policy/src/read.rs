@@ -86,6 +86,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     if !faults.is_empty() {
         return Err(PolicyError::of(faults));
     }
+    room::check_learned(&field, &buckets.exact)?;
     warnings.extend(warning::of_policy(&root));
     // Many buckets may have a gate of the common rollout block.
     warnings.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));

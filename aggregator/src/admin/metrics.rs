@@ -166,6 +166,9 @@ fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
 }
 
 fn losses(page: &mut Page, zone: &Zone, streams: &Streams) {
+    let help =
+        "Buckets without room, which are unprotected whatever the policy says; 64 of them are told apart.";
+    page.gauge("plimsoll_buckets_unprotected", help, &[], [(Vec::new(), zone.unprotected().count() as f64)]);
     let (counters, kill_claims) = (zone.counters(), zone.kill_claims().ignored());
     for (name, help, value) in [
         (
@@ -230,7 +233,12 @@ mod tests {
         let directive = |name: &str, limit: Limit, hold: Option<f64>| BucketDirective {
             bucket: Bucket::new(name).unwrap(),
             whole: true,
-            terms: Terms { named: true, limit, hold: hold.map(|hold| Rate::new(hold).unwrap()), ..Terms::default() },
+            terms: Terms {
+                named: true,
+                limit,
+                hold: hold.map(|hold| Rate::new(hold).unwrap()),
+                ..Terms::default()
+            },
             keys: Vec::new(),
         };
         let buckets = vec![

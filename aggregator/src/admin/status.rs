@@ -34,6 +34,8 @@ pub struct Status {
     pub quiet: bool,
     /// Every bucket with a limit.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
+    /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
+    pub unprotected: Vec<Bucket>,
     /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing, also those of aggregators
     /// below.
     pub killed_locally: u32,
@@ -89,6 +91,7 @@ impl Status {
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_warming_up(),
             buckets: buckets(zone, now),
+            unprotected: zone.unprotected().cloned().collect(),
             killed_locally: zone.killed_locally(),
             kill_claims: Claimed::list(zone.kill_claims()),
             clients: children(zone, now, Role::Client),

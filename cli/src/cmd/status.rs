@@ -52,7 +52,15 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     writeln!(out, "{}", if status.leading { "" } else { ", sends no rates yet" })?;
     write_controllers(out, status)?;
     for refused in &status.refused_children {
-        writeln!(out, "  refuses {} again and again, {} times: {}", refused.child, refused.times, refused.cause)?;
+        writeln!(
+            out,
+            "  refuses {} again and again, {} times: {}",
+            refused.child, refused.times, refused.cause
+        )?;
+    }
+    if !status.unprotected.is_empty() {
+        let names: Vec<String> = status.unprotected.iter().map(ToString::to_string).collect();
+        writeln!(out, "unprotected, for lack of room: {}", names.join(", "))?;
     }
     if let Some(reason) = &status.state_unsaved {
         writeln!(out, "  state not saved: {reason}")?;
@@ -232,6 +240,7 @@ mod tests {
             last_report_s: 0.0,
             silent_s: 0.0,
             killed_locally: 0,
+            counts_cut: 0,
             stale: false,
             expired: false,
             name_conflict: false,

@@ -46,6 +46,9 @@ pub struct Status {
     /// Kill generations that aggregators or clients hold without an order; they kill nothing elsewhere.
     #[serde(default)]
     pub kill_claims: Vec<Claimed>,
+    /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
+    #[serde(default)]
+    pub unprotected: Vec<Bucket>,
     /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
     /// Why the state cannot be saved; null if it can.
@@ -227,6 +230,7 @@ impl Status {
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),
             kill_claims: Claimed::list(brain.kill_claims()),
+            unprotected: brain.buckets.no_room.names().cloned().collect(),
             leading: brain.takeover.leading,
             state_unsaved: brain.pending_saves.failure.clone(),
             buckets,

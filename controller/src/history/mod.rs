@@ -22,12 +22,13 @@ use plimsoll_policy::learning::{
     Baseline, CLEAN_MINUTES_MIN, Closed, DAYS_MIN, Day, DaySamples, Filed, Minute, REFUSED_MAX, Sample,
     window,
 };
-use plimsoll_policy::{Learned, LimitSource, Policy, UnixSeconds};
+use plimsoll_policy::{LEARNED_MAX, Learned, LimitSource, Policy, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::history::sampler::Sampler;
 
-/// The largest number of buckets with a history.
+/// The largest number of buckets with a history, beside those whose limit the policy wants learned by their exact
+/// name.
 pub(crate) const BUCKETS_MAX: usize = 1_000;
 
 /// The history of all buckets that a policy covers.
@@ -101,16 +102,22 @@ impl History {
         }
     }
 
+    /// Returns the room for further buckets whose limit is not to be learned by their exact name; those always
+    /// have room, since a policy bounds their number.
+    fn room(&self, policy: &Policy) -> usize {
+        BUCKETS_MAX.saturating_sub(self.baselines.keys().filter(|bucket| !has_place(policy, bucket)).count())
+    }
+
     /// Removes the samples of new buckets beyond [`BUCKETS_MAX`]. Buckets with a learned limit come first.
     fn reject_excess(&mut self, samples: &mut BTreeMap<Bucket, Sample>, policy: &Policy) {
-        let is_new = |bucket: &&Bucket| !self.baselines.contains_key(*bucket);
+        let is_new = |bucket: &&Bucket| !self.baselines.contains_key(*bucket) && !has_place(policy, bucket);
         let mut new: Vec<Bucket> = samples.keys().filter(is_new).cloned().collect();
-        if self.baselines.len() + new.len() <= BUCKETS_MAX {
+        if new.len() <= self.room(policy) {
             return;
         }
         self.make_room(policy);
         new.sort_by_key(|bucket| learned_policy(policy, bucket).is_none());
-        for excess in new.iter().skip(BUCKETS_MAX.saturating_sub(self.baselines.len())) {
+        for excess in new.iter().skip(self.room(policy)) {
             samples.remove(excess);
             self.counters.rejected += 1;
         }
@@ -150,7 +157,7 @@ impl History {
         counts: impl Fn(&Baseline) -> bool,
     ) -> ToSave {
         for bucket in minute.samples.keys() {
-            if self.baselines.len() < BUCKETS_MAX && !self.baselines.contains_key(bucket) {
+            if !self.baselines.contains_key(bucket) && (has_place(policy, bucket) || self.room(policy) > 0) {
                 self.baselines.insert(bucket.clone(), Baseline::default());
             }
         }
@@ -181,7 +188,7 @@ impl History {
     ) {
         self.baselines = closed
             .into_iter()
-            .take(BUCKETS_MAX)
+            .take(BUCKETS_MAX + LEARNED_MAX)
             .map(|(bucket, closed)| (bucket, Baseline::restore(closed)))
             .collect();
         for minute in minutes {
@@ -210,10 +217,11 @@ impl History {
         let mut touched = BTreeSet::new();
         for ((bucket, day), samples) in days {
             let learned = learned_policy(policy, bucket);
-            if !self.baselines.contains_key(bucket) && self.baselines.len() >= BUCKETS_MAX {
+            let is_known = self.baselines.contains_key(bucket) || has_place(policy, bucket);
+            if !is_known && self.room(policy) == 0 {
                 self.make_room(policy);
             }
-            if !self.baselines.contains_key(bucket) && self.baselines.len() >= BUCKETS_MAX {
+            if !is_known && self.room(policy) == 0 {
                 self.counters.rejected += 1;
                 filed.push((bucket.clone(), *day, None));
                 continue;
@@ -271,6 +279,11 @@ impl History {
             waits_for: step.is_none().then_some(waits_for),
         }
     }
+}
+
+/// Returns true if the limit of a bucket is to be learned by its exact name.
+fn has_place(policy: &Policy, bucket: &Bucket) -> bool {
+    policy.is_exact(bucket) && learned_policy(policy, bucket).is_some()
 }
 
 /// Returns the policy by which the limit of a bucket is learned; `None` if the limit comes from elsewhere.

@@ -209,6 +209,28 @@ fn new_buckets_beyond_the_maximum_are_rejected_until_idle_ones_are_forgotten() {
 }
 
 #[test]
+fn bucket_to_be_learned_by_name_has_a_history_after_any_number_of_buckets_of_a_pattern() {
+    let text = "buckets: { 'api/*': { limit: { learned: {} } }, checkout: { limit: { learned: {} } } }\n";
+    let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
+    let policy = Policy::read(Source { name: "policy.yaml", text }, tenants).unwrap().0;
+    let mut history = History::default();
+    let mut names: Vec<Bucket> = (0..BUCKETS_MAX + 50).map(|n| bucket(&format!("api/{n}"))).collect();
+    for (minute, last) in [(0, "api/0"), (5, "checkout")] {
+        names.push(bucket(last));
+        for (step, count) in [(0, 0), (1, 600)] {
+            let totals = names.iter().map(|name| (name, tally(count, 0), Kill::default()));
+            let minute = minute + step;
+            history.on_time(at(minute as u64 * 60), Minute(minute), &policy, || totals.clone());
+        }
+        for minute in history.take_unwritten() {
+            history.on_written(&minute, &policy);
+        }
+    }
+    assert!(history.baselines.contains_key(&bucket("checkout")));
+    assert_eq!(history.baselines.len(), BUCKETS_MAX + 1);
+}
+
+#[test]
 fn unsaved_minutes_are_bounded() {
     let policy = learns();
     let mut history = History::default();

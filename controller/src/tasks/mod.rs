@@ -30,10 +30,13 @@ pub(crate) async fn tick(brain: Shared<Brain>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let claims = brain.with(|brain, now| {
+        let (claims, unprotected) = brain.with(|brain, now| {
             brain.on_tick(now, unix_s());
-            brain.take_kill_claims(now)
+            (brain.take_kill_claims(now), brain.take_unprotected())
         });
+        for bucket in unprotected {
+            tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");
+        }
         for (scope, KillClaim { generation, zone, service, name }) in claims {
             tracing::warn!(
                 %scope, claimed = generation.0, %zone, %service, %name,

@@ -43,6 +43,19 @@ fn as_many_tenants_as_there_is_room_for_are_accepted_and_no_more() {
 }
 
 #[test]
+fn as_many_buckets_learn_their_limit_as_have_a_history_and_no_more() {
+    let learned = |count: usize| buckets(count).replace("limit: 1 ", "limit: { learned: {} } ");
+    accepted(&learned(LEARNED_MAX), ONE_CLASS_TENANTS);
+    let error = read(&learned(LEARNED_MAX + 1), ONE_CLASS_TENANTS).unwrap_err();
+    assert!(
+        error.to_string().contains("LEARNED_MAX") && error.faults()[0].path.ends_with(".limit"),
+        "{error}"
+    );
+    let pattern = "  'api/*': { limit: { learned: {} } }\n";
+    accepted(&format!("{}{pattern}", learned(LEARNED_MAX)), ONE_CLASS_TENANTS);
+}
+
+#[test]
 fn tenants_times_buckets_have_room() {
     let most = KEYS_MAX / TENANTS_MAX;
     accepted(&buckets(most), &tenants(TENANTS_MAX));

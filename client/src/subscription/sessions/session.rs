@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Directives, Epoch, Leader, Sequence, StaleDirective};
+use plimsoll_core::exchange::RENEWAL;
 use plimsoll_core::kill::SentKills;
 use plimsoll_core::names::{Key, KeyId};
 use plimsoll_core::quantity::MonoTime;
@@ -43,6 +44,8 @@ pub(super) enum Keys {
 pub(in crate::subscription) struct StreamState {
     /// By bucket: whether the client has subscribed to it.
     is_subscribed: Vec<bool>,
+    /// The time of the latest subscription to all of them.
+    renewed: Option<MonoTime>,
     has_greeted: bool,
     /// The kill generations and the drill in the reports sent.
     pub(in crate::subscription) sent_kills: SentKills,
@@ -131,13 +134,18 @@ impl Session {
     }
 
     /// Returns the ids of the buckets to subscribe to now: those wanted that the stream has not subscribed to
-    /// yet.
+    /// yet, and at every [`RENEWAL`] all that are wanted.
     pub(in crate::subscription) fn subscribe(
         &mut self,
+        now: MonoTime,
         buckets: usize,
         is_wanted: impl Fn(usize) -> bool,
     ) -> Vec<usize> {
         let subscribed = &mut self.stream.is_subscribed;
+        if self.stream.renewed.is_none_or(|at| now.since(at) >= RENEWAL) {
+            self.stream.renewed = Some(now);
+            subscribed.clear();
+        }
         subscribed.resize(buckets, false);
         let new: Vec<usize> = (0..buckets).filter(|id| !subscribed[*id] && is_wanted(*id)).collect();
         new.iter().for_each(|id| subscribed[*id] = true);

@@ -317,6 +317,17 @@ fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() 
 }
 
 #[test]
+fn buckets_are_subscribed_to_again_at_every_renewal() {
+    let mut client = TestClient::new();
+    client.subscription.report(now());
+    let mut subscribed = |seconds| {
+        let at = now() + Duration::from_secs(seconds);
+        client.subscription.report(at).subscriptions.len()
+    };
+    assert_eq!([29, 30, 31, 59, 60].map(&mut subscribed), [0, 1, 0, 0, 1]);
+}
+
+#[test]
 fn age_of_the_controllers_state_grows_by_the_clock_of_this_process() {
     let mut client = TestClient::new();
     assert_eq!(client.subscription.upstream_age(now()), None);

@@ -2,8 +2,8 @@
 
 use super::*;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::names::{KeyId, Name};
-use plimsoll_core::report::{Counts, Identity, KeyDefinition};
+use plimsoll_core::names::KeyId;
+use plimsoll_core::report::{Counts, KeyDefinition};
 
 const WEIGHTS: &str = "gold: { weight: 4 }, plain: { weight: 1 }, free: { weight: 0.25 }";
 const NAMES: [&str; 3] = ["gold", "plain", "free"];
@@ -229,17 +229,10 @@ fn buckets_that_the_policy_names_later_have_room_after_any_number_of_junk_bucket
         let with = |more: &str| {
             policy(&format!("buckets: {{ {pattern}{more} }}\nrollout: {{ require_gates: false }}\n"))
         };
-        let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), with(""), Parameters::default());
+        let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), with(""), Parameters::default());
         for number in 0..5 {
-            let hostile = Scripted::new("evil", number + 10);
+            let hostile = Scripted::new(&format!("evil{number}"), number + 10);
             let from = number as usize * 10_000;
-            let hostile = Scripted {
-                identity: Identity {
-                    name: Name::new(&format!("evil-{number}")).unwrap(),
-                    ..hostile.identity.clone()
-                },
-                ..hostile
-            };
             brain.on_report(at(0), hostile.stream, asking(&hostile, 1, junk(from..from + 10_000))).unwrap();
         }
         assert!(brain.buckets.as_slice().len() <= 10_000);
@@ -262,7 +255,7 @@ fn buckets_that_the_policy_names_later_have_room_after_any_number_of_junk_bucket
 
 #[test]
 fn one_aggregator_never_takes_the_room_of_the_others() {
-    let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), enforced(), Parameters::default());
+    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
     let (hostile, honest) = (Scripted::new("evil", 1), Scripted::new("a", 2));
     brain.on_report(at(0), hostile.stream, asking(&hostile, 1, junk(0..10_000))).unwrap();
     brain.on_report(at(0), hostile.stream, asking(&hostile, 2, junk(10_000..20_000))).unwrap();
@@ -274,7 +267,7 @@ fn one_aggregator_never_takes_the_room_of_the_others() {
 
 #[test]
 fn asked_buckets_leave_when_idle_and_come_back_with_all_new_counts() {
-    let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), enforced(), Parameters::default());
+    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
     let (zone, other) = (Scripted::new("a", 1), named("other"));
     brain.on_report(at(0), zone.stream, asking(&zone, 1, junk(0..1_000))).unwrap();
     save(&mut brain);
@@ -317,7 +310,7 @@ fn asked_buckets_leave_when_idle_and_come_back_with_all_new_counts() {
 
 #[test]
 fn bucket_that_an_aggregator_still_asks_for_stays() {
-    let mut brain = Brain::new(at(0), InstanceId(1), Default::default(), enforced(), Parameters::default());
+    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
     let zone = Scripted::new("a", 1);
     for step in 0..100 {
         brain.on_report(at(step * 30_000), zone.stream, asking(&zone, step + 1, junk(0..2))).unwrap();
