@@ -4,6 +4,7 @@
 use super::fleet::{BUCKETS, Fleet, ROLLUP, STEP};
 use super::*;
 use crate::assignment::FAILOVER_DELAY_DEFAULT;
+use plimsoll_core::directive::Leader;
 use proptest::prelude::*;
 
 /// Sends traffic to every bucket for `span`.
@@ -124,6 +125,25 @@ fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bu
     assert!(fleet.client.subscription.rejected > refused);
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
     assert_eq!(fleet.client.subscription.epoch(), Some(Epoch(6)));
+}
+
+#[test]
+fn of_two_controllers_at_one_epoch_the_greater_is_followed_and_named_to_the_aggregator_of_the_other() {
+    let mut fleet = Fleet::new(2);
+    fleet.pass(Duration::from_secs(1));
+    let (now, seqs) = (fleet.client.now, [0, 1].map(|at| fleet.aggregators[at].seq + 1));
+    let subscription = &mut fleet.client.subscription;
+    let mut apply = |at: usize, controller| {
+        let (epoch, controller) = (Some(Epoch(6)), Some(InstanceId(controller)));
+        let message = Directives { epoch, controller, seq: seqs[at], ..Directives::default() };
+        subscription.apply(EndpointId(at as u32), now, message)
+    };
+    apply(0, 9).unwrap();
+    assert!(matches!(apply(1, 3), Err(StaleDirective::Rival { .. })));
+    assert!(subscription.other_controllers.has_rival(now));
+    let mut named = |at| subscription.report_to(EndpointId(at), now).leader().unwrap();
+    assert_eq!(named(1), Leader { epoch: Epoch(6), instance: Some(InstanceId(9)) });
+    assert_eq!(named(0).instance, None, "this aggregator forwards it");
 }
 
 #[test]

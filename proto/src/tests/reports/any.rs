@@ -69,6 +69,12 @@ fn any_report() -> impl Strategy<Value = Report> {
             identity,
             time: micros.map(MonoTime::from_micros),
             epoch: epoch.map(Epoch),
+            controller: epoch.map(|epoch| InstanceId(epoch.into())),
+            controller_age: epoch.map(|epoch| Duration::from_millis(epoch / 3)),
+            other_controller: epoch.map(|epoch| Leader {
+                epoch: Epoch(epoch),
+                instance: leaving.then_some(InstanceId(kill.into())),
+            }),
             kill: KillGeneration(kill),
             kills: [(Bucket::new("killed").unwrap(), KillGeneration(kill))].into(),
             orders: [Scope::Fleet, Scope::Bucket(Bucket::new("killed").unwrap())]
