@@ -185,6 +185,12 @@ impl Kills {
         self.has_room_below(scope, LEARNED_BUCKETS_MAX)
     }
 
+    /// Returns true if a scope has a generation, or there is room for one more that is a claim alone. It leaves room
+    /// for orders of children.
+    pub(super) fn has_room_for_evidence(&self, scope: &Scope) -> bool {
+        self.has_room_below(scope, LEARNED_BUCKETS_MAX / 2)
+    }
+
     fn has_room_below(&self, scope: &Scope, bound: usize) -> bool {
         let has_room = |bucket| self.buckets.len() < bound || self.buckets.contains_key(bucket);
         scope.bucket().is_none_or(has_room)

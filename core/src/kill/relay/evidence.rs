@@ -36,7 +36,7 @@ impl Evidence {
         let mut changed = false;
         for (scope, claim) in claims.iter() {
             let held = kills.generation(scope);
-            if claim.generation > held && kills.has_room_to_learn(scope) {
+            if claim.generation > held && kills.has_room_for_evidence(scope) {
                 self.before.entry(scope.clone()).or_insert(held);
                 changed |= kills.raise(scope, claim.generation);
             }
