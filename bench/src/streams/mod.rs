@@ -74,6 +74,9 @@ pub(crate) fn main(args: Args) -> ExitCode {
 /// Opens the streams, changes the limit and prints lines until it is time to stop.
 async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let streams: usize = args.aggregator.iter().map(|target| target.streams).sum();
+    if let Err(error) = plimsoll_host::descriptors::raise() {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
     process::check_files(None, streams as u64 + FILES_SPARE)?;
     for (target, pid) in args.aggregator.iter().zip(&args.pid) {
         process::check_files(Some(*pid), target.streams as u64 + FILES_SPARE)?;

@@ -1,6 +1,7 @@
 //! Aggregators with many clients, each with its own stream, opened and timed by `plimsoll-bench streams`.
 
 pub(super) mod fanout;
+pub(super) mod starved;
 pub(super) mod storm;
 
 use std::thread::sleep;
@@ -44,18 +45,30 @@ impl Streams {
         self.0.output_lines()
     }
 
-    /// Waits until all clients have been connected for a number of lines.
-    pub(crate) fn settle(&self, count: usize) {
+    /// Waits until all clients have been connected for a number of lines. Returns false if they never are.
+    pub(crate) fn settle(&self, count: usize) -> bool {
         let end = Instant::now() + CONNECT_TIMEOUT;
-        loop {
+        while Instant::now() < end {
             let lines = self.lines();
             let last = lines.len().saturating_sub(count);
             if lines.len() > count && lines[last..].iter().all(all_are_connected) {
-                return;
+                return true;
             }
-            assert!(Instant::now() < end, "not all clients connected: {:?}", lines.last());
             sleep(POLL);
         }
+        false
+    }
+
+    /// Waits for the next line with all clients connected, and returns the time at which it came.
+    pub(crate) fn all_connected(&self, timeout: Duration) -> Option<Instant> {
+        let begin = (Instant::now(), self.lines().len());
+        while begin.0.elapsed() < timeout {
+            if self.lines()[begin.1..].iter().any(all_are_connected) {
+                return Some(Instant::now());
+            }
+            sleep(POLL);
+        }
+        None
     }
 
     /// Waits for a number of further lines, and returns them.
