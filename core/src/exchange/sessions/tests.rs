@@ -8,9 +8,11 @@ use crate::quantity::{DropRatio, Limit, Rate};
 use crate::report::Role;
 
 const HEAD: Head = Head {
+    controller: None,
     epoch: Some(Epoch(3)),
     kill: KillGeneration(0),
     kills: 0,
+    forgotten: KillGeneration(0),
     drill: Drill(0),
     policy_hash: Some(9),
     report_interval: None,
@@ -219,7 +221,7 @@ fn a_child_gets_only_subscribed_buckets_whole_at_first() {
     assert!(!child.is_subscribed(&bucket()));
     for _ in 0..2 {
         child.subscribe(&bucket());
-        assert_eq!((child.is_subscribed(&bucket()), child.subscription_count()), (true, 1));
+        assert_eq!((child.is_subscribed(&bucket()), child.subscriptions().count()), (true, 1));
     }
     let second = child.next(at(1), HEAD, &mut board, true, Echo::default()).unwrap();
     assert_eq!(second.buckets, [directive(Some(5), true)]);
@@ -250,7 +252,7 @@ fn a_new_stream_gets_everything_again_from_number_one() {
     let mut board = board();
     for stream in [1, 2] {
         let child = roster.open(at(stream), StreamId(stream), identity(1)).unwrap();
-        assert_eq!(child.subscription_count(), 0);
+        assert_eq!(child.subscriptions().count(), 0);
         child.subscribe(&bucket());
         let first = child.next(at(stream), HEAD, &mut board, true, Echo::default()).unwrap();
         assert_eq!((first.seq, first.buckets), (1, vec![directive(Some(5), true)]));
