@@ -63,7 +63,7 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                         let age = Duration::from_millis(reached);
                         (
                             OrderId { scope, given_at: InstanceId(1) },
-                            KillOrder { generation, age, ends_held: generation.0 % 3 == 0 },
+                            KillOrder { generation, age, ends_held: generation.0.is_multiple_of(3) },
                         )
                     })
                     .collect(),
