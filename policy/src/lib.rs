@@ -15,7 +15,6 @@ mod changes;
 mod hash;
 pub mod learning;
 mod read;
-mod room;
 mod spec;
 mod tenants;
 #[cfg(test)]
@@ -33,7 +32,7 @@ pub use changes::{
     TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
-pub use room::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
+pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
     TenantPolicy,

@@ -1,5 +1,9 @@
 //! Reads a policy from its two texts: structure first, then shape, then values; every fault has its place.
 
+mod room;
+
+pub use room::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,7 +15,6 @@ use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPoli
 use crate::Policy;
 use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::{PolicyHash, PolicyTexts};
-use crate::room::{self, BUCKETS_MAX, TENANTS_MAX};
 use crate::spec::{PolicySpec, TenantsSpec};
 use crate::tenants::{Fairness, TenantPolicy, Tenants};
 use crate::warning::{self, Floor, Warning};
@@ -71,7 +74,12 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     let mut buckets = Buckets::default();
     let mut warnings = Vec::new();
     let field = root.then("buckets");
-    room::check_entries(&field, BUCKETS_MAX, "BUCKETS_MAX", "a pattern such as \"api/*\" covers many buckets")?;
+    room::check_entries(
+        &field,
+        BUCKETS_MAX,
+        "BUCKETS_MAX",
+        "a pattern such as \"api/*\" covers many buckets",
+    )?;
     for (name, spec) in spec.buckets {
         let field = field.then(&name);
         let key = BucketKey::parse(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
