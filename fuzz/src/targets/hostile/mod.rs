@@ -15,8 +15,6 @@ use super::tiers;
 
 /// The most steps of a script: an input's time stays far below its bar.
 const STEPS_MAX: usize = 40;
-/// The steps in which honest children must be served again after a restart or the end of the attack, of 100 ms each.
-const SETTLE: usize = 60;
 
 /// A client among others of its zone. It keeps its identity: without certificates it could be anybody's.
 pub(super) fn client(data: &[u8]) {
@@ -54,7 +52,7 @@ fn attack(data: &[u8], places: &[Place], hostile: &mut impl Child, without: &[&s
     let mut script = Script(data);
     let place = places[script.below(places.len() as u64) as usize];
     let mut tree = Tree::new();
-    tree.settle(SETTLE);
+    tree.settle();
     let mut stream = tree.open(hostile);
     for _ in 0..STEPS_MAX {
         if script.0.is_empty() {
@@ -83,7 +81,7 @@ fn attack(data: &[u8], places: &[Place], hostile: &mut impl Child, without: &[&s
         tree.step();
     }
     tree.close(place, &stream);
-    tree.settle(SETTLE);
+    tree.settle();
 }
 
 #[cfg(test)]
@@ -107,7 +105,7 @@ mod tests {
         ] {
             let mut hostile = tiers::zone(100, "zone-c");
             let mut tree = Tree::new();
-            tree.settle(SETTLE);
+            tree.settle();
             let mut stream = tree.open(&mut hostile);
             for _ in 0..10 {
                 if !tree.report(Place::Controller, &mut stream, &mut hostile, &forged.encode_to_vec()) {
@@ -115,7 +113,7 @@ mod tests {
                 }
                 tree.step();
             }
-            tree.settle(SETTLE);
+            tree.settle();
         }
     }
 

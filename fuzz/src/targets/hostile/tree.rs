@@ -52,6 +52,8 @@ pub(super) struct Stream {
     directives: DirectivesDecoder,
 }
 
+/// The steps in which honest clients must be served again after a restart or the end of the attack.
+const SETTLE: usize = 60;
 const ZONE_NAMES: [&str; 3] = ["zone-a", "zone-b", "zone-b"];
 
 impl Tree {
@@ -68,12 +70,14 @@ impl Tree {
         Self { now, brain: plain_brain(now), zones, up, clients, streams, restarts: 0, grace: usize::MAX }
     }
 
-    /// Lets honest processes work for some steps, at the end of which they must enforce.
-    pub(super) fn settle(&mut self, steps: usize) {
-        self.grace = steps;
-        for _ in 0..=steps {
+    /// Lets honest processes work until every client enforces, for [`SETTLE`] steps at most, and a second more.
+    pub(super) fn settle(&mut self) {
+        self.grace = SETTLE;
+        while !self.clients.iter().all(|client| client.key.peek().enforced) {
             self.step();
         }
+        self.grace = 0;
+        (0..10).for_each(|_| self.step());
     }
 
     /// Advances every honest process by 100 ms.
@@ -133,7 +137,7 @@ impl Tree {
             }
         }
         // Modes may be unknown until the aggregator is led again.
-        self.grace = self.grace.max(super::SETTLE);
+        self.grace = SETTLE;
     }
 
     fn next_stream(&mut self) -> u64 {
