@@ -118,7 +118,7 @@ mod tests {
     fn established_tenants_at_most_double_in_each_period_after_the_first() {
         let (mut growth, mut tenants) = (Growth::default(), vec![Standing::default(); 10_000]);
         // A bucket's first tenants are established together.
-        for _ in 0..18 {
+        for _ in 0..17 {
             look(&mut growth, &mut tenants[..20]);
         }
         let mut by_period = Vec::new();

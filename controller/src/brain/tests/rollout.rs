@@ -289,7 +289,7 @@ fn query_gate_holds_up_promotion_and_ends_a_canary() {
             answers(&mut fleet, answer);
         }
         let RolloutError::Gate { why: against, .. } = promote(&mut fleet).unwrap_err() else { panic!() };
-        assert_eq!(against, [why]);
+        assert_eq!(against, [why, "the evidence rests on 2 instances alone"]);
     }
     answers(&mut fleet, Ok(20.0));
     fleet.run(91.0);
@@ -387,4 +387,39 @@ fn evidence_begins_anew_after_a_queried_limit_fell_far_and_after_an_edit() {
     fleet.brain.on_policy(source(", tenant_limit: 5"));
     assert_eq!((last(&fleet).cause, counted(&mut fleet)), (Cause::Edit, 0));
     assert_eq!(last(&fleet).why, ["tenant_limit none -> 5"]);
+}
+
+#[test]
+fn hostile_aggregator_weighs_by_the_instances_that_it_claims() {
+    let zones = (1..=4).map(|n| Scripted::new(&format!("z{n}"), n).offering("acme", 500.0)).collect();
+    let mut fleet = Fleet::new(of("canary", "").clone(), zones);
+    fleet.run(5.0);
+    let now = fleet.now();
+    for (number, zone) in fleet.zones.iter_mut().enumerate() {
+        let mut report = zone.report(now);
+        let cohort = CohortKey { bucket: bucket(), mode: Mode::Canary, side: Side::Canary };
+        let (offered, instances) = if number == 3 { (90_000, 2) } else { (1_000, 10) };
+        let mut evidence = Evidence::default();
+        evidence.add(&cohort, &Outcomes { offered, instances, ..Outcomes::default() }, 1);
+        report.evidence = Batches::one(report.seq, evidence);
+        fleet.brain.on_report(now, zone.stream, report).unwrap();
+    }
+    fleet.tick();
+    let canary = fleet.brain.evidence(fleet.now(), "api", &rollout_of(&fleet)).canary;
+    assert_eq!((canary.offered, canary.instances), (3 * 1_000 + 2 * 500, 32));
+}
+
+#[test]
+fn gate_on_few_instances_says_so_in_its_reasons_and_in_the_record() {
+    let few = "the evidence rests on 2 instances alone";
+    let mut fleet = Fleet::new(of("canary", ""), two_zones());
+    fleet.run(5.0);
+    report_evidence(&mut fleet, Mode::Canary, 10_000, 0);
+    fleet.tick();
+    let now = fleet.now();
+    let refused = fleet.brain.promote(now, "api", None, None).unwrap_err();
+    assert!(refused.to_string().contains(few), "{refused}");
+    let change = fleet.brain.promote(now, "api", None, Some(&text("tried elsewhere"))).unwrap();
+    assert_eq!(change.why.last().unwrap(), few);
+    assert_eq!(change.evidence.unwrap().canary.instances, 2);
 }
