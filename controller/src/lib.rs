@@ -257,7 +257,8 @@ impl Controller {
         tokio::spawn(stop.clone().run_until_cancelled_owned(rollout_log::follow(self.brain.clone())));
         tokio::spawn(stop.clone().run_until_cancelled_owned(aggregator_log::follow(self.brain.clone())));
         tokio::spawn(stop.clone().run_until_cancelled_owned(self.policy.run()));
-        tokio::spawn(tasks::save::run(self.brain.clone(), self.store, self.kill_log, stop.clone()));
+        let save = move |durable: &DurableState| self.store.save(durable);
+        tokio::spawn(tasks::save::run(self.brain.clone(), save, self.kill_log, stop.clone()));
         tokio::spawn(self.recorder.clone().run(self.brain.clone(), stop.clone()));
         let queries = QueryTask {
             brain: self.brain.clone(),

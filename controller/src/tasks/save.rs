@@ -1,7 +1,6 @@
 //! Saves the durable state, off the brain's lock. Directives that depend on a change are sent after it is
 //! saved.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_proto::shared::Shared;
@@ -9,7 +8,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::brain::Brain;
-use crate::state::store::Store;
+use crate::state::DurableState;
+use crate::state::store::StoreError;
 use crate::tasks::kill_log::KillLog;
 
 /// The delay between a failed save and the next one.
@@ -17,10 +17,10 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The longest time that directives wait for the disk. They are sent unsaved then.
 const SAVE_MAX: Duration = Duration::from_secs(2);
 
-/// Saves the state whenever it changed, until `stop` is cancelled.
+/// Saves the state by `save`, which may block, whenever it changed, until `stop` is cancelled.
 pub(crate) async fn run(
     brain: Shared<Brain>,
-    store: Arc<Store>,
+    save: impl Fn(&DurableState) -> Result<(), StoreError> + Clone + Send + 'static,
     mut kill_log: KillLog,
     stop: CancellationToken,
 ) {
@@ -34,8 +34,8 @@ pub(crate) async fn run(
         }
         let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
         kill_log.on(&durable);
-        let store = Arc::clone(&store);
-        let mut saving = tokio::task::spawn_blocking(move || store.save(&durable));
+        let save = save.clone();
+        let mut saving = tokio::task::spawn_blocking(move || save(&durable));
         let saved = match timeout(SAVE_MAX, &mut saving).await {
             Ok(saved) => saved,
             Err(_) => {
