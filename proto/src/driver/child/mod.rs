@@ -29,8 +29,10 @@ use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
 /// The longest time that the child waits for a parent to answer a new stream. A parent that restarts may have
 /// thousands of children to answer first.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
-/// The report interval whose longest silence applies until the first state has arrived.
-const FIRST_STATE_INTERVAL: Duration = Duration::from_secs(1);
+/// The report interval whose longest silence applies to a young stream.
+const YOUNG_INTERVAL: Duration = Duration::from_secs(1);
+/// The messages of the parent until a stream is not young any more.
+const YOUNG_MESSAGES: u32 = 20;
 /// The longest time that an orderly stop waits, for the last report to be sent and again for the parent to
 /// close.
 const FAREWELL: Duration = Duration::from_millis(250);
@@ -148,9 +150,12 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         let mut interval = self.child.with(|child, _| child.report_interval());
         let mut next_report = Instant::now() + interval;
         let mut liveness = Liveness::new(self.child.now());
+        let mut messages = 0_u32;
         loop {
-            // The first state may take as long as the parent needs for all children that greet at once.
-            let expected = if self.connected { interval } else { interval.max(FIRST_STATE_INTERVAL) };
+            // Many children may greet at once, and the parent knows its load, and the interval that it can bear,
+            // only after it has answered some of them.
+            let is_young = messages < YOUNG_MESSAGES;
+            let expected = if is_young { interval.max(YOUNG_INTERVAL) } else { interval };
             let is_silent = liveness.is_dead(self.child.now(), expected);
             tokio::select! {
                 biased;
@@ -175,6 +180,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         .map_err(|status| StreamError::Closed(Box::new(status)))?
                         .ok_or(StreamError::Ended)?;
                     liveness.on_message(self.child.now());
+                    messages = messages.saturating_add(1);
                     if !self.connected {
                         self.connected = true;
                         self.backoff.reset();
