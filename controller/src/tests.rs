@@ -1,7 +1,8 @@
-//! The fleet's key over restarts of a controller.
+//! The fleet's key over restarts of a controller, and its state on disks that fail.
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Condvar, Mutex};
 
 use super::*;
 use crate::state::DurableState;
@@ -92,4 +93,48 @@ fn file_that_changed_while_no_controller_ran_is_compared_with_the_policy_in_forc
     fs::remove_file(args.state_dir.join("controller.state")).unwrap();
     write(1_000);
     assert_eq!(start(), (1_000.0, None));
+}
+
+#[tokio::test]
+async fn kill_waits_neither_for_a_disk_that_hangs_nor_is_it_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let Controller { brain, store, kill_log, .. } = Controller::open(&args(directory.path())).unwrap();
+    let disk = Arc::new((Mutex::new(true), Condvar::new()));
+    let hanging = Arc::clone(&disk);
+    let save = move |durable: &DurableState| {
+        let (hangs, changed) = &*hanging;
+        drop(changed.wait_while(hangs.lock().unwrap(), |hangs| *hangs).unwrap());
+        store.save(durable)
+    };
+    let stop = CancellationToken::new();
+    let saving = tokio::spawn(tasks::save::run(brain.clone(), save, kill_log, stop.clone()));
+    let until = async |what: &str, wanted: fn(&Brain) -> bool| {
+        let mut changes = brain.changes();
+        let reached = async {
+            while !brain.with(|brain, _| wanted(brain)) {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), reached).await.unwrap_or_else(|_| panic!("{what}"));
+    };
+    // The task listens for changes from here on.
+    tokio::task::yield_now().await;
+    let kill = crate::state::Command::default();
+    brain.with(|brain, _| brain.on_kill(&plimsoll_core::kill::Scope::Fleet, kill)).unwrap();
+    assert!(!brain.with(|brain, _| brain.is_in_effect()), "it waits for the disk at first");
+    brain.notify();
+    until("the kill is not in effect", Brain::is_in_effect).await;
+    brain.with(|brain, _| {
+        let failure = brain.pending_saves.failure.as_deref();
+        assert!(!brain.is_saved() && failure.unwrap().contains("no answer from the disk"), "{failure:?}");
+    });
+    *disk.0.lock().unwrap() = false;
+    disk.1.notify_all();
+    until("the kill is not saved", Brain::is_saved).await;
+    assert_eq!(brain.with(|brain, _| brain.pending_saves.failure.clone()), None);
+    *disk.0.lock().unwrap() = true;
+    stop.cancel();
+    saving.await.unwrap();
+    let (_, opened) = Store::open(&directory.path().join("state")).unwrap();
+    assert!(opened.durable.kill.is_killed());
 }
