@@ -109,8 +109,8 @@ fn encode(field: &Field, draw: &mut impl Draw, into: &mut Vec<u8>) {
     }
 }
 
-/// A number that is small, at an edge, or of any size.
-fn number(draw: &mut impl Draw) -> u64 {
+/// Returns a number that is small, at an edge, or of any size.
+pub fn number(draw: &mut impl Draw) -> u64 {
     match draw.below(8) {
         0 => 0,
         1..=3 => draw.below(8),

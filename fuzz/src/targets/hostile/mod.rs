@@ -72,7 +72,8 @@ fn attack(data: &[u8], places: &[Place], hostile: &mut impl Child, without: &[&s
                 admit();
                 let forged: Vec<u8> =
                     (5..fields).flat_map(|_| schema::field("Report", without, &mut script)).collect();
-                if !tree.report(place, &mut stream, hostile, &forged) {
+                let counts = (script.below(2) == 1).then(|| schema::number(&mut script));
+                if !tree.report(place, &mut stream, hostile, &forged, counts) {
                     tree.close(place, &stream);
                     stream = tree.open(hostile);
                 }
@@ -108,7 +109,7 @@ mod tests {
             tree.settle();
             let mut stream = tree.open(&mut hostile);
             for _ in 0..10 {
-                if !tree.report(Place::Controller, &mut stream, &mut hostile, &forged.encode_to_vec()) {
+                if !tree.report(Place::Controller, &mut stream, &mut hostile, &forged.encode_to_vec(), None) {
                     stream = tree.open(&mut hostile);
                 }
                 tree.step();

@@ -156,16 +156,21 @@ impl Tree {
         }
     }
 
-    /// Sends a report of the hostile child with forged fields after its own; returns false if its stream has ended.
+    /// Sends a report of the hostile child with forged fields after its own, and with this number in place of each of
+    /// its counts; returns false if its stream has ended.
     pub(super) fn report(
         &mut self,
         place: Place,
         stream: &mut Stream,
         hostile: &mut impl Child,
         forged: &[u8],
+        counts: Option<u64>,
     ) -> bool {
         let now = self.now;
-        for part in stream.encoder.encode(&hostile.report(now)) {
+        for mut part in stream.encoder.encode(&hostile.report(now)) {
+            if let Some((columns, count)) = part.count_deltas.as_mut().zip(counts) {
+                columns.offered.iter_mut().chain(&mut columns.dropped).for_each(|number| *number = count);
+            }
             let mut bytes = part.encode_to_vec();
             if !part.more {
                 bytes.extend(forged);
