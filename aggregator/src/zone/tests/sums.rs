@@ -1,11 +1,9 @@
 //! Whatever children report, the sums of the zone stay such that its parent accepts them.
 
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{Books, KeyDefinition, Tallies, Tally};
+use plimsoll_core::report::Books;
 use plimsoll_proto::wire;
 use plimsoll_proto::{ReportDecoder, ReportEncoder};
-use proptest::collection::vec;
-use proptest::prelude::*;
 use prost::Message as _;
 
 use super::scripted::CONTROLLER;
