@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::decision::Mode;
+use crate::directive::{Board, Directives, Epoch};
 use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
+use crate::kill::drill::Drill;
+use crate::kill::{KillGeneration, Kills};
 use crate::names::{Name, Tenant, Zone};
 use crate::quantity::{DropRatio, Limit, Rate};
+use crate::report::Echo;
 use crate::report::Role;
 
 const HEAD: Head = Head {

@@ -1,0 +1,174 @@
+//! One child of a parent: its identity, its counts, and the directives sent on its present stream.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::HEARTBEAT;
+use crate::directive::{Audience, Board, Directives, Epoch, Message};
+use crate::exchange::StreamId;
+use crate::kill::drill::Drill;
+use crate::kill::{KillGeneration, Kills};
+use crate::names::Bucket;
+use crate::quantity::MonoTime;
+use crate::report::{Books, Echo, Identity, InstanceId};
+
+/// One child.
+#[derive(Debug)]
+pub struct Child {
+    /// The identity from its greeting.
+    pub identity: Identity,
+    /// The counts received from it.
+    pub books: Books,
+    /// Its present stream; `None` while it is away.
+    pub stream: Option<StreamId>,
+    /// The time of its first greeting here.
+    pub since: MonoTime,
+    /// The time of its last report.
+    pub last_report: MonoTime,
+    /// The clients that are killed locally, in its last report: the child itself, or those below it.
+    pub killed_locally: u32,
+    /// The clients that its latest report is about: the child itself, or those connected below it.
+    pub clients: u32,
+    /// Requests that it reported and cannot have decided, which were not counted.
+    pub cut: u64,
+    pub(super) cut_taken: u64,
+    /// Its highest report that the controller has covered.
+    pub confirmed: u64,
+    pub(super) sent: SentState,
+}
+
+/// The state of the directives sent on the present stream of a child.
+#[derive(Debug, Default)]
+pub(super) struct SentState {
+    pub(super) seq: u64,
+    pub(super) at: Option<MonoTime>,
+    pub(super) head: Option<Head>,
+    /// The version of the kill generations sent.
+    pub(super) kills: u64,
+    /// The buckets sent, as far as they are posted.
+    pub(super) audience: Audience,
+    /// The version of the board sent for all of them.
+    pub(super) seen: u64,
+    /// New subscriptions, not sent yet.
+    pub(super) fresh: BTreeSet<Bucket>,
+}
+
+/// The head of every message, the same for all children.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The controller's epoch, if known.
+    pub epoch: Option<Epoch>,
+    /// The controller's process, if known.
+    pub controller: Option<InstanceId>,
+    /// The highest kill generation held.
+    pub kill: KillGeneration,
+    /// The version of all kill generations.
+    pub kills: u64,
+    /// The highest generation of ended bucket kills that the controller has forgotten.
+    pub forgotten: KillGeneration,
+    /// The latest drill.
+    pub drill: Drill,
+    /// The hash of the policy in force.
+    pub policy_hash: Option<u64>,
+    /// The report interval; `None` leaves it to the child.
+    pub report_interval: Option<Duration>,
+}
+
+impl Head {
+    /// Builds a head with only the kill generations.
+    pub fn of(kills: &Kills) -> Self {
+        Self {
+            epoch: None,
+            controller: None,
+            kill: kills.fleet(),
+            kills: kills.version(),
+            forgotten: kills.forgotten(),
+            drill: kills.drill(),
+            policy_hash: None,
+            report_interval: None,
+        }
+    }
+}
+
+impl Child {
+    /// Subscribes the child to a bucket.
+    pub fn subscribe(&mut self, bucket: &Bucket) {
+        if !self.is_subscribed(bucket) {
+            self.sent.fresh.insert(bucket.clone());
+        }
+    }
+
+    /// Ends the child's subscription to a bucket.
+    pub fn unsubscribe(&mut self, bucket: &Bucket) {
+        self.sent.fresh.remove(bucket);
+        if self.sent.audience.contains(bucket) {
+            Arc::make_mut(&mut self.sent.audience).remove(bucket);
+        }
+    }
+
+    /// Returns true if the child is subscribed to a bucket.
+    pub fn is_subscribed(&self, bucket: &Bucket) -> bool {
+        self.sent.audience.contains(bucket) || self.sent.fresh.contains(bucket)
+    }
+
+    /// The buckets that the child is subscribed to.
+    pub fn subscriptions(&self) -> impl Iterator<Item = &Bucket> {
+        self.sent.audience.iter().chain(&self.sent.fresh)
+    }
+
+    /// Marks everything as not sent, so that the next message is whole.
+    pub fn resend_all(&mut self) {
+        self.sent.head = None;
+        self.sent.seen = 0;
+    }
+
+    /// Returns the next message to this child, if there are changes or a heartbeat is due. While `values` is
+    /// false, values are left out, and sent once they may pass. O(1) for all but the first child of an
+    /// audience after a change, except for buckets that are new to the child.
+    pub fn next_message(
+        &mut self,
+        now: MonoTime,
+        head: Head,
+        board: &mut Board,
+        values: bool,
+        echo: Echo,
+        kills: &Kills,
+    ) -> Option<Message> {
+        let sent = &mut self.sent;
+        let shared = board.audience_update(&sent.audience, sent.seen, values);
+        let mut first = Vec::new();
+        if !sent.fresh.is_empty() {
+            first.extend(sent.fresh.iter().filter_map(|bucket| board.update(bucket, 0, values)));
+            let mut buckets = (*sent.audience).clone();
+            buckets.append(&mut sent.fresh);
+            sent.audience = board.audience(buckets);
+        }
+        sent.seen = board.version();
+        let heartbeat = HEARTBEAT.max(head.report_interval.unwrap_or_default());
+        let due = sent.at.is_none_or(|at| now.since(at) >= heartbeat);
+        if shared.is_none() && first.is_empty() && !due && sent.head == Some(head) {
+            return None;
+        }
+        let news = kills.since(sent.kills);
+        sent.kills = kills.version();
+        sent.seq += 1;
+        sent.at = Some(now);
+        sent.head = Some(head);
+        let head = Directives {
+            epoch: head.epoch,
+            controller: head.controller,
+            seq: sent.seq,
+            kill: head.kill,
+            kills: news,
+            forgotten: head.forgotten,
+            drill: head.drill,
+            policy_hash: head.policy_hash,
+            echo,
+            report_interval: head.report_interval,
+            parent: (sent.seq == 1).then(|| self.books.parent()),
+            ..Directives::default()
+        };
+        Some(Message { head, shared, first })
+    }
+}
