@@ -2,8 +2,8 @@
 
 use plimsoll_core::directive::Message;
 use plimsoll_core::exchange::StreamRejected;
-use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
+use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, KeyDefinition, Report};
 
 use super::*;
@@ -62,10 +62,7 @@ fn session(accepts: bool) -> Session<Decided> {
 
 #[test]
 fn keys_of_a_large_report_are_entered_with_each_part_and_the_last_part_has_a_deadline() {
-    let key = |id| Key {
-        bucket: Bucket::new("b").unwrap(),
-        tenant: Tenant::new(&format!("t{id}")).unwrap(),
-    };
+    let key = |id| Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() };
     let definition =
         |id| KeyDefinition { key: key(id), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let definitions = (0..10_000).map(|id| (KeyId(id), definition(id))).collect();
