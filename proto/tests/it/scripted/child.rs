@@ -28,7 +28,7 @@ pub(crate) struct ScriptedChild {
 #[derive(Debug)]
 pub(crate) enum ChildEvent {
     Opened,
-    Applied(Directives),
+    Applied(Box<Directives>),
     Connected,
     Disconnected(String),
     Rejected(String),
@@ -60,7 +60,7 @@ impl Child for ScriptedChild {
             return Err(StaleDirective::Epoch { held: EPOCH, got });
         }
         self.interval = directives.report_interval.unwrap_or(self.interval);
-        let _ = self.events.send(ChildEvent::Applied(directives));
+        let _ = self.events.send(ChildEvent::Applied(Box::new(directives)));
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl Running {
     /// Waits for the next directives that are applied.
     pub(crate) async fn applied(&mut self) -> Directives {
         until(&mut self.events, |event| match event {
-            ChildEvent::Applied(directives) => Some(directives),
+            ChildEvent::Applied(directives) => Some(*directives),
             _ => None,
         })
         .await
