@@ -10,7 +10,6 @@ mod peers;
 mod relay;
 mod scripted;
 mod stacked;
-mod sums;
 mod tree;
 
 use std::time::Duration;

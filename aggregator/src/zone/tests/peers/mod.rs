@@ -4,5 +4,6 @@ mod epochs;
 mod refused;
 mod restart;
 mod room;
+mod sums;
 
 use super::*;

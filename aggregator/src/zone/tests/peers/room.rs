@@ -121,7 +121,7 @@ impl Confirmed {
             self.now += 100;
             let now = at(self.now);
             self.zone.on_tick(now);
-            if self.now % 500 > 0 {
+            if !self.now.is_multiple_of(500) {
                 continue;
             }
             let report = self.zone.report(now);
