@@ -190,6 +190,7 @@ impl Script {
     /// A limit of 1,000 requests/s in one zone, with these values.
     pub(super) fn of(keys: &[(&str, Values)]) -> Self {
         let terms = Terms {
+            named: true,
             limit: Limit::PerSecond(per_second(1000.0)),
             mode: Mode::Enforce,
             presences: Some(Presences::ONE),
@@ -265,6 +266,7 @@ pub(super) fn entitled(weight: f64) -> Entitlement {
         floor: Rate::ZERO,
         tenant_limit: None,
         declared: true,
+        established: false,
     }
 }
 
