@@ -43,6 +43,31 @@ fn rate(aggregators: &Aggregators, name: &str) -> f64 {
     aggregators.get(&place(name)).unwrap().rate(KeyId(0))
 }
 
+/// Enters a part of a report over half a second, with `offered` requests of key 0.
+fn enter_part(aggregators: &mut Aggregators, offered: u64, more: bool) {
+    let delta = Tally { counts: Counts { offered, ..Counts::ZERO }, late: Counts::ZERO };
+    let entries = vec![Entry { own: Some(KeyId(0)), delta, origin: Origin::Observed }];
+    let report = Report { time: Some(MonoTime::ZERO), more, ..Report::default() };
+    aggregators.enter(&place("a"), &report, &Entered { span: Some(TICK), entries, ..Entered::default() });
+}
+
+#[test]
+fn parts_of_a_report_give_a_rate_once_all_have_come() {
+    let mut aggregators = aggregators(&["a"]);
+    enter_part(&mut aggregators, 300, true);
+    assert_eq!(tick(&mut aggregators), [Activity::Idle], "a tick between two parts");
+    assert_eq!(rate(&aggregators, "a"), 0.0);
+    enter_part(&mut aggregators, 200, false);
+    assert_eq!(tick(&mut aggregators), [Activity::Counted { span: TICK, gap: TICK }]);
+    assert_eq!(rate(&aggregators, "a"), 1_000.0);
+    // The last part of this report never comes.
+    enter_part(&mut aggregators, 9_000, true);
+    aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(1), BTreeMap::new());
+    enter_part(&mut aggregators, 500, false);
+    tick(&mut aggregators);
+    assert!((rate(&aggregators, "a") - 1_000.0).abs() < 1e-9, "{}", rate(&aggregators, "a"));
+}
+
 #[test]
 fn rate_uses_the_span_of_the_report_and_falls_for_absent_keys() {
     let mut aggregators = aggregators(&["a"]);
