@@ -20,6 +20,9 @@ use super::*;
 /// Far more than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A way to put something else in the place of a file, and the reason with which it is refused.
+type Replacement<'a> = (&'a dyn Fn(&Path), &'a str);
+
 struct Watched {
     dir: TempDir,
     reloads: mpsc::Receiver<Reload>,
@@ -241,7 +244,7 @@ async fn fifo_link_loop_or_endless_file_is_refused_and_reading_goes_on() {
         make(&beside);
         fs::rename(&beside, &path).unwrap();
     };
-    let others: [(&dyn Fn(&Path), &str); 4] = [
+    let others: [Replacement<'_>; 4] = [
         (&|at| assert!(Command::new("mkfifo").arg(at).status().unwrap().success()), "a FIFO"),
         (&|at| symlink(at.file_name().unwrap(), at).unwrap(), ""),
         (&|at| symlink("/dev/zero", at).unwrap(), "a device"),
@@ -275,7 +278,7 @@ async fn disk_that_does_not_answer_is_reported_and_read_once_it_does() {
     let was_read = Arc::new(AtomicUsize::new(0));
     let on_read = Arc::clone(&was_read);
     let watching = tokio::spawn(async move {
-        let (never, on_read) = (Notify::new(), || drop(on_read.fetch_add(1, Ordering::Relaxed)));
+        let (never, on_read) = (Notify::new(), || _ = on_read.fetch_add(1, Ordering::Relaxed));
         files.watch_by(Watch::without_events(), &never, read, Some(current.hash()), on_read, tx).await
     });
     let mut watched = Watched { dir, reloads };

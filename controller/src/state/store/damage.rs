@@ -12,6 +12,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 
+/// A reason, and a way to put something else in the place of the state file.
+type Replacement<'a> = (&'a str, &'a dyn Fn(&Path));
+
 /// Draws by seed (SplitMix64).
 struct Draws(u64);
 
@@ -156,7 +159,7 @@ fn damaged_copies_are_read_whole_or_put_aside() {
 #[test]
 fn other_things_in_the_place_of_the_state_file_are_put_aside() {
     let whole = whole();
-    let makes: [(&str, &dyn Fn(&Path)); 7] = [
+    let makes: [Replacement<'_>; 7] = [
         ("a directory", &|path| fs::create_dir(path).unwrap()),
         ("a FIFO", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
         ("a device", &|path| symlink("/dev/zero", path).unwrap()),
@@ -183,7 +186,7 @@ fn state_that_may_not_be_read_is_a_loss_unless_the_reader_may_read_everything() 
     let (directory, whole) = (tempfile::tempdir().unwrap(), whole());
     let path = directory.path().join(FILE);
     fs::write(&path, file::encode(&whole).unwrap()).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     let is_refused = File::open(&path).is_err();
     assert_eq!(open_damaged(directory.path(), &whole, "permission"), is_refused);
 }
