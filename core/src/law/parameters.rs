@@ -93,6 +93,18 @@ pub struct Parameters {
     pub burst_time: Duration,
     /// The share of a full burst credit below which the boost begins to fade.
     pub burst_fade: f64,
+    /// The interval at which the traffic of unlisted tenants is looked at, to tell established ones from new
+    /// names.
+    pub tenant_sample: Duration,
+    /// The number of looks with traffic after which an unlisted tenant is established: it has come back for a
+    /// minute, as a name that is invented for one request does not.
+    pub tenant_samples: u8,
+    /// The time in which the established tenants of a bucket at most double, so that a flood of names that
+    /// stay costs the tenants before it half of their share only once in this time. In the first such time of
+    /// a bucket any number of tenants is established.
+    pub tenant_growth: Duration,
+    /// The number of tenants that may be established in one `tenant_growth`, however few there are.
+    pub tenant_growth_min: usize,
     /// The longest wait of a starting controller for roll-ups with counts before it sends rates.
     pub start_wait: Duration,
     /// The time after a controller's start for which the holds of absent zones are reserved in full.
@@ -148,6 +160,10 @@ impl Default for Parameters {
             refill: Duration::from_millis(10),
             burst_time: Duration::from_secs(2),
             burst_fade: 0.2,
+            tenant_sample: Duration::from_secs(10),
+            tenant_samples: 6,
+            tenant_growth: Duration::from_secs(180),
+            tenant_growth_min: 5,
             start_wait: Duration::from_secs(5),
             holds_kept: Duration::from_secs(30),
             holds_gone: Duration::from_secs(60),

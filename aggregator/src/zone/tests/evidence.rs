@@ -70,3 +70,26 @@ fn evidence_of_a_late_report_is_left_out() {
         assert_eq!(reported(zone, now), expected);
     }
 }
+
+#[test]
+fn hostile_client_weighs_at_most_five_times_the_median_client() {
+    let clients = (1..=21).map(Client::new).collect();
+    let mut scene = Scene::new(Script::of(&[("acme", Values::default())]), clients);
+    scene.run(5.0);
+    let (now, zone) = (scene.now(), &mut scene.zone);
+    reported(zone, now);
+    for (number, client) in scene.clients.iter_mut().enumerate() {
+        let report = client.report(now);
+        // The first to report is the hostile one. It calls itself many instances.
+        let offered = if number == 0 { 50_000 } else { 100 };
+        let outcomes = Outcomes { offered, instances: 9_000, ..Outcomes::default() };
+        let stand = CohortKey { bucket: Bucket::new("api").unwrap(), mode: Mode::Canary, side: Side::Canary };
+        let mut evidence = Evidence::default();
+        evidence.add(&stand, &outcomes, 1);
+        let evidence = Batches::one(report.seq, evidence);
+        zone.on_report(now, client.stream, Report { evidence, ..report }).unwrap();
+    }
+    let report = zone.report(now);
+    let (_, outcomes) = report.evidence.after(0).next().unwrap();
+    assert_eq!((outcomes.offered, outcomes.instances), (20 * 100 + 500, 21));
+}

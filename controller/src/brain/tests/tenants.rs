@@ -229,7 +229,8 @@ fn buckets_that_the_policy_names_later_have_room_after_any_number_of_junk_bucket
         let with = |more: &str| {
             policy(&format!("buckets: {{ {pattern}{more} }}\nrollout: {{ require_gates: false }}\n"))
         };
-        let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), with(""), Parameters::default());
+        let mut brain =
+            Brain::new(at(0), InstanceId(999), Default::default(), with(""), Parameters::default());
         for number in 0..3 {
             let hostile = Scripted::new(&format!("evil{number}"), number + 10);
             let from = number as usize * 10_000;

@@ -10,21 +10,34 @@ use crate::names::Tenant;
 pub enum Class {
     /// A tenant that the policy lists: an entry of its own.
     Listed,
-    /// The key of the class `default`: all tenants without a key of their own.
+    /// The key of the class `default`: requests without a tenant, and all tenants without a key of their own.
+    /// Its weight and floor are those of the one entry that all unlisted tenants share; otherwise invented
+    /// names would each collect a share and a floor.
     Default,
-    /// An unlisted tenant with a key of its own. It shares one entry with `default`; otherwise invented names
-    /// would each collect a share and a floor.
-    Unlisted,
+    /// An unlisted tenant with a key of its own that has had traffic for long enough. All of them divide the
+    /// part of the class evenly.
+    Established,
+    /// An unlisted tenant with a key of its own that was seen only lately. All of them and the key of the
+    /// class count as one established tenant; otherwise a flood of invented names would take the part of the
+    /// class.
+    New,
 }
 
 impl Class {
-    /// Returns the class of a tenant that the policy lists if `is_listed`.
-    pub fn of(tenant: &Tenant, is_listed: bool) -> Self {
-        match (tenant.is_default_class(), is_listed) {
-            (true, _) => Self::Default,
-            (false, true) => Self::Listed,
-            (false, false) => Self::Unlisted,
+    /// Returns the class of a tenant that the policy lists if `is_listed`, and that has had traffic for long
+    /// enough if `is_established`.
+    pub fn of(tenant: &Tenant, is_listed: bool, is_established: bool) -> Self {
+        match (tenant.is_default_class(), is_listed, is_established) {
+            (true, ..) => Self::Default,
+            (false, true, _) => Self::Listed,
+            (false, false, true) => Self::Established,
+            (false, false, false) => Self::New,
         }
+    }
+
+    /// Returns true for a tenant with a key of its own that the policy does not list.
+    pub const fn is_unlisted(self) -> bool {
+        matches!(self, Self::Established | Self::New)
     }
 }
 
@@ -33,9 +46,9 @@ impl Class {
 pub struct Claimant {
     /// Requests/s offered.
     pub offered: f64,
-    /// The weight relative to others; ignored for `Unlisted` keys.
+    /// The weight relative to others; ignored for unlisted tenants.
     pub weight: f64,
-    /// The floor in requests/s, below which nothing is refused; ignored for `Unlisted` keys.
+    /// The floor in requests/s, below which nothing is refused; ignored for unlisted tenants.
     pub floor: f64,
     /// The tenant limit in requests/s; infinite if there is none.
     pub tenant_limit: f64,
@@ -49,7 +62,7 @@ impl Claimant {
         match self.class {
             // `default` represents many tenants, so the limit of one tenant does not apply.
             Class::Default => self.offered,
-            Class::Listed | Class::Unlisted => self.offered.min(self.tenant_limit),
+            Class::Listed | Class::Established | Class::New => self.offered.min(self.tenant_limit),
         }
     }
 
@@ -67,15 +80,23 @@ impl Claimant {
 #[derive(Debug, Default)]
 pub struct Division {
     waterfill: Waterfill,
-    entries: Vec<Claim>,
-    shared: Vec<Claim>,
-    entry_allocations: Vec<f64>,
-    entry_rooms: Vec<f64>,
-    shared_allocations: Vec<f64>,
-    shared_rooms: Vec<f64>,
+    /// Listed tenants, and last the class `default`.
+    listed: Group,
+    /// Established tenants, and last all new ones.
+    established: Group,
+    /// New tenants and the key of the class.
+    new: Group,
     allocations: Vec<f64>,
     rooms: Vec<f64>,
     headroom: Option<f64>,
+}
+
+/// Claims that divide one part of the capacity.
+#[derive(Debug, Default)]
+struct Group {
+    claims: Vec<Claim>,
+    allocations: Vec<f64>,
+    rooms: Vec<f64>,
 }
 
 impl Division {
@@ -97,60 +118,86 @@ impl Division {
     }
 
     /// Divides `target` requests/s. Listed tenants and the class `default` share it by weighted max-min with
-    /// floors; inside the class, the unlisted keys share its part by max-min with equal weights. A target
-    /// below `limit` repays a debt, for which tenants that fit at the limit do not pay. O(K log K).
+    /// floors; inside the class, established tenants and all new ones together share its part by max-min with
+    /// equal weights, and so do the new ones inside theirs. A target below `limit` repays a debt, for which
+    /// tenants that fit at the limit do not pay. O(K log K).
     pub fn divide(&mut self, law: LawName, target: f64, limit: f64, claimants: &[Claimant]) {
-        self.entries.clear();
-        self.shared.clear();
+        for group in [&mut self.listed, &mut self.established, &mut self.new] {
+            group.claims.clear();
+        }
         let mut class = Claim { demand: 0.0, weight: 1.0, floor: 0.0 };
         for claimant in claimants {
             let claim = Claim { demand: claimant.demand(), weight: claimant.weight, floor: claimant.floor };
+            let equal = Claim { weight: 1.0, floor: 0.0, ..claim };
             match claimant.class {
-                Class::Listed => self.entries.push(claim),
-                Class::Default => (class.weight, class.floor) = (claim.weight, claim.floor),
-                Class::Unlisted => {}
-            }
-            if claimant.class != Class::Listed {
-                class.demand += claim.demand;
-                self.shared.push(Claim { weight: 1.0, floor: 0.0, ..claim });
+                Class::Listed => self.listed.claims.push(claim),
+                Class::Established => self.established.claims.push(equal),
+                Class::Default => {
+                    (class.weight, class.floor) = (claim.weight, claim.floor);
+                    self.new.claims.push(equal);
+                }
+                Class::New => self.new.claims.push(equal),
             }
         }
-        self.entries.push(class);
-        let demand: f64 = self.entries.iter().map(|claim| claim.demand).sum();
+        self.established.claims.push(Claim { demand: self.new.demand(), weight: 1.0, floor: 0.0 });
+        class.demand = self.established.demand();
+        self.listed.claims.push(class);
+        let demand = self.listed.demand();
         self.headroom = (demand <= target).then_some(target - demand);
+        let Group { claims, allocations, .. } = &mut self.listed;
         match law {
             LawName::Balanced if target < limit && limit < demand => {
-                let allocations = &mut self.entry_allocations;
-                divide_in_debt(&mut self.waterfill, target, limit, &self.entries, allocations);
+                divide_in_debt(&mut self.waterfill, target, limit, claims, allocations);
             }
-            LawName::Balanced => self.waterfill.divide(target, &self.entries, &mut self.entry_allocations),
+            LawName::Balanced => self.waterfill.divide(target, claims, allocations),
             LawName::Proportional => {
                 let part = if self.headroom.is_none() { target / demand } else { 1.0 };
-                self.entry_allocations.clear();
-                self.entry_allocations.extend(self.entries.iter().map(|claim| claim.demand * part));
+                allocations.clear();
+                allocations.extend(claims.iter().map(|claim| claim.demand * part));
             }
         }
-        self.waterfill.rooms(target, &self.entries, &self.entry_allocations, &mut self.entry_rooms);
-        let allocation = self.entry_allocations.pop().unwrap_or_default();
-        let room = self.entry_rooms.pop().unwrap_or_default();
-        self.waterfill.divide(allocation, &self.shared, &mut self.shared_allocations);
-        self.waterfill.rooms(room, &self.shared, &self.shared_allocations, &mut self.shared_rooms);
+        let (allocation, room) = self.listed.last_after(&mut self.waterfill, target);
+        self.waterfill.divide(allocation, &self.established.claims, &mut self.established.allocations);
+        let (allocation, room) = self.established.last_after(&mut self.waterfill, room);
+        self.waterfill.divide(allocation, &self.new.claims, &mut self.new.allocations);
+        self.waterfill.rooms(room, &self.new.claims, &self.new.allocations, &mut self.new.rooms);
         self.put_together(claimants);
     }
 
     fn put_together(&mut self, claimants: &[Claimant]) {
         self.allocations.clear();
         self.rooms.clear();
-        let mut listed = self.entry_allocations.iter().zip(&self.entry_rooms);
-        let mut shared = self.shared_allocations.iter().zip(&self.shared_rooms);
+        let [mut listed, mut established, mut new] =
+            [&self.listed, &self.established, &self.new].map(Group::parts);
         for claimant in claimants {
-            let next = if claimant.class == Class::Listed { listed.next() } else { shared.next() };
-            let (allocation, room) = next.map_or((0.0, 0.0), |(allocation, room)| (*allocation, *room));
+            let next = match claimant.class {
+                Class::Listed => listed.next(),
+                Class::Established => established.next(),
+                Class::Default | Class::New => new.next(),
+            };
+            let (allocation, room) = next.unwrap_or_default();
             self.allocations.push(allocation);
             let room =
                 if self.headroom.is_some() { allocation } else { claimant.bounded(room).max(allocation) };
             self.rooms.push(room);
         }
+    }
+}
+
+impl Group {
+    fn demand(&self) -> f64 {
+        self.claims.iter().map(|claim| claim.demand).sum()
+    }
+
+    /// Fills the rooms for `capacity`, and returns the allocation and the room of the last claim.
+    fn last_after(&mut self, waterfill: &mut Waterfill, capacity: f64) -> (f64, f64) {
+        waterfill.rooms(capacity, &self.claims, &self.allocations, &mut self.rooms);
+        self.allocations.last().copied().zip(self.rooms.last().copied()).unwrap_or_default()
+    }
+
+    /// The allocation and the room of each claim.
+    fn parts(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.allocations.iter().copied().zip(self.rooms.iter().copied())
     }
 }
 
@@ -172,19 +219,39 @@ mod tests {
     #[test]
     fn invented_names_share_one_entry() {
         // Twenty unlisted names against one listed tenant: half and half, not one in twenty-one.
-        let mut claimants = vec![claimant(1_000.0, 1.0, Class::Listed), claimant(0.0, 1.0, Class::Default)];
-        claimants.extend((0..20).map(|_| claimant(1_000.0, 1.0, Class::Unlisted)));
+        for class in [Class::Established, Class::New] {
+            let mut claimants =
+                vec![claimant(1_000.0, 1.0, Class::Listed), claimant(0.0, 1.0, Class::Default)];
+            claimants.extend((0..20).map(|_| claimant(1_000.0, 1.0, class)));
+            let got = divided(LawName::Balanced, 1_000.0, &claimants);
+            assert_eq!((got[0], got[1]), (500.0, 0.0));
+            assert!(got[2..].iter().all(|allocation| *allocation == 25.0), "{got:?}");
+        }
+    }
+
+    #[test]
+    fn new_names_together_count_as_one_established_tenant() {
+        let mut claimants = vec![claimant(9_000.0, 1.0, Class::Listed), claimant(50.0, 1.0, Class::Default)];
+        claimants.extend([200.0, 900.0, 900.0].map(|offered| claimant(offered, 1.0, Class::Established)));
+        assert_eq!(divided(LawName::Balanced, 1_000.0, &claimants), [500.0, 50.0, 150.0, 150.0, 150.0]);
+        claimants.extend((0..25).map(|_| claimant(400.0, 1.0, Class::New)));
         let got = divided(LawName::Balanced, 1_000.0, &claimants);
-        assert_eq!((got[0], got[1]), (500.0, 0.0));
-        assert!(got[2..].iter().all(|allocation| *allocation == 25.0), "{got:?}");
+        assert_eq!(got[..5], [500.0, 5.0, 125.0, 125.0, 125.0], "the listed tenant has what it had");
+        assert!(got[5..].iter().all(|allocation| *allocation == 5.0), "{got:?}");
+        // What they do not use goes to the others.
+        claimants.truncate(6);
+        claimants[5].offered = 10.0;
+        claimants[1].offered = 0.0;
+        let got = divided(LawName::Balanced, 1_000.0, &claimants);
+        assert_eq!(got, [500.0, 0.0, 163.0, 163.0, 163.0, 10.0]);
     }
 
     #[test]
     fn small_unlisted_tenants_get_their_whole_demand() {
         let claimants = [
             claimant(30.0, 1.0, Class::Default),
-            claimant(20.0, 1.0, Class::Unlisted),
-            claimant(900.0, 1.0, Class::Unlisted),
+            claimant(20.0, 1.0, Class::Established),
+            claimant(900.0, 1.0, Class::New),
         ];
         assert_eq!(divided(LawName::Balanced, 100.0, &claimants), [30.0, 20.0, 50.0]);
         assert_eq!(divided(LawName::Proportional, 95.0, &claimants), [30.0, 20.0, 45.0]);
@@ -194,7 +261,7 @@ mod tests {
     fn no_tenant_passes_its_limit_and_the_class_of_many_has_none() {
         let limited = |offered, class| Claimant { tenant_limit: 200.0, ..claimant(offered, 1.0, class) };
         let claimants =
-            [limited(900.0, Class::Listed), limited(900.0, Class::Unlisted), limited(400.0, Class::Default)];
+            [limited(900.0, Class::Listed), limited(900.0, Class::New), limited(400.0, Class::Default)];
         let mut division = Division::default();
         division.divide(LawName::Balanced, 10_000.0, 10_000.0, &claimants);
         assert_eq!(division.allocations(), [200.0, 200.0, 400.0]);
@@ -216,12 +283,13 @@ mod tests {
     proptest! {
         #[test]
         fn the_allocations_sum_to_the_capacity(
-            capacity in 0.0..1e6, offered in prop::collection::vec((0.0..1e6, 0.01..100.0, 0..3u8), 0..12),
+            capacity in 0.0..1e6, offered in prop::collection::vec((0.0..1e6, 0.01..100.0, 0..4u8), 0..12),
         ) {
             let claimants: Vec<Claimant> = offered
                 .iter()
                 .map(|(offered, weight, class)| {
-                    let class = [Class::Listed, Class::Default, Class::Unlisted][usize::from(*class)];
+                    let classes = [Class::Listed, Class::Default, Class::Established, Class::New];
+                    let class = classes[usize::from(*class)];
                     claimant(*offered, *weight, class)
                 })
                 .collect();

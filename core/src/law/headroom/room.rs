@@ -13,7 +13,7 @@ pub struct ZoneClaimant {
     /// The rate in requests/s that the key may pass if its tenant limit stops it; it has no part of the
     /// headroom then.
     pub stopped_at: Option<f64>,
-    /// The weight relative to others; ignored for `Unlisted` keys.
+    /// The weight relative to others; ignored for unlisted tenants.
     pub weight: f64,
     /// The entry that the key belongs to.
     pub class: Class,
@@ -77,7 +77,7 @@ mod tests {
     fn any_key_may_use_the_headroom_and_none_loses_what_it_uses() {
         let stopped = ZoneClaimant { stopped_at: Some(200.0), ..key(900.0, 200.0) };
         let heavy = ZoneClaimant { weight: 3.0, ..key(900.0, 100.0) };
-        let unlisted = |offered| ZoneClaimant { class: Class::Unlisted, ..key(offered, 0.0) };
+        let unlisted = |offered| ZoneClaimant { class: Class::New, ..key(offered, 0.0) };
         let class = ZoneClaimant { class: Class::Default, ..key(0.0, 0.0) };
         for (claimants, expected) in [
             // 800 of 1,000 are headroom. Both may use all that the other leaves.
@@ -104,13 +104,14 @@ mod tests {
         #[test]
         fn what_passes_fits_the_room_and_its_margin(
             headroom in 0.0..1e5_f64,
-            keys in prop::collection::vec((0.0..1e5_f64, 0.0..1e4_f64, 0.01..100.0_f64, 0..3u8), 1..12),
+            keys in prop::collection::vec((0.0..1e5_f64, 0.0..1e4_f64, 0.01..100.0_f64, 0..4u8), 1..12),
         ) {
             let parameters = Parameters::default();
             let claimants: Vec<ZoneClaimant> = keys
                 .iter()
                 .map(|(offered, cap, weight, class)| {
-                    let class = [Class::Listed, Class::Default, Class::Unlisted][usize::from(*class)];
+                    let classes = [Class::Listed, Class::Default, Class::Established, Class::New];
+                    let class = classes[usize::from(*class)];
                     ZoneClaimant { weight: *weight, class, ..key(*offered, *cap) }
                 })
                 .collect();
