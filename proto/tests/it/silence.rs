@@ -145,3 +145,66 @@ async fn streams_opened_in_rapid_succession_on_one_connection_are_turned_away() 
     other.send(greeting(1)).await;
     other.next().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn child_that_is_turned_away_returns_after_the_time_it_was_told() {
+    const ASKED: Duration = Duration::from_millis(700);
+    let mut parent = busy_parent::start(ASKED).await;
+    let child = Running::greet(&parent.uri);
+    let mut attempts = Vec::new();
+    while attempts.len() < 4 {
+        attempts.push(until(&mut parent.attempts, Some).await);
+    }
+    // Earlier would be a mistake; later is jitter, or a busy machine.
+    assert!(attempts.windows(2).all(|pair| pair[1] - pair[0] >= ASKED), "{attempts:?}");
+    child.stop().await;
+}
+
+/// A parent that turns every stream away.
+mod busy_parent {
+    use std::net::SocketAddr;
+    use std::time::{Duration, Instant};
+
+    use plimsoll_proto::wire;
+    use plimsoll_proto::wire::exchange_server::{Exchange, ExchangeServer};
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+    use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+    use tonic::{Request, Response, Status, Streaming};
+
+    pub(super) struct Parent {
+        pub(super) uri: String,
+        pub(super) attempts: UnboundedReceiver<Instant>,
+    }
+
+    struct TurnsAway {
+        asked: Duration,
+        attempts: UnboundedSender<Instant>,
+    }
+
+    pub(super) async fn start(asked: Duration) -> Parent {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = plimsoll_proto::transport::listen(address).await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, attempts) = unbounded_channel();
+        let service = ExchangeServer::new(TurnsAway { asked, attempts: sender });
+        let server = tonic::transport::Server::builder().add_service(service);
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        Parent { uri, attempts }
+    }
+
+    #[tonic::async_trait]
+    impl Exchange for TurnsAway {
+        type ConverseStream = ReceiverStream<Result<wire::Directives, Status>>;
+
+        async fn converse(
+            &self,
+            _: Request<Streaming<wire::Report>>,
+        ) -> Result<Response<Self::ConverseStream>, Status> {
+            let _ = self.attempts.send(Instant::now());
+            let mut status = Status::unavailable("too many streams begin at once");
+            let millis = (self.asked.as_millis() as u64).into();
+            status.metadata_mut().insert("grpc-retry-pushback-ms", millis);
+            Err(status)
+        }
+    }
+}
