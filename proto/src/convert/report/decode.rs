@@ -27,6 +27,8 @@ const PATH_IDS_MAX: usize = 4 * Path::IDS_MAX;
 const PARTS_MAX: usize = 4_096;
 /// The most buckets that one report subscribes to, or brings holds of.
 const BUCKETS_PER_REPORT_MAX: usize = 1 << 15;
+/// The most established tenants in one report. Further ones are left out, and become established again.
+pub(super) const ESTABLISHED_MAX: usize = 1 << 16;
 /// The most bins of latencies in the evidence of one report. The latencies of further cohorts are left out.
 pub(super) const EVIDENCE_BINS_MAX: usize = 1 << 18;
 
@@ -219,6 +221,7 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
     check_len("subscriptions", rest.subscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("unsubscriptions", rest.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX)?;
+    check_len("established", rest.established.len(), ESTABLISHED_MAX)?;
     check_len("evidence", rest.evidence.len(), COHORTS_MAX)?;
     check_len("evidence.latency_bin_gaps", rest.evidence.bins(), EVIDENCE_BINS_MAX)?;
     check_len("kills", rest.kills.len(), KILLED_BUCKETS_MAX)?;

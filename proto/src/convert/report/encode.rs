@@ -3,7 +3,7 @@
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Identity, Report, Role};
 
-use super::decode::EVIDENCE_BINS_MAX;
+use super::decode::{ESTABLISHED_MAX, EVIDENCE_BINS_MAX};
 use super::delta::{self, SentCounts};
 use super::evidence::{self, encode_evidence};
 use crate::convert::kill::{
@@ -51,7 +51,7 @@ impl ReportEncoder {
             let part = parts.with_room(HOLD_BYTES_MAX, |last| last.holds.len());
             part.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: encode_rate(*hold) });
         }
-        for key in &report.established {
+        for key in report.established.iter().take(ESTABLISHED_MAX) {
             let part = parts.with_room(TENANT_BYTES_MAX, |last| last.established.len());
             part.established
                 .push(wire::TenantName { bucket: key.bucket.to_string(), tenant: key.tenant.to_string() });
