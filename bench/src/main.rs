@@ -7,6 +7,8 @@ mod figures;
 #[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/fleet.rs"]
 mod fleet;
+#[allow(clippy::unwrap_used)] // a measurement that fails stops the program
+mod fuzz;
 mod measure;
 #[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/process.rs"]

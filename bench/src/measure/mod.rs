@@ -5,12 +5,11 @@
 mod accuracy;
 mod books;
 mod changes;
-mod fuzz;
 mod goodput;
 mod headroom;
 mod kill;
 mod outage;
-mod report;
+pub(crate) mod report;
 mod shadow;
 mod step;
 mod streams;
@@ -52,7 +51,7 @@ const PARTS: [(&str, Measure); 13] = [
     ("kill", kill::measure),
     ("books", books::measure),
     ("goodput", goodput::measure),
-    (FUZZ, fuzz::measure),
+    (FUZZ, crate::fuzz::measure),
     ("fanout", streams::fanout::measure),
     ("starved", streams::starved::measure),
     ("storm", streams::storm::measure),

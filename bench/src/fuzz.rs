@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::report::Report;
+use crate::measure::report::Report;
 use crate::process::binary;
 
 const SECONDS: &str = "60";
