@@ -18,7 +18,9 @@ pub(crate) fn routes(zone: Shared<Zone>, events: Events) -> Router {
     let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
     let refused = events.rejected_streams.clone();
     let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
-    let status = move || async move { let status = for_status.with(|zone, now| Status::of(zone, now));
-        Json(Status { refused_children: refused.refused(), ..status }) };
+    let status = move || async move {
+        let status = for_status.with(|zone, now| Status::of(zone, now));
+        Json(Status { refused_children: refused.refused(), ..status })
+    };
     server::routes(metrics, || true).route("/status", get(status)).merge(kill)
 }

@@ -242,16 +242,16 @@ fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
         let path = |name: &str| second.path().join(name).display().to_string();
         let (policy, state) = (path("policy.yaml"), path("state"));
         let flags = ["controller", "--policy", &policy, "--state-dir", &state];
-        let twin = Process::start(
-            &[&flags[..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]].concat(),
-        );
+        let twin =
+            Process::start(&[&flags[..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]].concat());
         (instance(&twin) > instance(&fleet.controller)).then_some(twin)
     });
     let parent = format!("http://{}", twin.address("listen"));
     let flags = ["aggregator", "--zone", "zone-a", "--name", "of-the-twin", "--controller", &parent];
     let aggregator =
         Process::start(&[&flags[..], &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]].concat());
-    let both = [&fleet.zones[0].aggregator, &aggregator].map(|one| format!("http://{}", one.address("listen")));
+    let both =
+        [&fleet.zones[0].aggregator, &aggregator].map(|one| format!("http://{}", one.address("listen")));
     let both = both.join(",");
     let service = ["service", "--zone", "zone-a", "--aggregator", &both, "--listen", "127.0.0.1:0"];
     let service = Process::start(&service);

@@ -40,8 +40,10 @@ pub(crate) fn routes(
     let metrics = move || {
         for_metrics.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events, now)).text()
     };
-    let status = move || async move { let status = for_status.with(|brain, now| Status::of(brain, now));
-        Json(Status { refused_children: refused.refused(), ..status }) };
+    let status = move || async move {
+        let status = for_status.with(|brain, now| Status::of(brain, now));
+        Json(Status { refused_children: refused.refused(), ..status })
+    };
     admin_server::routes(metrics, || true)
         .route("/status", get(status))
         .merge(rollout_routes::routes(brain.clone(), files))

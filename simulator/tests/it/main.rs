@@ -20,6 +20,7 @@ mod reference;
 mod scenarios;
 #[cfg(test)]
 mod sums;
+#[cfg(test)]
 mod tenant_limit;
 
 use std::path::Path;

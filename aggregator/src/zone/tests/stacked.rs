@@ -104,7 +104,11 @@ fn subscriptions_of_child_aggregators_reach_the_controller_and_named_buckets_are
     let other = Bucket::new("other").unwrap();
     let greeting = Report { subscriptions: vec![other.clone(), bucket()], ..greeting(1, &[]) };
     zone.on_report(at(0), StreamId(1), greeting).unwrap();
-    assert_eq!(zone.report(at(10)).subscriptions, std::slice::from_ref(&other), "the policy names the first one");
+    assert_eq!(
+        zone.report(at(10)).subscriptions,
+        std::slice::from_ref(&other),
+        "the policy names the first one"
+    );
     zone.on_report(at(10), StreamId(2), self::greeting(2, &[])).unwrap();
     let received = |zone: &mut Zone, stream| -> Vec<Bucket> {
         let message = zone.directives(at(30), StreamId(stream));

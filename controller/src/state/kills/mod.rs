@@ -142,8 +142,11 @@ impl DurableState {
     /// Counts down the times to live, by the clock of this process. Returns true if one should be saved.
     pub(crate) fn count_down(&mut self, now: MonoTime, unix_s: i64) -> bool {
         let of_buckets = self.bucket_kills.values_mut().filter_map(|switch| switch.command.as_mut());
-        let all = self.killed_by_command.iter_mut().chain(of_buckets);
-        all.fold(false, |is_due, command| command.count_down(now, unix_s) || is_due)
+        let mut is_due = false;
+        for command in self.killed_by_command.iter_mut().chain(of_buckets) {
+            is_due |= command.count_down(now, unix_s);
+        }
+        is_due
     }
 
     /// Ends the commands whose time to live is over, but no orders given at aggregators. Returns true if there is

@@ -65,7 +65,7 @@ fn act(durable: &mut DurableState, act: Act) {
             let kill = KillGeneration(durable.kill.0 + 1).switched(true);
             let report = Report { kill, ..Report::default() };
             let now = Now { at: MonoTime::ZERO, unix_s: None };
-            durable.on_report(&report, now, &policy(file, true, false));
+            durable.on_report(&report, true, now, &policy(file, true, false));
         }
         Act::Restart => {
             let text = serde_json::to_string(&*durable).unwrap();

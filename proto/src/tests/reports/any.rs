@@ -101,7 +101,6 @@ fn any_report() -> impl Strategy<Value = Report> {
             tallies: Tallies::default(),
             evidence: Batches::default(),
             leaving,
-            ..Report::default()
         },
     )
 }

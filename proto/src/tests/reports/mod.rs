@@ -23,7 +23,7 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
                 let part = wire::Report::decode(part.encode_to_vec().as_slice()).unwrap();
                 let decoded = decoder.decode(part).unwrap();
                 assert_eq!(decoder.is_unfinished(), left > 0);
-                for part in decoded {
+                if let Some(part) = decoded {
                     assert_eq!(part.more, left > 0, "the keys of each part are passed on at once");
                     joined = Some(match joined.take() {
                         None => part,
