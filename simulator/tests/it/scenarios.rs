@@ -19,7 +19,7 @@ const SEEDS_OF_RARE_REFUSALS: u64 = 20;
 /// The seeds of variants with two clients.
 const SEEDS_OF_PAIRS: u64 = 10;
 /// The seeds of floods of invented names.
-const SEEDS_OF_NAMES: u64 = 6;
+const SEEDS_OF_NAMES: u64 = 3;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
