@@ -18,13 +18,16 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Allows this many connections without a greeting at the gRPC port, and at most half of the descriptors.
+    /// Allows this many connections without a greeting at the gRPC port, at most half of the descriptors. In all,
+    /// it leaves some descriptors to the admin port, by which a lack of them is seen.
     #[must_use]
     pub fn new(pending_max: usize) -> Self {
-        let half = usize::try_from(descriptors::limit() / 2).unwrap_or(usize::MAX);
+        let number = |descriptors| usize::try_from(descriptors).unwrap_or(usize::MAX);
+        let limit = descriptors::limit();
+        let half = number(limit / 2);
         Self {
-            grpc: Connections::new(pending_max.min(half)),
-            admin: Connections::new(ADMIN_CONNECTIONS_MAX.min(half)),
+            grpc: Connections::new(pending_max.min(half), number(descriptors::children(limit))),
+            admin: Connections::new(ADMIN_CONNECTIONS_MAX.min(half), usize::MAX),
         }
     }
 

@@ -19,8 +19,16 @@ impl Descriptors {
     /// Returns the number of children that have room for a connection each.
     #[must_use]
     pub const fn children(&self) -> u64 {
-        self.limit.saturating_sub(RESERVED)
+        children(self.limit)
     }
+}
+
+/// Returns the number of children that have room for a connection each under a limit. Of a small one, half stays
+/// reserved.
+#[must_use]
+pub const fn children(limit: u64) -> u64 {
+    let half = limit / 2;
+    limit - if half < RESERVED { half } else { RESERVED }
 }
 
 /// Raises the limit of this process as far as it may without privileges.

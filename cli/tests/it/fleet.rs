@@ -90,7 +90,7 @@ impl Fleet {
         let controller = controller(&directory, &free(), &free());
         let parent = controller.address("listen");
         let zones = ZONES.map(|(name, _)| {
-            let aggregator = aggregator(name, parent, &free());
+            let aggregator = aggregator(name, parent, &free(), &free());
             Zone { name, aggregator, services: Vec::new() }
         });
         Self { controller, zones: zones.into(), load: Vec::new(), directory }
@@ -202,11 +202,12 @@ impl Fleet {
         self.controller = controller(&self.directory, &listen, &admin);
     }
 
-    /// Starts a zone's aggregator again on its address.
+    /// Starts a zone's aggregator again on its addresses.
     pub(crate) fn restart_aggregator(&mut self, zone: usize) {
         let parent = self.controller.address("listen");
         let zone = &mut self.zones[zone];
-        zone.aggregator = aggregator(zone.name, parent, &zone.aggregator.address("listen").to_string());
+        let [listen, admin] = ["listen", "admin"].map(|name| zone.aggregator.address(name).to_string());
+        zone.aggregator = aggregator(zone.name, parent, &listen, &admin);
     }
 
     /// The lines that the services have logged.
@@ -281,10 +282,10 @@ fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
     Process::start(&[&files[..], &["--listen", listen, "--admin", admin]].concat())
 }
 
-fn aggregator(zone: &str, parent: SocketAddr, listen: &str) -> Process {
+fn aggregator(zone: &str, parent: SocketAddr, listen: &str, admin: &str) -> Process {
     let (parent, name) = (format!("http://{parent}"), format!("{zone}-aggregator"));
     let flags = ["aggregator", "--zone", zone, "--name", &name, "--controller", &parent];
-    Process::start(&[&flags[..], &["--listen", listen, "--admin", &free()]].concat())
+    Process::start(&[&flags[..], &["--listen", listen, "--admin", admin]].concat())
 }
 
 fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {

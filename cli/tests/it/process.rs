@@ -147,9 +147,11 @@ impl Process {
         self.ended()
     }
 
-    /// Waits for its exit status.
+    /// Waits for its exit status, and for the end of its log.
     pub(crate) fn ended(&mut self) -> ExitStatus {
-        until("the process to end", || self.child.try_wait().unwrap())
+        let status = until("the process to end", || self.child.try_wait().unwrap());
+        until("the end of the log", || self.log.lock().closed.then_some(()));
+        status
     }
 
     /// Its standard output so far.

@@ -35,12 +35,15 @@ pub struct Connections {
 struct Inner {
     /// The most pending connections; one address has half of them at most.
     pending_max: usize,
+    /// The most connections that are open.
+    open_max: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     pending: HashMap<IpAddr, usize>,
+    open: usize,
     counts: Counts,
     refused_logged: Option<Instant>,
 }
@@ -60,11 +63,12 @@ pub struct Counts {
     pub is_failing: bool,
 }
 
-/// The place of one pending connection; dropping it makes room for another.
+/// The place of one connection; dropping it makes room for another.
 #[derive(Debug)]
 pub struct Place {
     connections: Connections,
     peer: IpAddr,
+    is_pending: bool,
 }
 
 /// A listener that never fails.
@@ -83,10 +87,11 @@ pub struct Acceptor {
 // === impl Connections ===
 
 impl Connections {
-    /// Allows this many pending connections in all, and half of them from one address.
+    /// Allows `pending_max` pending connections in all, half of them from one address, and `open_max` connections
+    /// with those whose peer has greeted. Further ones wait in the accept queue.
     #[must_use]
-    pub fn new(pending_max: usize) -> Self {
-        Self { inner: Arc::new(Inner { pending_max, state: Mutex::default() }) }
+    pub fn new(pending_max: usize, open_max: usize) -> Self {
+        Self { inner: Arc::new(Inner { pending_max, open_max, state: Mutex::default() }) }
     }
 
     /// Returns the counts so far.
@@ -112,8 +117,9 @@ impl Connections {
         let max = self.inner.pending_max;
         if state.counts.pending < max && of_peer < max.div_ceil(2) {
             state.counts.pending += 1;
+            state.open += 1;
             state.pending.insert(peer, of_peer + 1);
-            return Some(Place { connections: self.clone(), peer });
+            return Some(Place { connections: self.clone(), peer, is_pending: true });
         }
         state.counts.refused += 1;
         let now = Instant::now();
@@ -123,6 +129,13 @@ impl Connections {
             tracing::warn!(%peer, of_peer, pending, refused, "connection refused: too many without a greeting");
         }
         None
+    }
+
+    /// Returns an error if as many connections are open as descriptors allow.
+    fn check_room(&self) -> io::Result<()> {
+        let (open, max) = (self.state().open, self.inner.open_max);
+        let text = || format!("{open} connections are open, as many as the limit of open files allows");
+        if open < max { Ok(()) } else { Err(io::Error::other(text())) }
     }
 
     fn on_failure(&self, error: &io::Error) {
@@ -139,13 +152,24 @@ impl Connections {
 
 impl Default for Connections {
     fn default() -> Self {
-        Self::new(PENDING_MAX_DEFAULT)
+        Self::new(PENDING_MAX_DEFAULT, usize::MAX)
     }
 }
 
 // === impl State ===
 
 impl State {
+    /// Ends the time in which a connection of `peer` is pending.
+    fn on_settled(&mut self, peer: IpAddr) {
+        self.counts.pending -= 1;
+        if let Some(of_peer) = self.pending.get_mut(&peer) {
+            *of_peer -= 1;
+            if *of_peer == 0 {
+                self.pending.remove(&peer);
+            }
+        }
+    }
+
     fn on_accepted(&mut self) {
         if std::mem::replace(&mut self.counts.is_failing, false) {
             tracing::info!(failures = self.counts.failures, "connections are accepted again");
@@ -155,16 +179,19 @@ impl State {
 
 // === impl Place ===
 
+impl Place {
+    /// Notes that the peer has greeted: the connection is open and no longer pending.
+    pub(super) fn settle(&mut self) {
+        if std::mem::replace(&mut self.is_pending, false) {
+            self.connections.state().on_settled(self.peer);
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.connections.state();
-        state.counts.pending -= 1;
-        if let Some(of_peer) = state.pending.get_mut(&self.peer) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                state.pending.remove(&self.peer);
-            }
-        }
+        self.settle();
+        self.connections.state().open -= 1;
     }
 }
 
@@ -203,7 +230,11 @@ impl Acceptor {
             if self.left == 0 {
                 self.left = self.pause().await;
             }
-            match self.listener.accept().await {
+            let accepted = match self.connections.check_room() {
+                Ok(()) => self.listener.accept().await,
+                Err(full) => Err(full),
+            };
+            match accepted {
                 Ok((stream, peer)) => {
                     self.left -= 1;
                     // Fails only for a connection that is broken already.
@@ -244,7 +275,7 @@ mod tests {
 
     #[test]
     fn pending_connections_are_bounded_in_all_and_by_address() {
-        let connections = Connections::new(4);
+        let connections = Connections::new(4, 5);
         let peer = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
         let mut places: Vec<Place> = (0..2).map(|_| connections.place(peer(1)).unwrap()).collect();
         assert!(connections.place(peer(1)).is_none(), "one address has half of the places");
@@ -254,7 +285,13 @@ mod tests {
         assert_eq!(connections.counts(), Counts { pending: 4, refused: 2, ..Counts::default() });
         places.remove(0);
         places.push(connections.place(peer(1)).unwrap());
+        assert!(connections.check_room().is_ok());
+        places[0].settle();
+        assert_eq!(connections.counts().pending, 3);
+        places.push(connections.place(peer(4)).unwrap());
+        assert!(connections.check_room().is_err(), "a connection stays open after its greeting");
         places.clear();
+        assert!(connections.check_room().is_ok());
         assert_eq!(connections.counts().pending, 0);
         assert!(connections.state().pending.is_empty(), "no address is remembered");
     }

@@ -38,8 +38,7 @@ pub(crate) struct ConnectionGuard {
 
 #[derive(Debug)]
 struct Greetings {
-    /// Held until the first greeting.
-    place: Option<Place>,
+    place: Place,
     /// Streams that have greeted.
     streams: usize,
     /// The time since which there is none.
@@ -57,12 +56,8 @@ pub(crate) struct Greeted {
 
 impl ConnectionGuard {
     fn new(place: Place) -> Self {
-        let greetings = Greetings {
-            place: Some(place),
-            streams: 0,
-            none_since: Instant::now(),
-            budget: ConnectionBudget::default(),
-        };
+        let greetings =
+            Greetings { place, streams: 0, none_since: Instant::now(), budget: ConnectionBudget::default() };
         Self { state: Arc::new(Mutex::new(greetings)) }
     }
 
@@ -70,7 +65,7 @@ impl ConnectionGuard {
     pub(crate) fn greeted(self) -> Greeted {
         {
             let mut greetings = self.greetings();
-            greetings.place = None;
+            greetings.place.settle();
             greetings.streams += 1;
         }
         Greeted { guard: self }
