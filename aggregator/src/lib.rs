@@ -172,7 +172,8 @@ async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
                 for (scope, KillClaim { generation, zone, service, name }) in claims {
                     tracing::warn!(
                         %scope, claimed = generation.0, %zone, %service, %name,
-                        "child holds a kill generation without an order: it counts only until a controller speaks, and the                          child stays in shadow until `plimsoll kill off` for the scope at the controller"
+                        "child holds a kill generation without an order: it counts only until a controller speaks, and the \
+                         child stays in shadow until `plimsoll kill off` for the scope at the controller"
                     );
                 }
                 other_controllers::log(others);

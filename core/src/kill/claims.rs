@@ -15,6 +15,9 @@ const OF_CLIENT_MAX: usize = 16;
 /// The interval at which new claims are logged, and the most that are logged at once.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 const LOGGED_MAX: usize = 8;
+/// The time in which an order may explain a claim before it is logged. A client of two aggregators carries an order
+/// from one to the other, and an aggregator reconnects within 12 s.
+const EXPLAINED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A kill generation that a process holds without an order for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +43,8 @@ pub struct Claims {
     ignored: u64,
     /// The latest change that was logged, and its time.
     logged: (u64, Option<MonoTime>),
+    /// The time at which the first change that is not logged was found.
+    unlogged_since: Option<MonoTime>,
 }
 
 impl KillClaim {
@@ -104,14 +109,21 @@ impl Claims {
         later.map(|(scope, (claim, _))| (scope.clone(), claim.clone())).collect()
     }
 
-    /// Takes the claims to log, a few of the new ones once a minute.
+    /// Takes the claims to log, a few of the new ones once a minute, unless an order has explained them soon.
     pub fn take_unlogged(&mut self, now: MonoTime) -> Vec<(Scope, KillClaim)> {
         let (seen, at) = self.logged;
-        if self.version == seen || at.is_some_and(|at| now.since(at) < LOG_EVERY) {
+        let unlogged = self.since(seen);
+        if unlogged.is_empty() {
+            self.unlogged_since = None;
             return Vec::new();
         }
+        let since = *self.unlogged_since.get_or_insert(now);
+        if now.since(since) < EXPLAINED_WITHIN || at.is_some_and(|at| now.since(at) < LOG_EVERY) {
+            return Vec::new();
+        }
+        self.unlogged_since = None;
         self.logged = (self.version, Some(now));
-        self.since(seen).into_iter().take(LOGGED_MAX).collect()
+        unlogged.into_iter().take(LOGGED_MAX).collect()
     }
 }
 
@@ -190,14 +202,28 @@ mod tests {
     fn new_claims_are_logged_once_a_minute() {
         let mut claims = Claims::default();
         let at = |s| MonoTime::from_elapsed(Duration::from_secs(s));
-        let logged: Vec<usize> = [0, 1, 30, 61, 62, 200]
+        let logged: Vec<usize> = [0, 15, 16, 45, 76, 77, 200]
             .into_iter()
-            .zip([1, 2, 3, 3, 4, 4])
+            .zip([1, 1, 2, 3, 3, 4, 4])
             .map(|(s, generation)| {
                 note(&mut claims, 0, 1, generation);
                 claims.take_unlogged(at(s)).len()
             })
             .collect();
-        assert_eq!(logged, [1, 0, 0, 1, 0, 1]);
+        assert_eq!(logged, [0, 1, 0, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn claim_that_an_order_explains_soon_is_not_logged() {
+        let mut claims = Claims::default();
+        let mut logged = |s, generation, held| {
+            note(&mut claims, held, 1, generation);
+            claims.settle(|_| KillGeneration(held));
+            claims.take_unlogged(MonoTime::from_elapsed(Duration::from_secs(s))).len()
+        };
+        // The client of two aggregators carries an order from one to the other, and the controller follows.
+        assert_eq!([logged(0, 3, 2), logged(3, 3, 3), logged(20, 3, 3)], [0, 0, 0]);
+        // One that nothing explains is logged, although that was just before it.
+        assert_eq!([logged(21, 5, 4), logged(35, 5, 4), logged(36, 5, 4)], [0, 0, 1]);
     }
 }
