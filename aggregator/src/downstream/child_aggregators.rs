@@ -129,10 +129,11 @@ impl ChildAggregators {
         connected.all(|child| child.is_served(now, parameters))
     }
 
-    /// The longest chain of connected aggregators below this one.
-    pub(crate) fn path(&self) -> Path {
+    /// The longest chain of connected aggregators below this one that fits below `further` more.
+    pub(crate) fn path(&self, further: u32) -> Path {
         let connected = self.by_instance.iter().filter(|(_, child)| child.left.is_none());
-        let longest = connected.max_by_key(|(_, child)| child.path.0.len());
+        let fitting = connected.filter(|(_, child)| child.path.fits(further));
+        let longest = fitting.max_by_key(|(_, child)| child.path.0.len());
         longest.map(|(instance, child)| Path::through(*instance, &child.path)).unwrap_or_default()
     }
 }

@@ -250,7 +250,10 @@ mod tests {
         greet(&mut downstream, 1, identity(Role::Aggregator, 1));
         greet(&mut downstream, 2, identity(Role::Aggregator, 2));
         assert!(downstream.sessions.is_superseded(StreamId(1)));
-        assert_eq!((downstream.connected(), &downstream.aggregators.path().0[..]), (1, &[InstanceId(2)][..]));
+        assert_eq!(
+            (downstream.connected(), &downstream.aggregators.path(0).0[..]),
+            (1, &[InstanceId(2)][..])
+        );
     }
 
     #[test]

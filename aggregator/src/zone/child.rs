@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::{BucketDirective, Directives, Posted, StaleDirective, Terms};
-use plimsoll_core::exchange::Child;
+use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 
@@ -29,7 +29,7 @@ impl Child for Zone {
             children: self.downstream.connected(),
             clients: self.downstream.clients_below(),
             killed_locally: self.downstream.killed_locally(),
-            path: self.downstream.aggregators.path(),
+            path: if is_greeting { Path::default() } else { self.path() },
             holds: if is_greeting { self.holds() } else { BTreeMap::new() },
             established: if is_greeting { self.established() } else { BTreeSet::new() },
             subscriptions,
@@ -96,6 +96,14 @@ impl Child for Zone {
         // more reports, as it does of its clients: two reports in one of its own roll-ups and none in the
         // next would look like traffic that stops and starts.
         self.upstream.freshness.interval.unwrap_or(self.parameters.tick)
+    }
+}
+
+impl Zone {
+    /// The longest chain below. A greeting has none: this process may not know yet how many aggregators are
+    /// above it, and its parent would refuse it for a child that it should have refused itself.
+    fn path(&self) -> Path {
+        self.downstream.aggregators.path(self.upstream.freshness.hops.saturating_add(1))
     }
 }
 

@@ -14,7 +14,8 @@ impl Parent for Zone {
         let instance = child.instance;
         if child.role == Role::Aggregator {
             let further = self.upstream.freshness.hops.saturating_add(1);
-            report.path.check(self.identity.instance, instance, further)?;
+            let is_rooted = self.upstream.freshness.age(now).is_some();
+            report.path.check(self.identity.instance, instance, further, is_rooted)?;
         }
         if report.identity.is_some() {
             self.greet(now, stream, &report)?;

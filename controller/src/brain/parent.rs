@@ -21,7 +21,7 @@ impl Parent for Brain {
                 "a controller takes aggregators; connect the client to an aggregator of its zone (port 7410)",
             ));
         }
-        report.path.check(self.sessions.own(), child.instance, 0)?;
+        report.path.check(self.sessions.own(), child.instance, 0, true)?;
         let greets = report.identity.is_some();
         if greets && self.aggregators.len() >= CHILDREN_MAX && !self.aggregators.contains(&place) {
             return Err(StreamRejected::Full(CHILDREN_MAX));

@@ -29,14 +29,30 @@ impl Path {
     /// path, so a chain that would become too long is refused at its lowest link, and no other aggregator
     /// loses its controller.
     ///
+    /// `is_rooted` is true for a controller, and for an aggregator of which a controller has confirmed a
+    /// report: its chain upwards ends there, so an id in a path is no sign of a loop but a claim of a hostile
+    /// child, for which the children in between must not lose their parent. A loop closes when one of its
+    /// members starts, and that one finds it.
+    ///
     /// # Errors
     /// If the path shows a loop, or the chain is too long.
-    pub fn check(&self, own: InstanceId, child: InstanceId, further: u32) -> Result<(), StreamRejected> {
-        if child == own || self.0.contains(&own) {
+    pub fn check(
+        &self,
+        own: InstanceId,
+        child: InstanceId,
+        further: u32,
+        is_rooted: bool,
+    ) -> Result<(), StreamRejected> {
+        if child == own || !is_rooted && self.0.contains(&own) {
             return Err(StreamRejected::Loop);
         }
-        let ids = self.0.len().saturating_add(further as usize);
-        if ids > Self::IDS_MAX { Err(StreamRejected::TooDeep { aggregators: ids + 1 }) } else { Ok(()) }
+        let aggregators = self.0.len().saturating_add(further as usize).saturating_add(1);
+        if self.fits(further) { Ok(()) } else { Err(StreamRejected::TooDeep { aggregators }) }
+    }
+
+    /// Returns true if a child with this path may be below `further` aggregators.
+    pub fn fits(&self, further: u32) -> bool {
+        self.0.len().saturating_add(further as usize) <= Self::IDS_MAX
     }
 }
 
@@ -57,7 +73,8 @@ mod tests {
     #[test]
     fn loops_and_long_chains_are_found() {
         let too_deep = |aggregators| Err(StreamRejected::TooDeep { aggregators });
-        // (parent, child, path of the child, aggregators from the parent up) and the outcome
+        // (parent, child, path of the child, aggregators from the parent up) and the outcome at a parent that no
+        // controller leads
         for (own, child, ids, further, judged) in [
             (1, 2, &[][..], 0, Ok(())),
             (1, 2, &[3, 4, 5, 6], 0, Ok(())),
@@ -73,11 +90,20 @@ mod tests {
             (1, 2, &[3], u32::MAX, too_deep(u32::MAX as usize + 2)),
         ] {
             assert_eq!(
-                path(ids).check(InstanceId(own), InstanceId(child), further),
+                path(ids).check(InstanceId(own), InstanceId(child), further, false),
                 judged,
                 "{ids:?} at {own}"
             );
         }
+    }
+
+    #[test]
+    fn rooted_parent_refuses_its_own_id_as_that_of_the_child_but_not_in_a_path() {
+        let check = |child, ids: &[u128]| path(ids).check(InstanceId(1), InstanceId(child), 0, true);
+        assert_eq!(check(2, &[1]), Ok(()));
+        assert_eq!(check(2, &[3, 1]), Ok(()));
+        assert_eq!(check(1, &[]), Err(StreamRejected::Loop));
+        assert_eq!(check(2, &[1, 1, 1, 1, 1]), Err(StreamRejected::TooDeep { aggregators: 6 }));
     }
 
     /// Every member of a ring reports its path to the next: one of them detects the ring, however long it is.
@@ -91,7 +117,7 @@ mod tests {
                     let child = (own + 1) % members;
                     let below = &before[child as usize];
                     paths[own as usize] = Path::through(InstanceId(child), below);
-                    below.check(InstanceId(own), InstanceId(child), 0).err()
+                    below.check(InstanceId(own), InstanceId(child), 0, false).err()
                 })
             });
             let found = matches!(refused, Some(StreamRejected::Loop));

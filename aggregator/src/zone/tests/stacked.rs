@@ -38,8 +38,8 @@ fn loop_and_too_long_chain_are_rejected_with_advice() {
         (100, &[], 0, Err(StreamRejected::Loop)),
         (1, &[2, 100], 0, Err(StreamRejected::Loop)),
     ] {
-        let mut zone = answered();
-        zone.on_directives(at(0), Directives { above, ..Script::ratio(7).message(2, 1) }).unwrap();
+        let mut zone = zone();
+        zone.on_directives(at(0), Directives { above, ..Script::ratio(7).message(1, 0) }).unwrap();
         let got = zone.on_report(at(10), StreamId(1), greeting(child, ids));
         assert_eq!(got, result, "{child} {ids:?} below {above}");
         if let Err(refused) = got {
@@ -48,6 +48,32 @@ fn loop_and_too_long_chain_are_rejected_with_advice() {
             assert!(refused.to_string().contains("controller"), "{refused}");
         }
     }
+}
+
+/// The ids above an aggregator are known to those below it, and a hostile one may name them as its own or in its
+/// path.
+#[test]
+fn aggregator_that_a_controller_has_confirmed_accepts_its_own_id_in_a_path() {
+    let mut zone = answered();
+    zone.on_report(at(10), StreamId(1), greeting(1, &[100])).unwrap();
+    zone.on_report(at(20), StreamId(1), Report { seq: 2, path: path(&[3, 100]), ..Report::default() })
+        .unwrap();
+    let refused = zone.on_report(at(30), StreamId(2), greeting(100, &[]));
+    assert_eq!(refused, Err(StreamRejected::Loop), "it is this process itself");
+}
+
+/// An aggregator that has just started does not know how many aggregators are above it, and may have accepted
+/// a path that is too long for them.
+#[test]
+fn greeting_carries_no_path_and_later_reports_none_that_the_parent_would_refuse() {
+    let mut zone = aggregator(100);
+    zone.on_report(at(0), StreamId(1), greeting(1, &[2, 3, 4])).unwrap();
+    assert_eq!(zone.report(at(10)).path, Path::default());
+    zone.on_directives(at(20), Directives { above: 1, ..Script::ratio(7).message(1, 1) }).unwrap();
+    assert_eq!(zone.report(at(30)).path, Path::default());
+    let shorter = Report { seq: 2, path: path(&[2, 3]), ..Report::default() };
+    zone.on_report(at(40), StreamId(1), shorter).unwrap();
+    assert_eq!(zone.report(at(50)).path, path(&[1, 2, 3]));
 }
 
 /// Neither path contains the other when they greet. The next report shows the loop.

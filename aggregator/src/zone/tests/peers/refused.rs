@@ -109,7 +109,8 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         let refused = check_unmoved(&mut zone, cause, StreamId(21), report);
         assert!(matches!(refused, StreamRejected::Broken(_)), "{cause}: {refused}");
     }
-    let loop_ = as_aggregator(&greeting, &[5, 100]);
+    let mut loop_ = as_aggregator(&greeting, &[]);
+    loop_.identity = loop_.identity.map(|identity| Identity { instance: InstanceId(100), ..identity });
     assert_eq!(check_unmoved(&mut zone, "loop", StreamId(21), loop_), StreamRejected::Loop);
     let deep = as_aggregator(&greeting, &[1, 2, 3, 4, 5]);
     let refused = check_unmoved(&mut zone, "deep", StreamId(21), deep);
