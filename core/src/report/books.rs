@@ -265,7 +265,11 @@ impl Books {
     ) {
         let place = ledger.place(&definition.key);
         entered.rejected_keys += usize::from(place.is_none());
-        let remembered = self.remembered.remove(&definition.key).filter(|_| definition.continues);
+        // A memory above what the child ever sent is of another process that used its instance.
+        let remembered = self
+            .remembered
+            .remove(&definition.key)
+            .filter(|tally| definition.continues && definition.sent.covers(tally.counts));
         let (tally, taken_over) = match remembered {
             Some(tally) if tally.counts.covers(definition.base) => (tally, false),
             None if definition.sent == Counts::ZERO => (Tally::ZERO, false),

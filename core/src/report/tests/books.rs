@@ -223,6 +223,9 @@ fn counting_continues_from_the_remembered_count_or_from_base() {
         // It remembers, but another parent may have counted the rest meanwhile.
         Return { continues: false, ..row(Some(20), (10, 30, 35), 5, 20, TakenOver) },
         Return { continues: false, ..row(Some(30), (10, 30, 35), 5, 20, TakenOver) },
+        // It remembers more than the child ever sent: another process used the child's instance.
+        row(Some(31), (10, 30, 35), 5, 20, TakenOver),
+        row(Some(36), (0, 0, 36), 36, 0, Observed),
     ] {
         check_return(&case);
     }
@@ -267,11 +270,12 @@ fn check_return(case: &Return) {
     assert_eq!((entered.unconfirmed, entered.entries), (0, vec![two]), "{label}: what comes next is plain");
 }
 
+/// Such a greeting carries no key: a child defines keys once the parent has answered on the stream.
 #[test]
 fn an_overtaken_greeting_subtracts_nothing() {
     let mut books = Books::new(PARENT, 100);
-    let greeting = |sent, value| Report {
-        seq: 1,
+    let report = |sent, value| Report {
+        seq: 2,
         time: Some(MonoTime::from_micros(value)),
         definitions: [(
             KeyId(0),
@@ -281,10 +285,11 @@ fn an_overtaken_greeting_subtracts_nothing() {
         tallies: [(KeyId(0), tally(value))].into(),
         ..Report::default()
     };
+    let overtaken = Report { seq: 1, ..Report::default() };
     let mut counted = 0;
-    for (sent, value) in [(0, 20), (35, 36), (20, 35), (36, 40)] {
+    for report in [report(0, 20), report(35, 36), overtaken, report(36, 40)] {
         books.open();
-        let entered = enter(&mut books, &greeting(sent, value)).unwrap();
+        let entered = enter(&mut books, &report).unwrap();
         counted += entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
     }
     assert_eq!(counted, 40);
