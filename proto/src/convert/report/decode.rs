@@ -47,11 +47,23 @@ pub struct ReportDecoder {
 /// A report whose last part has not arrived.
 #[derive(Debug)]
 struct Unfinished {
-    /// Everything but the keys of the parts so far.
+    /// Everything but the keys and the lists of the parts so far.
     rest: Report,
+    lists: Lists,
     parts: usize,
     last_defined: Option<KeyId>,
     last_counted: Option<KeyId>,
+}
+
+/// The long lists of a report, collected as its parts arrive and put in order once, with the last part: joining them
+/// with each part would cost the square of their lengths.
+#[derive(Debug, Default)]
+struct Lists {
+    subscriptions: Vec<Bucket>,
+    unsubscriptions: Vec<Bucket>,
+    established: Vec<Key>,
+    /// The number of latency bins.
+    bins: usize,
 }
 
 impl ReportDecoder {
@@ -90,7 +102,7 @@ impl ReportDecoder {
             return Ok(has_keys.then_some(keys));
         }
         self.seq = keys.seq;
-        Ok(Some(Report { definitions: keys.definitions, tallies: keys.tallies, ..report.rest }))
+        Ok(Some(Report { definitions: keys.definitions, tallies: keys.tallies, ..report.finish() }))
     }
 
     /// Returns true while parts of a report are missing.
@@ -175,12 +187,14 @@ impl ReportDecoder {
 }
 
 impl Unfinished {
-    fn begin(rest: Report, keys: &Report) -> Self {
-        Self { rest, parts: 0, last_defined: None, last_counted: None }.with_keys(keys)
+    fn begin(mut rest: Report, keys: &Report) -> Self {
+        let mut lists = Lists::default();
+        lists.take(&mut rest);
+        Self { rest, lists, parts: 0, last_defined: None, last_counted: None }.with_keys(keys)
     }
 
     /// Adds the next part to the parts before it.
-    fn join(self, part: Report, keys: &Report) -> Result<Self, DecodeError> {
+    fn join(mut self, mut part: Report, keys: &Report) -> Result<Self, DecodeError> {
         for (is_consistent, field) in [
             (self.rest.seq == part.seq, "seq"),
             (self.rest.time == part.time, "time"),
@@ -201,7 +215,18 @@ impl Unfinished {
         if let Some(id) = first_defined.filter(|id| Some(**id) <= self.last_defined) {
             return Err(DecodeError::Definition(id.0));
         }
+        self.lists.take(&mut part);
         Ok(Self { rest: self.rest.merge(part), ..self }.with_keys(keys))
+    }
+
+    /// Returns everything but the keys of the complete report.
+    fn finish(self) -> Report {
+        let Lists { mut subscriptions, mut unsubscriptions, established, bins: _ } = self.lists;
+        for list in [&mut subscriptions, &mut unsubscriptions] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        Report { subscriptions, unsubscriptions, established: established.into_iter().collect(), ..self.rest }
     }
 
     fn with_keys(self, keys: &Report) -> Self {
@@ -214,16 +239,26 @@ impl Unfinished {
     }
 }
 
+impl Lists {
+    /// Takes the lists of one part.
+    fn take(&mut self, part: &mut Report) {
+        self.subscriptions.append(&mut part.subscriptions);
+        self.unsubscriptions.append(&mut part.unsubscriptions);
+        self.established.extend(std::mem::take(&mut part.established));
+        self.bins += part.evidence.bins();
+    }
+}
+
 /// Bounds everything that is held of a report until its last part, as its parts arrive.
 fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
-    let rest = &report.rest;
+    let Unfinished { rest, lists, .. } = report;
     check_len("parts", report.parts, PARTS_MAX)?;
-    check_len("subscriptions", rest.subscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
-    check_len("unsubscriptions", rest.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
+    check_len("subscriptions", lists.subscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
+    check_len("unsubscriptions", lists.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX)?;
-    check_len("established", rest.established.len(), ESTABLISHED_MAX)?;
+    check_len("established", lists.established.len(), ESTABLISHED_MAX)?;
     check_len("evidence", rest.evidence.len(), COHORTS_MAX)?;
-    check_len("evidence.latency_bin_gaps", rest.evidence.bins(), EVIDENCE_BINS_MAX)?;
+    check_len("evidence.latency_bin_gaps", lists.bins, EVIDENCE_BINS_MAX)?;
     check_len("kills", rest.kills.len(), KILLED_BUCKETS_MAX)?;
     check_len("kill_orders", rest.orders.len(), KILL_ORDERS_MAX)?;
     check_len("kill_claims", rest.claims.len(), CLAIMS_MAX)?;

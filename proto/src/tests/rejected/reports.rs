@@ -1,5 +1,7 @@
 //! Reports out of range.
 
+use std::time::{Duration, Instant};
+
 use plimsoll_core::names::InvalidName;
 
 use super::{check_last_rejected, invalid_name, too_many};
@@ -333,4 +335,35 @@ fn gaps_and_repetitions_of_seq_are_rejected() {
         }
         assert_eq!(decoder.decode(next), Err(error));
     }
+}
+
+#[test]
+fn tiny_parts_after_large_ones_cost_no_more_than_their_own_size() {
+    let mut parts = Vec::new();
+    for part in 0..8 {
+        let names = |kind: &str| -> Vec<String> {
+            (0..4_000).map(|name| format!("{kind}{:06}", part * 4_000 + name)).collect()
+        };
+        let (subscriptions, unsubscriptions) = (names("s"), names("u"));
+        parts.push(wire::Report { subscriptions, unsubscriptions, ..report() });
+    }
+    let tenant = |number: usize| wire::TenantName { bucket: "b".to_owned(), tenant: format!("t{number:06}") };
+    for part in 0..16 {
+        let established = (part * 4_000..).take(4_000).map(tenant).collect();
+        parts.push(wire::Report { established, ..report() });
+    }
+    parts.resize(1_024, wire::Report { established: vec![tenant(1)], ..report() });
+    parts.resize(4_000, report());
+    let mut decoder = ReportDecoder::default();
+    let started = Instant::now();
+    for part in parts {
+        assert_eq!(decoder.decode(more(part)), Ok(None));
+    }
+    let joined = decoder.decode(report()).unwrap().unwrap();
+    // Joined with each part anew, they took 40 s.
+    let spent = started.elapsed();
+    assert!(spent < Duration::from_secs(10), "{spent:?}");
+    let lens = (joined.subscriptions.len(), joined.unsubscriptions.len(), joined.established.len());
+    assert_eq!(lens, (32_000, 32_000, 64_000));
+    assert!(joined.subscriptions.is_sorted() && joined.unsubscriptions.is_sorted());
 }
