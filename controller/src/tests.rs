@@ -95,12 +95,30 @@ fn file_that_changed_while_no_controller_ran_is_compared_with_the_policy_in_forc
     assert_eq!(start(), (1_000.0, None));
 }
 
+/// A disk that answers again at the end of its test, for which the runtime would wait.
+#[derive(Default)]
+struct Disk(Arc<(Mutex<bool>, Condvar)>);
+
+impl Disk {
+    fn hang(&self, hangs: bool) {
+        *self.0.0.lock().unwrap() = hangs;
+        self.0.1.notify_all();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.hang(false);
+    }
+}
+
 #[tokio::test]
 async fn kill_waits_neither_for_a_disk_that_hangs_nor_is_it_lost() {
     let directory = tempfile::tempdir().unwrap();
     let Controller { brain, store, kill_log, .. } = Controller::open(&args(directory.path())).unwrap();
-    let disk = Arc::new((Mutex::new(true), Condvar::new()));
-    let hanging = Arc::clone(&disk);
+    let disk = Disk::default();
+    disk.hang(true);
+    let hanging = Arc::clone(&disk.0);
     let save = move |durable: &DurableState| {
         let (hangs, changed) = &*hanging;
         drop(changed.wait_while(hangs.lock().unwrap(), |hangs| *hangs).unwrap());
@@ -128,11 +146,10 @@ async fn kill_waits_neither_for_a_disk_that_hangs_nor_is_it_lost() {
         let failure = brain.pending_saves.failure.as_deref();
         assert!(!brain.is_saved() && failure.unwrap().contains("no answer from the disk"), "{failure:?}");
     });
-    *disk.0.lock().unwrap() = false;
-    disk.1.notify_all();
+    disk.hang(false);
     until("the kill is not saved", Brain::is_saved).await;
     assert_eq!(brain.with(|brain, _| brain.pending_saves.failure.clone()), None);
-    *disk.0.lock().unwrap() = true;
+    disk.hang(true);
     stop.cancel();
     saving.await.unwrap();
     let (_, opened) = Store::open(&directory.path().join("state")).unwrap();
