@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 /// Replaces `path` by a file with these bytes, readable by its owner alone. It is on disk when this returns.
 ///
 /// # Errors
-/// When it cannot be written. The file before is kept, and no part of the new one is left.
+/// When it cannot be written. The file before is kept, and no part of the new one is left. A device is never
+/// replaced: root could, and every process that uses `/dev/null` would write to a file instead.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    refuse_device(path)?;
     let beside = beside(path);
     let written = write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
     if let Err(error) = written {
@@ -58,6 +60,21 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+fn refuse_device(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        // A link is replaced itself, and its target is left alone.
+        let kind = path.symlink_metadata().map(|metadata| metadata.file_type());
+        if kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device, not a regular file"));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -101,5 +118,19 @@ mod tests {
         fs::create_dir(directory.path().join("state.new")).unwrap();
         assert!(replace(&path, b"after").is_err());
         assert_eq!(fs::read(&path).unwrap(), b"before");
+    }
+
+    #[test]
+    fn device_is_refused_and_a_link_to_it_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        symlink("/dev/null", &link).unwrap();
+        replace(&link, b"content").unwrap();
+        assert_eq!(fs::read(&link).unwrap(), b"content");
+        // Not by `replace`: run by root, a failure of this test would take the device away.
+        assert!(refuse_device(Path::new("/dev/null")).unwrap_err().to_string().contains("a device"));
+        for free in ["link", "missing"] {
+            refuse_device(&directory.path().join(free)).unwrap();
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads regular files alone: a FIFO, a socket, a device or a directory at the same path is refused at once,
 //! because opening or reading it may wait for ever or never end.
 
-use std::fs::{File, FileType};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -10,8 +10,18 @@ use std::path::Path;
 /// # Errors
 /// When the system refuses, or something else than a regular file has this name.
 pub fn open(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true);
+    open_with(File::options().read(true), path)
+}
+
+/// Opens a regular file for writing, which is created if nothing has this name, and not truncated.
+///
+/// # Errors
+/// When the system refuses, or something else than a regular file has this name.
+pub fn open_or_create(path: &Path) -> io::Result<File> {
+    open_with(File::options().create(true).truncate(false).write(true), path)
+}
+
+fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use rustix::fs::OFlags;
