@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use plimsoll_core::directive::Epoch;
 use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
@@ -244,4 +247,25 @@ fn directory_that_cannot_be_used_is_tried_again_with_every_save() {
     assert!(matches!(Store::open(&directory), Err(StoreError::InUse(_))), "it is locked from now on");
     drop(store);
     assert_eq!(Store::open(&directory).unwrap().1, Opened { durable: whole(), loss: None });
+}
+
+#[test]
+fn lock_file_that_is_something_else_keeps_no_controller_from_starting() {
+    let makes: [Replacement<'_>; 3] = [
+        ("a FIFO", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
+        ("a device", &|path| symlink("/dev/zero", path).unwrap()),
+        ("a directory", &|path| fs::create_dir(path).unwrap()),
+    ];
+    for (what, make) in makes {
+        let directory = tempfile::tempdir().unwrap();
+        make(&directory.path().join(LOCK));
+        let path = directory.path().to_owned();
+        let (sender, receiver) = mpsc::channel();
+        // In another thread, so that an open that waits for ever is a failure of the test.
+        thread::spawn(move || sender.send(Store::open(&path).unwrap()));
+        let opened = receiver.recv_timeout(Duration::from_secs(60));
+        let (store, _) = opened.unwrap_or_else(|_| panic!("{what} blocks"));
+        let error = store.save(&whole()).unwrap_err().to_string();
+        assert!(error.contains(&format!("it is {what}")), "{error}");
+    }
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_host::atomic_file::{replace, sync_directory};
+use plimsoll_host::regular_file;
 
 use crate::state::DurableState;
 
@@ -143,21 +144,49 @@ impl Store {
 impl Claim {
     /// Creates and locks a directory, unless this process holds its lock.
     fn lock(&mut self, directory: &Path) -> Result<(), StoreError> {
-        if self.lock.is_some() {
+        let path = directory.join(LOCK);
+        if self.lock.as_ref().is_some_and(|lock| is_at(lock, &path)) {
             return Ok(());
         }
+        // The lock file was deleted, or the directory replaced: another controller may use what is there now.
+        self.lock = None;
         let in_directory = |source| StoreError::Directory { directory: directory.to_owned(), source };
         create_directory(directory).map_err(in_directory)?;
-        let path = directory.join(LOCK);
-        let lock = File::options().create(true).truncate(false).write(true).open(&path);
         // On a read-only disk the lock of an earlier run protects its state.
-        let lock = lock.or_else(|error| File::open(&path).map_err(|_| error)).map_err(in_directory)?;
+        let lock = regular_file::open_or_create(&path)
+            .or_else(|error| regular_file::open(&path).map_err(|other| clearer(error, other)))
+            .map_err(in_directory)?;
         match lock.try_lock() {
             Ok(()) => self.lock = Some(lock),
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(directory.to_owned())),
             Err(TryLockError::Error(error)) => return Err(in_directory(error)),
         }
         Ok(())
+    }
+}
+
+/// Returns the error that names something else than a regular file, or the first.
+fn clearer(first: io::Error, second: io::Error) -> io::Error {
+    if second.kind() == io::ErrorKind::InvalidInput { second } else { first }
+}
+
+/// Returns false if `path` leads to something else than this open file by now.
+fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let is_same =
+            |held: fs::Metadata, there: fs::Metadata| held.dev() == there.dev() && held.ino() == there.ino();
+        match (file.metadata(), path.metadata()) {
+            (Ok(held), Ok(there)) => is_same(held, there),
+            (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
+            (Err(_), Ok(_)) => true,
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (file, path);
+        true
     }
 }
 

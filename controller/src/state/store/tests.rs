@@ -123,3 +123,31 @@ fn failed_save_keeps_the_state_saved_before_and_the_next_one_may_succeed() {
     drop(store);
     assert_eq!(open(directory.path()).1.durable, state(11));
 }
+
+#[cfg(unix)]
+#[test]
+fn deleted_lock_file_lets_one_of_two_controllers_save() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, _) = open(directory.path());
+    first.save(&state(1)).unwrap();
+    fs::remove_file(directory.path().join(LOCK)).unwrap();
+    let (second, _) = open(directory.path());
+    second.save(&state(2)).unwrap();
+    assert!(matches!(first.save(&state(1)), Err(StoreError::InUse(_))));
+    drop(second);
+    assert_eq!(open(directory.path()).1.durable, state(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn directory_that_was_deleted_is_locked_again_by_the_next_save() {
+    let directory = tempfile::tempdir().unwrap();
+    let state_directory = directory.path().join("state");
+    let (store, _) = open(&state_directory);
+    store.save(&state(1)).unwrap();
+    fs::remove_dir_all(&state_directory).unwrap();
+    store.save(&state(2)).unwrap();
+    assert!(matches!(Store::open(&state_directory), Err(StoreError::InUse(_))));
+    drop(store);
+    assert_eq!(open(&state_directory).1.durable, state(2));
+}
