@@ -43,6 +43,8 @@ const LOCKED_TRIES: usize = 20;
 const LOCKED_WAIT: Duration = Duration::from_millis(50);
 const CACHE_BYTES: u64 = 1 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
+/// The largest file that the database reads as a whole: its version, and the version of a keyspace.
+const WHOLE_BYTES_MAX: u64 = 16 << 20;
 
 /// The history on disk.
 pub(crate) struct HistoryStore {
@@ -291,10 +293,19 @@ fn check_files(folder: &Path) -> Result<(), Fault> {
                 folders.push(path);
             } else if !kind.is_file() {
                 return Err(Fault::Unreadable(format!("{} is not a regular file", path.display())));
+            } else if is_read_whole(&path) && entry.metadata().map_err(unavailable)?.len() > WHOLE_BYTES_MAX {
+                let reason = format!("{} is larger than {WHOLE_BYTES_MAX} bytes", path.display());
+                return Err(Fault::Unreadable(reason));
             }
         }
     }
     if is_empty || has_journal { Ok(()) } else { Err(Fault::Unreadable("its journal is missing".to_owned())) }
+}
+
+/// Returns true for files that the database reads as a whole: not for journals and tables.
+fn is_read_whole(path: &Path) -> bool {
+    let is_journal = path.extension().is_some_and(|extension| extension == "jnl");
+    !is_journal && !path.parent().is_some_and(|parent| parent.ends_with("tables"))
 }
 
 /// Returns an unused name beside `path`.

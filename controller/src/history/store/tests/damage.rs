@@ -108,3 +108,17 @@ fn something_else_in_the_place_of_the_files_blocks_nothing() {
         }
     }
 }
+
+#[test]
+fn files_that_are_read_as_a_whole_take_no_memory_whatever_their_size() {
+    let whole = whole();
+    for name in files(&whole.path().join(FOLDER)).iter().filter(|name| is_read_whole(name)) {
+        let state = tempfile::tempdir().unwrap();
+        copy(&whole.path().join(FOLDER), &state.path().join(FOLDER));
+        let name = name.strip_prefix(whole.path()).unwrap();
+        // Reading a terabyte would end the process.
+        OpenOptions::new().write(true).open(state.path().join(name)).unwrap().set_len(1 << 40).unwrap();
+        let loss = open_in_time(state.path(), &name.display().to_string()).loss.unwrap();
+        assert!(loss.contains("is larger than"), "{loss}");
+    }
+}
