@@ -2,6 +2,9 @@
 
 use std::str::FromStr;
 
+/// The highest rate in requests/s: far above it, the arrivals of one interval would take longer than the interval.
+const RPS_MAX: f64 = 1e6;
+
 /// A rate in requests/s that changes at given times.
 ///
 /// Written as `800,10000@10s`: 800 requests/s at first, and 10,000 from ten seconds on.
@@ -55,8 +58,8 @@ impl FromStr for Schedule {
             let (rps, from) = step.split_once('@').map_or((step, None), |(rps, from)| (rps, Some(from)));
             let rps: f64 =
                 rps.parse().map_err(|_| format!("`{rps}` is not a number of requests/s, such as 800"))?;
-            if !(rps >= 0.0 && rps.is_finite()) {
-                return Err(format!("`{rps}` is not a rate of 0 or above"));
+            if !(0.0..=RPS_MAX).contains(&rps) {
+                return Err(format!("`{rps}` is not a rate from 0 to {RPS_MAX}"));
             }
             let from_s = match (from, steps.last()) {
                 (None, None) => 0.0,
@@ -94,6 +97,7 @@ mod tests {
         {
             assert_eq!(steps(wrong), None, "{wrong}");
         }
+        assert!(steps("1000000").is_some() && steps("1000001").is_none() && steps("1e19").is_none());
     }
 
     #[test]
