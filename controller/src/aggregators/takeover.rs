@@ -13,12 +13,14 @@ pub(crate) struct Takeover {
     started_at: MonoTime,
     /// True once rates are being sent.
     pub(crate) leading: bool,
+    /// True if the saved state names the aggregators of the controller before.
+    knows_aggregators: bool,
 }
 
 impl Takeover {
     /// A controller that has just started and knows of no traffic.
-    pub(crate) const fn new(started_at: MonoTime) -> Self {
-        Self { started_at, leading: false }
+    pub(crate) const fn new(started_at: MonoTime, knows_aggregators: bool) -> Self {
+        Self { started_at, leading: false, knows_aggregators }
     }
 
     /// Returns true once every aggregator that reported before the start has had time to come back.
@@ -48,8 +50,12 @@ impl Takeover {
     }
 
     /// The share, 0..=1, of what missing zones live on that is still reserved for them. It begins with all of
-    /// it, and shrinks to nothing, because some of these zones may never come back.
-    pub(crate) fn reserved_share(&self, now: MonoTime, parameters: &Parameters) -> f64 {
+    /// it, and shrinks to nothing, because some of these zones may never come back. Nothing is reserved once
+    /// `all_served` of the aggregators that are known: one that came without a hold has restarted.
+    pub(crate) fn reserved_share(&self, now: MonoTime, all_served: bool, parameters: &Parameters) -> f64 {
+        if self.knows_aggregators && all_served {
+            return 0.0;
+        }
         let left = parameters.holds_gone.saturating_sub(now.since(self.started_at));
         (left.as_secs_f64() / (parameters.holds_gone - parameters.holds_kept).as_secs_f64()).min(1.0)
     }
@@ -96,7 +102,7 @@ mod tests {
 
     impl Children {
         fn new() -> Self {
-            Self { aggregators: Aggregators::default(), takeover: Takeover::new(at(0.0)) }
+            Self { aggregators: Aggregators::default(), takeover: Takeover::new(at(0.0), false) }
         }
 
         fn place(n: u128) -> (Zone, Name) {
@@ -125,7 +131,7 @@ mod tests {
 
         fn divisible(&self, s: f64) -> f64 {
             let bucket = Bucket::new("api").unwrap();
-            let reserved_share = self.takeover.reserved_share(at(s), &Parameters::default());
+            let reserved_share = self.takeover.reserved_share(at(s), true, &Parameters::default());
             Takeover::divisible(&bucket, 900.0, &self.aggregators, reserved_share)
         }
     }

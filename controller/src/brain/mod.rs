@@ -113,6 +113,7 @@ impl Brain {
         let held = durable.held.take().filter(|held| *held != policy.hash().to_string());
         let rollouts = Rollouts::restored(&durable);
         let liveness = Liveness::new(now, parameters.feed_stale, durable.children.iter().cloned());
+        let takeover = Takeover::new(now, !durable.children.is_empty());
         let mut brain = Self {
             policies: Policies::new(Arc::clone(&policy)),
             traffic: TrafficRecord::restored(&durable.traffic),
@@ -124,7 +125,7 @@ impl Brain {
             parameters,
             sessions: Sessions::new(instance, CHILDREN_MAX, KEYS_MAX),
             aggregators: Aggregators::default(),
-            takeover: Takeover::new(now),
+            takeover,
             liveness,
             leadership: Leadership::new(now, instance),
             keys: Keys::new(now, KEYS_MAX),

@@ -8,6 +8,7 @@ use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 
 use super::{Brain, LastTick};
+use crate::aggregators::Place;
 use crate::aggregators::takeover::Takeover;
 use crate::bucket::{Listing, Tick};
 
@@ -46,8 +47,10 @@ impl Brain {
             leading: self.takeover.leading,
         };
         let expected = self.expected_aggregators();
-        let reserved_share = self.takeover.reserved_share(now, &self.parameters);
         let any_missing = self.durable.children.iter().any(|place| !self.aggregators.contains(place));
+        let is_served = |place: &Place| self.aggregators.get(place).is_some_and(|it| it.served);
+        let all_served = self.durable.children.iter().all(is_served);
+        let reserved_share = self.takeover.reserved_share(now, all_served, &self.parameters);
         self.buckets.each_with_scratch(|bucket, scratch| {
             bucket.assign_holds(tick.aggregators, expected);
             let limit = bucket.limit.per_second().map_or(0.0, Rate::per_second);

@@ -129,6 +129,19 @@ fn hold_given_by_this_controller_does_not_count_as_brought() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.02);
 }
 
+/// An aggregator that restarts while the controller is away has lost its hold, and no zone is missing.
+#[test]
+fn nothing_is_reserved_once_all_known_aggregators_are_back() {
+    let policy = policy_of(&enforced_with(""), "tenants: { default: {}, acme: {} }\n");
+    let zone = |name, number, rate| Scripted::new(name, number).offering("acme", rate);
+    let mut fleet = Fleet::new(policy, vec![zone("a", 1, 200.0), zone("b", 2, 3800.0)]);
+    fleet.run(20.0);
+    fleet.restarts();
+    fleet.zones[1] = zone("b", 3, 3800.0);
+    fleet.run(6.0);
+    check_near(fleet.zones.iter().map(|zone| zone.rate("acme").unwrap()).sum(), LIMIT, 10.0);
+}
+
 #[test]
 fn share_that_is_never_released_survives_a_restart() {
     let mut fleet = restarted_with(", release: never");
