@@ -1,29 +1,44 @@
 //! The requests that one instance can have decided in the time that its report covers. Counts beyond that are
 //! cut, so that no child drives a sum of its parent beyond 64 bits.
+//!
+//! A request is counted out of two budgets. One is for the time between two reports, as far as the clock of the
+//! parent confirms it: no other child has any part in it. The other is for everything else: first reports,
+//! counts of an unknown time, and spans that only the child's clock shows. It is a token bucket in time: a day for
+//! a new instance, and as much again as is confirmed. Both are bounded by the share of the instance in the
+//! parent's range (`Shares` of the sessions), and the second one also by the parent's room for late counts.
 
 use std::time::Duration;
 
 use super::{New, Origin, Tally};
+use crate::quantity::MonoTime;
 
 /// The requests/s that one client is believed to decide, unless set.
 pub const DECISIONS_PER_S_MAX: u64 = 1_000_000;
 /// The clients below one aggregator that are believed.
-pub const CLIENTS_MAX: u32 = 10_000_000;
+pub const CLIENTS_MAX: u32 = 1_000_000;
 /// An instance may report this many times the rate of its own past.
 const HISTORY_FACTOR: f64 = 100.0;
 /// The time over which the rate of the past is smoothed.
 const HISTORY_TIME: Duration = Duration::from_secs(60);
 /// The unused allowance that a report leaves to the next, in time. Counts and the clock are not read at once.
 const CARRIED: Duration = Duration::from_secs(1);
+/// The time before the first report of an instance for which its counts need no room for late ones: three of the
+/// longest report intervals.
+const FIRST: Duration = Duration::from_secs(3);
 /// The longest time that a report is taken to cover, and the time taken where it is unknown: by a first report,
 /// and by counts that were sent to another parent before or come late.
 const COVERED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The parent's time may be this many times shorter than the child's and still confirm it, as in the comparison
+/// of clocks.
+const CLOCKS_MAX: u32 = 2;
 
 /// The allowance of one child.
 #[derive(Debug)]
 pub(super) struct Allowance {
     /// Requests/s that one client may decide.
     per_s_max: f64,
+    /// The clients that are believed: 1 for a client, whatever it says.
+    clients_max: u32,
     /// Requests/s in the past, none of it above the setting: a child that raises its own history cannot raise
     /// its bound without end.
     history: f64,
@@ -33,28 +48,87 @@ pub(super) struct Allowance {
     span: Option<Duration>,
     /// Requests that were counted of the present report and describe that time.
     counted: u64,
-    /// Requests that may still be counted for that time.
+    /// Requests that may still be counted for the part of that time that is confirmed.
     left: u64,
-    /// Requests that may still be counted for an unknown time.
-    late_left: u64,
+    /// Requests that may still be counted for the rest of it. They use up late requests.
+    unconfirmed_left: u64,
+    /// The arrival of the latest report.
+    arrived: MonoTime,
+    /// The time of the parent that no report has used yet.
+    own_time: Duration,
+    /// Seconds of unknown time that are left, of at most [`COVERED_MAX`].
+    late_s: f64,
+    /// Requests/s of the present report, the price of a second of unknown time.
+    per_s: f64,
+    /// Requests of unverified times that the parent still counts, of any child.
+    late_room: u64,
+    /// What the parent counts of this instance in all.
+    share: Share,
+}
+
+/// The part of the parent's range that is set aside for one instance.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    left: u64,
+    /// The half that late counts leave to verified ones.
+    verified: u64,
+}
+
+/// The requests of one report that are counted and those that are cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Taken {
+    pub(super) cut: u64,
+    /// Those counted of unverified times.
+    pub(super) late: u64,
 }
 
 impl Allowance {
-    pub(super) const fn new(per_s_max: u64) -> Self {
+    pub(super) const fn new(per_s_max: u64, clients_max: u32) -> Self {
         Self {
             per_s_max: per_s_max as f64,
+            clients_max,
             history: 0.0,
             clients: 0,
             span: None,
             counted: 0,
             left: 0,
-            late_left: 0,
+            unconfirmed_left: 0,
+            arrived: MonoTime::ZERO,
+            own_time: Duration::ZERO,
+            late_s: COVERED_MAX.as_secs() as f64,
+            per_s: 0.0,
+            late_room: 0,
+            share: Share { left: u64::MAX, verified: u64::MAX / 2 },
         }
     }
 
-    /// Begins a report that covers `span`, of a child with so many clients. `late_room` is the room of the parent
-    /// for counts whose time nothing verifies. Returns the requests that evidence in the report can be about.
-    pub(super) fn begin(&mut self, span: Option<Duration>, clients: u32, late_room: u64) -> u64 {
+    pub(super) const fn per_s_max(&self) -> u64 {
+        self.per_s_max as u64
+    }
+
+    pub(super) const fn clients_max(&self) -> u32 {
+        self.clients_max
+    }
+
+    /// Sets aside a share for the instance, in place of what is left of the last one, which is returned.
+    pub(super) const fn renew_share(&mut self, share: u64) -> u64 {
+        let left = self.share.left;
+        self.share = Share { left: share, verified: share / 2 };
+        left
+    }
+
+    pub(super) const fn share_left(&self) -> u64 {
+        self.share.left
+    }
+
+    /// Sets the parent's room for counts of unverified times, for the next part of a report.
+    pub(super) const fn set_late_room(&mut self, late_room: u64) {
+        self.late_room = late_room;
+    }
+
+    /// Begins a report that covers `span` and arrived at `now`, of a child with so many clients. Returns the
+    /// requests that evidence in the report can be about.
+    pub(super) fn begin(&mut self, now: MonoTime, span: Option<Duration>, clients: u32) -> u64 {
         let setting = self.setting(self.clients);
         if let Some(span) = self.span.filter(|span| !span.is_zero()) {
             let rate = (self.counted as f64 / span.as_secs_f64()).min(setting);
@@ -62,38 +136,62 @@ impl Allowance {
             self.history += (rate - self.history) * weight;
         }
         // Clients that left since the last report are in the counts of this one.
-        let per_s = self.per_s(self.clients.max(clients));
+        self.per_s = self.per_s(self.clients.max(clients));
         let covered = span.unwrap_or(COVERED_MAX).min(COVERED_MAX);
-        let carried = (self.left as f64).min(per_s * CARRIED.as_secs_f64());
-        self.left = (per_s.mul_add(covered.as_secs_f64(), carried)) as u64;
-        self.late_left = ((per_s * COVERED_MAX.as_secs_f64()) as u64).min(late_room);
-        if span.is_none_or(|span| span > CARRIED) {
-            self.left = self.left.min(late_room);
-        }
-        (self.clients, self.span, self.counted) = (clients, span, 0);
-        self.left
+        let confirmed = match span {
+            Some(_) => {
+                let passed = now.since(self.arrived).min(COVERED_MAX) * CLOCKS_MAX;
+                self.own_time = (self.own_time + passed).min(COVERED_MAX * CLOCKS_MAX);
+                covered.min(self.own_time)
+            }
+            None => FIRST,
+        };
+        self.own_time = self.own_time.saturating_sub(confirmed);
+        self.late_s = (self.late_s + confirmed.as_secs_f64()).min(COVERED_MAX.as_secs_f64());
+        let carried = (self.left as f64).min(self.per_s * CARRIED.as_secs_f64());
+        self.left = (self.per_s.mul_add(confirmed.as_secs_f64(), carried)) as u64;
+        let rest = covered.saturating_sub(confirmed);
+        self.unconfirmed_left = (self.per_s * rest.as_secs_f64()) as u64;
+        (self.arrived, self.clients, self.span, self.counted) = (now, clients, span, 0);
+        self.left.saturating_add(self.unconfirmed_left)
     }
 
-    /// Takes new counts out of the allowance, and cuts them to what is left. Returns the requests that were cut.
+    /// Takes new counts out of the allowance, and cuts them to what is left. Adds to `taken`.
     #[inline]
-    pub(super) fn take(&mut self, new: &mut New) -> u64 {
+    pub(super) fn take(&mut self, new: &mut New, taken: &mut Taken) {
         let offered = new.delta.counts.offered;
         let late = if new.origin == Origin::TakenOver { offered } else { new.delta.late.offered };
-        let (late_taken, taken) = (late.min(self.late_left), (offered - late).min(self.left));
-        self.late_left -= late_taken;
-        self.left -= taken;
-        self.counted += taken;
-        let allowed = late_taken + taken;
+        let present = offered - late;
+        let confirmed = present.min(self.left).min(self.share.left);
+        self.left -= confirmed;
+        self.share.left -= confirmed;
+        let mut allowed = confirmed;
+        if allowed < offered {
+            let rest = self.take_late((present - confirmed).min(self.unconfirmed_left));
+            self.unconfirmed_left -= rest;
+            let late = self.take_late(late);
+            taken.late = taken.late.saturating_add(rest + late);
+            self.counted += rest;
+            allowed += rest + late;
+        }
+        self.counted += confirmed;
         if allowed < offered {
             new.delta = new.delta.scaled(allowed, offered);
+            taken.cut = taken.cut.saturating_add(offered - allowed);
         }
-        offered - allowed
     }
 
-    /// The most requests that a single report can add.
-    pub(super) fn report_max(&self, clients: u32) -> u64 {
-        let per_s = self.setting(self.clients.max(clients)) * HISTORY_FACTOR;
-        (per_s * (2 * COVERED_MAX + CARRIED).as_secs_f64()) as u64
+    /// Takes requests of unverified times. Returns those that may be counted.
+    fn take_late(&mut self, requests: u64) -> u64 {
+        let shared = self.share.left.saturating_sub(self.share.verified);
+        let late_left = (self.late_s * self.per_s) as u64;
+        let taken = requests.min(late_left).min(self.late_room).min(shared);
+        if taken > 0 {
+            self.late_s = (self.late_s - taken as f64 / self.per_s).max(0.0);
+            self.late_room -= taken;
+            self.share.left -= taken;
+        }
+        taken
     }
 
     /// The most requests that were given up as unconfirmed and are believed.
@@ -106,7 +204,7 @@ impl Allowance {
     }
 
     fn setting(&self, clients: u32) -> f64 {
-        self.per_s_max * f64::from(clients.clamp(1, CLIENTS_MAX))
+        self.per_s_max * f64::from(clients.clamp(1, self.clients_max))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::allowance::{Allowance, DECISIONS_PER_S_MAX};
+use super::allowance::{Allowance, CLIENTS_MAX, DECISIONS_PER_S_MAX, Taken};
 use super::ingest::Noted;
 use super::{Counts, Entered, InstanceId, InvalidReport, KeyDefinition, Ledger, New, Origin, Report, Tally};
 use crate::names::{Key, KeyId, Place};
@@ -87,7 +87,7 @@ impl Books {
             keys_max,
             pace: None,
             timed: false,
-            allowance: Allowance::new(DECISIONS_PER_S_MAX),
+            allowance: Allowance::new(DECISIONS_PER_S_MAX, CLIENTS_MAX),
             seq: 0,
             unfinished: None,
             lines: Vec::new(),
@@ -102,7 +102,26 @@ impl Books {
     /// Sets the requests/s that the child, or each client behind it, is believed to decide.
     #[must_use]
     pub fn with_decisions_per_s_max(self, per_s_max: u64) -> Self {
-        Self { allowance: Allowance::new(per_s_max), ..self }
+        let allowance = Allowance::new(per_s_max, self.allowance.clients_max());
+        Self { allowance, ..self }
+    }
+
+    /// Sets the clients that are believed to be behind the child, whatever its reports say.
+    #[must_use]
+    pub fn with_clients_max(self, clients_max: u32) -> Self {
+        let allowance = Allowance::new(self.allowance.per_s_max(), clients_max);
+        Self { allowance, ..self }
+    }
+
+    /// Sets aside a share of the parent's range for this instance: no more is counted of it. Returns what is left
+    /// of the share before.
+    pub(crate) const fn renew_share(&mut self, share: u64) -> u64 {
+        self.allowance.renew_share(share)
+    }
+
+    /// What is left of the share.
+    pub(crate) const fn share_left(&self) -> u64 {
+        self.allowance.share_left()
     }
 
     /// The instance of the parent.
@@ -173,7 +192,9 @@ impl Books {
         ledger: &mut impl Ledger,
     ) -> Entered {
         debug_assert!(self.check(report).is_ok(), "a parent checks a report before it takes any of it");
-        let mut entered = self.begin(now, report, late_room);
+        let mut entered = self.begin(now, report);
+        self.allowance.set_late_room(late_room);
+        let mut taken = Taken::default();
         for (id, definition) in &report.definitions {
             self.define(*id, definition, ledger, &mut entered);
         }
@@ -215,7 +236,7 @@ impl Books {
                 continue;
             }
             let mut new = New { delta, origin };
-            entered.cut = entered.cut.saturating_add(self.allowance.take(&mut new));
+            self.allowance.take(&mut new, &mut taken);
             entered.counted += new.delta.counts.offered;
             if new.delta != Tally::ZERO {
                 let place = line.place();
@@ -226,12 +247,12 @@ impl Books {
             }
         }
         let unconfirmed = entered.unconfirmed.min(self.allowance.unconfirmed_max());
-        entered.cut = entered.cut.saturating_add(entered.unconfirmed - unconfirmed);
-        Entered { unconfirmed, ..entered }
+        let cut = taken.cut.saturating_add(entered.unconfirmed - unconfirmed);
+        Entered { unconfirmed, cut, counted_late: taken.late, ..entered }
     }
 
     /// Begins a report, or continues with its next part.
-    fn begin(&mut self, now: MonoTime, report: &Report, late_room: u64) -> Entered {
+    fn begin(&mut self, now: MonoTime, report: &Report) -> Entered {
         let begun = self.unfinished.take().unwrap_or_else(|| {
             let mut begun = Unfinished { seq: report.seq, span: None, first_span: false, decisions_max: 0 };
             let Some(time) = report.time else { return begun };
@@ -244,7 +265,7 @@ impl Books {
                     None
                 }
             };
-            begun.decisions_max = self.allowance.begin(begun.span, report.clients, late_room);
+            begun.decisions_max = self.allowance.begin(now, begun.span, report.clients);
             begun
         });
         if report.more {
@@ -296,12 +317,11 @@ impl Books {
         }
     }
 
-    /// Checks the whole report, or the whole part, before any of it is entered. Returns the most requests that it
-    /// can add.
+    /// Checks the whole report, or the whole part, before any of it is entered.
     ///
     /// # Errors
     /// If the report violates the protocol; the stream must be closed.
-    pub fn check(&self, report: &Report) -> Result<u64, InvalidReport> {
+    pub fn check(&self, report: &Report) -> Result<(), InvalidReport> {
         let is_next = match self.unfinished {
             Some(unfinished) => report.seq == unfinished.seq,
             None => report.seq > self.seq,
@@ -325,42 +345,28 @@ impl Books {
                 return Err(InvalidReport::WentBack(definition.key.clone()));
             }
         }
-        let mut added = 0_u64;
         for (id, tally) in report.tallies.iter() {
-            let Floor { key, floor, counted } =
-                self.floor(report, id).ok_or(InvalidReport::Undefined(id.0))?;
+            let (key, floor) = self.floor(report, id).ok_or(InvalidReport::Undefined(id.0))?;
             if !tally.is_consistent() {
                 return Err(InvalidReport::Inconsistent(key.clone()));
             }
             if !tally.covers(floor) {
                 return Err(InvalidReport::WentBack(key.clone()));
             }
-            added = added.saturating_add(tally.counts.offered.saturating_sub(counted));
         }
-        Ok(added.min(self.allowance.report_max(report.clients)))
+        Ok(())
     }
 
+    /// The key of an id, and the counts below which its total must not fall.
     #[inline]
-    fn floor<'a>(&'a self, report: &'a Report, id: KeyId) -> Option<Floor<'a>> {
+    fn floor<'a>(&'a self, report: &'a Report, id: KeyId) -> Option<(&'a Key, Tally)> {
         if !report.definitions.is_empty()
             && let Some(new) = report.definitions.get(&id)
         {
-            let floor = Tally { counts: new.sent, late: Counts::ZERO };
-            return Some(Floor { key: &new.key, floor, counted: new.base.offered });
+            return Some((&new.key, Tally { counts: new.sent, late: Counts::ZERO }));
         }
         let (line, defined) = self.lines.get(id.index()).zip(self.keys.get(id.index()))?;
         let late = self.late.get(id.index()).copied().unwrap_or_default();
-        let floor = Tally { counts: line.counts, late };
-        // Where the key was taken over, the line holds what was sent.
-        Some(Floor { key: &defined.key, floor, counted: line.counts.offered })
+        Some((&defined.key, Tally { counts: line.counts, late }))
     }
-}
-
-/// The state of a key before a report.
-struct Floor<'a> {
-    key: &'a Key,
-    /// The counts below which it must not fall.
-    floor: Tally,
-    /// The requests below which none is counted anew.
-    counted: u64,
 }

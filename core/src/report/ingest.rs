@@ -63,6 +63,8 @@ pub struct Entered {
     pub unconfirmed: u64,
     /// New requests that were counted.
     pub counted: u64,
+    /// Those of them whose time nothing verifies.
+    pub counted_late: u64,
     /// Requests that were not counted, because the child cannot have decided so many.
     pub cut: u64,
     /// The most requests that the child can have decided in the time that the report covers.

@@ -28,9 +28,6 @@ pub enum InvalidReport {
     /// The child defines more keys than the parent allows.
     #[error("a child may define at most {0} keys here")]
     TooManyKeys(usize),
-    /// The sum of all counts of the parent would exceed 64 bits.
-    #[error("the counts of the report and those of all children here would exceed 64 bits")]
-    Overflow,
     /// A report has counts but no time.
     #[error("a report without a time must not carry counts")]
     Timeless,

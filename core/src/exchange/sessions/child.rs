@@ -33,6 +33,8 @@ pub struct Child {
     /// Requests that it reported and cannot have decided, which were not counted.
     pub cut: u64,
     pub(super) cut_taken: u64,
+    /// The time when the share of its books was set aside.
+    pub(super) share_since: MonoTime,
     /// Its highest report that the controller has covered.
     pub confirmed: u64,
     pub(super) sent: SentState,

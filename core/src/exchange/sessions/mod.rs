@@ -1,6 +1,7 @@
 //! The sessions of a parent with its children: identity, counts received, and directives sent.
 
 mod child;
+mod shares;
 
 pub use child::{Child, Head};
 
@@ -13,10 +14,10 @@ use crate::exchange::{StreamId, StreamRejected};
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
 use crate::report::{
-    Books, CLIENTS_MAX, DECISIONS_PER_S_MAX, Entered, Identity, InstanceId, InvalidReport, Ledger, Report,
-    Role,
+    Books, CLIENTS_MAX, DECISIONS_PER_S_MAX, Entered, Identity, InstanceId, Ledger, Report, Role,
 };
 use child::SentState;
+use shares::Shares;
 
 /// The time for which the books of a disconnected child are kept. A child that returns later is taken over by
 /// its own figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
@@ -43,8 +44,8 @@ pub struct Sessions {
     keys_per_aggregator_max: usize,
     /// Requests/s that a client is believed to decide.
     decisions_per_s_max: u64,
-    /// Requests counted of all children together. No sum of any of them exceeds it.
-    counted: u64,
+    /// The range that the counts of all children share.
+    shares: Shares,
     /// Children whose cut counts have at least doubled since they were last taken.
     cut: Vec<InstanceId>,
 }
@@ -63,7 +64,7 @@ impl Sessions {
             keys_per_child_max,
             keys_per_aggregator_max: keys_per_child_max,
             decisions_per_s_max: DECISIONS_PER_S_MAX,
-            counted: 0,
+            shares: Shares::new(children_max),
             cut: Vec::new(),
         }
     }
@@ -95,31 +96,29 @@ impl Sessions {
         let known = instance.and_then(|instance| self.children.get(instance));
         match (known.filter(|child| child.stream == Some(stream)), &report.identity) {
             (Some(child), None) => {
-                self.check_room(child.books.check(report)?)?;
+                child.books.check(report)?;
                 Ok(&child.identity)
             }
             (None, Some(identity)) => {
-                self.check_open(stream, identity.instance)?;
-                self.check_room(self.new_books(identity.role).check(report)?)?;
+                self.check_open(stream, identity)?;
+                self.new_books(identity.role).check(report)?;
                 Ok(identity)
             }
             (Some(_), Some(_)) | (None, None) => Err(StreamRejected::Greeting),
         }
     }
 
-    fn check_open(&self, stream: StreamId, instance: InstanceId) -> Result<(), StreamRejected> {
-        match self.children.get(&instance) {
+    fn check_open(&self, stream: StreamId, identity: &Identity) -> Result<(), StreamRejected> {
+        match self.children.get(&identity.instance) {
             Some(child) if child.stream.is_some_and(|present| present > stream) => {
                 Err(StreamRejected::Unknown)
             }
+            Some(child) if child.identity.role != identity.role => Err(StreamRejected::WrongTier(
+                "this instance has greeted in another role; a client has an instance of its own",
+            )),
             None if self.connected >= self.children_max => Err(StreamRejected::Full(self.children_max)),
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// Refuses requests by which the sum of all counts would exceed 64 bits.
-    const fn check_room(&self, added: u64) -> Result<(), InvalidReport> {
-        if added >= u64::MAX - self.counted { Err(InvalidReport::Overflow) } else { Ok(()) }
     }
 
     /// Enters a report that was [checked](Self::check), or a part of it. `None` if the stream has ended.
@@ -130,10 +129,10 @@ impl Sessions {
         report: &Report,
         ledger: &mut impl Ledger,
     ) -> Option<Entered> {
-        // Half of the room is for counts whose time is verified, so that children that reconnect again and
-        // again cannot use up all of it.
-        let late_room = (u64::MAX / 2).saturating_sub(self.counted);
-        let child = self.by_stream(stream)?;
+        let late_room = self.shares.late_room(now);
+        let instance = *self.streams.get(&stream)?;
+        let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
+        self.shares.renew(now, child);
         child.last_report = now;
         let entered = child.books.enter_into(now, report, late_room, ledger);
         child.cut = child.cut.saturating_add(entered.cut);
@@ -144,9 +143,8 @@ impl Sessions {
         if !report.more {
             child.killed_locally = report.killed_locally.min(child.clients);
         }
-        let instance = child.identity.instance;
         let is_news = entered.cut > 0 && child.cut / 2 >= child.cut_taken;
-        self.counted = self.counted.saturating_add(entered.counted);
+        self.shares.take_late(entered.counted_late);
         if is_news && self.cut.len() < CUT_MAX && !self.cut.contains(&instance) {
             self.cut.push(instance);
         }
@@ -167,7 +165,13 @@ impl Sessions {
     }
 
     fn new_books(&self, role: Role) -> Books {
-        Books::new(self.own, self.keys_max(role)).with_decisions_per_s_max(self.decisions_per_s_max)
+        let clients_max = match role {
+            Role::Client => 1,
+            Role::Aggregator => CLIENTS_MAX,
+        };
+        Books::new(self.own, self.keys_max(role))
+            .with_decisions_per_s_max(self.decisions_per_s_max)
+            .with_clients_max(clients_max)
     }
 
     const fn keys_max(&self, role: Role) -> usize {
@@ -188,16 +192,18 @@ impl Sessions {
         identity: Identity,
     ) -> Result<&mut Child, StreamRejected> {
         let instance = identity.instance;
-        self.check_open(stream, instance)?;
+        self.check_open(stream, &identity)?;
         if !self.children.contains_key(&instance) && self.children.len() >= self.children_max {
             let away = self.children.values().filter(|child| child.stream.is_none());
             let longest_away =
                 away.min_by_key(|child| child.last_report).map(|child| child.identity.instance);
-            longest_away.map(|evicted| self.children.remove(&evicted));
+            longest_away.into_iter().for_each(|evicted| self.remove(evicted));
         }
         self.streams.insert(stream, instance);
-        let books = self.new_books(identity.role);
+        let mut books = self.new_books(identity.role);
+        let shares = &mut self.shares;
         let child = self.children.entry(instance).or_insert_with(|| Child {
+            share_since: shares.open(now, &mut books),
             books,
             identity: identity.clone(),
             stream: None,
@@ -240,8 +246,10 @@ impl Sessions {
 
     /// Removes a child at once.
     pub fn remove(&mut self, instance: InstanceId) {
-        let removed = self.children.remove(&instance);
-        self.connected -= usize::from(removed.is_some_and(|child| child.stream.is_some()));
+        if let Some(removed) = self.children.remove(&instance) {
+            self.shares.give_back(&removed.books);
+            self.connected -= usize::from(removed.stream.is_some());
+        }
         self.streams.retain(|_, owner| *owner != instance);
     }
 
@@ -276,6 +284,11 @@ impl Sessions {
                 sent.audience = Arc::clone(left);
             }
         }
+    }
+
+    /// The most children, disconnected but remembered ones included.
+    pub const fn children_max(&self) -> usize {
+        self.children_max
     }
 
     /// The number of connected children.

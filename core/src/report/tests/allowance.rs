@@ -184,11 +184,14 @@ fn bound_of_an_aggregator_is_for_each_client_below_it_now_or_before() {
 }
 
 #[test]
-fn counts_of_unverified_times_stop_at_the_room_for_them() {
+fn counts_of_unverified_times_stop_at_the_room_for_them_and_verified_ones_do_not() {
     let mut parent = Parent::begun();
     parent.late_room = 100;
-    assert_eq!(parent.total(1_000, 500), (500, 0), "a second is verified soon");
-    assert_eq!(parent.total(60_000, 5_000), (100, 4_400));
+    assert_eq!(parent.total(60_000, 5_000), (5_000, 0), "a minute is verified");
+    let late = Tally { counts: offered(10_000), late: offered(5_000) };
+    let report = parent.report(61_000, &[(0, late)]);
+    let entered = parent.enter(&report);
+    assert_eq!((entered.counted, entered.counted_late, entered.cut), (100, 100, 4_900));
 }
 
 #[test]

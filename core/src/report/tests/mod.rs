@@ -7,6 +7,7 @@ mod histories;
 mod joins;
 mod loss;
 mod outbox;
+mod sums;
 mod tallies;
 
 use super::*;
