@@ -63,10 +63,10 @@ impl Leaders {
         }
         let name = || format!("{} {}/{}/{}", child.role.as_str(), child.zone, child.service, child.name);
         if held.is_some() || !counts {
-            self.others.note(now, own, leader, name);
+            self.others.note(now, own, leader, child.role, name);
         }
         if let Some(other) = report.other_controller.filter(|_| is_aggregator) {
-            self.others.note(now, own, other, name);
+            self.others.note(now, own, other, child.role, name);
         }
     }
 
@@ -76,7 +76,7 @@ impl Leaders {
             self.led_since.get_or_insert(now);
         }
         if let Some((held, got)) = held.zip(got).filter(|(held, got)| held.is_rival_of(*got)) {
-            self.others.note(now, held.max(got), held.min(got), || "the parent".to_owned());
+            self.others.note(now, held.max(got), held.min(got), Role::Aggregator, || "the parent".to_owned());
         }
     }
 

@@ -8,7 +8,7 @@ use plimsoll_core::directive::{BucketDirective, Directives, Epoch, StaleDirectiv
 use plimsoll_core::exchange::Child;
 use plimsoll_core::names::KeyId;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Batches, Counts, Evidence, Report};
+use plimsoll_core::report::{Batches, Counts, Evidence, Report, Role};
 
 use super::{ONLY, REPORT_INTERVAL_DEFAULT, Subscription};
 use crate::assignment::EndpointId;
@@ -159,7 +159,7 @@ impl Subscription {
             let name = || self.routing.as_ref().and_then(|routing| routing.assignment.name(id));
             let peer = || name().map_or("the aggregator".to_owned(), |name| format!("aggregator {name}"));
             if held.is_rival_of(got) {
-                self.other_controllers.note(now, held.max(got), held.min(got), peer);
+                self.other_controllers.note(now, held.max(got), held.min(got), Role::Aggregator, peer);
             }
         }
         let accepted = self.directives.check_leader(leader).and_then(|()| session.accept(now, &message));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_core::directive::{EPOCH_STEP_MAX, Epoch, Leader};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{InstanceId, Report};
+use plimsoll_core::report::{InstanceId, Report, Role};
 
 use super::Place;
 
@@ -85,13 +85,13 @@ impl Leadership {
         let own = self.leader(epoch);
         let name = || format!("aggregator {}/{}", place.0, place.1);
         if let Some(other) = report.other_controller.filter(|other| other.instance != own.instance) {
-            self.others.note(now, own, other, name);
+            self.others.note(now, own, other, Role::Aggregator, name);
         }
         let claimed = report.leader().filter(|claimed| claimed.epoch > epoch || claimed.is_rival_of(own))?;
         let is_other = claimed.instance.is_some_and(|instance| instance != self.own);
         let uptime = now.since(self.started_at);
         if is_other && report.controller_age.is_some_and(|age| uptime > age + REPLACED_WITHIN) {
-            self.others.note(now, own, claimed, name);
+            self.others.note(now, own, claimed, Role::Aggregator, name);
             if claimed > own {
                 self.lost.get_or_insert_with(|| LostLead { to: claimed, through: name() });
             }
@@ -99,7 +99,7 @@ impl Leadership {
         }
         let is_soon = self.stepped_at.is_some_and(|at| now.since(at) < STEP_EVERY);
         if is_soon || claimed.epoch.0 - epoch.0 > EPOCH_STEP_MAX {
-            self.others.note(now, own, claimed, name);
+            self.others.note(now, own, claimed, Role::Aggregator, name);
             return None;
         }
         self.stepped_at = Some(now);

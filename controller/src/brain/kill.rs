@@ -103,16 +103,16 @@ impl Brain {
         let time = self.time(now);
         let changed = self.durable.on_report(report, evidence, time, &self.policies.in_force);
         self.on_kill_change(changed);
-        self.note_claims(child, report);
+        self.note_claims(now, child, report);
         self.kills.on_confirmation(now, child.instance, Role::Aggregator, report);
         self.join_drill(now, report.drill)
     }
 
     /// Notes the generations above the ones here that the report contains, and those of clients that it passes on.
-    fn note_claims(&mut self, child: &Identity, report: &Report) {
+    fn note_claims(&mut self, now: MonoTime, child: &Identity, report: &Report) {
         let (durable, claims) = (&self.durable, self.kills.claims_mut());
         let mut note = |scope: &Scope, claim: KillClaim| {
-            claims.note(durable.generation(scope), scope, claim, child);
+            claims.note(now, durable.generation(scope), scope, claim, child);
         };
         note(&Scope::Fleet, KillClaim::of(child, report.kill));
         for (bucket, generation) in &report.kills {
@@ -149,7 +149,9 @@ impl Brain {
             }
         }
         let durable = &self.durable;
-        self.kills.claims_mut().settle(|scope| durable.generation(scope));
+        let claims = self.kills.claims_mut();
+        claims.prune(self.last_tick.at);
+        claims.settle(|scope| durable.generation(scope));
     }
 
     fn on_kill_change(&mut self, changed: bool) {

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use crate::directive::Leader;
 use crate::quantity::MonoTime;
+use crate::report::Role;
 
 /// The time for which a sighting is shown after the last one, and after which a lasting one is logged again.
 const SHOWN: Duration = Duration::from_secs(60);
 /// The time for which a later epoch is claimed before the claim is shown: after the restart of a controller, a
 /// client of several aggregators knows the new epoch earlier than one of them. Also the longest gap in a claim.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
+/// The time without a report after which a peer makes room for another: more than two of the longest intervals.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// The most peers through which other controllers are seen that are remembered by name.
 pub const SIGHTINGS_MAX: usize = 64;
 
@@ -25,40 +28,59 @@ pub struct Sighting {
     since: MonoTime,
     at: MonoTime,
     logged_at: Option<MonoTime>,
+    role: Role,
 }
 
 /// The latest sightings, by the name of the peer.
 #[derive(Clone, Debug, Default)]
 pub struct OtherControllers {
     by_peer: BTreeMap<String, Sighting>,
+    /// The time since which log lines are counted, and their number: a peer that invents names fills no disk.
+    logged: (MonoTime, usize),
 }
 
 impl OtherControllers {
-    /// Notes that a peer names `other`, while `held` leads here. Returns true if that is another controller, of
+    /// Notes that a peer with this `role` names `other`, while `held` leads here, if that is another controller of
     /// the same epoch or a later one.
     pub fn note(
         &mut self,
         now: MonoTime,
         held: Leader,
         other: Leader,
+        role: Role,
         peer: impl FnOnce() -> String,
-    ) -> bool {
+    ) {
         let is_rival = held.is_rival_of(other);
         if !is_rival && other.epoch <= held.epoch {
-            return false;
+            return;
         }
         self.by_peer.retain(|_, sighting| now.since(sighting.at) < SHOWN);
-        let (peer, is_full) = (peer(), self.by_peer.len() >= SIGHTINGS_MAX);
-        if is_full && !self.by_peer.contains_key(&peer) {
-            return true;
+        let peer = peer();
+        if !self.by_peer.contains_key(&peer) && !self.makes_room(now, role) {
+            return;
         }
-        let new = Sighting { other, is_rival, since: now, at: now, logged_at: None };
+        let new = Sighting { other, is_rival, since: now, at: now, logged_at: None, role };
         let sighting = self.by_peer.entry(peer).or_insert(new);
         if now.since(sighting.at) >= SETTLED_AFTER {
             sighting.since = now;
         }
         (sighting.other, sighting.is_rival, sighting.at) = (other, is_rival, now);
-        true
+    }
+
+    /// Makes room for another peer: of clients first, the one that has been silent for the longest time. Returns
+    /// false if none may leave.
+    fn makes_room(&mut self, now: MonoTime, role: Role) -> bool {
+        if self.by_peer.len() < SIGHTINGS_MAX {
+            return true;
+        }
+        let may_leave = |seen: &Sighting| {
+            (role == Role::Aggregator && seen.role == Role::Client)
+                || seen.role == role && now.since(seen.at) >= SILENT_AFTER
+        };
+        let leaving = self.by_peer.iter().filter(|(_, seen)| may_leave(seen));
+        let first = leaving.min_by_key(|(_, seen)| (seen.role == Role::Aggregator, seen.at));
+        let first = first.map(|(peer, _)| peer.clone());
+        first.is_some_and(|peer| self.by_peer.remove(&peer).is_some())
     }
 
     /// The peers that name another controller at the epoch of the one that leads, and those that have claimed a
@@ -79,17 +101,25 @@ impl OtherControllers {
         lately.map(|sighting| sighting.other).max()
     }
 
-    /// Takes the sightings that are due for the log, each once a minute.
+    /// Takes the sightings that are due for the log, each once a minute and those of aggregators first.
     pub fn take_unlogged(&mut self, now: MonoTime) -> Vec<(String, Sighting)> {
         let is_due = |sighting: &Sighting| {
             sighting.is_shown(now) && sighting.logged_at.is_none_or(|at| now.since(at) >= SHOWN)
         };
+        if now.since(self.logged.0) >= SHOWN {
+            self.logged = (now, 0);
+        }
         let due = self.by_peer.iter_mut().filter(|(_, sighting)| is_due(sighting));
-        due.map(|(peer, sighting)| {
-            sighting.logged_at = Some(now);
-            (peer.clone(), sighting.clone())
-        })
-        .collect()
+        let mut due: Vec<(&String, &mut Sighting)> = due.collect();
+        due.sort_by_key(|(_, sighting)| sighting.role != Role::Aggregator);
+        due.truncate(SIGHTINGS_MAX - self.logged.1);
+        self.logged.1 += due.len();
+        due.into_iter()
+            .map(|(peer, sighting)| {
+                sighting.logged_at = Some(now);
+                (peer.clone(), sighting.clone())
+            })
+            .collect()
     }
 }
 
@@ -122,14 +152,14 @@ mod tests {
         let mut others = OtherControllers::default();
         let held = leader(2, 1);
         for none in [leader(2, 1), leader(1, 7), Leader { instance: None, ..held }] {
-            assert!(!others.note(at(0), held, none, || unreachable!()));
+            others.note(at(0), held, none, Role::Client, || unreachable!());
         }
-        assert!(others.note(at(0), held, leader(2, 7), || "a".to_owned()));
+        others.note(at(0), held, leader(2, 7), Role::Client, || "a".to_owned());
         assert_eq!(shown(&others, 0), [("a", leader(2, 7))]);
         assert!(others.has_rival(at(0)));
         let logged = |others: &mut OtherControllers, s| others.take_unlogged(at(s)).len();
         assert_eq!([0, 1, 59].map(|s| logged(&mut others, s)), [1, 0, 0]);
-        assert!(others.note(at(59), held, leader(2, 7), || "a".to_owned()));
+        others.note(at(59), held, leader(2, 7), Role::Client, || "a".to_owned());
         assert_eq!([60, 61].map(|s| logged(&mut others, s)), [1, 0]);
         assert!(others.has_rival(at(118)) && !others.has_rival(at(119)));
     }
@@ -138,7 +168,7 @@ mod tests {
     fn later_epoch_is_shown_only_if_the_claim_lasts() {
         let mut others = OtherControllers::default();
         let claims = |others: &mut OtherControllers, s| {
-            others.note(at(s), leader(2, 1), leader(3, 7), || "a".to_owned());
+            others.note(at(s), leader(2, 1), leader(3, 7), Role::Client, || "a".to_owned());
         };
         claims(&mut others, 0);
         claims(&mut others, 9);
@@ -155,11 +185,45 @@ mod tests {
     #[test]
     fn peers_are_bounded_and_those_that_ended_make_room() {
         let mut others = OtherControllers::default();
+        let note = |others: &mut OtherControllers, s, role, peer: String| {
+            others.note(at(s), leader(2, 1), leader(2, 7), role, || peer);
+        };
         for peer in 0..1_000 {
-            assert!(others.note(at(0), leader(2, 1), leader(2, 7), || format!("peer {peer}")));
+            note(&mut others, 0, Role::Client, format!("peer {peer}"));
         }
         assert_eq!(shown(&others, 0).len(), SIGHTINGS_MAX);
-        others.note(at(60), leader(2, 1), leader(2, 7), || "another".to_owned());
+        note(&mut others, 60, Role::Client, "another".to_owned());
         assert_eq!(shown(&others, 60).len(), 1);
+    }
+
+    #[test]
+    fn clients_do_not_hide_what_others_name() {
+        let mut others = OtherControllers::default();
+        let note = |others: &mut OtherControllers, s, role, peer: String| {
+            others.note(at(s), leader(2, 1), leader(2, 7), role, || peer);
+        };
+        (0..SIGHTINGS_MAX).for_each(|peer| note(&mut others, 0, Role::Client, format!("peer {peer}")));
+        note(&mut others, 0, Role::Aggregator, "the parent".to_owned());
+        // Those of clients that have fallen silent make room for a client that speaks.
+        note(&mut others, 10, Role::Client, "honest".to_owned());
+        (0..SIGHTINGS_MAX).for_each(|peer| note(&mut others, 10, Role::Client, format!("other {peer}")));
+        let is_shown = |peer: &str| shown(&others, 10).iter().any(|(shown, _)| *shown == peer);
+        assert!(is_shown("the parent") && is_shown("honest"));
+        assert_eq!(shown(&others, 10).len(), SIGHTINGS_MAX);
+    }
+
+    #[test]
+    fn flood_of_names_is_logged_in_part_and_aggregators_first() {
+        let mut others = OtherControllers::default();
+        let mut logged = Vec::new();
+        for s in 0..60 {
+            for peer in 0..SIGHTINGS_MAX {
+                others.note(at(s), leader(2, 1), leader(2, 7), Role::Client, || format!("peer {s} {peer}"));
+            }
+            others.note(at(s), leader(2, 1), leader(2, 7), Role::Aggregator, || "zone".to_owned());
+            logged.extend(others.take_unlogged(at(s)).into_iter().map(|(peer, _)| peer));
+        }
+        assert_eq!(logged.first().map(String::as_str), Some("zone"));
+        assert!(logged.len() <= SIGHTINGS_MAX, "{}", logged.len());
     }
 }

@@ -6,12 +6,15 @@ use std::time::Duration;
 use super::{KillGeneration, Scope, claimable};
 use crate::names::{Name, Zone};
 use crate::quantity::MonoTime;
-use crate::report::{Identity, Role};
+use crate::report::{Identity, InstanceId, Role};
 
 /// The most scopes with a claim. Claims for further buckets are counted alone.
 pub const CLAIMS_MAX: usize = 512;
 /// The most of them that one client takes, so that it does not crowd out the others.
 const OF_CLIENT_MAX: usize = 16;
+/// The time after which a claim that no child has repeated is dropped. A child repeats its generations in every
+/// 512 reports: within 9 minutes at the longest report interval.
+const KEPT: Duration = Duration::from_secs(20 * 60);
 /// The interval at which new claims are logged, and the most that are logged at once.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 const LOGGED_MAX: usize = 8;
@@ -33,11 +36,10 @@ pub struct KillClaim {
 }
 
 /// The highest claim for each scope above the generation held here, and the process that made it. A claim stays
-/// until the generation held reaches it.
+/// until the generation held reaches it, or children no longer repeat it.
 #[derive(Debug, Default)]
 pub struct Claims {
-    /// With the number of the latest change.
-    by_scope: BTreeMap<Scope, (KillClaim, u64)>,
+    by_scope: BTreeMap<Scope, Held>,
     version: u64,
     /// The number of claims that were new.
     ignored: u64,
@@ -45,6 +47,18 @@ pub struct Claims {
     logged: (u64, Option<MonoTime>),
     /// The time at which the first change that is not logged was found.
     unlogged_since: Option<MonoTime>,
+}
+
+/// A claim, and how it came here.
+#[derive(Clone, Debug)]
+struct Held {
+    claim: KillClaim,
+    /// The child that made it or passed it on.
+    child: InstanceId,
+    /// The time of the latest report with it.
+    at: MonoTime,
+    /// The number of the latest change.
+    changed: u64,
 }
 
 impl KillClaim {
@@ -58,39 +72,78 @@ impl KillClaim {
 impl Claims {
     /// Notes a claim that a `child` makes or passes on, if it is above the generation `held` and above the claims
     /// before. An implausible generation counts as the highest plausible one.
-    pub fn note(&mut self, held: KillGeneration, scope: &Scope, claim: KillClaim, child: &Identity) {
+    pub fn note(
+        &mut self,
+        now: MonoTime,
+        held: KillGeneration,
+        scope: &Scope,
+        claim: KillClaim,
+        child: &Identity,
+    ) {
         let generation = KillGeneration(claim.generation.0.min(claimable(held.0)));
-        if generation <= held.max(self.highest(scope)) {
+        if generation <= held {
+            return;
+        }
+        let before = self.by_scope.get_mut(scope);
+        let is_known = matches!(scope, Scope::Fleet) || before.is_some();
+        if let Some(before) = before.filter(|before| before.claim.generation >= generation) {
+            if before.claim.generation == generation {
+                before.at = now;
+            }
             return;
         }
         self.ignored += 1;
-        let is_known = matches!(scope, Scope::Fleet) || self.by_scope.contains_key(scope);
-        if is_known || self.by_scope.len() < CLAIMS_MAX && !self.is_full_for(child) {
+        if is_known || self.makes_room(child) {
             self.version += 1;
-            self.by_scope.insert(scope.clone(), (KillClaim { generation, ..claim }, self.version));
+            let claim = KillClaim { generation, ..claim };
+            let held = Held { claim, child: child.instance, at: now, changed: self.version };
+            self.by_scope.insert(scope.clone(), held);
         }
     }
 
-    fn is_full_for(&self, child: &Identity) -> bool {
-        let is_its = |(claim, _): &&(KillClaim, u64)| {
-            (&claim.zone, &claim.service, &claim.name) == (&child.zone, &child.service, &child.name)
+    /// Makes room for another claim of a child: where all places are taken, the child with the most claims loses
+    /// its oldest. Returns false if that is the child itself, or a client with as many as it may have.
+    fn makes_room(&mut self, child: &Identity) -> bool {
+        let mut of_each = BTreeMap::<InstanceId, usize>::new();
+        self.by_scope.values().for_each(|held| *of_each.entry(held.child).or_default() += 1);
+        let own = of_each.get(&child.instance).copied().unwrap_or_default();
+        if child.role == Role::Client && own >= OF_CLIENT_MAX {
+            return false;
+        }
+        if self.by_scope.len() < CLAIMS_MAX {
+            return true;
+        }
+        let Some((most, _)) = of_each.into_iter().filter(|(_, count)| *count > own + 1).max_by_key(|of| of.1)
+        else {
+            return false;
         };
-        child.role == Role::Client && self.by_scope.values().filter(is_its).count() >= OF_CLIENT_MAX
+        let its = self.by_scope.iter().filter(|(_, held)| held.child == most);
+        if let Some(oldest) =
+            its.min_by_key(|(_, held)| (held.at, held.changed)).map(|(scope, _)| scope.clone())
+        {
+            self.by_scope.remove(&oldest);
+        }
+        true
+    }
+
+    /// Drops the claims that no child has repeated for long: the processes that made them are gone.
+    pub fn prune(&mut self, now: MonoTime) {
+        self.by_scope.retain(|_, held| now.since(held.at) < KEPT);
     }
 
     /// Drops the claims that the generations held have reached.
     pub fn settle(&mut self, held: impl Fn(&Scope) -> KillGeneration) {
-        self.by_scope.retain(|scope, (claim, _)| claim.generation > held(scope));
+        self.by_scope.retain(|scope, kept| kept.claim.generation > held(scope));
     }
 
     /// The highest generation claimed for a scope; 0 without a claim.
     pub fn highest(&self, scope: &Scope) -> KillGeneration {
-        self.by_scope.get(scope).map_or(KillGeneration(0), |(claim, _)| claim.generation)
+        self.by_scope.get(scope).map_or(KillGeneration(0), |held| held.claim.generation)
     }
 
     /// Every claim, the fleet's first.
     pub fn iter(&self) -> impl Iterator<Item = (&Scope, &KillClaim)> {
-        self.by_scope.iter().map(|(scope, (claim, _))| (scope, claim))
+        self.by_scope.iter().map(|(scope, held)| (scope, &held.claim))
     }
 
     /// The number of claims that moved nothing and were higher than those before.
@@ -105,8 +158,8 @@ impl Claims {
 
     /// The claims that changed since version `seen`.
     pub(super) fn since(&self, seen: u64) -> BTreeMap<Scope, KillClaim> {
-        let later = self.by_scope.iter().filter(|(_, (_, changed))| *changed > seen);
-        later.map(|(scope, (claim, _))| (scope.clone(), claim.clone())).collect()
+        let later = self.by_scope.iter().filter(|(_, held)| held.changed > seen);
+        later.map(|(scope, held)| (scope.clone(), held.claim.clone())).collect()
     }
 
     /// Takes the claims to log, a few of the new ones once a minute, unless an order has explained them soon.
@@ -131,7 +184,6 @@ impl Claims {
 mod tests {
     use super::*;
     use crate::names::Bucket;
-    use crate::report::InstanceId;
 
     fn child(number: u128, role: Role) -> Identity {
         Identity {
@@ -151,7 +203,7 @@ mod tests {
     fn note(claims: &mut Claims, held: u64, number: u128, generation: u64) {
         let child = child(number, Role::Client);
         let claim = KillClaim::of(&child, KillGeneration(generation));
-        claims.note(KillGeneration(held), &Scope::Fleet, claim, &child);
+        claims.note(MonoTime::ZERO, KillGeneration(held), &Scope::Fleet, claim, &child);
     }
 
     #[test]
@@ -187,7 +239,7 @@ mod tests {
         let mut note = |number: u128, role, bucket_number: usize| {
             let child = child(number, role);
             let claim = KillClaim::of(&child, KillGeneration(1));
-            claims.note(KillGeneration(0), &bucket(bucket_number), claim, &child);
+            claims.note(MonoTime::ZERO, KillGeneration(0), &bucket(bucket_number), claim, &child);
             claims.by_scope.len()
         };
         let of_client = (0..2 * CLAIMS_MAX).map(|bucket| note(1, Role::Client, bucket)).last();
@@ -196,6 +248,53 @@ mod tests {
         assert_eq!(of_aggregator, Some(CLAIMS_MAX));
         super::tests::note(&mut claims, 0, 3, 1);
         assert_eq!(claims.highest(&Scope::Fleet), KillGeneration(1), "the fleet always has room");
+    }
+
+    #[test]
+    fn claim_that_no_child_repeats_expires() {
+        let at = |s| MonoTime::from_elapsed(Duration::from_secs(s));
+        let mut claims = Claims::default();
+        let note = |claims: &mut Claims, s, number, scope: &Scope, generation| {
+            let child = child(number, Role::Client);
+            claims.note(
+                at(s),
+                KillGeneration(0),
+                scope,
+                KillClaim::of(&child, KillGeneration(generation)),
+                &child,
+            );
+            claims.prune(at(s));
+        };
+        note(&mut claims, 0, 1, &bucket(1), 7);
+        note(&mut claims, 0, 2, &bucket(2), 7);
+        // The first process is gone; a child repeats the claim of the second, and others claim less.
+        for s in (100..=3_000).step_by(100) {
+            note(&mut claims, s, 3, &bucket(2), 7);
+            note(&mut claims, s, 3, &bucket(1), 5);
+        }
+        let held = |claims: &Claims, number| claims.highest(&bucket(number)).0;
+        assert_eq!(
+            (held(&claims, 1), held(&claims, 2)),
+            (5, 7),
+            "the claim of a living process takes the place"
+        );
+        claims.prune(at(3_000 + 3_600));
+        assert_eq!(claims.iter().count(), 0);
+    }
+
+    #[test]
+    fn one_child_leaves_room_for_the_claims_of_another() {
+        let mut claims = Claims::default();
+        let mut note = |number: u128, role, scope: usize| {
+            let child = child(number, role);
+            let claim = KillClaim::of(&child, KillGeneration(1));
+            claims.note(MonoTime::ZERO, KillGeneration(0), &bucket(scope), claim, &child);
+        };
+        (0..2 * CLAIMS_MAX).for_each(|scope| note(1, Role::Aggregator, scope));
+        (0..100).for_each(|scope| note(2, Role::Aggregator, 10_000 + scope));
+        note(3, Role::Client, 20_000);
+        let of = |name: &str| claims.iter().filter(|(_, claim)| claim.name.as_str() == name).count();
+        assert_eq!((of("host:2"), of("host:3"), of("host:1")), (100, 1, CLAIMS_MAX - 101));
     }
 
     #[test]

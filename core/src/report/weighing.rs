@@ -9,6 +9,9 @@ use super::{COHORTS_MAX, CohortKey, Evidence, Outcomes};
 pub const INSTANCE_WEIGHT_MAX: u64 = 5;
 /// Children remembered at most, by cohort, over all cohorts. The evidence of further ones is left out.
 const WEIGHED_MAX: usize = 200_000;
+/// The first cohorts of each child, which have room where others have not: in a fourth of the cohorts, and up to
+/// twice [`WEIGHED_MAX`].
+const OF_CHILD_FIRST: u32 = 20;
 /// Instances that one child can stand for, at most: the children of one aggregator.
 const INSTANCES_MAX: u32 = 10_000;
 /// The number of [takes](Weighing::take) after which memory is halved: a minute of roll-ups or ticks.
@@ -23,6 +26,9 @@ pub struct Weighing<C> {
     cohorts: BTreeMap<CohortKey, BTreeMap<C, Weighed>>,
     /// The number of children in all cohorts.
     children: usize,
+    /// The number of cohorts of each child.
+    of_child: BTreeMap<C, u32>,
+    left_out: u64,
     takes: u32,
 }
 
@@ -39,31 +45,43 @@ struct Weighed {
 
 impl<C> Default for Weighing<C> {
     fn default() -> Self {
-        Self { cohorts: BTreeMap::new(), children: 0, takes: 0 }
+        Self { cohorts: BTreeMap::new(), children: 0, of_child: BTreeMap::new(), left_out: 0, takes: 0 }
     }
 }
 
-impl<C: Ord> Weighing<C> {
-    /// Adds outcomes of a child that stands for `instances`.
+impl<C: Ord + Clone> Weighing<C> {
+    /// Adds outcomes of a child that stands for `instances`. Idle instances have no weight.
     pub fn add(&mut self, child: C, instances: u32, cohort: &CohortKey, outcomes: &Outcomes) {
-        if !self.cohorts.contains_key(cohort) {
-            if self.cohorts.len() >= COHORTS_MAX {
-                return;
-            }
-            self.cohorts.insert(cohort.clone(), BTreeMap::new());
-        }
-        let Some(children) = self.cohorts.get_mut(cohort) else { return };
-        if !children.contains_key(&child) && self.children >= WEIGHED_MAX {
+        if outcomes.weight() == 0 {
             return;
         }
-        let child = children.entry(child).or_insert_with(|| {
+        let is_known = self.cohorts.get(cohort).is_some_and(|children| children.contains_key(&child));
+        if !is_known && !self.has_room(&child, cohort) {
+            self.leave_out(outcomes);
+            return;
+        }
+        if !is_known {
+            *self.of_child.entry(child.clone()).or_default() += 1;
             self.children += 1;
-            Weighed::default()
-        });
+        }
+        let child = self.cohorts.entry(cohort.clone()).or_default().entry(child).or_default();
         child.instances = instances.clamp(1, INSTANCES_MAX);
         child.claimed = child.claimed.saturating_add(outcomes.weight());
         child.fresh.add(outcomes);
         child.fresh.instances = 0;
+    }
+
+    fn has_room(&self, child: &C, cohort: &CohortKey) -> bool {
+        let is_first = self.of_child.get(child).is_none_or(|cohorts| *cohorts < OF_CHILD_FIRST);
+        let (cohorts_max, children_max) =
+            if is_first { (COHORTS_MAX, 2 * WEIGHED_MAX) } else { (COHORTS_MAX / 4 * 3, WEIGHED_MAX) };
+        (self.cohorts.len() < cohorts_max || self.cohorts.contains_key(cohort))
+            && self.children < children_max
+    }
+
+    /// Counts outcomes that are left out of the evidence.
+    pub fn leave_out(&mut self, outcomes: &Outcomes) {
+        self.left_out = self.left_out.saturating_add(outcomes.weight());
     }
 
     /// Takes the evidence since the last call, within the weights, with the number of instances that each
@@ -78,7 +96,10 @@ impl<C: Ord> Weighing<C> {
             let instances = children.values().fold(0_u32, |sum, child| sum.saturating_add(child.instances));
             let mut sum = Outcomes { instances, ..Outcomes::default() };
             for child in children.values_mut() {
-                sum.add(&child.take(most));
+                let fresh = child.fresh.weight();
+                let taken = child.take(most);
+                self.left_out = self.left_out.saturating_add(fresh - taken.weight().min(fresh));
+                sum.add(&taken);
             }
             evidence.put(cohort.clone(), sum);
         }
@@ -87,6 +108,11 @@ impl<C: Ord> Weighing<C> {
             self.fade();
         }
         evidence
+    }
+
+    /// The weight of all evidence that was left out: for want of room, or above the weight of its children.
+    pub const fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Drops the evidence since the last [take](Self::take).
@@ -105,6 +131,10 @@ impl<C: Ord> Weighing<C> {
             });
         }
         self.cohorts.retain(|_, children| !children.is_empty());
+        self.of_child.clear();
+        for child in self.cohorts.values().flat_map(BTreeMap::keys) {
+            *self.of_child.entry(child.clone()).or_default() += 1;
+        }
         self.children = self.cohorts.values().map(BTreeMap::len).sum();
     }
 }
@@ -193,6 +223,7 @@ mod tests {
         assert_eq!(take(&mut weighing).offered, 50);
         weighing.add(99, 1, &cohort(), &outcomes(1_000_000_000, 0));
         assert_eq!(take(&mut weighing).offered, 0, "it has weighed that already");
+        assert_eq!(weighing.left_out(), 2_000_000_000 - 50);
         // Long after, those that stopped count no more.
         (0..40 * TAKES_PER_FADE).for_each(|_| drop(weighing.take()));
         weighing.add(1, 1, &cohort(), &outcomes(7, 0));
@@ -210,6 +241,46 @@ mod tests {
         weighing.add(1, 8, &cohort(), &outcomes(800, 0));
         weighing.discard();
         assert!(weighing.take().is_empty());
+    }
+
+    #[test]
+    fn idle_instances_do_not_set_the_median() {
+        let mut weighing = Weighing::default();
+        (0..8).for_each(|child| weighing.add(child, 1, &cohort(), &Outcomes::default()));
+        weighing.add(9, 1, &cohort(), &outcomes(100, 3));
+        let all = take(&mut weighing);
+        assert_eq!((all.offered, all.refused, all.instances), (100, 3, 1));
+        assert_eq!(weighing.left_out(), 0);
+    }
+
+    #[test]
+    fn one_child_leaves_room_for_the_cohorts_of_others() {
+        let cohort =
+            |number: u32| CohortKey { bucket: Bucket::new(&format!("b{number}")).unwrap(), ..cohort() };
+        let mut weighing = Weighing::default();
+        (0..2 * COHORTS_MAX as u32).for_each(|number| weighing.add(1, 1, &cohort(number), &outcomes(2, 0)));
+        (0..10).for_each(|number| weighing.add(2, 1, &cohort(100_000 + number), &outcomes(7, 0)));
+        let evidence = weighing.take();
+        let of_second = evidence.iter().filter(|(_, outcomes)| outcomes.offered == 7);
+        assert_eq!(of_second.count(), 10);
+        let in_all: u64 = evidence.iter().map(|(_, outcomes)| outcomes.offered).sum();
+        assert_eq!(in_all + weighing.left_out(), 2 * 2 * COHORTS_MAX as u64 + 70, "all is counted");
+        assert!(evidence.iter().len() <= COHORTS_MAX);
+    }
+
+    #[test]
+    fn children_with_many_cohorts_leave_room_for_others() {
+        let cohort =
+            |number: u32| CohortKey { bucket: Bucket::new(&format!("b{number}")).unwrap(), ..cohort() };
+        let mut weighing = Weighing::default();
+        let cohorts: Vec<CohortKey> = (0..2_000).map(cohort).collect();
+        for child in 0..110 {
+            cohorts.iter().for_each(|cohort| weighing.add(child, 1, cohort, &outcomes(1, 0)));
+        }
+        weighing.add(999, 1, &cohorts[0], &outcomes(1, 0));
+        let first = weighing.take().iter().next().map(|(_, outcomes)| outcomes.instances);
+        assert_eq!(first, Some(111));
+        assert!(weighing.children <= 2 * WEIGHED_MAX && weighing.left_out() > 0);
     }
 
     proptest! {

@@ -138,7 +138,7 @@ mod tests {
                 match *act {
                     Child(generation) | Soon(generation) => {
                         let claim = KillClaim::of(&child, KillGeneration(generation));
-                        claims.note(KillGeneration(0), &Scope::Fleet, claim, &child);
+                        claims.note(now, KillGeneration(0), &Scope::Fleet, claim, &child);
                         now = now + Duration::from_millis(if matches!(act, Child(_)) { 1_000 } else { 999 });
                         evidence.on_tick(now, &claims, &mut kills);
                     }

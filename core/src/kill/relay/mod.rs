@@ -12,6 +12,7 @@ pub use sent::SentKills;
 
 use evidence::Evidence;
 use orders::Orders;
+use sent::is_repeated;
 
 use super::drill::{Drill, DrillTiming, DueChild};
 use super::{Claims, KillClaim, KillGeneration, KilledBucketsFull, Kills, OrderId, Scope};
@@ -152,7 +153,7 @@ impl KillRelay {
     /// Fills the kill fields of a report after its number was set.
     pub fn fill(&mut self, now: MonoTime, report: &mut Report) {
         self.sent.fill(&self.kills, report);
-        report.claims = self.claims.since(self.sent_claims);
+        report.claims = self.claims.since(if is_repeated(report) { 0 } else { self.sent_claims });
         self.sent_claims = self.claims.version();
         self.orders.fill(now, report);
         if self.sent_timing != self.timing.version() {
@@ -189,6 +190,7 @@ impl KillRelay {
     /// Takes the claims of children as evidence, while this process has no state of its own. Returns true if a
     /// generation changed, which all children must be sent.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
+        self.claims.prune(now);
         self.evidence.on_tick(now, &self.claims, &mut self.kills)
     }
 
@@ -197,17 +199,17 @@ impl KillRelay {
     /// Returns true if a generation or an order changed, which all children must be sent.
     pub fn on_report(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         self.on_confirmation(now, child.instance, child.role, report);
-        let mut changed = self.claim(child, &Scope::Fleet, report.kill, report);
+        let mut changed = self.claim(now, child, &Scope::Fleet, report.kill, report);
         for (bucket, generation) in &report.kills {
             // The child is about to forget the others.
             if *generation > self.kills.forgotten() {
-                changed |= self.claim(child, &Scope::Bucket(bucket.clone()), *generation, report);
+                changed |= self.claim(now, child, &Scope::Bucket(bucket.clone()), *generation, report);
             }
         }
         if child.role == Role::Aggregator {
             for (scope, claim) in &report.claims {
                 let held = self.evidence.without(&self.kills, scope);
-                self.claims.note(held, scope, claim.clone(), child);
+                self.claims.note(now, held, scope, claim.clone(), child);
             }
             changed |= self.relay_orders(now, report);
         }
@@ -217,6 +219,7 @@ impl KillRelay {
     /// Takes the generation that a child reports for a scope. Returns true if it moves the generation here.
     fn claim(
         &mut self,
+        now: MonoTime,
         child: &Identity,
         scope: &Scope,
         generation: KillGeneration,
@@ -232,7 +235,7 @@ impl KillRelay {
             return self.raise(scope, generation);
         }
         let held = self.evidence.without(&self.kills, scope);
-        self.claims.note(held, scope, KillClaim::of(child, generation), child);
+        self.claims.note(now, held, scope, KillClaim::of(child, generation), child);
         false
     }
 

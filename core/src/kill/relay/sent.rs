@@ -4,6 +4,10 @@ use crate::kill::Kills;
 use crate::kill::drill::Drill;
 use crate::report::Report;
 
+/// The number of reports after which all generations are sent again, so that a parent forgets the claims of
+/// processes that are gone, and of no others.
+const REPEATED_EVERY: u64 = 512;
+
 /// The latest generations and drill in the reports of one stream. A new stream starts with the default value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentKills {
@@ -13,10 +17,10 @@ pub struct SentKills {
 
 impl SentKills {
     /// Fills a report with the fleet's generation, the generations of buckets that changed since the last
-    /// report, and the latest drill.
+    /// report, and the latest drill. Every 512th report has all generations.
     pub fn fill(&mut self, kills: &Kills, report: &mut Report) {
         report.kill = kills.fleet();
-        report.kills = kills.since(self.version);
+        report.kills = kills.since(if is_repeated(report) { 0 } else { self.version });
         (report.drill, report.claimed_drill) = (kills.drill(), kills.claimed_drill());
         *self = Self { version: kills.version(), drill: kills.drill() };
     }
@@ -26,4 +30,9 @@ impl SentKills {
     pub fn is_report_due(&self, kills: &Kills) -> bool {
         self.drill < kills.drill()
     }
+}
+
+/// Returns true if a report, whose number was set, repeats generations and claims.
+pub(super) const fn is_repeated(report: &Report) -> bool {
+    report.seq % REPEATED_EVERY == 0
 }
