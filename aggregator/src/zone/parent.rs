@@ -50,6 +50,10 @@ impl Parent for Zone {
     fn is_superseded(&self, stream: StreamId) -> bool {
         self.downstream.sessions.is_superseded(stream)
     }
+
+    fn children_max(&self) -> usize {
+        self.downstream.sessions.children_max()
+    }
 }
 
 impl Zone {

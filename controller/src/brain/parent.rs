@@ -89,6 +89,10 @@ impl Parent for Brain {
     fn is_superseded(&self, stream: StreamId) -> bool {
         self.sessions.is_superseded(stream)
     }
+
+    fn children_max(&self) -> usize {
+        CHILDREN_MAX
+    }
 }
 
 impl Brain {

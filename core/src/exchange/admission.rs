@@ -1,8 +1,10 @@
 //! Admission of new streams at the rate that a parent can bear, so that a fleet that reconnects does not starve
 //! the streams that are open.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use super::Source;
 use crate::quantity::MonoTime;
 
 /// The range of the rate, in streams per second. The lower bound lets ten thousand children return within two
@@ -33,6 +35,11 @@ pub const CONNECTION_WAIT: Duration = Duration::from_secs(1);
 /// The longest time that a child is asked to stay away.
 pub const RETRY_MAX: Duration = Duration::from_secs(30);
 
+/// The part of the rate that one source has for certain, and of the tokens that it leaves to the others, as a divisor.
+const SOURCE_PART: f64 = 2.0;
+/// The most sources that are told apart. Streams of further ones are admitted from the tokens of all.
+const SOURCES_MAX: usize = 16_384;
+
 /// The streams that one connection may open in a row. A child opens one, and the next after a failure.
 const PER_CONNECTION_BURST: f64 = 8.0;
 /// The streams that it may open in a second after that.
@@ -49,13 +56,28 @@ pub struct Admission {
     adapted: MonoTime,
     /// The time until which the rate is promised to children that were turned away.
     promised: MonoTime,
+    sources: HashMap<Source, Share>,
+}
+
+/// The part of the rate that one source has taken, and the time until which it is promised to children of that source.
+#[derive(Debug)]
+struct Share {
+    tokens: Tokens,
+    promised: MonoTime,
 }
 
 impl Admission {
     /// Begins with room for a burst.
     pub fn new(now: MonoTime) -> Self {
         let tokens = Tokens { left: RATE_FIRST * BURST.as_secs_f64(), updated: now };
-        Self { rate: RATE_FIRST, tokens, late: Duration::ZERO, adapted: now, promised: now }
+        Self {
+            rate: RATE_FIRST,
+            tokens,
+            late: Duration::ZERO,
+            adapted: now,
+            promised: now,
+            sources: HashMap::new(),
+        }
     }
 
     /// The present rate in streams per second.
@@ -76,6 +98,8 @@ impl Admission {
         };
         self.rate = (self.rate * factor).clamp(RATE_MIN, RATE_MAX);
         (self.late, self.adapted) = (Duration::ZERO, now);
+        // A share is full again after this time, as if it were new.
+        self.sources.retain(|_, share| now.since(share.tokens.updated) < BURST || share.promised > now);
     }
 
     /// Returns the number of connections to accept for the time since the last ones.
@@ -84,20 +108,39 @@ impl Admission {
         (rate * passed.min(BURST).as_secs_f64()).ceil() as usize
     }
 
-    /// Admits one more stream.
+    /// Admits one more stream, of the given source if it is known. One source takes the whole rate while the others
+    /// need none of it, but never the last half of the tokens at more than half of the rate.
     ///
     /// # Errors
     /// The time for which the child should stay away, if the parent has admitted as many streams lately as it
     /// can bear. Children that are turned away one after the other are sent different times.
-    pub fn admit(&mut self, now: MonoTime) -> Result<(), Duration> {
-        if self.tokens.take(now, self.rate, self.rate * BURST.as_secs_f64()) {
+    pub fn admit(&mut self, now: MonoTime, source: Option<Source>) -> Result<(), Duration> {
+        let (rate, depth) = (self.rate, self.rate * BURST.as_secs_f64());
+        self.tokens.refill(now, rate, depth);
+        let has_room = self.sources.len() < SOURCES_MAX;
+        let known = source.filter(|source| has_room || self.sources.contains_key(source));
+        if let Some(source) = known {
+            let tokens = Tokens { left: depth / SOURCE_PART, updated: now };
+            let share = self.sources.entry(source).or_insert(Share { tokens, promised: now });
+            let is_within_share = share.tokens.take(now, rate / SOURCE_PART, depth / SOURCE_PART);
+            if !is_within_share && self.tokens.left < depth / SOURCE_PART + 1.0 {
+                // Its own queue, so that the others are not told to stay away for longer.
+                return Err(promise(&mut share.promised, now, rate));
+            }
+        }
+        if self.tokens.take(now, rate, depth) {
             return Ok(());
         }
-        let queued = self.promised.since(now) + Duration::from_secs_f64(1.0 / self.rate);
-        let wait = queued.min(RETRY_MAX);
-        self.promised = now + wait;
-        Err(wait)
+        Err(promise(&mut self.promised, now, rate))
     }
+}
+
+/// Promises the next place of a queue that is served at `rate`, and returns the time until then.
+fn promise(promised: &mut MonoTime, now: MonoTime, rate: f64) -> Duration {
+    let queued = promised.since(now) + Duration::from_secs_f64(1.0 / rate);
+    let wait = queued.min(RETRY_MAX);
+    *promised = now + wait;
+    wait
 }
 
 /// The streams that one connection may open, so that one peer cannot use up the rate of all.
@@ -126,9 +169,13 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn take(&mut self, now: MonoTime, rate: f64, depth: f64) -> bool {
+    fn refill(&mut self, now: MonoTime, rate: f64, depth: f64) {
         self.left = (self.left + now.since(self.updated).as_secs_f64() * rate).min(depth);
         self.updated = self.updated.max(now);
+    }
+
+    fn take(&mut self, now: MonoTime, rate: f64, depth: f64) -> bool {
+        self.refill(now, rate, depth);
         let has_token = self.left >= 1.0;
         self.left -= f64::from(u8::from(has_token));
         has_token
@@ -138,16 +185,22 @@ impl Tokens {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+
+    /// The address of one host.
+    fn host(number: u64) -> Option<Source> {
+        Some(Source::from(IpAddr::from(Ipv4Addr::from_bits(number as u32))))
+    }
 
     fn at(ms: u64) -> MonoTime {
         MonoTime::from_elapsed(Duration::from_millis(ms))
     }
 
     /// The time in ms until children that arrive within `spread_ms`, and stay away as long as they are told,
-    /// are all admitted, and the most attempts of any. The parent is `late` at every measurement.
-    fn storm(children: u64, spread_ms: u64, late: Duration) -> (u64, u32) {
+    /// are all admitted, and the most attempts of any. They share some hosts. The parent is `late` at every measurement.
+    fn storm(children: u64, hosts: u64, spread_ms: u64, late: Duration) -> (u64, u32) {
         let mut admission = Admission::new(at(0));
         let mut arrivals: BTreeMap<(u64, u64), u32> =
             (0..children).map(|child| ((child * spread_ms / children, child), 1)).collect();
@@ -158,7 +211,7 @@ mod tests {
                 admission.on_lateness(at(measured), late);
             }
             most = most.max(attempts);
-            match admission.admit(at(now)) {
+            match admission.admit(at(now), host(child % hosts)) {
                 Ok(()) => end = now,
                 // Jitter of 0 to 500 ms.
                 Err(wait) => {
@@ -172,17 +225,66 @@ mod tests {
 
     #[test]
     fn parent_with_few_children_admits_all_at_once() {
-        assert_eq!(storm(500, 1, Duration::ZERO), (0, 1));
+        assert_eq!(storm(500, 500, 1, Duration::ZERO), (0, 1));
+        assert_eq!(storm(500, 2, 1, Duration::ZERO), (0, 1));
+        let (end, most) = storm(500, 1, 1, Duration::ZERO);
+        assert!(end < 1_000 && most <= 3, "one host: {end} ms, {most} attempts");
     }
 
     #[test]
     fn storm_ends_as_fast_as_the_parent_bears_and_each_child_tries_a_few_times() {
-        let (end, most) = storm(10_000, 1_000, Duration::ZERO);
-        assert!(end < 8_000 && most <= 6, "calm: {end} ms, {most} attempts");
-        let (end, most) = storm(10_000, 1_000, Duration::from_millis(200));
-        assert!(end < 12_000 && most <= 8, "busy: {end} ms, {most} attempts");
-        let (end, most) = storm(10_000, 1_000, Duration::from_secs(5));
-        assert!(end < 120_000 && most <= 12, "starved: {end} ms, {most} attempts");
+        for hosts in [10_000, 100, 1] {
+            let (end, most) = storm(10_000, hosts, 1_000, Duration::ZERO);
+            assert!(end < 8_000 && most <= 6, "calm, {hosts} hosts: {end} ms, {most} attempts");
+            let (end, most) = storm(10_000, hosts, 1_000, Duration::from_millis(200));
+            assert!(end < 12_000 && most <= 8, "busy, {hosts} hosts: {end} ms, {most} attempts");
+            let (end, most) = storm(10_000, hosts, 1_000, Duration::from_secs(5));
+            assert!(end < 120_000 && most <= 12, "starved, {hosts} hosts: {end} ms, {most} attempts");
+        }
+    }
+
+    /// The honest streams, 50/s of hosts of their own, that are turned away in 20 s while one host opens 6,000/s.
+    fn turned_away(late: Duration) -> Vec<Duration> {
+        let mut admission = Admission::new(at(0));
+        let mut waits = Vec::new();
+        for now in 0..20_000 {
+            if now % 50 == 0 {
+                admission.on_lateness(at(now), late);
+            }
+            for _ in 0..6 {
+                let _ = admission.admit(at(now), host(0));
+            }
+            if now % 20 == 0 {
+                waits.extend(admission.admit(at(now), host(now + 1)).err());
+            }
+        }
+        waits
+    }
+
+    #[test]
+    fn flood_of_one_host_turns_no_other_away() {
+        for late in [0, 200] {
+            assert_eq!(turned_away(Duration::from_millis(late)), [], "{late} ms late");
+        }
+        // At the least rate of all, 100/s, the others have 50/s; what is turned away waits for moments.
+        let waits = turned_away(Duration::from_secs(5));
+        let longest = waits.iter().max().copied().unwrap_or_default();
+        assert!(waits.len() < 100 && longest < Duration::from_secs(1), "{}, {longest:?}", waits.len());
+    }
+
+    #[test]
+    fn source_without_rivals_has_the_whole_rate_and_is_forgotten_once_idle() {
+        let mut admission = Admission::new(at(0));
+        let admitted = (0..10_000).filter(|now| admission.admit(at(*now), host(1)).is_ok()).count();
+        assert!((9_900..=10_250).contains(&admitted), "{admitted} in 10 s at {RATE_FIRST}/s");
+        admission.on_lateness(at(10_100), Duration::ZERO);
+        assert_eq!(admission.sources.len(), 1);
+        admission.on_lateness(at(50_000), Duration::ZERO);
+        assert!(admission.sources.is_empty());
+        for number in 0..20_000 {
+            let _ = admission.admit(at(50_000), host(number));
+        }
+        assert_eq!(admission.sources.len(), SOURCES_MAX);
     }
 
     #[test]
@@ -227,7 +329,7 @@ mod tests {
         let mut admission = Admission::new(at(0));
         let mut admitted = 0;
         for attempt in 0..1_000_000 {
-            match admission.admit(at(attempt / 100)) {
+            match admission.admit(at(attempt / 100), None) {
                 Ok(()) => admitted += 1,
                 Err(wait) => assert!(wait <= RETRY_MAX),
             }

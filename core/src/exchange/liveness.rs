@@ -23,17 +23,39 @@ pub fn pulse(interval: Duration) -> Duration {
     HEARTBEAT.max(interval)
 }
 
+/// The time for which a process has waited, in its own progress.
+#[derive(Clone, Copy, Debug)]
+pub struct Waited {
+    total: Duration,
+    checked: MonoTime,
+}
+
 /// The silence of the peer of one stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
-    silent: Duration,
-    checked: MonoTime,
+    silent: Waited,
+}
+
+impl Waited {
+    /// Begins to wait.
+    pub const fn new(now: MonoTime) -> Self {
+        Self { total: Duration::ZERO, checked: now }
+    }
+
+    /// Returns the time waited until now. To be called at least once in each [`pulse`]; more time since the last call
+    /// counts as one pulse. The caller reads the messages that have arrived before it acts on the answer.
+    pub fn until(&mut self, now: MonoTime, interval: Duration) -> Duration {
+        let waited = now.since(self.checked).min(pulse(interval));
+        self.total = self.total.saturating_add(waited);
+        self.checked = now;
+        self.total
+    }
 }
 
 impl Liveness {
     /// Begins with a peer that was just heard.
     pub const fn new(now: MonoTime) -> Self {
-        Self { silent: Duration::ZERO, checked: now }
+        Self { silent: Waited::new(now) }
     }
 
     /// Handles a message of the peer, or a part of one.
@@ -41,14 +63,9 @@ impl Liveness {
         *self = Self::new(now);
     }
 
-    /// Returns true if the peer has been silent for too long. To be called at least once in each [`pulse`];
-    /// more time since the last call counts as one pulse. The caller reads the messages that have arrived
-    /// before it acts on the answer.
+    /// Returns true if the peer has been silent for too long. To be called as [`Waited::until`].
     pub fn is_dead(&mut self, now: MonoTime, interval: Duration) -> bool {
-        let waited = now.since(self.checked).min(pulse(interval));
-        self.silent = self.silent.saturating_add(waited);
-        self.checked = now;
-        self.silent > silence_max(interval)
+        self.silent.until(now, interval) > silence_max(interval)
     }
 }
 

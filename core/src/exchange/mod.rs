@@ -11,9 +11,11 @@ pub mod other_controllers;
 mod path;
 mod room;
 pub mod sessions;
+mod source;
 
 pub use path::Path;
 pub use room::{LEASE, NoRoom, RENEWAL};
+pub use source::{ChildrenBySource, Source};
 
 use std::time::Duration;
 
@@ -48,6 +50,11 @@ pub trait Parent {
 
     /// Returns true if a newer stream of the same child replaced this one, which should end.
     fn is_superseded(&self, stream: StreamId) -> bool;
+
+    /// The most children that may be connected, half of them from one source.
+    fn children_max(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// The state machine that reports and applies directives.
@@ -115,6 +122,9 @@ pub enum StreamRejected {
     /// The parent has no room for another child.
     #[error("{0} children are connected, the maximum of this parent")]
     Full(usize),
+    /// The parent has no room for another child of this source.
+    #[error("{0} children are connected from this address, half of the maximum of this parent")]
+    SourceFull(usize),
     /// The stream is unknown, or has ended.
     #[error("this stream has ended; open a new one")]
     Unknown,
@@ -129,7 +139,7 @@ impl StreamRejected {
             Self::WrongTier(_) => "wrong_tier",
             Self::Loop => "loop",
             Self::TooDeep { .. } => "too_deep",
-            Self::Full(_) => "full",
+            Self::Full(_) | Self::SourceFull(_) => "full",
             Self::Unknown => "unknown",
         }
     }

@@ -1,5 +1,5 @@
 //! Accepts connections of one port. Connections whose peer has not sent a greeting are bounded in number, in all and
-//! for each address, and a lack of descriptors is counted and waited for.
+//! for each source, and a lack of descriptors is counted and waited for.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use plimsoll_core::exchange::Source;
 use plimsoll_core::exchange::admission::Admission;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
@@ -33,7 +34,7 @@ pub struct Connections {
 
 #[derive(Debug)]
 struct Inner {
-    /// The most pending connections; one address has half of them at most.
+    /// The most pending connections; one source has half of them at most.
     pending_max: usize,
     /// The most connections that are open.
     open_max: usize,
@@ -42,7 +43,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    pending: HashMap<IpAddr, usize>,
+    pending: HashMap<Source, usize>,
     open: usize,
     counts: Counts,
     refused_logged: Option<Instant>,
@@ -67,7 +68,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Place {
     connections: Connections,
-    peer: IpAddr,
+    source: Source,
     is_pending: bool,
 }
 
@@ -87,7 +88,7 @@ pub struct Acceptor {
 // === impl Connections ===
 
 impl Connections {
-    /// Allows `pending_max` pending connections in all, half of them from one address, and `open_max` connections
+    /// Allows `pending_max` pending connections in all, half of them from one source, and `open_max` connections
     /// with those whose peer has greeted. Further ones wait in the accept queue.
     #[must_use]
     pub fn new(pending_max: usize, open_max: usize) -> Self {
@@ -113,13 +114,14 @@ impl Connections {
     fn place(&self, peer: IpAddr) -> Option<Place> {
         let mut state = self.state();
         state.on_accepted();
-        let of_peer = state.pending.get(&peer).copied().unwrap_or(0);
+        let source = Source::from(peer);
+        let of_peer = state.pending.get(&source).copied().unwrap_or(0);
         let max = self.inner.pending_max;
         if state.counts.pending < max && of_peer < max.div_ceil(2) {
             state.counts.pending += 1;
             state.open += 1;
-            state.pending.insert(peer, of_peer + 1);
-            return Some(Place { connections: self.clone(), peer, is_pending: true });
+            state.pending.insert(source, of_peer + 1);
+            return Some(Place { connections: self.clone(), source, is_pending: true });
         }
         state.counts.refused += 1;
         let now = Instant::now();
@@ -159,13 +161,13 @@ impl Default for Connections {
 // === impl State ===
 
 impl State {
-    /// Ends the time in which a connection of `peer` is pending.
-    fn on_settled(&mut self, peer: IpAddr) {
+    /// Ends the time in which a connection of `source` is pending.
+    fn on_settled(&mut self, source: Source) {
         self.counts.pending -= 1;
-        if let Some(of_peer) = self.pending.get_mut(&peer) {
-            *of_peer -= 1;
-            if *of_peer == 0 {
-                self.pending.remove(&peer);
+        if let Some(of_source) = self.pending.get_mut(&source) {
+            *of_source -= 1;
+            if *of_source == 0 {
+                self.pending.remove(&source);
             }
         }
     }
@@ -180,10 +182,15 @@ impl State {
 // === impl Place ===
 
 impl Place {
+    /// The source of the connection.
+    pub(super) const fn source(&self) -> Source {
+        self.source
+    }
+
     /// Notes that the peer has greeted: the connection is open and no longer pending.
     pub(super) fn settle(&mut self) {
         if std::mem::replace(&mut self.is_pending, false) {
-            self.connections.state().on_settled(self.peer);
+            self.connections.state().on_settled(self.source);
         }
     }
 }
@@ -269,7 +276,7 @@ fn is_of_peer(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
 
@@ -294,5 +301,14 @@ mod tests {
         assert!(connections.check_room().is_ok());
         assert_eq!(connections.counts().pending, 0);
         assert!(connections.state().pending.is_empty(), "no address is remembered");
+    }
+
+    #[test]
+    fn pending_connections_of_one_ipv6_network_share_a_half() {
+        let connections = Connections::new(4, 5);
+        let peer = |network, host| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host));
+        let _places = [1, 2].map(|host| connections.place(peer(1, host)).unwrap());
+        assert!(connections.place(peer(1, 3)).is_none(), "a host has any address of its network");
+        assert!(connections.place(peer(2, 1)).is_some());
     }
 }

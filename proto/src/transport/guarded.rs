@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use plimsoll_core::exchange::Source;
 use plimsoll_core::exchange::admission::ConnectionBudget;
 use plimsoll_core::quantity::MonoTime;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -69,6 +70,11 @@ impl ConnectionGuard {
             greetings.streams += 1;
         }
         Greeted { guard: self }
+    }
+
+    /// The source of the connection.
+    pub(crate) fn source(&self) -> Source {
+        self.greetings().place.source()
     }
 
     /// Returns false if the connection has opened too many streams lately.

@@ -16,8 +16,8 @@ use super::guarded::Guarded;
 use crate::driver::parent::ParentService;
 use crate::shared::Shared;
 
-/// The most streams on one connection. A child needs one, a health check another.
-const STREAMS_PER_CONNECTION_MAX: u32 = 64;
+/// The most streams on one connection; further ones wait. A child needs one, a health check another.
+const STREAMS_PER_CONNECTION_MAX: u32 = 8;
 /// The most connections in the accept queue of the operating system, which may allow fewer.
 const BACKLOG_MAX: u32 = 16_384;
 

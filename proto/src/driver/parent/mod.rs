@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_core::exchange::admission::{Admission, CONNECTION_WAIT};
-use plimsoll_core::exchange::liveness::{self, Liveness};
+use plimsoll_core::exchange::liveness::{self, Liveness, Waited};
 use plimsoll_core::exchange::sessions::HEARTBEAT;
-use plimsoll_core::exchange::{Parent, StreamId};
+use plimsoll_core::exchange::{ChildrenBySource, Parent, StreamId};
 use plimsoll_core::names::Zone;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, Role};
@@ -56,12 +56,14 @@ struct Streams {
     closing: CancellationToken,
     rejected: Box<dyn OnRejected>,
     admission: Shared<Admission>,
+    children: Shared<ChildrenBySource>,
 }
 
 impl Streams {
     fn new(closing: CancellationToken, rejected: Box<dyn OnRejected>) -> Self {
         let admission = Shared::new(Admission::new(MonoTime::ZERO));
-        Self { next: AtomicU64::new(1), closing, rejected, admission }
+        let children = Shared::new(ChildrenBySource::default());
+        Self { next: AtomicU64::new(1), closing, rejected, admission, children }
     }
 }
 
@@ -113,7 +115,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             if guard.is_some_and(|guard| !guard.may_open(now)) {
                 return Err(CONNECTION_WAIT);
             }
-            admission.admit(now)
+            admission.admit(now, guard.map(ConnectionGuard::source))
         });
         admitted.map_err(|wait| {
             let cause = "too many streams begin at once: come back later";
@@ -137,7 +139,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             shared: self.shared.clone(),
             streams: Arc::clone(&self.streams),
             decoder: ReportDecoder::default(),
-            unfinished_since: None,
+            unfinished: None,
             outgoing: None,
             interval: HEARTBEAT,
             has_greeted: false,
@@ -157,8 +159,8 @@ struct Session<P: Parent> {
     shared: Shared<P>,
     streams: Arc<Streams>,
     decoder: ReportDecoder,
-    /// The arrival of the first part of a report whose last part has not arrived.
-    unfinished_since: Option<MonoTime>,
+    /// The time since the first part of a report whose last part has not arrived.
+    unfinished: Option<Waited>,
     /// Unsent parts of the current message.
     outgoing: Option<Parts>,
     /// The report interval that the child was asked for; its own choice is about that of heartbeats.
@@ -197,6 +199,9 @@ impl<P: Parent> Session<P> {
         // No notification: a departure is not urgent, and when many children leave together each would wake
         // all others.
         self.shared.with(|parent, now| parent.on_close(now, self.stream));
+        if let Some(child) = &self.child {
+            self.streams.children.with(|children, _| children.close(child.instance, self.stream));
+        }
         self.log_end(&end);
         if let Some((reason, status)) = end.status() {
             let child = self.child.as_ref().filter(|_| end.is_refused_report());
@@ -230,9 +235,7 @@ impl<P: Parent> Session<P> {
         loop {
             let now = self.shared.now();
             let is_silent = liveness.is_dead(now, self.interval);
-            if self.is_overdue(now) {
-                return Err(End::Unfinished);
-            }
+            let is_overdue = self.is_overdue(now);
             tokio::select! {
                 biased;
                 () = &mut closed => return Err(End::Closing),
@@ -259,20 +262,22 @@ impl<P: Parent> Session<P> {
                 report = reports.message() => {
                     self.take(report)?;
                     liveness.on_message(self.shared.now());
-                    if self.unfinished_since.is_some() {
+                    if self.unfinished.is_some() {
                         // Other tasks run between the parts of a large report.
                         yield_now().await;
                     }
                 }
                 // Last, so that a report that has arrived is read first.
                 () = ready(()), if is_silent => return Err(End::Silent),
+                () = ready(()), if is_overdue => return Err(End::Unfinished),
             }
         }
     }
 
-    /// Returns true if the last part of a report has been missing for too long.
-    fn is_overdue(&self, now: MonoTime) -> bool {
-        self.unfinished_since.is_some_and(|since| now.since(since) > REPORT_TIMEOUT)
+    /// Returns true if the last part of a report has been missing for too long, while this process ran.
+    fn is_overdue(&mut self, now: MonoTime) -> bool {
+        let interval = self.interval;
+        self.unfinished.as_mut().is_some_and(|waited| waited.until(now, interval) > REPORT_TIMEOUT)
     }
 
     /// Decodes a message of the child and enters its report, or the part of one. Returns false if there is nothing
@@ -280,20 +285,32 @@ impl<P: Parent> Session<P> {
     fn take(&mut self, message: Result<Option<wire::Report>, Status>) -> Result<bool, End> {
         let part = message.map_err(End::from_read_error)?.ok_or(End::Closed)?;
         let decoded = self.decoder.decode(part).map_err(End::Decode)?;
-        let since = self.unfinished_since.unwrap_or_else(|| self.shared.now());
-        self.unfinished_since = self.decoder.is_unfinished().then_some(since);
+        let waited = self.unfinished.unwrap_or_else(|| Waited::new(self.shared.now()));
+        self.unfinished = self.decoder.is_unfinished().then_some(waited);
         let Some(report) = decoded else { return Ok(false) };
         let is_greeting = report.identity.is_some() && self.child.is_none();
         if is_greeting {
             self.child.clone_from(&report.identity);
         }
         let leaves = report.leaving;
+        let greets = self.guard.as_ref().map(ConnectionGuard::source).zip(self.child.as_ref());
+        let greets = greets.filter(|_| is_greeting).map(|(source, child)| (child.instance, source));
+        let children = &self.streams.children;
         let changed = self.shared.with(|parent, now| {
             // The report of a stream that was replaced has no session any more, and breaks no rule.
             if self.has_greeted && parent.is_superseded(self.stream) {
                 return Err(End::Superseded);
             }
-            parent.on_report(now, self.stream, report).map_err(End::Rejected)
+            if let Some((child, source)) = greets {
+                children
+                    .with(|held, _| held.check(child, source, parent.children_max()))
+                    .map_err(End::Rejected)?;
+            }
+            let changed = parent.on_report(now, self.stream, report).map_err(End::Rejected)?;
+            if let Some((child, source)) = greets {
+                children.with(|held, _| held.greet(child, source, self.stream));
+            }
+            Ok(changed)
         });
         if changed? {
             self.shared.notify();
