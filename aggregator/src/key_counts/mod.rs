@@ -6,7 +6,7 @@ mod admission;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Key, KeyId, KeyTable, Place, Tenant};
+use plimsoll_core::names::{DECLARED_MAX, Bucket, Key, KeyId, KeyTable, Place, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Outbox, Tally};
 
@@ -15,9 +15,6 @@ use admission::{Admission, Quota};
 
 /// A key without counts for this many seconds is evicted.
 const IDLE: u32 = 60;
-/// Keys that have room beyond the bound of the table: those of the class `default` and of listed tenants, of
-/// which a policy bounds the number.
-const DECLARED_MAX: usize = 1 << 20;
 /// Period in which recent counts are halved.
 const HALVED_EVERY: Duration = Duration::from_secs(1);
 

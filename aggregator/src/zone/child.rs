@@ -14,8 +14,9 @@ use super::Zone;
 impl Child for Zone {
     fn on_open(&mut self, now: MonoTime) {
         self.upstream.open();
-        // What the policy named before it may name no more.
-        self.upstream.subscriptions.open(now, self.board.iter().map(|(bucket, _)| bucket));
+        // What the policy named before it may name no more, but only a controller can tell.
+        let named = self.board.iter().filter(|(_, posted)| posted.terms().named);
+        self.upstream.subscriptions.open(now, named.map(|(bucket, _)| bucket));
         self.kills.on_open();
     }
 
@@ -54,6 +55,9 @@ impl Child for Zone {
         let is_new_policy =
             self.upstream.accept(now, &directives).inspect_err(|_| self.counters.stale += 1)?;
         let mut decided = is_new_policy || self.schedule.pushes.is_new_epoch(self.upstream.epoch());
+        if directives.epoch.is_some() {
+            self.upstream.subscriptions.on_epoch(now);
+        }
         for directive in &mut directives.buckets {
             self.kills.kills().cap_knowledge(directive);
             if !self.admit(now, directive) {

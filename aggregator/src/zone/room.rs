@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plimsoll_core::directive::BucketDirective;
-use plimsoll_core::exchange::{NoRoom, StreamId};
+use plimsoll_core::exchange::{Asker, NoRoom, StreamId};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Report, Role};
@@ -39,7 +39,7 @@ impl Zone {
         report.unsubscriptions.iter().for_each(|bucket| child.unsubscribe(bucket));
         let subscriptions = &mut self.upstream.subscriptions;
         let max = subscriptions.max_of(child.identity.role == Role::Client, self.room.per_client_max);
-        let mut places_left = None;
+        let mut asker = None;
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
         let mut before = None;
         for bucket in report.subscriptions.iter().chain(of_keys) {
@@ -48,17 +48,12 @@ impl Zone {
                 continue;
             }
             if !self.board.get(bucket).is_some_and(|posted| posted.terms().named) {
-                let places = places_left.get_or_insert_with(|| {
-                    let asked = child.subscriptions().filter(|bucket| subscriptions.contains(bucket));
-                    max.saturating_sub(asked.count())
-                });
-                let is_subscribed = child.is_subscribed(bucket);
-                if !is_subscribed && *places == 0 || !subscriptions.ask(now, bucket) {
+                let asker = asker.get_or_insert_with(|| Asker::from(&child.identity));
+                if !subscriptions.ask(now, asker, max, bucket) {
                     self.counters.rejected += 1;
-                    self.room.refused.on_refused(now, bucket);
+                    self.room.refused.on_refused(now, asker, bucket);
                     continue;
                 }
-                *places -= usize::from(!is_subscribed);
             }
             self.room.refused.on_room(bucket);
             child.subscribe(bucket);

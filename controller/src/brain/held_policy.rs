@@ -6,6 +6,7 @@ use plimsoll_core::decision::Mode;
 use plimsoll_policy::{Difference, Policy, PolicyHash, Regime, differences, reasons_to_hold};
 
 use super::Brain;
+use crate::bucket::Listing;
 use crate::state::DurableState;
 
 /// Characters of a wrong hash that are repeated in an error, at most.
@@ -219,7 +220,9 @@ impl Brain {
         self.rollouts.answers.retain_asked(&policy);
         self.policies.replace(Arc::clone(&policy));
         for (bucket, _) in policy.exact_buckets() {
-            self.ensure_bucket(self.last_tick.at, bucket);
+            if !self.buckets.contains(bucket) {
+                self.add_bucket(bucket, Listing::Exact);
+            }
         }
         self.keys.on_policy(&policy);
         self.limits.on_policy(&policy);
@@ -227,7 +230,7 @@ impl Brain {
             let limit = self.limits.of(&policy, &bucket.name);
             bucket.configure(&policy, limit);
         }
-        self.buckets.on_policy(&policy);
+        self.buckets.on_policy(self.last_tick.at, &policy);
         // Every key is added again below, new ones included.
         self.keys.take_new();
         for (id, key) in self.keys.iter() {

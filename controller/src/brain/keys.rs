@@ -4,16 +4,13 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, Key, KeyId, KeyTable, Place, Tenant};
+use plimsoll_core::names::{DECLARED_MAX, Bucket, Key, KeyId, KeyTable, Place, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Entry, Ledger, New, Tally};
 use plimsoll_policy::Policy;
 
 /// A key without counts for this long may be evicted. By then the share of a silent zone has been released.
 pub(crate) const IDLE: Duration = Duration::from_secs(600);
-/// Keys that have room beyond the bound of the table: those of the class `default` and of listed tenants, of
-/// which the policy and the bounds of buckets limit the number.
-const DECLARED_MAX: usize = 1 << 20;
 /// The number of ticks in which the search for idle keys visits every key.
 const SEARCH_TICKS: usize = 120;
 

@@ -31,6 +31,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use plimsoll_core::directive::Epoch;
+use plimsoll_core::exchange::Asker;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
@@ -146,18 +147,25 @@ impl Brain {
         Self { sessions: self.sessions.with_decisions_per_s_max(decisions_per_s_max), ..self }
     }
 
-    /// Makes a bucket known, and kept for another lease. Returns false if there is no room for it.
-    fn ensure_bucket(&mut self, now: MonoTime, name: &Bucket) -> bool {
-        if let Some(bucket) = self.buckets.get_mut(name) {
-            bucket.asked = now;
-            return true;
+    /// Makes a bucket known that a child asks for, and kept for another lease. Returns false if there is no room
+    /// for it.
+    fn ensure_bucket(&mut self, now: MonoTime, asker: &Asker, name: &Bucket) -> bool {
+        let known = self.buckets.get(name).map(|bucket| bucket.listing);
+        let listing = known.unwrap_or_else(|| Listing::of(&self.policies.in_force, name));
+        let has_room = self.buckets.ask(now, asker, name, listing);
+        if has_room && known.is_none() {
+            self.add_bucket(name, listing);
         }
+        has_room
+    }
+
+    fn add_bucket(&mut self, name: &Bucket, listing: Listing) {
         let policy = &self.policies.in_force;
         let limit = self.limits.of(policy, name);
-        let Some(bucket) = self.buckets.add(now, name, Listing::of(policy, name)) else { return false };
-        bucket.configure(policy, limit);
+        if let Some(bucket) = self.buckets.add(name, listing) {
+            bucket.configure(policy, limit);
+        }
         self.keys.declare(name);
-        true
     }
 
     /// Adds new keys to their buckets, except to buckets that found no room. Linear in the new keys.

@@ -3,14 +3,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::exchange::LEASE;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 
 use super::{Brain, LastTick};
 use crate::aggregators::Place;
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::{Listing, Tick};
+use crate::bucket::Tick;
 
 /// The interval of the search for idle buckets.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -83,8 +82,7 @@ impl Brain {
         self.swept = now;
         self.buckets.no_room.prune(now);
         let lapsed = self.buckets.as_slice().iter().filter(|bucket| {
-            bucket.listing != Listing::Exact
-                && now.since(bucket.asked) >= LEASE
+            self.buckets.has_lapsed(now, bucket)
                 && bucket.keys().all(|key| {
                     self.keys.is_idle(now, key) && !self.aggregators.is_held(key, &self.parameters)
                 })

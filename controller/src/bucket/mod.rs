@@ -16,7 +16,7 @@ use plimsoll_core::directive::{Headroom, OnSilence};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Balance, Burst, LawName, Parameters, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
-use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
+use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 use plimsoll_core::rollout::Cohort;
 use plimsoll_policy::{BucketPolicy, Policy, Release};
 
@@ -37,8 +37,6 @@ pub(crate) struct BucketState {
     pub(crate) entry: Option<String>,
     /// How the policy lists it.
     pub(crate) listing: Listing,
-    /// The time at which an aggregator last asked for it.
-    pub(crate) asked: MonoTime,
     /// The requests/s that may pass over all zones.
     pub(crate) limit: Limit,
     terms: PolicyTerms,
@@ -101,12 +99,11 @@ struct ZoneShare {
 
 impl BucketState {
     /// A bucket without a policy and without traffic.
-    pub(crate) fn new(name: Bucket, listing: Listing, now: MonoTime) -> Self {
+    pub(crate) fn new(name: Bucket, listing: Listing) -> Self {
         Self {
             name,
             entry: None,
             listing,
-            asked: now,
             limit: Limit::Unknown,
             terms: PolicyTerms::default(),
             tenants: BucketTenants::default(),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use plimsoll_core::exchange::NoRoom;
+use plimsoll_core::exchange::{AskedBuckets, Asker, Lease, NoRoom};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Policy;
@@ -32,10 +32,10 @@ pub(crate) enum Listing {
 pub(crate) struct Buckets {
     states: Vec<BucketState>,
     by_name: HashMap<Bucket, usize>,
-    /// Asked buckets at most, of each listing.
-    asked_max: usize,
-    /// The number of buckets, by listing.
-    counts: [usize; 3],
+    /// The asked buckets that a pattern of the policy covers.
+    patterned: AskedBuckets,
+    /// Those that nothing in it covers.
+    unlisted: AskedBuckets,
     /// Buckets that found no room.
     pub(crate) no_room: NoRoom,
     scratch: Scratch,
@@ -59,35 +59,55 @@ impl Listing {
 // === impl Buckets ===
 
 impl Buckets {
-    /// Bounds asked buckets by the number of tenants that a policy lists.
-    pub(crate) fn on_policy(&mut self, policy: &Policy) {
-        self.asked_max = ASKED_MAX.min(ASKED_KEYS_MAX / policy.tenants().count().max(1));
-        self.count();
-    }
-
-    fn count(&mut self) {
-        self.counts = [0; 3];
+    /// Bounds asked buckets by the number of tenants that a policy lists. Every bucket has the listing of this
+    /// policy by now; those that the policy no longer names have one more lease.
+    pub(crate) fn on_policy(&mut self, now: MonoTime, policy: &Policy) {
+        let max = ASKED_MAX.min(ASKED_KEYS_MAX / policy.tenants().count().max(1));
+        self.patterned.set_max(max);
+        self.unlisted.set_max(max);
         for state in &self.states {
-            self.counts[state.listing as usize] += 1;
+            let (name, patterned, unlisted) = (&state.name, &mut self.patterned, &mut self.unlisted);
+            let lease = patterned.take(name).or_else(|| unlisted.take(name)).unwrap_or(Lease::kept(now));
+            match state.listing {
+                Listing::Exact => {}
+                Listing::Pattern => patterned.put(name.clone(), lease),
+                Listing::None => unlisted.put(name.clone(), lease),
+            }
         }
     }
 
-    /// The number of buckets that one child may ask for: half of the room.
-    pub(crate) const fn asked_per_child_max(&self) -> usize {
-        self.asked_max.div_ceil(2)
+    /// Begins another lease of a bucket that a child asks for, which takes a place of its listing. Returns false
+    /// if there is none: each child has half of them. What the policy names needs none.
+    pub(crate) fn ask(&mut self, now: MonoTime, asker: &Asker, name: &Bucket, listing: Listing) -> bool {
+        let asked = match listing {
+            Listing::Exact => return true,
+            Listing::Pattern => &mut self.patterned,
+            Listing::None => &mut self.unlisted,
+        };
+        let has_room = asked.ask(now, asker, asked.half(), name);
+        if has_room {
+            self.no_room.on_room(name);
+        } else {
+            self.no_room.on_refused(now, asker, name);
+        }
+        has_room
     }
 
-    /// Adds a bucket that is not known yet. Returns `None` if there is no room.
-    pub(crate) fn add(&mut self, now: MonoTime, name: &Bucket, listing: Listing) -> Option<&mut BucketState> {
+    /// Returns true if the policy does not name the bucket and no child has asked for it within a lease.
+    pub(crate) fn has_lapsed(&self, now: MonoTime, bucket: &BucketState) -> bool {
+        match bucket.listing {
+            Listing::Exact => false,
+            Listing::Pattern => self.patterned.has_lapsed(now, &bucket.name),
+            Listing::None => self.unlisted.has_lapsed(now, &bucket.name),
+        }
+    }
+
+    /// Adds a bucket that is not known yet.
+    pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> Option<&mut BucketState> {
         debug_assert!(!self.contains(name), "bucket {name} is known already");
-        if listing != Listing::Exact && self.counts[listing as usize] >= self.asked_max {
-            self.no_room.on_refused(now, name);
-            return None;
-        }
         self.no_room.on_room(name);
-        self.counts[listing as usize] += 1;
         self.by_name.insert(name.clone(), self.states.len());
-        self.states.push(BucketState::new(name.clone(), listing, now));
+        self.states.push(BucketState::new(name.clone(), listing));
         self.states.last_mut()
     }
 
@@ -95,7 +115,8 @@ impl Buckets {
     pub(crate) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
         self.states.retain(|state| !gone.contains(&state.name));
         self.by_name = self.states.iter().map(|state| state.name.clone()).zip(0..).collect();
-        self.count();
+        self.patterned.remove(gone);
+        self.unlisted.remove(gone);
     }
 
     /// Returns true if the bucket is known.
@@ -134,6 +155,9 @@ impl Buckets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_core::exchange::LEASE;
+    use plimsoll_core::names::{Name, Zone};
+    use plimsoll_core::report::{Identity, InstanceId, Role};
     use plimsoll_policy::Source;
 
     fn name(number: usize) -> Bucket {
@@ -148,28 +172,62 @@ mod tests {
         Policy::read(policy, Source { name: "tenants.yaml", text: &tenants }).unwrap().0
     }
 
+    fn asker(name: &str) -> Asker {
+        let name_of = |name| Name::new(name).unwrap();
+        Asker::from(&Identity {
+            instance: InstanceId(1),
+            name: name_of(name),
+            service: name_of("plimsoll"),
+            zone: Zone::new("a").unwrap(),
+            role: Role::Aggregator,
+        })
+    }
+
+    fn ask(buckets: &mut Buckets, of: &str, number: usize, listing: Listing) -> bool {
+        let has_room = buckets.ask(MonoTime::ZERO, &asker(of), &name(number), listing);
+        has_room && (buckets.contains(&name(number)) || buckets.add(&name(number), listing).is_some())
+    }
+
     #[test]
     fn asked_buckets_are_bounded_and_leave_the_room_of_the_others() {
         let mut buckets = Buckets::default();
-        buckets.on_policy(&policy(1));
-        let mut add = |number, listing| buckets.add(MonoTime::ZERO, &name(number), listing).is_some();
-        assert!((0..ASKED_MAX).all(|number| add(number, Listing::None)));
-        assert!(!add(20_000, Listing::None));
-        assert!((5_000..10_000).all(|number| add(number, Listing::Pattern)), "a pattern covers these");
-        assert!(!add(20_001, Listing::Pattern));
-        assert!((10_000..20_000).all(|number| add(number, Listing::Exact)), "the policy names these");
+        buckets.on_policy(MonoTime::ZERO, &policy(1));
+        let half = ASKED_MAX / 2;
+        assert!((0..half).all(|number| ask(&mut buckets, "a", number, Listing::None)));
+        assert!(!ask(&mut buckets, "a", 20_000, Listing::None));
+        assert!((half..ASKED_MAX).all(|number| ask(&mut buckets, "b", number, Listing::None)));
+        assert!(!ask(&mut buckets, "c", 20_000, Listing::None));
+        assert!((5_000..7_500).all(|number| ask(&mut buckets, "a", number, Listing::Pattern)), "a pattern");
+        assert!(!ask(&mut buckets, "a", 20_001, Listing::Pattern));
+        assert!((10_000..20_000).all(|number| ask(&mut buckets, "a", number, Listing::Exact)), "the policy");
         assert_eq!(buckets.no_room.names().count(), 2);
         buckets.remove(&BTreeSet::from([name(7), name(5_007)]));
         assert!(!buckets.contains(&name(7)) && buckets.get(&name(8)).unwrap().name == name(8));
-        assert!(buckets.add(MonoTime::ZERO, &name(20_000), Listing::None).is_some());
+        assert!(ask(&mut buckets, "a", 20_000, Listing::None));
         assert!(buckets.no_room.names().eq([&name(20_001)]));
     }
 
     #[test]
     fn many_listed_tenants_leave_room_for_fewer_asked_buckets() {
         let mut buckets = Buckets::default();
-        buckets.on_policy(&policy(4_000));
-        assert_eq!((buckets.asked_max, buckets.asked_per_child_max()), (100, 50));
+        buckets.on_policy(MonoTime::ZERO, &policy(4_000));
+        assert!((0..50).all(|number| ask(&mut buckets, "a", number, Listing::None)));
+        assert!(!ask(&mut buckets, "a", 50, Listing::None));
+    }
+
+    #[test]
+    fn bucket_that_the_policy_names_no_more_has_one_more_lease_and_its_place_moves_with_its_listing() {
+        let mut buckets = Buckets::default();
+        buckets.on_policy(MonoTime::ZERO, &policy(4_000));
+        assert!((0..50).all(|number| ask(&mut buckets, "a", number, Listing::None)));
+        buckets.add(&name(60), Listing::Exact);
+        buckets.get_mut(&name(0)).unwrap().listing = Listing::Pattern;
+        buckets.get_mut(&name(60)).unwrap().listing = Listing::None;
+        let later = MonoTime::from_elapsed(LEASE);
+        buckets.on_policy(later, &policy(4_000));
+        let has_lapsed = |number| buckets.has_lapsed(later, buckets.get(&name(number)).unwrap());
+        assert_eq!([0, 1, 60].map(has_lapsed), [true, true, false]);
+        assert!(ask(&mut buckets, "a", 50, Listing::None) && !ask(&mut buckets, "a", 51, Listing::None));
     }
 
     #[test]

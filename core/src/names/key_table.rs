@@ -5,6 +5,10 @@ use std::collections::HashMap;
 
 use super::{Key, KeyId};
 
+/// Keys that a tier has room for beyond its bound: those of the class `default` and of listed tenants, of which
+/// the policy and the bounds of buckets limit the number.
+pub const DECLARED_MAX: usize = 1 << 20;
+
 /// A reference to a key in a [`KeyTable`]: its id, and which use of the id is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -6,7 +6,7 @@ mod nearest;
 mod stable_hash;
 mod text;
 
-pub use key_table::{KeyTable, Place};
+pub use key_table::{DECLARED_MAX, KeyTable, Place};
 pub use nearest::nearest;
 pub use stable_hash::stable_hash;
 pub use text::{InvalidText, Text};

@@ -267,6 +267,36 @@ fn one_aggregator_never_takes_the_room_of_the_others() {
 }
 
 #[test]
+fn aggregator_that_unsubscribes_or_reconnects_takes_no_more_than_its_places() {
+    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
+    let evil = Scripted::new("evil", 1);
+    let of_round = |round: usize| junk(round * 2_500..(round + 1) * 2_500);
+    brain.on_report(at(0), evil.stream, asking(&evil, 1, of_round(0))).unwrap();
+    for round in 1..4 {
+        let unsubscriptions = of_round(round - 1);
+        let next = Report { unsubscriptions, ..asking(&evil, 1 + round as u64, of_round(round)) };
+        brain.on_report(at(round as u64), evil.stream, next).unwrap();
+    }
+    for round in 4..8 {
+        let again = Scripted::new("evil", 10 + round as u64);
+        brain.on_report(at(round as u64), again.stream, asking(&again, 1, of_round(round))).unwrap();
+    }
+    assert_eq!(brain.buckets.as_slice().len(), 1 + 2_500);
+}
+
+#[test]
+fn junk_names_leave_the_room_of_names_that_match_a_pattern() {
+    let patterned = policy("buckets: { 'api/*': { limit: 5 } }\nrollout: { require_gates: false }\n");
+    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), patterned, Parameters::default());
+    let zone = Scripted::new("a", 1);
+    brain.on_report(at(0), zone.stream, asking(&zone, 1, junk(0..10_000))).unwrap();
+    let covered: Vec<Bucket> = (0..2_500).map(|number| named(&format!("api/{number}"))).collect();
+    brain.on_report(at(1), zone.stream, asking(&zone, 2, covered.clone())).unwrap();
+    assert!(covered.iter().all(|bucket| brain.buckets.contains(bucket)));
+    assert!(!brain.buckets.no_room.names().any(|bucket| bucket.as_str().starts_with("api/")));
+}
+
+#[test]
 fn asked_buckets_leave_when_idle_and_come_back_with_all_new_counts() {
     let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
     let (zone, other) = (Scripted::new("a", 1), named("other"));

@@ -283,3 +283,73 @@ fn listed_tenants_have_room_after_any_number_of_invented_ones() {
     }
     assert_eq!(held(&zone), 100, "invented ones evict none of them");
 }
+
+#[test]
+fn client_that_unsubscribes_or_reconnects_takes_no_more_than_its_places() {
+    let of_round = |round: usize| (round * 1_024..(round + 1) * 1_024).map(junk);
+    let mut zone = aggregator(100);
+    zone.on_open(at(0));
+    ask(&mut zone, 0, Role::Client, 1, of_round(0));
+    for round in 1..11 {
+        let report = Report {
+            seq: 1 + round as u64,
+            unsubscriptions: of_round(round - 1).collect(),
+            subscriptions: of_round(round).collect(),
+            ..Report::default()
+        };
+        zone.on_report(at(round as u64), StreamId(1), report).unwrap();
+    }
+    for round in 11..22 {
+        let greeting = Report {
+            seq: 100 + round as u64,
+            identity: Some(Identity { instance: InstanceId(round as u128), ..identity(Role::Client, 1) }),
+            subscriptions: of_round(round).collect(),
+            ..Report::default()
+        };
+        zone.on_report(at(round as u64), StreamId(round as u64), greeting).unwrap();
+    }
+    assert_eq!(zone.known_buckets().count(), 1_024);
+    for child in 2..9 {
+        ask(&mut zone, 30, Role::Client, 1_000 + child as u128, of_round(100 + child));
+    }
+    ask(&mut zone, 31, Role::Client, 2_000, ["orders"].map(named).into_iter());
+    assert!(zone.knows(&named("orders")) && !zone.unprotected().any(|bucket| *bucket == named("orders")));
+}
+
+#[test]
+fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
+    let mut scene = Confirmed::new();
+    scene.seq += 1;
+    scene.zone.on_directives(at(scene.now), directed(scene.seq, &["a", "b"].map(named), true)).unwrap();
+    ask(&mut scene.zone, scene.now, Role::Client, 1, ["a"].map(named).into_iter());
+    scene.pass(70);
+    let held = |zone: &Zone| ["a", "b"].map(|name| zone.board().get(&named(name)).is_some());
+    // Connections are accepted, and what answers knows no epoch: a proxy, or a parent without a controller.
+    for round in 0..720 {
+        scene.now += 10_000;
+        scene.zone.on_open(at(scene.now));
+        if round % 2 == 0 {
+            let silent = Directives { seq: 1, ..Directives::default() };
+            scene.zone.on_directives(at(scene.now), silent).unwrap();
+        }
+        scene.zone.on_tick(at(scene.now));
+        scene.zone.report(at(scene.now));
+    }
+    assert_eq!(held(&scene.zone), [true; 2]);
+    // One stays silent on the same connection.
+    for _ in 0..60 {
+        scene.now += 10_000;
+        scene.zone.on_tick(at(scene.now));
+        scene.zone.report(at(scene.now));
+    }
+    assert_eq!(held(&scene.zone), [true; 2]);
+    // The controller that returns names one of them: the other has a lease from there on.
+    scene.zone.on_open(at(scene.now));
+    scene.books.open();
+    scene.seq += 1;
+    scene.zone.on_directives(at(scene.now), directed(scene.seq, &[named("a")], true)).unwrap();
+    scene.pass(110);
+    assert_eq!(held(&scene.zone), [true; 2]);
+    scene.pass(40);
+    assert_eq!(held(&scene.zone), [true, false]);
+}
