@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Message};
 use plimsoll_core::exchange::sessions::Head;
-use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
+use plimsoll_core::exchange::{Asker, Parent, StreamId, StreamRejected};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, Entered, Report, Role};
 
@@ -138,8 +138,9 @@ impl Brain {
     /// them is new.
     fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
         let before = self.buckets.as_slice().len();
-        let max = self.buckets.asked_per_child_max();
-        let mut places_left = None;
+        let Some(asker) = self.sessions.by_stream(stream).map(|child| Asker::from(&child.identity)) else {
+            return false;
+        };
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
         let mut latest = None;
         for bucket in report.unsubscriptions.iter().filter(|bucket| !self.policies.in_force.is_exact(bucket))
@@ -151,19 +152,10 @@ impl Brain {
             if latest.replace(bucket) == Some(bucket) {
                 continue;
             }
-            let Some(child) = self.sessions.by_stream(stream) else { break };
-            let policy = &self.policies.in_force;
-            let is_new = !child.is_subscribed(bucket) && !policy.is_exact(bucket);
-            let places = places_left.get_or_insert_with(|| {
-                max.saturating_sub(child.subscriptions().filter(|bucket| !policy.is_exact(bucket)).count())
-            });
-            if is_new && *places == 0 {
-                self.buckets.no_room.on_refused(now, bucket);
-            } else if self.ensure_bucket(now, bucket)
+            if self.ensure_bucket(now, &asker, bucket)
                 && let Some(child) = self.sessions.by_stream(stream)
             {
                 child.subscribe(bucket);
-                *places -= usize::from(is_new);
             }
         }
         self.buckets.as_slice().len() > before

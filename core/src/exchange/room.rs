@@ -72,8 +72,10 @@ impl NoRoom {
         self.refused.values().for_each(|refused| *names.entry(&refused.asker).or_default() += 1);
         let own = names.get(asker).copied().unwrap_or_default();
         let (most, of_most) = names.into_iter().max_by_key(|(_, names)| *names)?;
-        let from = if of_most > own + 1 { most } else { asker };
-        let of_child = self.refused.iter().filter(|(_, refused)| refused.asker == *from);
+        let of_other = of_most > own + 1;
+        let from = if of_other { most } else { asker };
+        let may_leave = |refused: &Refused| refused.asker == *from && (of_other || refused.at < now);
+        let of_child = self.refused.iter().filter(|(_, refused)| may_leave(refused));
         of_child.min_by_key(|(_, refused)| refused.at).map(|(bucket, _)| bucket.clone())
     }
 
