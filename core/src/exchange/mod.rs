@@ -5,6 +5,7 @@
 //! the same state machines. Nothing here waits, sends or reads a clock.
 
 pub mod admission;
+mod asked;
 pub mod backoff;
 pub mod liveness;
 pub mod other_controllers;
@@ -13,6 +14,7 @@ mod room;
 pub mod sessions;
 mod source;
 
+pub use asked::{AskedBuckets, Asker, Lease};
 pub use path::Path;
 pub use room::{LEASE, NoRoom, RENEWAL};
 pub use source::{ChildrenBySource, Source};
