@@ -197,6 +197,12 @@ fn losses(page: &mut Page, zone: &Zone, streams: &Streams) {
             "Requests that were not counted, because the child that reported them cannot have decided so many.",
             counters.cut,
         ),
+        (
+            "plimsoll_evidence_left_out_total",
+            "Requests in reports that are no evidence for a gate: late, of a bucket or mode that the child does not have, above \
+             its weight, or without room.",
+            zone.evidence_left_out(),
+        ),
     ] {
         page.counter(name, help, &[], plain(value as f64));
     }

@@ -6,7 +6,7 @@ mod admission;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use plimsoll_core::names::{DECLARED_MAX, Bucket, Key, KeyId, KeyTable, Place, Tenant};
+use plimsoll_core::names::{Bucket, DECLARED_MAX, Key, KeyId, KeyTable, Place, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Outbox, Tally};
 
@@ -105,9 +105,9 @@ impl KeyCounts {
     }
 
     /// Finds the place of a key that brings `came` requests: its own, or the bucket's class `default` where
-    /// there is no room for it. A tenant that the policy lists always has room. `None` for a bucket that was
-    /// not [declared](Self::declare).
-    pub(crate) fn find(&mut self, key: &Key, came: u64, is_listed: bool) -> Option<Found> {
+    /// there is no room for it. A tenant that the policy lists always has room; `is_listed` is called only for a
+    /// key without a place. `None` for a bucket that was not [declared](Self::declare).
+    pub(crate) fn find(&mut self, key: &Key, came: u64, is_listed: impl FnOnce() -> bool) -> Option<Found> {
         let known = self.keys.get(key);
         if let Some(id) = known
             && !self.keys.value(id).is_leaving
@@ -122,6 +122,7 @@ impl KeyCounts {
         }
         let is_full = self.keys.len() >= self.keys_max;
         let quota = &mut self.quotas[index as usize];
+        let is_listed = is_listed();
         let is_admitted =
             is_listed || self.admission.admits(key, came, quota, is_full) && (known.is_some() || !is_full);
         let own = if is_admitted { self.admit(key, known, index, is_listed) } else { None };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use plimsoll_core::directive::Board;
+use plimsoll_core::directive::{Board, Posted};
 use plimsoll_core::exchange::{StreamId, StreamRejected};
-use plimsoll_core::names::{Key, KeyId, Place};
+use plimsoll_core::names::{Bucket, Key, KeyId, Place};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
 
@@ -29,6 +29,9 @@ struct Ingest<'a> {
     keys: &'a mut KeyCounts,
     fast_loop: &'a mut FastLoop,
     board: &'a Board,
+    /// The bucket of the latest key that was searched for, and its directives: keys of one bucket often follow
+    /// each other.
+    latest: Option<(Bucket, Option<&'a Posted>)>,
     outbox: &'a mut Outbox,
     /// The span from which a report shows nothing about the present rate.
     late_from: Duration,
@@ -59,6 +62,7 @@ impl Zone {
             keys: &mut self.keys,
             fast_loop: &mut self.fast_loop,
             board: &self.board,
+            latest: None,
             outbox: &mut self.upstream.outbox,
             late_from: self.schedule.late_from(),
             is_all_late: true,
@@ -69,17 +73,26 @@ impl Zone {
         let entered = self.downstream.sessions.enter(now, stream, report, &mut ingest);
         let (before, entered) = before.zip(entered).ok_or(StreamRejected::Unknown)?;
         // Evidence of a late report may be of a stage that is over.
-        let evidence = (!ingest.is_all_late).then(|| report.evidence.after(before));
+        let has_evidence = !ingest.is_all_late;
         self.counters.late += ingest.finish();
         if let Some(aggregator) = aggregator.filter(|_| !report.more) {
             aggregator.on_report(report);
         }
-        for (cohort, outcomes) in evidence.into_iter().flatten() {
-            // Without directives there is no rollout to judge.
-            if self.board.get(&cohort.bucket).is_some() && outcomes.is_at_most(entered.decisions_max) {
+        for (cohort, outcomes) in report.evidence.after(before) {
+            let bucket = &cohort.bucket;
+            let mode = self.board.get(bucket).map(|posted| self.kills.mode(bucket, posted.terms()));
+            let child = self.downstream.sessions.get(instance);
+            let counts = has_evidence
+                && outcomes.is_at_most(entered.decisions_max)
+                && child.is_some_and(|child| child.is_subscribed(bucket))
+                // Without directives there is no rollout to judge.
+                && mode.is_some_and(|mode| self.modes.accepts(now, bucket, mode, cohort.mode));
+            if counts {
                 // A client is one instance, whatever it says.
                 let instances = if is_aggregator { outcomes.instances } else { 1 };
                 self.upstream.evidence.add(instance, instances, cohort, outcomes);
+            } else {
+                self.upstream.evidence.leave_out(outcomes);
             }
         }
         self.counters.unconfirmed = self.counters.unconfirmed.saturating_add(entered.unconfirmed);
@@ -91,8 +104,15 @@ impl Zone {
 
 impl Ingest<'_> {
     fn find(&mut self, key: &Key, came: u64) -> Option<Place> {
-        let own = self.board.get(&key.bucket).and_then(|posted| posted.own(key.tenant.as_str()));
-        let is_listed = own.and_then(|values| values.entitlement).is_some_and(|claim| claim.declared);
+        let (board, latest) = (self.board, &mut self.latest);
+        let is_listed = || {
+            if latest.as_ref().is_none_or(|(bucket, _)| *bucket != key.bucket) {
+                *latest = Some((key.bucket.clone(), board.get(&key.bucket)));
+            }
+            let posted = latest.as_ref().and_then(|(_, posted)| *posted);
+            let own = posted.and_then(|posted| posted.own(key.tenant.as_str()));
+            own.and_then(|values| values.entitlement).is_some_and(|claim| claim.declared)
+        };
         let found = self.keys.find(key, came, is_listed)?;
         if found.is_new {
             let id = found.place.id;

@@ -5,6 +5,7 @@ mod bounds;
 mod child;
 mod ingest;
 mod kill;
+mod modes;
 mod parent;
 mod room;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use plimsoll_core::names::{Bucket, Key, Name, Zone as ZoneName};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
+use self::modes::Modes;
 use crate::downstream::{Downstream, is_foreign};
 use crate::fast_loop::{Context, FastLoop};
 use crate::key_counts::KeyCounts;
@@ -57,6 +59,8 @@ pub struct Zone {
     room: Room,
     counters: Counters,
     kills: KillRelay,
+    /// The modes whose evidence counts.
+    modes: Modes,
 }
 
 impl Zone {
@@ -74,6 +78,7 @@ impl Zone {
             room: Room::new(bounds.buckets_per_client_max),
             counters: Counters::default(),
             kills: KillRelay::new(identity.instance),
+            modes: Modes::default(),
             identity,
             parameters,
         }
@@ -264,6 +269,11 @@ impl Zone {
     /// The highest epoch applied.
     pub fn epoch(&self) -> Option<Epoch> {
         self.upstream.epoch()
+    }
+
+    /// Requests whose outcomes were left out of the evidence for gates.
+    pub(crate) const fn evidence_left_out(&self) -> u64 {
+        self.upstream.evidence.left_out()
     }
 
     /// The controllers other than the one in force that children or the parent name.

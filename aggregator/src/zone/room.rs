@@ -96,6 +96,7 @@ impl Zone {
         }
         self.upstream.subscriptions.remove(&gone);
         self.board.remove(&gone);
+        self.modes.remove(&gone);
         self.fast_loop.remove_buckets(&gone);
         self.downstream.remove_buckets(&gone);
     }

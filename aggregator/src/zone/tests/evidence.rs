@@ -1,13 +1,13 @@
 //! Evidence for rollout gates: summed in the zone and reported to the parent once.
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::Values;
+use plimsoll_core::directive::{BucketDirective, Values};
 use plimsoll_core::report::{CohortKey, Outcomes, Side};
 
 use super::*;
 
 fn observed(seq: u64, name: &str, offered: u64) -> Batches {
-    let stand = CohortKey { bucket: Bucket::new(name).unwrap(), mode: Mode::Canary, side: Side::Canary };
+    let stand = CohortKey { bucket: Bucket::new(name).unwrap(), mode: Mode::Enforce, side: Side::Canary };
     let mut evidence = Evidence::default();
     evidence.add(&stand, &Outcomes { offered, ..Outcomes::default() }, 1);
     Batches::one(seq, evidence)
@@ -83,7 +83,8 @@ fn hostile_client_weighs_at_most_five_times_the_median_client() {
         // The first to report is the hostile one. It calls itself many instances.
         let offered = if number == 0 { 50_000 } else { 100 };
         let outcomes = Outcomes { offered, instances: 9_000, ..Outcomes::default() };
-        let stand = CohortKey { bucket: Bucket::new("api").unwrap(), mode: Mode::Canary, side: Side::Canary };
+        let stand =
+            CohortKey { bucket: Bucket::new("api").unwrap(), mode: Mode::Enforce, side: Side::Canary };
         let mut evidence = Evidence::default();
         evidence.add(&stand, &outcomes, 1);
         let evidence = Batches::one(report.seq, evidence);
@@ -92,4 +93,39 @@ fn hostile_client_weighs_at_most_five_times_the_median_client() {
     let report = zone.report(now);
     let (_, outcomes) = report.evidence.after(0).next().unwrap();
     assert_eq!((outcomes.offered, outcomes.instances), (20 * 100 + 500, 21));
+}
+
+#[test]
+fn evidence_of_buckets_and_modes_that_the_child_does_not_have_is_left_out_and_counted() {
+    let mut scene = Scene::new(Script::of(&[("acme", Values::default())]), vec![Client::new(1)]);
+    scene.run(5.0);
+    let (now, zone, client) = (scene.now(), &mut scene.zone, &mut scene.clients[0]);
+    let other = BucketDirective { bucket: Bucket::new("other").unwrap(), ..scene_directive(zone) };
+    zone.on_directives(
+        now,
+        Directives { epoch: Some(Epoch(1)), seq: 10_000, buckets: vec![other], ..Directives::default() },
+    )
+    .unwrap();
+    reported(zone, now);
+    let before = zone.evidence_left_out();
+    let mut evidence = Evidence::default();
+    for (name, mode, offered) in [
+        ("api", Mode::Enforce, 1),
+        ("api", Mode::Shadow, 2),
+        ("api", Mode::Canary, 4),
+        ("other", Mode::Enforce, 8),
+    ] {
+        let stand = CohortKey { bucket: Bucket::new(name).unwrap(), mode, side: Side::Canary };
+        evidence.add(&stand, &Outcomes { offered, ..Outcomes::default() }, 9);
+    }
+    let report = client.report(now);
+    let evidence = Batches::one(report.seq, evidence);
+    zone.on_report(now, client.stream, Report { evidence, ..report }).unwrap();
+    assert_eq!(reported(zone, now), [("api".to_owned(), 1)]);
+    assert_eq!(zone.evidence_left_out() - before, 2 + 4 + 8);
+}
+
+/// The directive of the scripted bucket.
+fn scene_directive(zone: &Zone) -> BucketDirective {
+    zone.board().since(&bucket(), 0).unwrap()
 }

@@ -1,0 +1,67 @@
+//! The modes of buckets whose evidence for rollout gates counts: the one in force, and for a short while the one
+//! before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::MonoTime;
+
+/// The time for which evidence of the mode before still arrives: until the directive has arrived, and the report
+/// of the client.
+const STRAGGLING: Duration = Duration::from_secs(5);
+
+/// The modes in force, by bucket with evidence.
+#[derive(Debug, Default)]
+pub(super) struct Modes {
+    by_bucket: BTreeMap<Bucket, InForce>,
+}
+
+#[derive(Debug)]
+struct InForce {
+    mode: Mode,
+    /// The mode before, and the time at which it was found to have ended.
+    before: Option<(Mode, MonoTime)>,
+}
+
+impl Modes {
+    /// Returns true if evidence of `mode` counts for a bucket in which `in_force` is in force now.
+    pub(super) fn accepts(&mut self, now: MonoTime, bucket: &Bucket, in_force: Mode, mode: Mode) -> bool {
+        let new = InForce { mode: in_force, before: None };
+        if !self.by_bucket.contains_key(bucket) {
+            self.by_bucket.insert(bucket.clone(), new);
+            return mode == in_force;
+        }
+        let Some(held) = self.by_bucket.get_mut(bucket) else { return mode == in_force };
+        if held.mode != in_force {
+            *held = InForce { before: Some((held.mode, now)), ..new };
+        }
+        let is_straggler =
+            |(before, ended): (Mode, MonoTime)| before == mode && now.since(ended) < STRAGGLING;
+        mode == in_force || held.before.is_some_and(is_straggler)
+    }
+
+    /// Removes buckets that are gone.
+    pub(super) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
+        self.by_bucket.retain(|bucket, _| !gone.contains(bucket));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_of_the_mode_before_counts_for_a_short_while() {
+        let (mut modes, bucket) = (Modes::default(), Bucket::new("api").unwrap());
+        let mut accepts = |ms, in_force, mode| {
+            modes.accepts(MonoTime::from_elapsed(Duration::from_millis(ms)), &bucket, in_force, mode)
+        };
+        assert!(accepts(0, Mode::Shadow, Mode::Shadow));
+        assert!(!accepts(0, Mode::Shadow, Mode::Enforce) && !accepts(0, Mode::Shadow, Mode::Canary));
+        assert!(accepts(100, Mode::Canary, Mode::Shadow) && accepts(5_099, Mode::Canary, Mode::Shadow));
+        assert!(accepts(5_099, Mode::Canary, Mode::Canary) && !accepts(5_099, Mode::Canary, Mode::Enforce));
+        assert!(!accepts(5_100, Mode::Canary, Mode::Shadow));
+    }
+}
