@@ -19,7 +19,7 @@ async fn start(listen: &str) -> SocketAddr {
     let routes = routes.merge(loopback_only(commands));
     let listener = TcpListener::bind(listen).await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    tokio::spawn(server::serve(listener, Connections::new(64), routes, pending()));
+    tokio::spawn(server::serve(listener, Connections::new(64, 64), routes, pending()));
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
