@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use plimsoll_core::names::{DECLARED_MAX, Bucket, Key, KeyId, KeyTable, Place, Tenant};
+use plimsoll_core::names::{Bucket, DECLARED_MAX, Key, KeyId, KeyTable, Place, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Entry, Ledger, New, Tally};
 use plimsoll_policy::Policy;
