@@ -66,6 +66,9 @@ fn controller(page: &mut Page, status: &Status, brain: &Brain) {
     let help =
         "Requests that were not counted, because the aggregator's clients cannot have decided so many.";
     counter("plimsoll_counts_cut_total", help, brain.aggregators.cut);
+    let help = "Requests in reports that are no evidence for a gate: late, of a bucket or mode that the aggregator does not have, above \
+        its weight, or without room.";
+    counter("plimsoll_evidence_left_out_total", help, brain.evidence_left_out());
     let help = "Kill generations that no order explained and that were higher than those before.";
     counter("plimsoll_kill_claims_total", help, brain.kill_claims().ignored());
     let help = "Failed saves of the durable state.";

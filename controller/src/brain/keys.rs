@@ -56,6 +56,11 @@ impl Keys {
         self.place(key);
     }
 
+    /// Returns true if half of the room is free. The rest is for keys with counts.
+    pub(crate) fn has_ample_room(&self) -> bool {
+        self.table.len() < self.keys_max / 2
+    }
+
     /// Returns true if a key has had no counts for long.
     pub(crate) fn is_idle(&self, now: MonoTime, id: KeyId) -> bool {
         now.since(self.table.value(id).counted) >= IDLE

@@ -43,7 +43,9 @@ impl Parent for Brain {
         }
         let is_new_drill = self.learn_kills(now, &child, &report);
         let has_new_buckets = self.ensure_buckets(now, stream, &report);
-        self.recall_tenants(&report);
+        if greets {
+            self.recall_tenants(&report);
+        }
         if greets || has_new_buckets || self.aggregators.revision != revision {
             self.assign_holds();
         }
@@ -113,7 +115,7 @@ impl Brain {
         self.introduce_keys();
         self.aggregators.enter(place, report, &entered);
         self.liveness.on_report(now, place);
-        self.record_evidence(report, before, &entered, place);
+        self.record_evidence(stream, report, before, &entered, place);
         Ok(())
     }
 

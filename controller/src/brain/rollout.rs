@@ -2,6 +2,7 @@
 //! that every change of a stage is saved and then sent.
 
 use plimsoll_core::decision::Mode;
+use plimsoll_core::exchange::StreamId;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::{Limit, MonoTime};
 use plimsoll_core::report::{Entered, Report};
@@ -17,20 +18,38 @@ use crate::state::{Change, Evidence};
 
 impl Brain {
     /// Records the evidence of a report that was entered. Evidence first sent in reports up to number `before`
-    /// was recorded then. Left out is evidence that may be of an earlier stage, evidence of more requests than
-    /// there can have been, and that of buckets whose limit is unknown: nothing could be refused there.
-    pub(super) fn record_evidence(&mut self, report: &Report, before: u64, entered: &Entered, place: &Place) {
-        if entered.span.is_none_or(|span| span > EVIDENCE_SPAN_MAX) {
-            return;
-        }
-        let evidence = report.evidence.after(before);
-        for (cohort, outcomes) in evidence.filter(|(_, outcomes)| outcomes.is_at_most(entered.decisions_max))
-        {
+    /// was recorded then. Left out and counted is evidence that may be of an earlier stage, evidence of more
+    /// requests than there can have been, that of other buckets and modes than those sent to the aggregator, and
+    /// that of buckets whose limit is unknown: nothing could be refused there.
+    pub(super) fn record_evidence(
+        &mut self,
+        stream: StreamId,
+        report: &Report,
+        before: u64,
+        entered: &Entered,
+        place: &Place,
+    ) {
+        let is_recent = entered.span.is_some_and(|span| span <= EVIDENCE_SPAN_MAX);
+        let child = self.sessions.by_stream(stream);
+        for (cohort, outcomes) in report.evidence.after(before) {
             let bucket = self.buckets.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
-            if bucket.is_some_and(|bucket| bucket.entry.is_some()) {
+            let stage = bucket.and_then(|bucket| self.durable.stages.get(bucket.entry.as_deref()?));
+            let counts = is_recent
+                && outcomes.is_at_most(entered.decisions_max)
+                && child.as_ref().is_some_and(|child| child.is_subscribed(&cohort.bucket))
+                // Stragglers of the mode before are not recorded either.
+                && stage.is_some_and(|stage| stage.stage == cohort.mode);
+            if counts {
                 self.rollouts.weighing.add(place.clone(), outcomes.instances, cohort, outcomes);
+            } else {
+                self.rollouts.weighing.leave_out(outcomes);
             }
         }
+    }
+
+    /// Requests whose outcomes were left out of the evidence for gates.
+    pub(crate) const fn evidence_left_out(&self) -> u64 {
+        self.rollouts.weighing.left_out()
     }
 
     /// Records what was weighed since the last tick.

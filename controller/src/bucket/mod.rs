@@ -169,6 +169,11 @@ impl BucketState {
         self.tenants.add(key, tenant);
     }
 
+    /// True in the first minutes with unlisted tenants under this controller.
+    pub(crate) const fn is_young(&self) -> bool {
+        self.tenants.is_young()
+    }
+
     /// Takes over which of its unlisted tenants were established under an earlier controller.
     pub(crate) fn recall(&mut self, tenants: &HashSet<&Tenant>, parameters: &Parameters) {
         if self.tenants.recall(tenants, parameters) {

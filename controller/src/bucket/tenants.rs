@@ -108,6 +108,11 @@ impl BucketTenants {
         established > before
     }
 
+    /// True until the first period with unlisted tenants is over.
+    pub(crate) const fn is_young(&self) -> bool {
+        self.growth.is_young
+    }
+
     fn established(&self) -> usize {
         self.unlisted.iter().filter(|unlisted| unlisted.standing.is_established).count()
     }

@@ -234,3 +234,43 @@ fn policy_held_before_is_in_force_if_no_saved_policy_can_be_compared() {
     fleet.restarts_with(Arc::clone(&low));
     assert_eq!(fleet.brain.offer(low), Offer::Taken);
 }
+
+#[test]
+fn established_tenants_count_in_the_greetings_to_a_young_bucket() {
+    let established = |name: &str| {
+        (0..100).map(|number| Key { bucket: bucket(), tenant: tenant(&format!("{name}-{number}")) }).collect()
+    };
+    let keys = |brain: &Brain| brain.keys.iter().count();
+    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
+    let mut zone = Scripted::new("a", 1);
+    let greeting = Report { established: established("early"), ..zone.report(at(0)) };
+    brain.on_report(at(0), zone.stream, greeting).unwrap();
+    let before = keys(&brain);
+    assert!(before > 100);
+    let later = Report { established: established("later"), ..zone.report(at(500)) };
+    brain.on_report(at(500), zone.stream, later).unwrap();
+    assert_eq!(keys(&brain), before, "no greeting");
+
+    let mut fleet = settled(enforced());
+    fleet.run(200.0);
+    let (before, mut zone, now) = (keys(&fleet.brain), Scripted::new("c", 9), at(300_000));
+    let greeting = Report { established: established("late"), ..zone.report(now) };
+    fleet.brain.on_report(now, zone.stream, greeting).unwrap();
+    assert_eq!(keys(&fleet.brain), before, "the bucket is no longer young");
+}
+
+#[test]
+fn many_established_tenants_are_taken_over_in_parts() {
+    let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
+    let mut zone = Scripted::new("a", 1);
+    let named = |number: usize| Bucket::new(&format!("b{}", number / 500)).unwrap();
+    let keys = |brain: &Brain| brain.keys.iter().filter(|(_, key)| !key.tenant.is_default_class()).count();
+    let established =
+        (0..20_000).map(|number| Key { bucket: named(number), tenant: tenant(&format!("t{number}")) });
+    let subscriptions = (0..40).map(|number| named(number * 500)).collect();
+    let greeting = Report { established: established.collect(), subscriptions, ..zone.report(at(0)) };
+    brain.on_report(at(0), zone.stream, greeting).unwrap();
+    assert!((1..=5_000).contains(&keys(&brain)), "{}", keys(&brain));
+    (1..10).for_each(|tick| brain.on_tick(at(tick * 500), 1_700_000_000));
+    assert_eq!(keys(&brain), 20_000);
+}
