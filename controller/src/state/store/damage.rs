@@ -262,7 +262,7 @@ fn lock_file_that_is_something_else_keeps_no_controller_from_starting() {
         let path = directory.path().to_owned();
         let (sender, receiver) = mpsc::channel();
         // In another thread, so that an open that waits for ever is a failure of the test.
-        thread::spawn(move || sender.send(Store::open(&path).unwrap()));
+        thread::spawn(move || drop(sender.send(Store::open(&path).unwrap())));
         let opened = receiver.recv_timeout(Duration::from_secs(60));
         let (store, _) = opened.unwrap_or_else(|_| panic!("{what} blocks"));
         let error = store.save(&whole()).unwrap_err().to_string();
