@@ -171,7 +171,7 @@ impl BucketState {
 
     /// True in the first minutes with unlisted tenants under this controller.
     pub(crate) const fn is_young(&self) -> bool {
-        self.tenants.is_young()
+        self.tenants.growth.is_young
     }
 
     /// Takes over which of its unlisted tenants were established under an earlier controller.

@@ -37,7 +37,7 @@ pub(crate) struct BucketTenants {
     by_name: HashMap<Tenant, usize>,
     /// All unlisted tenants with keys, in the order in which they became known.
     unlisted: Vec<Unlisted>,
-    growth: Growth,
+    pub(super) growth: Growth,
     /// Earlier standings of tenants whose keys are added again.
     standings: HashMap<Tenant, Standing>,
     /// The positions in `unlisted` of the tenants with entries, ascending.
@@ -106,11 +106,6 @@ impl BucketTenants {
             self.rebuild();
         }
         established > before
-    }
-
-    /// True until the first period with unlisted tenants is over.
-    pub(crate) const fn is_young(&self) -> bool {
-        self.growth.is_young
     }
 
     fn established(&self) -> usize {
