@@ -17,7 +17,7 @@ const CONFLICT_SHOWN: Duration = Duration::from_secs(60);
 /// One aggregator.
 #[derive(Debug)]
 pub(crate) struct Aggregator {
-    instance: InstanceId,
+    pub(super) instance: InstanceId,
     /// The instance that greeted before this one.
     replaced: Option<InstanceId>,
     /// The time at which a replaced instance last came back: two processes have one zone and name.

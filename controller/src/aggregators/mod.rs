@@ -114,11 +114,11 @@ impl Aggregators {
         }
     }
 
-    /// Brings the board of every aggregator up to date with `post`.
-    pub(crate) fn post(&mut self, mut post: impl FnMut(&Place, &mut Board)) {
+    /// Brings the board of every aggregator up to date with `post`, which is given its place and instance.
+    pub(crate) fn post(&mut self, mut post: impl FnMut(&Place, InstanceId, &mut Board)) {
         self.revision += 1;
         for (place, aggregator) in &mut self.by_place {
-            post(place, &mut aggregator.board);
+            post(place, aggregator.instance, &mut aggregator.board);
         }
     }
 

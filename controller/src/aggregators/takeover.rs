@@ -15,12 +15,14 @@ pub(crate) struct Takeover {
     pub(crate) leading: bool,
     /// True if the saved state names the aggregators of the controller before.
     knows_aggregators: bool,
+    /// True once all of these are served.
+    is_complete: bool,
 }
 
 impl Takeover {
     /// A controller that has just started and knows of no traffic.
     pub(crate) const fn new(started_at: MonoTime, knows_aggregators: bool) -> Self {
-        Self { started_at, leading: false, knows_aggregators }
+        Self { started_at, leading: false, knows_aggregators, is_complete: false }
     }
 
     /// Returns true once every aggregator that reported before the start has had time to come back.
@@ -52,8 +54,10 @@ impl Takeover {
     /// The share, 0..=1, of what missing zones live on that is still reserved for them. It begins with all of
     /// it, and shrinks to nothing, because some of these zones may never come back. Nothing is reserved once
     /// `all_served` of the aggregators that are known: one that came without a hold has restarted.
-    pub(crate) fn reserved_share(&self, now: MonoTime, all_served: bool, parameters: &Parameters) -> f64 {
-        if self.knows_aggregators && all_served {
+    pub(crate) fn reserved_share(&mut self, now: MonoTime, all_served: bool, parameters: &Parameters) -> f64 {
+        // Later, those that are missing are given up and no longer known.
+        self.is_complete |= self.knows_aggregators && all_served && !self.has_waited(now, parameters);
+        if self.is_complete {
             return 0.0;
         }
         let left = parameters.holds_gone.saturating_sub(now.since(self.started_at));
@@ -129,7 +133,7 @@ mod tests {
             (0..4).filter(served).collect()
         }
 
-        fn divisible(&self, s: f64) -> f64 {
+        fn divisible(&mut self, s: f64) -> f64 {
             let bucket = Bucket::new("api").unwrap();
             let reserved_share = self.takeover.reserved_share(at(s), true, &Parameters::default());
             Takeover::divisible(&bucket, 900.0, &self.aggregators, reserved_share)

@@ -30,7 +30,7 @@ mod traffic;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use plimsoll_core::directive::Epoch;
+use plimsoll_core::directive::{Board, Epoch};
 use plimsoll_core::exchange::Asker;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
@@ -216,9 +216,17 @@ impl Brain {
     fn post(&mut self) {
         self.settle_kills();
         let (policy, durable, buckets) = (&self.policies.in_force, &self.durable, &self.buckets);
-        self.aggregators.post(|place, board| {
+        let sessions = &self.sessions;
+        self.aggregators.post(|place, instance, board| {
+            // A stream begins with everything, so that an aggregator without one needs no board.
+            let Some(child) = sessions.get(instance).filter(|child| child.stream.is_some()) else {
+                *board = Board::default();
+                return;
+            };
             for bucket in buckets.as_slice() {
-                board.apply(&bucket.directive(place, policy, durable));
+                if bucket.listing == Listing::Exact || child.is_subscribed(&bucket.name) {
+                    board.apply(&bucket.directive(place, policy, durable));
+                }
             }
         });
     }

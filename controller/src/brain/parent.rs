@@ -136,15 +136,14 @@ impl Brain {
         Ok(())
     }
 
-    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if one of
-    /// them is new.
+    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if the
+    /// aggregator was not sent those of one of them before.
     fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
-        let before = self.buckets.as_slice().len();
         let Some(asker) = self.sessions.by_stream(stream).map(|child| Asker::from(&child.identity)) else {
             return false;
         };
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
-        let mut latest = None;
+        let (mut latest, mut any_new) = (None, false);
         for bucket in report.unsubscriptions.iter().filter(|bucket| !self.policies.in_force.is_exact(bucket))
         {
             self.sessions.by_stream(stream).into_iter().for_each(|child| child.unsubscribe(bucket));
@@ -157,9 +156,10 @@ impl Brain {
             if self.ensure_bucket(now, &asker, bucket)
                 && let Some(child) = self.sessions.by_stream(stream)
             {
+                any_new |= !child.is_subscribed(bucket);
                 child.subscribe(bucket);
             }
         }
-        self.buckets.as_slice().len() > before
+        any_new
     }
 }
