@@ -152,6 +152,16 @@ async fn kill_waits_neither_for_a_disk_that_hangs_nor_is_it_lost() {
     disk.hang(true);
     stop.cancel();
     saving.await.unwrap();
-    let (_, opened) = Store::open(&directory.path().join("state")).unwrap();
+    // A last save that hangs keeps the directory until the disk answers.
+    drop(disk);
+    let opened = async {
+        loop {
+            if let Ok((_, opened)) = Store::open(&directory.path().join("state")) {
+                return opened;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let opened = tokio::time::timeout(Duration::from_secs(120), opened).await.unwrap();
     assert!(opened.durable.kill.is_killed());
 }

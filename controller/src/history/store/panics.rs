@@ -49,6 +49,21 @@ pub(super) fn stopped_at_panic<T: Send + 'static>(
     })
 }
 
+/// Runs a test in a process of its own. A stopped thread keeps the lock of the panic hook, for which the process of
+/// all tests would wait at its end.
+#[cfg(test)]
+pub(super) fn alone(module: &str, test: &str, check: fn()) {
+    const ALONE: &str = "PLIMSOLL_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        let failed = panic::catch_unwind(check).is_err();
+        std::process::exit(i32::from(failed));
+    }
+    let name = module.split_once("::").map(|(_, path)| format!("{path}::{test}")).unwrap();
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    let status = process.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").status().unwrap();
+    assert!(status.success(), "{name}: {status}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +79,14 @@ mod tests {
 
     #[test]
     fn value_is_returned_and_a_panic_does_not_unwind() {
+        alone(
+            module_path!(),
+            "value_is_returned_and_a_panic_does_not_unwind",
+            check_value_is_returned_and_a_panic_does_not_unwind,
+        );
+    }
+
+    fn check_value_is_returned_and_a_panic_does_not_unwind() {
         assert_eq!(stopped_at_panic(|| 7).unwrap(), Ok(7));
         let panicked = stopped_at_panic(|| {
             let _twice = Twice;

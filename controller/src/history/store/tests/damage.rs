@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
+use crate::history::store::panics::alone;
 
 /// Copies a folder with everything in it.
 fn copy(from: &Path, to: &Path) {
@@ -49,6 +50,14 @@ fn open_in_time(state: &Path, what: &str) -> Restored {
 
 #[test]
 fn damaged_copies_are_opened_or_put_aside() {
+    alone(
+        module_path!(),
+        "damaged_copies_are_opened_or_put_aside",
+        check_damaged_copies_are_opened_or_put_aside,
+    );
+}
+
+fn check_damaged_copies_are_opened_or_put_aside() {
     let whole = whole();
     let (mut lost, count) = (0, 160);
     for seed in 0..count {
@@ -89,6 +98,14 @@ fn damaged_copies_are_opened_or_put_aside() {
 
 #[test]
 fn something_else_in_the_place_of_the_files_blocks_nothing() {
+    alone(
+        module_path!(),
+        "something_else_in_the_place_of_the_files_blocks_nothing",
+        check_something_else_in_the_place_of_the_files_blocks_nothing,
+    );
+}
+
+fn check_something_else_in_the_place_of_the_files_blocks_nothing() {
     let whole = whole();
     let makes: [fn(&Path); 4] = [
         |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
@@ -111,6 +128,14 @@ fn something_else_in_the_place_of_the_files_blocks_nothing() {
 
 #[test]
 fn files_that_are_read_as_a_whole_take_no_memory_whatever_their_size() {
+    alone(
+        module_path!(),
+        "files_that_are_read_as_a_whole_take_no_memory_whatever_their_size",
+        check_files_that_are_read_as_a_whole_take_no_memory_whatever_their_size,
+    );
+}
+
+fn check_files_that_are_read_as_a_whole_take_no_memory_whatever_their_size() {
     let whole = whole();
     for name in files(&whole.path().join(FOLDER)).iter().filter(|name| is_read_whole(name)) {
         let state = tempfile::tempdir().unwrap();

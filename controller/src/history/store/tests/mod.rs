@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use super::*;
+use crate::history::store::panics::alone;
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::learning::{Baseline, Day, Sample};
 
@@ -101,6 +102,10 @@ fn minutes_are_merged_and_the_oldest_are_deleted() {
 
 #[test]
 fn history_opens_whatever_is_damaged() {
+    alone(module_path!(), "history_opens_whatever_is_damaged", check_history_opens_whatever_is_damaged);
+}
+
+fn check_history_opens_whatever_is_damaged() {
     let filled = || {
         let state = tempfile::tempdir().unwrap();
         let (mut store, _) = HistoryStore::open(state.path()).unwrap();
