@@ -34,5 +34,5 @@ impl SentKills {
 
 /// Returns true if a report, whose number was set, repeats generations and claims.
 pub(super) const fn is_repeated(report: &Report) -> bool {
-    report.seq.is_multiple_of(REPEATED_EVERY)
+    report.seq > 0 && report.seq.is_multiple_of(REPEATED_EVERY)
 }
