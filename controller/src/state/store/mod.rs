@@ -165,6 +165,17 @@ impl Claim {
     }
 }
 
+impl Drop for Claim {
+    /// Unlocks the directory, also for a child process that was forked and has not closed its copies of our
+    /// descriptors yet.
+    fn drop(&mut self) {
+        if let Some(lock) = &self.lock {
+            // Closing it does the rest.
+            let _ = lock.unlock();
+        }
+    }
+}
+
 /// Returns the error that names something else than a regular file, or the first.
 fn clearer(first: io::Error, second: io::Error) -> io::Error {
     if second.kind() == io::ErrorKind::InvalidInput { second } else { first }
