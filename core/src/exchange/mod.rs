@@ -10,12 +10,14 @@ pub mod backoff;
 pub mod liveness;
 pub mod other_controllers;
 mod path;
+mod peer_id;
 mod room;
 pub mod sessions;
 mod source;
 
 pub use asked::{AskedBuckets, Asker, Lease};
 pub use path::Path;
+pub use peer_id::{InvalidPeerId, PeerId, PeerRole};
 pub use room::{LEASE, NoRoom, RENEWAL};
 pub use source::{ChildrenBySource, Source};
 
