@@ -1,38 +1,22 @@
 //! What one hostile client reports as evidence does not decide the rollout of the fleet.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_controller::brain::Brain;
-use plimsoll_controller::state::DurableState;
+use plimsoll_aggregator::zone::Bounds;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::exchange::{Child, Parent, StreamId};
-use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, Name, Zone as ZoneName};
+use plimsoll_core::exchange::{Parent, StreamId};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{
-    Batches, CohortKey, Evidence, Identity, InstanceId, Outcomes, Report, Role, Side,
-};
-use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Report, Role, Side};
+use plimsoll_policy::ONE_CLASS_TENANTS;
+
+use crate::pair::{Pair, identity};
 
 const HONEST: u64 = 20;
-const AGGREGATOR: u128 = 1_000;
-
-fn identity(role: Role, number: u128) -> Identity {
-    Identity {
-        instance: InstanceId(number),
-        name: Name::new(&format!("host:{number}")).unwrap(),
-        service: Name::new("shop").unwrap(),
-        zone: ZoneName::new("a").unwrap(),
-        role,
-    }
-}
 
 /// A controller in canary, and a zone of clients that report evidence alone.
 struct World {
-    brain: Brain,
-    zone: Zone,
+    pair: Pair,
     now: Duration,
     seq: u64,
 }
@@ -43,14 +27,8 @@ impl World {
             "buckets: {{ api: {{ limit: 1000, mode: canary }} }}\n\
              rollout: {{ require_gates: false, min_samples: 1, canary: {{ max_drop_ratio: {max_drop_ratio} }} }}\n"
         );
-        let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
-        let policy = Policy::read(Source { name: "policy.yaml", text: &policy }, tenants).unwrap().0;
-        let parameters = Parameters::default();
-        let durable = DurableState::first_start();
-        let brain = Brain::new(MonoTime::ZERO, InstanceId(1), durable, Arc::new(policy), parameters);
-        let zone = Zone::new(identity(Role::Aggregator, AGGREGATOR), Bounds::default(), parameters);
-        let mut world = Self { brain, zone, now: Duration::ZERO, seq: 0 };
-        world.zone.on_open(MonoTime::ZERO);
+        let pair = Pair::new(&policy, ONE_CLASS_TENANTS, Bounds::default());
+        let mut world = Self { pair, now: Duration::ZERO, seq: 0 };
         (0..20).for_each(|_| world.pass(&Outcomes::default(), &Outcomes::default()));
         world
     }
@@ -76,25 +54,17 @@ impl World {
                 evidence: Batches::one(self.seq, evidence),
                 ..Report::default()
             };
-            self.zone.on_report(now, StreamId(client), report).unwrap();
+            self.pair.zone.on_report(now, StreamId(client), report).unwrap();
         }
-        self.zone.on_tick(now);
-        let report = self.zone.report(now);
-        self.brain.on_report(now, StreamId(7), report).unwrap();
-        self.brain.on_tick(now, 0);
-        if let Some((number, _)) = self.brain.unsaved() {
-            self.brain.on_saved(number);
-        }
-        if let Some(directives) = self.brain.directives(now, StreamId(7)) {
-            self.zone.on_directives(now, directives).unwrap();
-        }
+        self.pair.zone.on_tick(now);
+        self.pair.roll_up(now);
     }
 
     /// The mode that the zone was sent, after a minute in which the clients report these outcomes.
     fn mode_after_a_minute(&mut self, honest: &Outcomes, hostile: &Outcomes) -> Option<Mode> {
         (0..120).for_each(|_| self.pass(honest, hostile));
         let now = MonoTime::from_elapsed(self.now);
-        let message = self.zone.directives(now, StreamId(0))?;
+        let message = self.pair.zone.directives(now, StreamId(0))?;
         message.buckets.first().map(|bucket| bucket.terms.mode)
     }
 }

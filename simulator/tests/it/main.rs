@@ -13,6 +13,8 @@ mod kill_claims;
 #[cfg(test)]
 mod kills;
 #[cfg(test)]
+mod pair;
+#[cfg(test)]
 mod parts_of_the_law;
 #[cfg(test)]
 mod reference;

@@ -1,37 +1,23 @@
 //! Sums of counts: whatever two children report, the controller accepts the roll-ups of their aggregator.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_controller::brain::Brain;
-use plimsoll_controller::state::DurableState;
-use plimsoll_core::exchange::{Child, Parent, StreamId};
-use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_aggregator::zone::Bounds;
+use plimsoll_core::exchange::{Parent, StreamId};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Identity, InstanceId, KeyDefinition, Report, Role, Tally};
-use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+use plimsoll_core::report::{Counts, Identity, KeyDefinition, Report, Role, Tally};
+use plimsoll_policy::ONE_CLASS_TENANTS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const UPLINK: StreamId = StreamId(1_000_000);
-const TENANTS: [&str; 3] = ["default", "acme", "other"];
+use crate::pair::{Pair, identity};
 
-fn identity(role: Role, instance: u128) -> Identity {
-    Identity {
-        instance: InstanceId(instance),
-        name: Name::new(&format!("host:{instance}")).unwrap(),
-        service: Name::new("shop").unwrap(),
-        zone: ZoneName::new("a").unwrap(),
-        role,
-    }
-}
+const TENANTS: [&str; 3] = ["default", "acme", "other"];
 
 /// An aggregator under a controller.
 struct World {
-    brain: Brain,
-    zone: Zone,
+    pair: Pair,
     now: Duration,
     streams: u64,
 }
@@ -39,16 +25,9 @@ struct World {
 impl World {
     fn new(decisions_per_s_max: u64) -> Self {
         let text = "buckets: { api: { limit: 1000, mode: enforce } }\nrollout: { require_gates: false }\n";
-        let policy = Source { name: "policy.yaml", text };
-        let policy = Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS });
-        let (policy, _) = policy.unwrap();
-        let (instance, state) = (InstanceId(1), DurableState::first_start());
-        let brain = Brain::new(MonoTime::ZERO, instance, state, Arc::new(policy), Parameters::default())
-            .with_decisions_per_s_max(decisions_per_s_max);
         let bounds = Bounds { decisions_per_s_max, tenants_per_bucket_max: 2, ..Bounds::default() };
-        let zone = Zone::new(identity(Role::Aggregator, 2), bounds, Parameters::default());
-        let mut world = Self { brain, zone, now: Duration::ZERO, streams: 0 };
-        world.zone.on_open(MonoTime::ZERO);
+        let pair = Pair::new(text, ONE_CLASS_TENANTS, bounds);
+        let mut world = Self { pair, now: Duration::ZERO, streams: 0 };
         world.roll_up();
         world
     }
@@ -59,21 +38,13 @@ impl World {
 
     fn roll_up(&mut self) {
         let now = self.at();
-        self.zone.on_tick(now);
-        let report = self.zone.report(now);
-        self.brain.on_report(now, UPLINK, report).expect("the controller accepts every roll-up");
-        self.brain.on_tick(now, 0);
-        if let Some((number, _)) = self.brain.unsaved() {
-            self.brain.on_saved(number);
-        }
-        if let Some(directives) = self.brain.directives(now, UPLINK) {
-            self.zone.on_directives(now, directives).unwrap();
-        }
+        self.pair.zone.on_tick(now);
+        self.pair.roll_up(now);
     }
 
     /// Requests of all keys that the zone has counted.
     fn counted(&self) -> u128 {
-        self.zone.counts().map(|(_, counts)| u128::from(counts.offered)).sum()
+        self.pair.zone.counts().map(|(_, counts)| u128::from(counts.offered)).sum()
     }
 }
 
@@ -114,9 +85,9 @@ impl Liar {
         self.seq += 1;
         report.seq = self.seq;
         report.tallies = (0..).map(KeyId).zip(self.tallies).collect();
-        let is_accepted = world.zone.on_report(world.at(), stream, report).is_ok();
+        let is_accepted = world.pair.zone.on_report(world.at(), stream, report).is_ok();
         if !is_accepted {
-            world.zone.on_close(world.at(), stream);
+            world.pair.zone.on_close(world.at(), stream);
             self.stream = None;
         }
         is_accepted
@@ -192,7 +163,7 @@ proptest! {
             liar.clients = step.clients;
             liar.tallies[step.tenant] = grown(liar.tallies[step.tenant], &step);
             if step.reconnects && let Some(stream) = liar.stream.take() {
-                world.zone.on_close(world.at(), stream);
+                world.pair.zone.on_close(world.at(), stream);
             }
             liar.send(&mut world, step.sent, step.continues);
             if step.rolls_up {
@@ -227,9 +198,9 @@ fn attack_by_two_sums_cuts_the_attackers_and_counts_the_others() {
             world.roll_up();
         }
     }
-    assert_eq!(world.zone.counters().cut, 2 * (most - 1_100_000), "all but 1.1 s at the bound");
+    assert_eq!(world.pair.zone.counters().cut, 2 * (most - 1_100_000), "all but 1.1 s at the bound");
     assert_eq!(world.counted(), 2 * 1_100_000 + 5_000);
     let cut: Vec<(&str, u64)> =
-        world.zone.sessions().iter().map(|child| (child.identity.name.as_str(), child.cut)).collect();
+        world.pair.zone.sessions().iter().map(|child| (child.identity.name.as_str(), child.cut)).collect();
     assert_eq!(cut, [("host:11", most - 1_100_000), ("host:12", most - 1_100_000), ("host:13", 0)]);
 }

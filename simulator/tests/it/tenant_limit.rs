@@ -1,19 +1,16 @@
 //! A tenant limit holds for undeclared tenants, which a zone and the controller detect by their traffic among
 //! a million others.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_controller::brain::Brain;
-use plimsoll_controller::state::DurableState;
+use plimsoll_aggregator::zone::Bounds;
 use plimsoll_core::directive::Board;
-use plimsoll_core::exchange::{Child, Parent, StreamId};
-use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone as ZoneName};
+use plimsoll_core::exchange::{Parent, StreamId};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Identity, InstanceId, Outbox, Report, Role, Tally};
-use plimsoll_policy::{Policy, Source};
+
+use crate::pair::{AGGREGATOR, Pair, identity};
 
 /// Other tenants, with one to three requests each.
 const OTHERS: usize = 1_000_000;
@@ -21,17 +18,6 @@ const OTHERS: usize = 1_000_000;
 const PER_CLIENT: usize = 50_000;
 const TENANT_LIMIT: f64 = 100.0;
 const HOT_RPS: u64 = 4_000;
-const ZONE: InstanceId = InstanceId(100);
-
-fn identity(role: Role, instance: InstanceId) -> Identity {
-    Identity {
-        instance,
-        name: Name::new(&format!("host:{}", instance.0)).unwrap(),
-        service: Name::new("shop").unwrap(),
-        zone: ZoneName::new("a").unwrap(),
-        role,
-    }
-}
 
 fn bucket() -> Bucket {
     Bucket::new("api").unwrap()
@@ -53,7 +39,7 @@ impl Client {
         outbox.open();
         Self {
             stream: StreamId(number),
-            identity: Some(identity(Role::Client, InstanceId(1_000 + u128::from(number)))),
+            identity: Some(identity(Role::Client, 1_000 + u128::from(number))),
             outbox,
             keys: Vec::new(),
             counts: Vec::new(),
@@ -78,41 +64,25 @@ impl Client {
             counts: Counts { offered: counts[id.index()], ..Counts::ZERO },
             late: Counts::ZERO,
         });
-        self.outbox.on_answer(ZONE);
+        self.outbox.on_answer(InstanceId(AGGREGATOR));
         report
     }
 }
 
 struct World {
-    brain: Brain,
-    zone: Zone,
+    pair: Pair,
     clients: Vec<Client>,
     now: Duration,
 }
 
 impl World {
     fn new(clients: u64) -> Self {
-        let policy = Policy::read(
-            Source {
-                name: "policy.yaml",
-                text: "buckets: { api: { limit: 1000000, tenant_limit: 100, mode: enforce } }\n\
-                       rollout: { require_gates: false }\n",
-            },
-            Source { name: "tenants.yaml", text: "tenants: { default: {}, listed: {} }\n" },
-        );
-        let (policy, _) = policy.unwrap();
-        let brain = Brain::new(
-            MonoTime::ZERO,
-            InstanceId(1),
-            DurableState::first_start(),
-            Arc::new(policy),
-            Parameters::default(),
-        );
-        let zone = Zone::new(identity(Role::Aggregator, ZONE), Bounds::default(), Parameters::default());
-        let mut world =
-            Self { brain, zone, clients: (1..=clients).map(Client::new).collect(), now: Duration::ZERO };
-        world.zone.on_open(MonoTime::ZERO);
-        world.roll_up();
+        let policy = "buckets: { api: { limit: 1000000, tenant_limit: 100, mode: enforce } }\n\
+                      rollout: { require_gates: false }\n";
+        let pair = Pair::new(policy, "tenants: { default: {}, listed: {} }\n", Bounds::default());
+        let clients = (1..=clients).map(Client::new).collect();
+        let mut world = Self { pair, clients, now: Duration::ZERO };
+        world.pair.roll_up(MonoTime::ZERO);
         world
     }
 
@@ -126,31 +96,18 @@ impl World {
         let now = self.at();
         for client in &mut self.clients {
             let report = client.report(now);
-            self.zone.on_report(now, client.stream, report).unwrap();
+            self.pair.zone.on_report(now, client.stream, report).unwrap();
         }
-        self.zone.on_tick(now);
+        self.pair.zone.on_tick(now);
         if self.now.as_millis().is_multiple_of(500) {
-            self.roll_up();
+            self.pair.roll_up(now);
         }
         for client in &mut self.clients {
-            let Some(message) = self.zone.directives(now, client.stream) else { continue };
+            let Some(message) = self.pair.zone.directives(now, client.stream) else { continue };
             client.outbox.on_echo(message.echo);
             message.buckets.iter().for_each(|bucket| {
                 client.board.apply(bucket);
             });
-        }
-    }
-
-    fn roll_up(&mut self) {
-        let now = self.at();
-        let report = self.zone.report(now);
-        self.brain.on_report(now, StreamId(7), report).unwrap();
-        self.brain.on_tick(now, 0);
-        if let Some((number, _)) = self.brain.unsaved() {
-            self.brain.on_saved(number);
-        }
-        if let Some(directives) = self.brain.directives(now, StreamId(7)) {
-            self.zone.on_directives(now, directives).unwrap();
         }
     }
 
@@ -185,8 +142,8 @@ fn undeclared_hot_tenant_is_limited_within_two_ticks_among_a_million_others() {
         }
         (0..30).for_each(|_| world.pass());
     }
-    assert!(world.zone.keys() <= Bounds::default().tenants_per_bucket_max);
-    assert!(world.zone.keys() > Bounds::default().tenants_per_bucket_max / 2);
+    assert!(world.pair.zone.keys() <= Bounds::default().tenants_per_bucket_max);
+    assert!(world.pair.zone.keys() > Bounds::default().tenants_per_bucket_max / 2);
 
     let at = world.clients[0].keys.len();
     world.clients[0].counts("hot", 0);
