@@ -31,12 +31,15 @@ pub fn of(target: &Target) -> io::Result<Vec<Vec<u8>>> {
     Ok(inputs)
 }
 
-/// Returns the files of a target's corpus.
+/// Returns the files of a target's corpus, which may have none.
 ///
 /// # Errors
 /// The folder cannot be read.
 pub fn files(target: &Target) -> io::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder_of(target))?;
+    let entries = match fs::read_dir(folder_of(target)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
     let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
     paths.sort();
     Ok(paths)

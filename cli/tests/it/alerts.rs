@@ -201,13 +201,15 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     alerts.until_resolved(&["PlimsollConnectionsNotAccepted"]);
     drop(waiting);
 
-    // Without its directory the state cannot be saved.
+    // A file is in the place of the directory of the state.
     let state = fleet.policy_path().with_file_name("state");
     let away = state.with_extension("away");
     fs::rename(&state, &away).unwrap();
+    fs::write(&state, "").unwrap();
     let killed = run(&["kill", "on", "--reason", "a test", "--controller", &admin]);
     assert!(killed.status.success(), "{}", String::from_utf8_lossy(&killed.stderr));
     alerts.until_firing(&["PlimsollStateNotSaved"]);
+    fs::remove_file(&state).unwrap();
     fs::rename(&away, &state).unwrap();
     alerts.until_resolved(&["PlimsollStateNotSaved"]);
 

@@ -132,7 +132,7 @@ mod tests {
             ("time_utc,bucket,offered_rps\n2026-11-21T00:00:00Z,shop\n", 2, "2 values, not 3"),
             ("time_utc,bucket,offered_rps\nnow,shop,1\n", 2, "time_utc"),
             ("time_utc,bucket,offered_rps\n2026-11-21T00:00:00Z,shop,x\n", 2, "not a number"),
-            ("time_utc,bucket,offered_rps\n2026-11-21T00:00:00Z,shop,-1\n", 2, "zero or more"),
+            ("time_utc,bucket,offered_rps\n2026-11-21T00:00:00Z,shop,-1\n", 2, "from 0 to 1e12"),
         ] {
             let error = rows(text, "shop").unwrap_err();
             assert_eq!(error.line, line, "{text}");
