@@ -20,6 +20,8 @@ use tonic::transport::Endpoint;
 /// With `--controller-elsewhere` it starts no controller and changes no limit: the requests that clients
 /// decide can then be compared with those that are counted while controllers restart.
 ///
+/// At SIGHUP every stream breaks, and all clients connect again at once.
+///
 /// A client is the real limiter with the real driver of its stream, without the refill of its guard, which
 /// nothing on the wire depends on.
 #[derive(Clone, Debug, clap::Args)]

@@ -17,6 +17,7 @@ use plimsoll_proto::driver::child::{Observer, StreamError};
 use super::controller::{BUCKET, decision_of, tenant};
 use super::kills::Kills;
 use super::propagation::Propagation;
+use super::storm::Storm;
 
 /// Keys of a client besides one for each tenant in the directives.
 const KEYS_SPARE: usize = 4;
@@ -27,6 +28,7 @@ pub(crate) struct Clients {
     pub(crate) propagation: Propagation,
     pub(crate) kills: Kills,
     pub(crate) traffic: Arc<Traffic>,
+    pub(crate) storm: Storm,
     pub(crate) connected: AtomicUsize,
     pub(crate) lost: AtomicU64,
     /// Decided requests.
@@ -154,20 +156,40 @@ impl Child for Client {
     }
 }
 
-/// Counts connected clients and lost streams.
+/// Counts the connected clients and lost streams of one client. Dropping it closes its stream.
 #[derive(Debug)]
-pub(crate) struct Connections(pub(crate) Arc<Clients>);
+pub(crate) struct Connections {
+    clients: Arc<Clients>,
+    is_connected: bool,
+}
+
+impl Connections {
+    pub(crate) fn new(clients: Arc<Clients>) -> Self {
+        Self { clients, is_connected: false }
+    }
+}
 
 impl Observer for Connections {
     fn on_connected(&mut self, _zone: Option<&str>) {
-        self.0.connected.fetch_add(1, Ordering::Relaxed);
+        self.is_connected = true;
+        let connected = self.clients.connected.fetch_add(1, Ordering::Relaxed) + 1;
+        self.clients.storm.on_connected(connected, Instant::now());
     }
 
     fn on_disconnected(&mut self, why: &StreamError, was_connected: bool) {
         tracing::debug!(%why, was_connected, "stream ended");
         if was_connected {
-            self.0.connected.fetch_sub(1, Ordering::Relaxed);
-            self.0.lost.fetch_add(1, Ordering::Relaxed);
+            self.is_connected = false;
+            self.clients.connected.fetch_sub(1, Ordering::Relaxed);
+            self.clients.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        if self.is_connected {
+            self.clients.connected.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

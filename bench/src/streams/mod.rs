@@ -8,6 +8,7 @@ mod decider;
 mod kills;
 pub(crate) mod process;
 mod propagation;
+mod storm;
 mod watched;
 
 use std::io::Write;
@@ -22,6 +23,8 @@ use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -94,11 +97,12 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let watched = args.aggregator.iter().zip(pids).map(|(target, pid)| Watched::new(target, pid));
     let mut watched: Vec<Watched> = watched.collect();
     let started = Instant::now();
-    let opening = tokio::spawn(open_streams(
-        watched.iter().map(|watched| (watched.target.clone(), Arc::clone(&watched.clients))).collect(),
-        args.clone(),
-        stop.clone(),
-    ));
+    let targets: Vec<(Target, Arc<Clients>)> =
+        watched.iter().map(|watched| (watched.target.clone(), Arc::clone(&watched.clients))).collect();
+    let network = watch::Sender::new(true);
+    let opening =
+        tokio::spawn(open_streams(targets.clone(), args.clone(), network.subscribe(), stop.clone()));
+    let storms = storms(targets, network)?;
     let decider = opening.await.context("the streams could not be opened")??;
     let mut print_lines = async || -> anyhow::Result<()> {
         let mut ticks = interval(args.every);
@@ -125,13 +129,36 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     tokio::select! {
         _ = timeout(args.duration.unwrap_or(Duration::MAX), shutdown.cancelled()) => Ok(()),
         failed = print_lines() => failed,
+        () = storms => Ok(()),
     }
+}
+
+/// Breaks all streams at SIGHUP, and lets their clients connect again when none is connected. Never ends.
+fn storms(
+    targets: Vec<(Target, Arc<Clients>)>,
+    network: watch::Sender<bool>,
+) -> anyhow::Result<impl Future<Output = ()>> {
+    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?;
+    Ok(async move {
+        loop {
+            hangup.recv().await;
+            network.send_replace(false);
+            for (target, clients) in &targets {
+                while clients.connected.load(Ordering::Relaxed) > 0 {
+                    sleep(TURN).await;
+                }
+                clients.storm.begin(target.streams, Instant::now());
+            }
+            network.send_replace(true);
+        }
+    })
 }
 
 /// Opens all streams, a few at a time and those of the aggregators in turn, and starts the deciding thread.
 async fn open_streams(
     targets: Vec<(Target, Arc<Clients>)>,
     args: Args,
+    network: watch::Receiver<bool>,
     stop: CancellationToken,
 ) -> anyhow::Result<Decider> {
     let most = targets.iter().map(|(target, _)| target.streams).max().unwrap_or_default();
@@ -151,10 +178,17 @@ async fn open_streams(
             if number == 0 && !args.controller_elsewhere {
                 deciding.push(client.bucket());
             }
-            let (endpoint, observer) = (target.endpoint.clone(), Connections(Arc::clone(clients)));
-            let (traffic, stop) = (Some(Arc::clone(&clients.traffic)), stop.clone());
+            let (endpoint, clients) = (target.endpoint.clone(), Arc::clone(clients));
+            let (client, stop, mut network) = (Shared::new(client), stop.clone(), network.clone());
             runtime.spawn(async move {
-                child::run_metered(Shared::new(client), &endpoint, traffic, stop, observer).await;
+                while network.wait_for(|is_up| *is_up).await.is_ok() {
+                    let observer = Connections::new(Arc::clone(&clients));
+                    let traffic = Some(Arc::clone(&clients.traffic));
+                    tokio::select! {
+                        () = child::run_metered(client.clone(), &endpoint, traffic, stop.clone(), observer) => return,
+                        _ = network.wait_for(|is_up| !*is_up) => {}
+                    }
+                }
             });
             opened += 1;
             if opened % STREAMS_PER_TURN == 0 {

@@ -31,6 +31,10 @@ pub(super) struct Figures {
     connected: usize,
     /// Streams that ended after they were open.
     lost: u64,
+    /// Reconnection storms so far.
+    storms: u64,
+    /// Seconds until all clients were connected again in the latest storm; null if they are not yet.
+    storm_s: Option<f64>,
     /// Requests that the clients have decided since they began.
     asked: u64,
     decision: PropagationFigures,
@@ -39,6 +43,8 @@ pub(super) struct Figures {
     down_bytes_per_client_s: f64,
     /// Processors in use since the last line; null without a process id.
     cores: Option<f64>,
+    /// Processor time of the aggregator since its start.
+    processor_s: Option<f64>,
     resident_bytes: Option<u64>,
 }
 
@@ -56,6 +62,7 @@ impl Watched {
         let bytes = (traffic.up.load(Ordering::Relaxed), traffic.down.load(Ordering::Relaxed));
         let rate =
             |now: u64, before: u64| (now - before) as f64 / span.as_secs_f64() / connected.max(1) as f64;
+        let (storms, storm_took) = clients.storm.figures();
         let processor_time = self.pid.and_then(process::processor_time);
         let used = processor_time.zip(self.processor_time).and_then(|(now, before)| now.checked_sub(before));
         let figures = Figures {
@@ -63,12 +70,15 @@ impl Watched {
             streams: self.target.streams,
             connected,
             lost: clients.lost.load(Ordering::Relaxed),
+            storms,
+            storm_s: storm_took.map(|took| took.as_secs_f64()),
             asked: clients.asked.load(Ordering::Relaxed),
             decision: clients.propagation.figures(now, connected),
             kill: clients.kills.figures(),
             up_bytes_per_client_s: rate(bytes.0, self.bytes.0),
             down_bytes_per_client_s: rate(bytes.1, self.bytes.1),
             cores: used.map(|used| used.as_secs_f64() / span.as_secs_f64()),
+            processor_s: processor_time.map(|used| used.as_secs_f64()),
             resident_bytes: self.pid.and_then(process::resident_bytes),
         };
         (self.bytes, self.processor_time) = (bytes, processor_time);
