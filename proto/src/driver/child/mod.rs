@@ -23,6 +23,7 @@ pub use self::observer::{Observer, StreamError};
 use self::traffic::{Traffic, connect_metered};
 use crate::driver::{ZONE_METADATA, passed_while_running};
 use crate::shared::Shared;
+use crate::transport::Dial;
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
 
@@ -37,25 +38,26 @@ const YOUNG_MESSAGES: u32 = 20;
 /// close.
 const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Exchanges reports and directives with the parent at `endpoint`, over one stream after the other, until
+/// Exchanges reports and directives with the parent at an address, over one stream after the other, until
 /// `shutdown` is cancelled. Then it sends the last report.
 pub async fn run<C: Child + Send + 'static>(
     child: Shared<C>,
-    endpoint: Endpoint,
+    parent: impl Into<Dial>,
     shutdown: CancellationToken,
     observer: impl Observer,
 ) {
-    run_metered(child, &endpoint, None, shutdown, observer).await;
+    run_metered(child, parent, None, shutdown, observer).await;
 }
 
 /// Does the same as [`run`] and counts all bytes of its connections in `traffic`, if there is one.
 pub async fn run_metered<C: Child + Send + 'static>(
     child: Shared<C>,
-    endpoint: &Endpoint,
+    parent: impl Into<Dial>,
     traffic: Option<Arc<Traffic>>,
     shutdown: CancellationToken,
     mut observer: impl Observer,
 ) {
+    let dial = parent.into();
     let mut backoff = Backoff::default();
     loop {
         let mut driver = Driver {
@@ -68,7 +70,7 @@ pub async fn run_metered<C: Child + Send + 'static>(
             encoder: ReportEncoder::default(),
             outgoing: VecDeque::new(),
         };
-        let Err(error) = driver.converse(endpoint, &shutdown).await else { return };
+        let Err(error) = driver.converse(&dial.endpoint, &shutdown).await else { return };
         let was_connected = driver.connected;
         observer.on_disconnected(&error, was_connected);
         // Without entropy the backoff has no jitter, but it is still a wait.

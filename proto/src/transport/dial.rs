@@ -1,0 +1,185 @@
+//! The address of a parent with the protection of its connections: plaintext is for this machine, unless it is allowed
+//! anywhere.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::Uri;
+use tonic::transport::Endpoint;
+
+use crate::MESSAGE_BYTES_MAX;
+
+/// The longest time that a connection attempt may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The flow-control window of a child, in bytes: one message of the largest size. Later changes wait in the
+/// parent's state machine, where they are conflated; with the default window megabytes of outdated messages
+/// would pile up.
+const STREAM_WINDOW_BYTES: u32 = MESSAGE_BYTES_MAX as u32;
+
+/// Protection of the connections to parents.
+#[derive(Clone, Debug)]
+pub enum Security {
+    /// Plaintext.
+    Plain {
+        /// Also to addresses that are not loopback.
+        anywhere: bool,
+    },
+}
+
+/// Reason why a parent cannot be dialed at an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidEndpoint {
+    /// The address is not a URI of a host and a port.
+    #[error(
+        "invalid parent address `{address}`: write it as https://HOST:PORT, or as http://HOST:PORT for plaintext"
+    )]
+    Malformed {
+        /// The rejected address.
+        address: String,
+    },
+    /// The address asks for TLS, and there are no certificates.
+    #[error("the parent address `{address}` asks for TLS, which needs certificates")]
+    NeedsCertificates {
+        /// The rejected address.
+        address: String,
+    },
+    /// The address asks for TLS, and this program was built without it.
+    #[error(
+        "the parent address `{address}` asks for TLS, and this program was built without the feature `tls`"
+    )]
+    WithoutTls {
+        /// The rejected address.
+        address: String,
+    },
+    /// The address asks for plaintext and is not loopback.
+    #[error(
+        "the parent address `{address}` asks for plaintext, which is for loopback addresses: use https:// with \
+         certificates, or allow plaintext anywhere"
+    )]
+    Plaintext {
+        /// The rejected address.
+        address: String,
+    },
+}
+
+/// The address of a parent, and the protection of the connections to it.
+#[derive(Clone, Debug)]
+pub struct Dial {
+    pub(crate) endpoint: Endpoint,
+}
+
+impl Dial {
+    /// Checks the address of a parent: `https://HOST:PORT` or `http://HOST:PORT`. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// If it is not such an address, or asks for a protection that `security` does not give.
+    pub fn new(address: &str, security: &Security) -> Result<Self, InvalidEndpoint> {
+        let given = || address.to_owned();
+        let malformed = || InvalidEndpoint::Malformed { address: given() };
+        let endpoint = Endpoint::from_shared(given()).map_err(|_| malformed())?;
+        let uri = endpoint.uri();
+        if uri.port_u16().is_none() || uri.host().is_none_or(str::is_empty) {
+            return Err(malformed());
+        }
+        match (uri.scheme_str(), security) {
+            (Some("http"), Security::Plain { anywhere }) if *anywhere || is_loopback(uri) => {
+                Ok(Self::from(endpoint))
+            }
+            (Some("http"), _) => Err(InvalidEndpoint::Plaintext { address: given() }),
+            (Some("https"), Security::Plain { .. }) if cfg!(feature = "tls") => {
+                Err(InvalidEndpoint::NeedsCertificates { address: given() })
+            }
+            (Some("https"), Security::Plain { .. }) => Err(InvalidEndpoint::WithoutTls { address: given() }),
+            _ => Err(malformed()),
+        }
+    }
+
+    /// The host and the port in lower case, by which processes agree on the home of a bucket.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        self.endpoint
+            .uri()
+            .authority()
+            .map_or_else(String::new, |authority| authority.as_str().to_ascii_lowercase())
+    }
+}
+
+impl From<Endpoint> for Dial {
+    /// Dials in plaintext.
+    fn from(endpoint: Endpoint) -> Self {
+        let endpoint = endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .tcp_nodelay(true);
+        Self { endpoint }
+    }
+}
+
+impl From<&Endpoint> for Dial {
+    fn from(endpoint: &Endpoint) -> Self {
+        Self::from(endpoint.clone())
+    }
+}
+
+/// Returns true for the host `localhost` and for addresses that are loopback as they are written.
+fn is_loopback(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || literal.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// Returns the endpoint of a parent at `http://HOST:PORT`. It does not connect yet.
+///
+/// # Errors
+/// When `address` is not such a URI.
+pub fn endpoint(address: &str) -> Result<Endpoint, InvalidEndpoint> {
+    Dial::new(address, &Security::Plain { anywhere: true }).map(|dial| dial.endpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dial(address: &str, anywhere: bool) -> Result<String, InvalidEndpoint> {
+        Dial::new(address, &Security::Plain { anywhere }).map(|dial| dial.authority())
+    }
+
+    #[test]
+    fn plaintext_is_for_loopback_unless_it_is_allowed_anywhere() {
+        for address in
+            ["http://127.0.0.1:7410", "http://127.9.9.9:7410", "http://[::1]:7410", "http://localhost:7410"]
+        {
+            assert_eq!(dial(address, false).as_deref(), Ok(address.strip_prefix("http://").unwrap()));
+        }
+        for given in [
+            "http://10.0.0.1:7410",
+            "http://[fd00::1]:7410",
+            "http://localhost.example:7410",
+            "http://a:7410",
+        ] {
+            let address = given.to_owned();
+            assert_eq!(dial(given, false), Err(InvalidEndpoint::Plaintext { address }));
+            assert_eq!(dial(given, true).as_deref(), Ok(given.strip_prefix("http://").unwrap()));
+        }
+    }
+
+    #[test]
+    fn address_has_a_scheme_a_host_and_a_port() {
+        for given in [
+            "",
+            "a:7410",
+            "http://",
+            "http://a",
+            "https://a",
+            "ftp://a:1",
+            "dns://a:1",
+            "unix:/a",
+            "http://:1",
+        ] {
+            let address = given.to_owned();
+            assert_eq!(dial(given, true), Err(InvalidEndpoint::Malformed { address }));
+        }
+        assert_eq!(dial("HTTP://LocalHost:7410/", false).as_deref(), Ok("localhost:7410"));
+    }
+}
