@@ -52,19 +52,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "plimsoll.scrape" -}}
 {{- if .root.Values.scrape }}
 prometheus.io/scrape: "true"
+prometheus.io/scheme: {{ include "plimsoll.scheme" .root }}
 prometheus.io/port: {{ .port | quote }}
 prometheus.io/path: /metrics
 {{- end }}
 {{- end }}
 
-{{/* Neither probe depends on a tier above: the loss of the controller must not restart its aggregators. */}}
+{{/* Neither probe depends on a tier above: the loss of the controller must not restart its aggregators. The kubelet
+verifies no certificate and needs no token. */}}
 {{- define "plimsoll.probes" -}}
 livenessProbe:
-  httpGet: { path: /healthz, port: admin }
+  httpGet: { path: /healthz, port: admin, scheme: {{ include "plimsoll.scheme" . | upper }} }
   periodSeconds: 10
   timeoutSeconds: 2
 readinessProbe:
-  httpGet: { path: /readyz, port: admin }
+  httpGet: { path: /readyz, port: admin, scheme: {{ include "plimsoll.scheme" . | upper }} }
   periodSeconds: 5
   timeoutSeconds: 2
 {{- end }}

@@ -13,7 +13,7 @@ use crate::process::run;
 /// The exit code for invalid arguments or input.
 const USAGE: i32 = 2;
 
-fn chart() -> PathBuf {
+pub(crate) fn chart() -> PathBuf {
     root().join("charts/plimsoll")
 }
 
@@ -105,12 +105,12 @@ fn chart_starts_tiers_with_existing_flags() {
     for (template, command) in [("controller", "controller"), ("aggregators", "aggregator")] {
         let help = help(&[command.to_owned()]);
         let known: BTreeSet<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
-        let template = template_text(&format!("{template}.yaml"));
+        let template = template_text(&format!("{template}.yaml")) + &template_text("_trust.tpl");
         assert!(template.contains(&format!("- {command}\n")), "{command} is not started");
         let given = template.lines().filter_map(|line| line.trim().strip_prefix("- --"));
         let given: BTreeSet<String> =
             given.map(|flag| format!("--{}", flag.split('=').next().unwrap())).collect();
-        assert!(given.contains("--admin") && given.contains("--listen"), "{given:?}");
+        assert!(given.contains("--admin") && given.contains("--certs"), "{given:?}");
         for flag in given {
             assert!(known.contains(flag.as_str()), "plimsoll {command} has no {flag}");
         }
@@ -144,12 +144,12 @@ fn value_paths_follow_the_indentation() {
 }
 
 /// A flag of a help page with its text.
-struct Flag<'a> {
-    name: &'a str,
+pub(crate) struct Flag<'a> {
+    pub(crate) name: &'a str,
     text: String,
 }
 
-fn help(command: &[String]) -> String {
+pub(crate) fn help(command: &[String]) -> String {
     let args: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let (code, out, err) = parts(run(&args));
     assert_eq!((code, err.as_str()), (Some(0), ""), "{args:?}");
@@ -157,7 +157,7 @@ fn help(command: &[String]) -> String {
 }
 
 /// The long flags of a help page.
-fn flags(help: &str) -> Vec<Flag<'_>> {
+pub(crate) fn flags(help: &str) -> Vec<Flag<'_>> {
     let mut flags: Vec<Flag<'_>> = Vec::new();
     for line in help.lines() {
         let words = line.split([' ', ',', '=']).filter(|word| !word.is_empty());

@@ -6,6 +6,8 @@ mod alerts;
 #[cfg(test)]
 mod chart;
 #[cfg(test)]
+mod chart_trust;
+#[cfg(test)]
 mod conflict;
 #[cfg(test)]
 mod extra_gates;

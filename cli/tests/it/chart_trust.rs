@@ -1,0 +1,219 @@
+//! The chart as helm renders it: certificates and tokens reach both tiers, and nothing is plaintext unless the values
+//! ask for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+
+use crate::chart::{chart, flags, help};
+
+/// Values with which the chart requests its certificates from cert-manager.
+const ISSUER: &[&str] =
+    &["certManager.issuerRef.name=ca", "trustDomain=example.org", "tokens.secret=operators"];
+/// Values with which the chart uses existing Secrets.
+const SECRETS: &[&str] =
+    &["controller.certificates.secret=top", "zones[0].certificates.secret=low", "tokens.secret=operators"];
+const INSECURE: &[&str] = &["insecure=true"];
+/// Both Deployments of a release `p` with a zone `eu-1a`, and the tier that each starts.
+const TIERS: [(&str, &str); 2] =
+    [("p-plimsoll-controller", "controller"), ("p-plimsoll-eu-1a", "aggregator")];
+
+/// The documents and the notes of a release.
+struct Rendered {
+    /// The texts of all objects by kind and name.
+    objects: BTreeMap<(String, String), String>,
+    notes: String,
+}
+
+/// Renders the chart with a zone `eu-1a`, unless a value names another. `None` if helm is not installed, and then
+/// `test` is recorded as skipped.
+fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
+    let mut helm = Command::new("helm");
+    helm.args(["install", "p"]).arg(chart()).args(["--dry-run=client", "--set", "zones[0].name=eu-1a"]);
+    values.iter().for_each(|value| drop(helm.args(["--set", value])));
+    let output = match helm.output() {
+        Ok(output) => output,
+        Err(error) => {
+            if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
+                let mut file = fs::File::options().append(true).create(true).open(skipped).unwrap();
+                writeln!(file, "chart_trust::{test}: helm is not installed: {error}").unwrap();
+            }
+            return None;
+        }
+    };
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if !output.status.success() {
+        return Some(Err(text(output.stderr)));
+    }
+    let out = text(output.stdout);
+    let (manifest, notes) = out.split_once("\nNOTES:\n").unwrap();
+    let value = |document: &str, mark: &str| {
+        document.lines().find_map(|line| line.strip_prefix(mark)).unwrap_or_default().to_owned()
+    };
+    let objects = manifest
+        .split("\n---\n")
+        .map(|document| ((value(document, "kind: "), value(document, "  name: ")), document.to_owned()));
+    Some(Ok(Rendered { objects: objects.collect(), notes: notes.to_owned() }))
+}
+
+impl Rendered {
+    fn object(&self, kind: &str, name: &str) -> &str {
+        let object = self.objects.get(&(kind.to_owned(), name.to_owned()));
+        object.unwrap_or_else(|| panic!("no {kind} {name}: {:?}", self.objects.keys()))
+    }
+
+    fn has_kind(&self, wanted: &str) -> bool {
+        self.objects.keys().any(|(kind, _)| kind == wanted)
+    }
+}
+
+fn assert_has(text: &str, wanted: &[&str]) {
+    wanted.iter().for_each(|wanted| assert!(text.contains(wanted), "{wanted:?} is missing:\n{text}"));
+}
+
+fn assert_has_none(text: &str, unwanted: &[&str]) {
+    unwanted.iter().for_each(|unwanted| assert!(!text.contains(unwanted), "{unwanted:?}:\n{text}"));
+}
+
+#[test]
+fn chart_without_certificates_or_tokens_is_refused_with_the_ways_out() {
+    let test = "chart_without_certificates_or_tokens_is_refused_with_the_ways_out";
+    let three = ["certManager.issuerRef.name", "certificates.secret of every zone", "insecure: true"];
+    for (values, wanted) in [
+        (&[][..], &three[..]),
+        (&["tokens.secret=operators"], &three),
+        // The zone has none.
+        (&["controller.certificates.secret=top", "tokens.secret=operators"], &three),
+        (
+            &["certManager.issuerRef.name=ca", "trustDomain=example.org"],
+            &["tokens.secret", "plimsoll tokens add"],
+        ),
+        (&["certManager.issuerRef.name=ca", "tokens.secret=operators"], &["trustDomain"]),
+    ] {
+        let Some(rendered) = render(test, values) else { return };
+        assert_has(&rendered.err().unwrap(), wanted);
+    }
+}
+
+#[test]
+fn chart_mounts_certificates_and_tokens_as_directories() {
+    let test = "chart_mounts_certificates_and_tokens_as_directories";
+    for (values, secrets) in
+        [(ISSUER, ["p-plimsoll-controller-tls", "p-plimsoll-eu-1a-tls"]), (SECRETS, ["top", "low"])]
+    {
+        let Some(rendered) = render(test, values) else { return };
+        let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
+        for ((name, _), secret) in TIERS.into_iter().zip(secrets) {
+            let deployment = rendered.object("Deployment", name);
+            let volume = |secret: &str| {
+                format!("secret:\n            secretName: {secret}\n            defaultMode: 0440\n")
+            };
+            assert_has(
+                deployment,
+                &[
+                    "- --certs=/etc/plimsoll-certs\n",
+                    "- --tokens=/etc/plimsoll-tokens/tokens\n",
+                    "{ name: certs, mountPath: /etc/plimsoll-certs, readOnly: true }",
+                    "{ name: tokens, mountPath: /etc/plimsoll-tokens, readOnly: true }",
+                    &format!("- name: certs\n          {}", volume(secret)),
+                    &format!("- name: tokens\n          {}", volume("operators")),
+                    "fsGroup: 65532",
+                ],
+            );
+            assert_has_none(deployment, &["subPath:", "--insecure", "--admin-open-on-loopback", "http://"]);
+        }
+    }
+}
+
+#[test]
+fn probes_scrapes_and_addresses_use_https_unless_insecure() {
+    let test = "probes_scrapes_and_addresses_use_https_unless_insecure";
+    for (values, scheme, grpc) in [(ISSUER, "https", "https"), (INSECURE, "http", "kubernetes.io/h2c")] {
+        let Some(rendered) = render(test, values) else { return };
+        let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
+        for (name, tier) in TIERS {
+            let deployment = rendered.object("Deployment", name);
+            let probe = |path| {
+                format!("httpGet: {{ path: {path}, port: admin, scheme: {} }}\n", scheme.to_uppercase())
+            };
+            let scrape = format!("prometheus.io/scheme: {scheme}\n");
+            assert_has(deployment, &[&probe("/healthz"), &probe("/readyz"), &scrape]);
+            if tier == "aggregator" {
+                assert_has(deployment, &[&format!("- --controller={scheme}://p-plimsoll-controller:7400\n")]);
+            }
+            assert_has(rendered.object("Service", name), &[&format!("appProtocol: {grpc} }}\n")]);
+        }
+        assert_has(&rendered.notes, &[&format!("  eu-1a: {scheme}://p-plimsoll-eu-1a.default:7410\n")]);
+    }
+}
+
+#[test]
+fn insecure_chart_is_plaintext_and_has_no_certificates() {
+    let insecure_anyhow = [ISSUER, INSECURE].concat();
+    for values in [INSECURE, &insecure_anyhow] {
+        let test = "insecure_chart_is_plaintext_and_has_no_certificates";
+        let Some(rendered) = render(test, values) else { return };
+        let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
+        assert!(!rendered.has_kind("Certificate"));
+        for (name, _) in TIERS {
+            let deployment = rendered.object("Deployment", name);
+            assert_has(deployment, &["- --insecure\n"]);
+            assert_has_none(deployment, &["--certs", "name: certs", "https"]);
+        }
+        assert_has(&rendered.notes, &["WARNING: insecure is true"]);
+    }
+}
+
+#[test]
+fn issuer_gives_each_process_a_certificate_of_its_identity() {
+    let test = "issuer_gives_each_process_a_certificate_of_its_identity";
+    let Some(rendered) = render(test, ISSUER) else { return };
+    let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
+    let paths = ["controller", "zone/eu-1a/aggregator"];
+    for ((name, _), path) in TIERS.into_iter().zip(paths) {
+        assert_has(
+            rendered.object("Certificate", name),
+            &[
+                &format!("secretName: {name}-tls\n"),
+                &format!("uris:\n    - spiffe://example.org/plimsoll/{path}\n"),
+                &format!("    - {name}.default.svc\n    - p-plimsoll\n"),
+                "usages: [digital signature, server auth, client auth]\n",
+                "duration: 24h\n  renewBefore: 8h\n",
+                "rotationPolicy: Always",
+                "issuerRef:\n    name: ca\n    kind: Issuer\n    group: cert-manager.io",
+            ],
+        );
+    }
+    // A process with a Secret of its own needs none.
+    let Some(rendered) = render(test, &[ISSUER, SECRETS].concat()) else { return };
+    assert!(!rendered.unwrap_or_else(|error| panic!("{error}")).has_kind("Certificate"));
+}
+
+#[test]
+fn zone_that_no_certificate_can_name_is_refused_unless_insecure() {
+    let test = "zone_that_no_certificate_can_name_is_refused_unless_insecure";
+    let zone = &["zones[0].name=eu:1a"][..];
+    let Some(refused) = render(test, &[ISSUER, zone].concat()) else { return };
+    assert_has(&refused.err().unwrap(), &["eu:1a", "letters, digits"]);
+    assert!(render(test, &[INSECURE, zone].concat()).unwrap().is_ok());
+}
+
+#[test]
+fn rendered_flags_exist() {
+    let metrics = [ISSUER, &["tokens.neededForMetrics=true"]].concat();
+    for values in [metrics.as_slice(), SECRETS, INSECURE] {
+        let Some(rendered) = render("rendered_flags_exist", values) else { return };
+        let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
+        for (name, tier) in TIERS {
+            let help = help(&[tier.to_owned()]);
+            let known: Vec<&str> = flags(&help).into_iter().map(|flag| flag.name).collect();
+            let given = rendered.object("Deployment", name).lines();
+            let given = given.filter_map(|line| line.trim().strip_prefix("- ")?.split('=').next());
+            let given: Vec<&str> = given.filter(|flag| flag.starts_with("--")).collect();
+            assert!(given.len() > 6, "{given:?}");
+            let unknown: Vec<&&str> = given.iter().filter(|flag| !known.contains(flag)).collect();
+            assert!(unknown.is_empty(), "plimsoll {tier} has no {unknown:?}");
+        }
+    }
+}
