@@ -6,6 +6,7 @@
 
 pub mod admission;
 mod asked;
+pub mod authority;
 pub mod backoff;
 pub mod liveness;
 pub mod other_controllers;
