@@ -88,7 +88,7 @@ impl Zone {
     fn endpoints(&self) -> Vec<(bool, f64)> {
         let page = page(&self.service);
         let of = |process: &Process| {
-            let label = format!("endpoint=\"http://{}\"", process.address("listen"));
+            let label = format!("endpoint=\"{}\"", process.address("listen"));
             let value = |name| metric(&page, name, &label);
             (value("plimsoll_endpoint_connected") == 1.0, value("plimsoll_endpoint_buckets"))
         };
@@ -172,7 +172,7 @@ fn dns_name_resolves_to_its_addresses() {
     let denied = || http_get(service.address("listen"), "/bucket-0").0 == 429;
     until("the directives of the aggregator", || denied().then_some(()));
     let page = page(&service);
-    let endpoint = format!("endpoint=\"http://{address}\"");
+    let endpoint = format!("endpoint=\"{address}\"");
     assert_eq!(metric(&page, "plimsoll_endpoint_buckets", &endpoint), 1.0, "{page}");
     assert_eq!(metric(&page, "plimsoll_resolve_failures_total", ""), 0.0);
 }

@@ -1,12 +1,15 @@
 //! The endpoints of a limiter's aggregators: one address, a list, or a DNS name that is resolved again and
 //! again.
+//!
+//! An endpoint is `HOST:PORT`. The scheme of its address is not a part of it, because buckets are assigned by a
+//! hash of it: clients that connect by TLS and others agree on the aggregator of a bucket.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use plimsoll_proto::transport::{self, InvalidEndpoint};
-use tonic::transport::Endpoint;
+use tonic::transport::Uri;
 
 /// The most aggregators that a limiter has streams to. Of more, it takes the first by name, so that all
 /// clients take the same.
@@ -14,67 +17,128 @@ pub const ENDPOINTS_MAX: usize = 64;
 /// The number of DNS answers in a row that an address must be missing from before it is dropped: some servers
 /// return only a part of many addresses.
 const MISSING_MAX: u32 = 3;
-/// The scheme of an address that is resolved by DNS.
-const DNS_SCHEME: &str = "dns://";
 
-/// The aggregators that a limiter was set up with.
-#[derive(Clone, Debug)]
+/// The addresses that a limiter was set up with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    /// Of all addresses.
+    pub(crate) scheme: Scheme,
+    pub(crate) aggregators: Aggregators,
+}
+
+/// The scheme of addresses, which decides how streams are secured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// Mutual TLS.
+    Https,
+    /// Plaintext.
+    #[default]
+    Http,
+    /// A name to resolve, by mutual TLS if the limiter has certificates.
+    Dns,
+}
+
+/// The endpoints that a limiter was set up with.
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Aggregators {
     /// No aggregator.
+    #[default]
     None,
     /// One, which is resolved again with each connection.
-    One(Box<Endpoint>),
-    /// Several, by their addresses.
+    One(Arc<str>),
+    /// Several.
     List(Vec<Arc<str>>),
     /// All addresses of a DNS name, given as `HOST:PORT`.
     ByName(Arc<str>),
 }
 
-impl Aggregators {
-    /// Parses `http://HOST:PORT` for each aggregator, or a single `dns://HOST:PORT` for all addresses of a
-    /// name.
-    pub(crate) fn of<S: AsRef<str>>(addresses: &[S]) -> Result<Self, InvalidEndpoint> {
-        if let [only] = addresses {
-            let only = only.as_ref();
-            let name = only.strip_prefix(DNS_SCHEME);
-            // A name and a port are required, as in any other address.
-            let name = name.filter(|name| transport::endpoint(&format!("http://{name}")).is_ok());
-            return Ok(match name {
-                Some(name) => Self::ByName(name.trim_end_matches('/').into()),
-                None => Self::One(Box::new(transport::endpoint(only)?)),
-            });
-        }
+impl Addresses {
+    /// Parses `https://HOST:PORT` or `http://HOST:PORT` for each aggregator, all with one scheme, or a single
+    /// `dns://HOST:PORT` for all addresses of a name. Returns the first address that breaks this rule, if any does.
+    pub(crate) fn of<'a>(addresses: &[&'a str]) -> Result<Self, &'a str> {
+        let mut scheme = None;
         let mut names = Vec::new();
         for address in addresses {
-            let endpoint = transport::endpoint(address.as_ref())?;
-            // Written in one way, or clients would compute different homes of a bucket.
-            let authority =
-                endpoint.uri().authority().map(|authority| authority.as_str().to_ascii_lowercase());
-            names.push(format!("http://{}", authority.unwrap_or_default()));
+            let (found, name) = parse(address).ok_or(*address)?;
+            let is_alone = found != Scheme::Dns || addresses.len() == 1;
+            if *scheme.get_or_insert(found) != found || !is_alone {
+                return Err(address);
+            }
+            names.push(name);
         }
-        match bounded(names) {
-            names if names.is_empty() => Ok(Self::None),
-            names => Ok(Self::List(names)),
+        let scheme = scheme.unwrap_or_default();
+        let aggregators = match (names.as_slice(), scheme) {
+            ([], _) => Aggregators::None,
+            ([name], Scheme::Dns) => Aggregators::ByName(name.as_str().into()),
+            ([name], _) => Aggregators::One(name.as_str().into()),
+            _ => Aggregators::List(bounded(names)),
+        };
+        Ok(Self { scheme, aggregators })
+    }
+
+    /// Returns the address of an endpoint as it was given, for errors.
+    pub(crate) fn written(&self, endpoint: &str) -> String {
+        format!("{}://{endpoint}", self.scheme)
+    }
+
+    /// Returns the first address, for errors.
+    pub(crate) fn first(&self) -> String {
+        self.aggregators.names().first().map_or_else(String::new, |name| self.written(name))
+    }
+}
+
+/// Returns the scheme of an address and its `HOST:PORT`, written in one way, or clients would compute different
+/// homes of a bucket.
+fn parse(address: &str) -> Option<(Scheme, String)> {
+    let uri: Uri = address.parse().ok()?;
+    let scheme = match uri.scheme_str()? {
+        "https" => Scheme::Https,
+        "http" => Scheme::Http,
+        "dns" => Scheme::Dns,
+        _ => return None,
+    };
+    let authority = uri.authority().filter(|authority| authority.port_u16().is_some())?;
+    let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/");
+    let is_plain = is_bare && !authority.as_str().contains('@');
+    is_plain.then(|| (scheme, authority.as_str().to_ascii_lowercase()))
+}
+
+impl Aggregators {
+    /// Returns the endpoints, or the name whose addresses they are.
+    pub(crate) fn names(&self) -> &[Arc<str>] {
+        match self {
+            Self::None => &[],
+            Self::One(name) | Self::ByName(name) => std::slice::from_ref(name),
+            Self::List(names) => names,
         }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Https => "https",
+            Self::Http => "http",
+            Self::Dns => "dns",
+        })
     }
 }
 
 /// The addresses of a DNS name, over all answers so far.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses {
+pub(crate) struct Resolved {
     /// By address: the number of answers in a row that it was missing from.
     missing: BTreeMap<Arc<str>, u32>,
 }
 
-impl Addresses {
+impl Resolved {
     /// Applies an answer and returns the addresses that are valid now. An empty answer changes nothing.
     pub(crate) fn on_answer(&mut self, answer: &[SocketAddr]) -> Vec<Arc<str>> {
         if !answer.is_empty() {
             // An aggregator that has an address of either family is one aggregator, not two.
             let any_v4 = answer.iter().any(SocketAddr::is_ipv4);
             let one_family = answer.iter().filter(|address| address.is_ipv4() == any_v4);
-            let present: Vec<Arc<str>> =
-                one_family.map(|address| format!("http://{address}").into()).collect();
+            let present: Vec<Arc<str>> = one_family.map(|address| address.to_string().into()).collect();
             self.missing.values_mut().for_each(|missing| *missing += 1);
             self.missing.extend(present.into_iter().map(|name| (name, 0)));
             self.missing.retain(|_, missing| *missing < MISSING_MAX);
@@ -105,31 +169,60 @@ mod tests {
         all.iter().map(|address| address.parse().unwrap()).collect()
     }
 
-    fn answered(held: &mut Addresses, answer: &[&str]) -> Vec<String> {
+    fn answered(held: &mut Resolved, answer: &[&str]) -> Vec<String> {
         held.on_answer(&addresses(answer)).iter().map(ToString::to_string).collect()
+    }
+
+    fn names_of(given: &[&str]) -> (Scheme, Vec<String>) {
+        let Addresses { scheme, aggregators } = Addresses::of(given).unwrap();
+        (scheme, aggregators.names().iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn several_addresses_become_a_sorted_list_in_one_spelling() {
-        assert!(matches!(Aggregators::of(&["http://a:7410"]), Ok(Aggregators::One(_))));
-        assert!(matches!(Aggregators::of::<&str>(&[]), Ok(Aggregators::None)));
-        let list = Aggregators::of(&["http://B:7410/", "http://a:7410", "http://b:7410"]).unwrap();
-        let Aggregators::List(names) = list else { panic!("{list:?}") };
-        assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), ["http://a:7410", "http://b:7410"]);
-        let by_name = Aggregators::of(&["dns://aggregators.plimsoll.svc:7410"]).unwrap();
+        let of = |given: &[&'static str]| Addresses::of(given).unwrap().aggregators;
+        assert!(matches!(of(&["http://a:7410"]), Aggregators::One(name) if &*name == "a:7410"));
+        assert!(matches!(of(&[]), Aggregators::None));
+        let given = ["http://B:7410/", "http://a:7410", "http://b:7410"];
+        assert!(matches!(of(&given), Aggregators::List(_)));
+        assert_eq!(names_of(&given), (Scheme::Http, ["a:7410", "b:7410"].map(str::to_owned).to_vec()));
+        let by_name = of(&["dns://aggregators.plimsoll.svc:7410"]);
         assert!(matches!(by_name, Aggregators::ByName(name) if &*name == "aggregators.plimsoll.svc:7410"));
-        for bad in [&["dns://aggregators"][..], &["dns://"], &["a:7410"], &["http://a:7410", "dns://b:7410"]]
-        {
-            let error = Aggregators::of(bad).unwrap_err().to_string();
-            assert!(error.contains(bad[bad.len() - 1]), "{error}");
+    }
+
+    #[test]
+    fn endpoints_of_one_scheme_are_those_of_another() {
+        let (https, endpoints) = names_of(&["https://B:7410", "https://a:7410/"]);
+        assert_eq!(https, Scheme::Https);
+        assert_eq!(names_of(&["HTTP://a:7410", "http://b:7410"]), (Scheme::Http, endpoints));
+        assert_eq!(names_of(&["https://[fd00::1]:7410"]).1, ["[fd00::1]:7410"]);
+    }
+
+    #[test]
+    fn address_that_breaks_the_rule_is_returned() {
+        for bad in [
+            &["dns://aggregators"][..],
+            &["dns://"],
+            &["a:7410"],
+            &["https://a"],
+            &["grpc://a:7410"],
+            &["https://me@a:7410"],
+            &["https://a:7410/path"],
+            &["https://a:7410?query"],
+            &["http://a:7410", "dns://b:7410"],
+            &["dns://a:7410", "dns://b:7410"],
+            &["https://a:7410", "http://b:7410"],
+        ] {
+            let found = Addresses::of(bad).unwrap_err();
+            assert!(bad.contains(&found), "{found}");
         }
     }
 
     #[test]
     fn empty_answer_keeps_the_known_addresses() {
-        let mut held = Addresses::default();
+        let mut held = Resolved::default();
         assert_eq!(answered(&mut held, &[]), [""; 0]);
-        let two = ["http://10.0.0.1:7410", "http://10.0.0.2:7410"];
+        let two = ["10.0.0.1:7410", "10.0.0.2:7410"];
         assert_eq!(answered(&mut held, &["10.0.0.2:7410", "10.0.0.1:7410"]), two);
         for _ in 0..10 {
             assert_eq!(answered(&mut held, &[]), two);
@@ -138,7 +231,7 @@ mod tests {
 
     #[test]
     fn address_is_dropped_after_it_was_missing_from_three_answers_in_a_row() {
-        let mut held = Addresses::default();
+        let mut held = Resolved::default();
         answered(&mut held, &["10.0.0.1:7410", "10.0.0.2:7410"]);
         for _ in 0..10 {
             assert_eq!(answered(&mut held, &["10.0.0.1:7410"]).len(), 2);
@@ -152,15 +245,15 @@ mod tests {
 
     #[test]
     fn two_address_families_are_one_aggregator_and_the_cut_of_too_many_is_the_same_in_any_order() {
-        let mut held = Addresses::default();
-        assert_eq!(answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]), ["http://10.0.0.1:7410"]);
-        assert_eq!(answered(&mut Addresses::default(), &["[fd00::1]:7410"]), ["http://[fd00::1]:7410"]);
+        let mut held = Resolved::default();
+        assert_eq!(answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]), ["10.0.0.1:7410"]);
+        assert_eq!(answered(&mut Resolved::default(), &["[fd00::1]:7410"]), ["[fd00::1]:7410"]);
         let mut many: Vec<String> = (0..100).map(|at| format!("10.0.0.{at}:7410")).collect();
         let first =
-            Addresses::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+            Resolved::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
         many.reverse();
         let second =
-            Addresses::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
+            Resolved::default().on_answer(&addresses(&many.iter().map(String::as_str).collect::<Vec<_>>()));
         assert_eq!((first.len(), first), (ENDPOINTS_MAX, second));
     }
 }

@@ -5,6 +5,9 @@ use plimsoll_core::names::stable_hash;
 
 /// Separates the two names that are hashed; no name contains it.
 const SEPARATOR: u8 = 0xFF;
+/// Hashed before the name of every endpoint, whichever scheme its address has: clients that connect in different
+/// ways compute the same homes.
+const SCHEME: &str = "http://";
 
 /// Returns the weight of an endpoint for a bucket (Thaler and Ravishankar, "A name-based mapping scheme for
 /// rendezvous", 1996). The endpoint with the largest weight is the bucket's home. When an endpoint leaves,
@@ -13,7 +16,7 @@ const SEPARATOR: u8 = 0xFF;
 ///
 /// The weight depends on the two names as they are written, and on nothing else.
 pub(super) fn weight(bucket: &str, endpoint: &str) -> u64 {
-    stable_hash(bucket.bytes().chain([SEPARATOR]).chain(endpoint.bytes()))
+    stable_hash(bucket.bytes().chain([SEPARATOR]).chain(SCHEME.bytes()).chain(endpoint.bytes()))
 }
 
 /// Returns the home of a bucket among `endpoints`; of two with the same weight, the one with the later name.
@@ -32,7 +35,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn names(count: usize) -> Vec<String> {
-        (0..count).map(|at| format!("http://aggregator-{at}:7410")).collect()
+        (0..count).map(|at| format!("aggregator-{at}:7410")).collect()
     }
 
     fn home_of(bucket: &str, endpoints: &[String]) -> Option<String> {
@@ -44,11 +47,11 @@ mod tests {
     /// other means than this code.
     #[test]
     fn home_is_the_one_that_the_protocol_defines() {
-        let endpoints = ["http://a:7410", "http://b:7410", "http://c:7410"].map(ToOwned::to_owned);
+        let endpoints = ["a:7410", "b:7410", "c:7410"].map(ToOwned::to_owned);
         for (bucket, home) in
             [("checkout", 'c'), ("search", 'b'), ("api/users", 'a'), ("orders", 'a'), ("login", 'c')]
         {
-            assert_eq!(home_of(bucket, &endpoints), Some(format!("http://{home}:7410")), "{bucket}");
+            assert_eq!(home_of(bucket, &endpoints), Some(format!("{home}:7410")), "{bucket}");
         }
         assert_eq!(home_of("checkout", &[]), None);
     }

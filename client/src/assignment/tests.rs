@@ -39,7 +39,7 @@ impl SessionState for Sessions {
 const BUCKETS: usize = 40;
 
 fn names(count: usize) -> Vec<Arc<str>> {
-    (0..count).map(|at| format!("http://aggregator-{at}:7410").into()).collect()
+    (0..count).map(|at| format!("aggregator-{at}:7410").into()).collect()
 }
 
 impl Client {

@@ -17,11 +17,12 @@ use plimsoll_core::exchange::other_controllers::Sighting;
 use plimsoll_core::law::Parameters;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
+use plimsoll_proto::transport::{Dial, InvalidEndpoint, Security};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::assignment::endpoints::Aggregators;
+use crate::assignment::endpoints::{Aggregators, Scheme};
 use crate::cache::CacheFile;
 use crate::subscription::Subscription;
 
@@ -34,6 +35,7 @@ use crate::subscription::Subscription;
 pub struct Feed {
     pub(crate) subscription: Shared<Subscription>,
     pub(crate) aggregators: Aggregators,
+    pub(crate) security: Security,
     /// The file that directives are saved in; `None` if they are not.
     pub(crate) cache: Option<CacheFile>,
     /// True if the service has set a rate for a bucket, which needs refills even without a stream.
@@ -56,8 +58,12 @@ impl Feed {
                 Aggregators::None => {}
                 Aggregators::One(endpoint) => {
                     let log = StreamLog::new(Arc::clone(&self.health));
-                    let endpoint = endpoint.as_ref().clone();
-                    child::run(self.subscription.clone(), endpoint, shutdown.clone(), log).await;
+                    match dial(endpoint, &self.security) {
+                        Ok(dial) => {
+                            child::run(self.subscription.clone(), dial, shutdown.clone(), log).await;
+                        }
+                        Err(error) => debug_assert!(false, "{error}, which the builder has excluded"),
+                    }
                 }
                 Aggregators::List(_) | Aggregators::ByName(_) => streams::run(&self, &shutdown).await,
             }
@@ -91,6 +97,16 @@ impl Feed {
     pub fn spawn(self, shutdown: CancellationToken) -> JoinHandle<()> {
         tokio::spawn(self.run(shutdown))
     }
+}
+
+/// Returns the way to an aggregator at `HOST:PORT`, by the scheme that the protection needs.
+pub(crate) fn dial(endpoint: &str, security: &Security) -> Result<Dial, InvalidEndpoint> {
+    let scheme = match security {
+        Security::Plain { .. } => Scheme::Http,
+        #[cfg(feature = "tls")]
+        Security::Mutual(_) => Scheme::Https,
+    };
+    Dial::new(&format!("{scheme}://{endpoint}"), security)
 }
 
 /// Ticks the subscription, whether there is a stream or not. Never ends.

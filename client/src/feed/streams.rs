@@ -13,16 +13,15 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 use plimsoll_proto::driver::child::{self, Observer, StreamError};
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport;
 use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Feed, StreamLog};
+use super::{Feed, StreamLog, dial};
 use crate::assignment::EndpointId;
-use crate::assignment::endpoints::{Addresses, Aggregators};
+use crate::assignment::endpoints::{Aggregators, Resolved};
 use crate::subscription::Subscription;
 
 /// The interval at which a name is resolved, with a jitter of a fifth, so that a fleet does not query DNS in
@@ -65,7 +64,7 @@ impl Streams<'_> {
     /// Resolves a name again and again until the shutdown, and follows its addresses.
     async fn follow_dns(&mut self, name: &str) {
         let lost = Arc::clone(&self.lost);
-        let mut addresses = Addresses::default();
+        let mut resolved = Resolved::default();
         let mut has_warned = false;
         let mut next = Instant::now();
         let mut earliest = next;
@@ -92,7 +91,7 @@ impl Streams<'_> {
                             }
                         }
                     }
-                    let listed = addresses.on_answer(&answer.unwrap_or_default());
+                    let listed = resolved.on_answer(&answer.unwrap_or_default());
                     self.list(&listed);
                     earliest = Instant::now() + RESOLVE_INTERVAL_MIN;
                     next = Instant::now() + jittered(RESOLVE_INTERVAL);
@@ -105,9 +104,14 @@ impl Streams<'_> {
     fn list(&mut self, names: &[Arc<str>]) {
         let new = self.feed.subscription.with(|subscription, now| subscription.list_endpoints(now, names));
         for (id, name) in new {
-            let endpoint = transport::endpoint(&name);
-            debug_assert!(endpoint.is_ok(), "{name} is an address that was checked or resolved");
-            let Ok(endpoint) = endpoint else { continue };
+            let dial = match dial(&name, &self.feed.security) {
+                Ok(dial) => dial,
+                // A name that is loopback by its spelling, and not by its address.
+                Err(error) => {
+                    tracing::error!(endpoint = %name, %error, "aggregator not connected");
+                    continue;
+                }
+            };
             let stop = self.shutdown.child_token();
             self.stops.insert(id, stop.clone());
             let subscription = self.feed.subscription.clone();
@@ -115,7 +119,7 @@ impl Streams<'_> {
             let log = StreamLog::new(Arc::clone(&self.feed.health));
             let observer = SessionObserver { log, subscription, id, name, lost: Arc::clone(&self.lost) };
             self.tasks.spawn(async move {
-                child::run(child, endpoint, stop, observer).await;
+                child::run(child, dial, stop, observer).await;
                 id
             });
         }

@@ -51,8 +51,7 @@ impl Fleet {
         let mut client = TestClient::fresh("host:1");
         client.subscription.use_several_aggregators(FAILOVER_DELAY_DEFAULT);
         BUCKETS.iter().for_each(|bucket| assert!(client.table.declare(bucket).unwrap().is_some()));
-        let names: Vec<Arc<str>> =
-            (0..count).map(|at| format!("http://aggregator-{at}:7410").into()).collect();
+        let names: Vec<Arc<str>> = (0..count).map(|at| format!("aggregator-{at}:7410").into()).collect();
         client.subscription.list_endpoints(client.now, &names);
         let aggregator = |at: usize| Aggregator {
             instance: 100 + at as u128,

@@ -45,7 +45,7 @@ fn new_and_leaving_aggregators_lose_no_count() {
     let mut fleet = Fleet::new(3);
     let before = fleet.owners();
     let names = |aggregators: &[usize]| -> Vec<Arc<str>> {
-        aggregators.iter().map(|at| format!("http://aggregator-{at}:7410").into()).collect()
+        aggregators.iter().map(|at| format!("aggregator-{at}:7410").into()).collect()
     };
     traffic(&mut fleet, Duration::from_secs(5));
     fleet.client.subscription.list_endpoints(fleet.client.now, &names(&[0, 2]));

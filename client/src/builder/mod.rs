@@ -1,18 +1,23 @@
 //! The builder through which a service configures its limiter and feed.
 
+mod error;
+mod security;
+
+pub use error::BuildError;
+use error::named;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::names::{Bucket, InvalidName, Name, Zone};
-use plimsoll_core::quantity::{InvalidRate, Rate};
+use plimsoll_core::names::{Bucket, Name, Zone};
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport::InvalidEndpoint;
 
 use crate::assignment::FAILOVER_DELAY_DEFAULT;
-use crate::assignment::endpoints::Aggregators;
+use crate::assignment::endpoints::{Addresses, Aggregators};
 use crate::cache::{CacheFile, Owner, Restored};
 use crate::feed::{Feed, Health, KILL_VARIABLE, LocalKill};
 use crate::hot::rng;
@@ -33,44 +38,15 @@ pub struct LimiterBuilder {
     service: Name,
     name: Option<Name>,
     zone: Zone,
-    aggregators: Aggregators,
+    addresses: Addresses,
+    #[cfg(feature = "tls")]
+    certificates: Option<PathBuf>,
+    is_insecure: bool,
     failover_delay: Duration,
     keys_max: usize,
     directive_cache: Option<PathBuf>,
     cold: BTreeMap<Bucket, Rate>,
     kill_file: Option<PathBuf>,
-}
-
-/// The reason why a limiter cannot be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// A name breaks the rule of names.
-    #[error("{what} `{name}`: {source}")]
-    Name {
-        /// The kind of thing that was to be named.
-        what: &'static str,
-        /// The name as it was given.
-        name: String,
-        /// The rule that the name breaks.
-        source: InvalidName,
-    },
-    /// An aggregator's address is malformed.
-    #[error(transparent)]
-    Aggregator(#[from] InvalidEndpoint),
-    /// A rate is negative or not finite.
-    #[error("cold_rps: {0}")]
-    Rate(#[from] InvalidRate),
-    /// The operating system provided no random seed.
-    #[error("cannot seed the random generator: {0}")]
-    Entropy(#[from] getrandom::Error),
-}
-
-fn named<N>(
-    what: &'static str,
-    name: &str,
-    new: impl FnOnce(&str) -> Result<N, InvalidName>,
-) -> Result<N, BuildError> {
-    new(name).map_err(|source| BuildError::Name { what, name: name.to_owned(), source })
 }
 
 impl LimiterBuilder {
@@ -80,7 +56,10 @@ impl LimiterBuilder {
             service: named("service", service, Name::new)?,
             name: None,
             zone: named("zone", "default", Zone::new)?,
-            aggregators: Aggregators::None,
+            addresses: Addresses::default(),
+            #[cfg(feature = "tls")]
+            certificates: None,
+            is_insecure: false,
             failover_delay: FAILOVER_DELAY_DEFAULT,
             keys_max: KEYS_MAX_DEFAULT,
             directive_cache: None,
@@ -108,7 +87,8 @@ impl LimiterBuilder {
         Ok(self)
     }
 
-    /// Sets the aggregator of the zone, as `http://HOST:PORT`.
+    /// Sets the aggregator of the zone, as `https://HOST:PORT` or `http://HOST:PORT`; see
+    /// [`aggregators`](Self::aggregators).
     ///
     /// # Errors
     /// When the address is malformed.
@@ -116,16 +96,44 @@ impl LimiterBuilder {
         self.aggregators(&[address])
     }
 
-    /// Sets the aggregators of the zone, as `http://HOST:PORT` each, at most
-    /// [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX); or `dns://HOST:PORT` alone, for all addresses that the name
-    /// resolves to, now and later. Buckets are assigned to aggregators by a hash of these addresses, so every
-    /// client of a zone must be given the same spelling.
+    /// Sets the aggregators of the zone: `https://HOST:PORT` each, for streams over mutual TLS with the
+    /// [certificates](Self::certificates), or `http://HOST:PORT` each, for plaintext; at most
+    /// [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX). Or `dns://HOST:PORT` alone, for all addresses that the name resolves
+    /// to, now and later, over mutual TLS if the limiter has certificates. Plaintext is for loopback addresses,
+    /// unless it is [allowed anywhere](Self::insecure).
+    ///
+    /// Buckets are assigned to aggregators by a hash of `HOST:PORT`, so every client of a zone must be given the same
+    /// spelling of it.
     ///
     /// # Errors
     /// When an address is malformed.
     pub fn aggregators<S: AsRef<str>>(mut self, addresses: &[S]) -> Result<Self, BuildError> {
-        self.aggregators = Aggregators::of(addresses)?;
+        let addresses: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
+        let malformed = |address: &str| BuildError::Address { address: address.to_owned() };
+        self.addresses = Addresses::of(&addresses).map_err(malformed)?;
         Ok(self)
+    }
+
+    /// Sets the directory with this service's certificate, `tls.crt`, its key, `tls.key`, and the authorities of its
+    /// peers, `ca.crt`, all PEM. The certificate must name the zone and the service of this limiter, as
+    /// `spiffe://TRUST-DOMAIN/plimsoll/zone/ZONE/service/SERVICE`. The [feed](Feed) reads the files again when they
+    /// change.
+    ///
+    /// A service whose certificate has expired starts all the same, decides by the directives it has, and connects
+    /// once the files are renewed.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn certificates(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.certificates = Some(directory.into());
+        self
+    }
+
+    /// Allows plaintext to aggregators at any address, where others can read and change reports and directives. It is
+    /// logged as a warning.
+    #[must_use]
+    pub fn insecure(mut self) -> Self {
+        self.is_insecure = true;
+        self
     }
 
     /// Sets how long one of several aggregators may be unreachable before its buckets fail over to the
@@ -189,12 +197,14 @@ impl LimiterBuilder {
     /// Builds the limiter, and the feed that keeps its directives up to date.
     ///
     /// # Errors
-    /// When the operating system provides no random seed.
+    /// When an aggregator would be reached in plaintext without permission, the certificates cannot be used or are
+    /// those of another service, or the operating system provides no random seed.
     pub fn build(self) -> Result<(Limiter, Feed), BuildError> {
         let seed = rng::seed_process()?;
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
         let owner = Owner { service: self.service.clone(), zone: self.zone.clone() };
+        let security = self.security()?;
         let identity = Identity {
             instance: InstanceId(u128::from_be_bytes(instance)),
             name: self.name.unwrap_or_else(|| host_and_process(&self.service)),
@@ -205,7 +215,8 @@ impl LimiterBuilder {
         let zone = owner.zone.to_string();
         let table = Arc::new(Table::new(self.keys_max, thread_slots(), seed));
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
-        if matches!(self.aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
+        let aggregators = self.addresses.aggregators;
+        if matches!(aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
             subscription.use_several_aggregators(self.failover_delay);
         }
         let cache = self.directive_cache.map(|path| CacheFile::new(path, owner));
@@ -224,7 +235,8 @@ impl LimiterBuilder {
         }
         let feed = Feed {
             subscription: Shared::new(subscription),
-            aggregators: self.aggregators,
+            aggregators,
+            security,
             cache,
             has_cold_rates,
             local_kill,

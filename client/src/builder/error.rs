@@ -1,0 +1,97 @@
+//! The reasons why a limiter cannot be built, each with the method of the builder that mends it.
+
+#[cfg(feature = "tls")]
+use plimsoll_core::exchange::{InvalidPeerId, PeerId};
+use plimsoll_core::names::InvalidName;
+use plimsoll_core::quantity::InvalidRate;
+
+/// The reason why a limiter cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A name breaks the rule of names.
+    #[error("{what} `{name}`: {source}")]
+    Name {
+        /// The kind of thing that was to be named.
+        what: &'static str,
+        /// The name as it was given.
+        name: String,
+        /// The rule that the name breaks.
+        source: InvalidName,
+    },
+    /// An aggregator's address is malformed.
+    #[error(
+        "invalid aggregator address `{address}`: give LimiterBuilder::aggregators https://HOST:PORT or http://HOST:PORT for \
+         each aggregator, all with one scheme, or dns://HOST:PORT alone"
+    )]
+    Address {
+        /// The first address that is malformed, or unlike those before it.
+        address: String,
+    },
+    /// An aggregator is to be reached over TLS without certificates.
+    #[cfg(feature = "tls")]
+    #[error(
+        "the aggregator address `{address}` asks for mutual TLS: give this service's certificates with \
+         LimiterBuilder::certificates(directory)"
+    )]
+    CertificatesNeeded {
+        /// The address as it was given.
+        address: String,
+    },
+    /// An aggregator beyond loopback would be reached in plaintext.
+    #[error(
+        "the aggregator `{address}` would be reached in plaintext: for mutual TLS write https:// or dns:// and give this \
+         service's certificates with LimiterBuilder::certificates(directory), or allow plaintext with \
+         LimiterBuilder::insecure()"
+    )]
+    Plaintext {
+        /// The address as it was given.
+        address: String,
+    },
+    /// An aggregator is to be reached over TLS, and the library was built without it.
+    #[cfg(not(feature = "tls"))]
+    #[error(
+        "the aggregator address `{address}` asks for mutual TLS: build plimsoll-client with its feature `tls`, and give \
+         this service's certificates with LimiterBuilder::certificates(directory)"
+    )]
+    WithoutTls {
+        /// The address as it was given.
+        address: String,
+    },
+    /// The certificates cannot be read, or do not fit together.
+    #[cfg(feature = "tls")]
+    #[error("LimiterBuilder::certificates: {0}")]
+    Certificates(#[from] plimsoll_tls::CertificatesError),
+    /// The certificate is that of another service or another role.
+    #[cfg(feature = "tls")]
+    #[error(
+        "the certificate given to LimiterBuilder::certificates is that of {certificate}, but this limiter is {limiter}: give \
+         it the directory of its own certificate, or correct Limiter::builder(service) and LimiterBuilder::zone"
+    )]
+    WrongCertificate {
+        /// The identity in the certificate.
+        certificate: Box<PeerId>,
+        /// The identity that the certificate must have.
+        limiter: Box<PeerId>,
+    },
+    /// No certificate can name the limiter's zone and service.
+    #[cfg(feature = "tls")]
+    #[error(
+        "no certificate can name this limiter: {0}; change Limiter::builder(service) or LimiterBuilder::zone"
+    )]
+    NoIdentity(#[from] InvalidPeerId),
+    /// A rate is negative or not finite.
+    #[error("cold_rps: {0}")]
+    Rate(#[from] InvalidRate),
+    /// The operating system provided no random seed.
+    #[error("cannot seed the random generator: {0}")]
+    Entropy(#[from] getrandom::Error),
+}
+
+/// Makes a name, or an error that quotes it.
+pub(super) fn named<N>(
+    what: &'static str,
+    name: &str,
+    new: impl FnOnce(&str) -> Result<N, InvalidName>,
+) -> Result<N, BuildError> {
+    new(name).map_err(|source| BuildError::Name { what, name: name.to_owned(), source })
+}
