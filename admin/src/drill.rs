@@ -10,8 +10,8 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::shared::Shared;
 use tokio::time::{Instant, sleep};
 
+use crate::body::error_response;
 use crate::kill_api::{DRILL_MAX_MS, DrillOrder, DrillReport};
-use crate::loopback::error_response;
 
 /// The interval at which a running drill is checked for completion.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

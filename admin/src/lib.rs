@@ -1,11 +1,11 @@
-//! The admin port of every tier: Prometheus metrics, health and readiness checks, and the kill switch.
+//! The admin port of every tier: access, Prometheus metrics, health and readiness checks, and the kill switch.
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod body;
 pub mod drill;
 mod http;
 pub mod kill_api;
-mod local_caller;
-pub mod loopback;
 pub mod metrics_page;
 pub mod other_controllers;
 pub mod ports;

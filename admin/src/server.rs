@@ -2,16 +2,13 @@
 
 use std::future::Future;
 
-use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::get;
 use plimsoll_proto::transport::Connections;
 use tokio::net::TcpListener;
 
+use crate::access::{Access, Needs, Route, Routes};
 use crate::http;
-use crate::local_caller::is_loopback;
-use crate::loopback::local_only;
 
 /// Routes of every admin port. `metrics` renders the metrics page; `ready` returns true if the process can do
 /// its work.
@@ -21,34 +18,28 @@ use crate::loopback::local_only;
 pub fn routes(
     metrics: impl Fn() -> String + Clone + Send + Sync + 'static,
     ready: impl Fn() -> bool + Clone + Send + Sync + 'static,
-) -> Router {
+) -> Routes {
     let page = move || async move {
         ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics()).into_response()
     };
     let readiness = move || async move {
         if ready() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
     };
-    Router::new()
-        .route("/metrics", get(page))
-        .route("/healthz", get(async || "alive\n"))
-        .route("/readyz", get(readiness))
+    let route = |path, needs| Route { method: Method::GET, path, needs };
+    Routes::new()
+        .with(route("/metrics", Needs::Metrics), page)
+        .with(route("/healthz", Needs::Nothing), async || "alive\n")
+        .with(route("/readyz", Needs::Nothing), readiness)
 }
 
-/// Serves `routes` on `listener` until `shutdown` completes. Requests in progress are answered first.
-///
-/// At a loopback address, every route is for callers on this machine, so that no web page reads them by DNS rebinding
-/// and no proxy passes them on. At any other address the operator has opened the routes, and only commands are
-/// restricted; see [`loopback_only`](crate::loopback::loopback_only).
-///
-/// # Errors
-/// When the address of the listener cannot be read.
+/// Serves `routes` on `listener` until `shutdown` completes, to the callers that `access` lets in. Requests in progress
+/// are answered first.
 pub async fn serve(
     listener: TcpListener,
     connections: Connections,
-    routes: Router,
+    access: Access,
+    routes: Routes,
     shutdown: impl Future<Output = ()>,
-) -> std::io::Result<()> {
-    let routes = if is_loopback(listener.local_addr()?.ip()) { local_only(routes) } else { routes };
-    http::serve(listener, connections, routes, shutdown).await;
-    Ok(())
+) {
+    http::serve(listener, connections, routes.into_router(&access), shutdown).await;
 }

@@ -21,6 +21,7 @@ pub use args::{ADMIN_PORT, Args, Error, PORT, TENANTS_PER_BUCKET_MAX};
 
 use std::net::SocketAddr;
 
+use plimsoll_admin::access::{Access, Rules};
 use plimsoll_admin::ports::Ports;
 use plimsoll_admin::{other_controllers, server};
 use plimsoll_core::kill::KillClaim;
@@ -123,10 +124,11 @@ impl Aggregator {
         let ports = self.events.ports.clone();
         let grpc = transport::serve(listeners.grpc, ports.grpc, parent, closing.clone().cancelled_owned());
         let routes = admin::routes(self.zone, self.events);
-        let admin = server::serve(listeners.admin, ports.admin, routes, closing.cancelled_owned());
+        let access = Access::new(Rules { open_on_loopback: true, ..Rules::default() });
+        let admin = server::serve(listeners.admin, ports.admin, access, routes, closing.cancelled_owned());
         tokio::select! {
             served = grpc => served?,
-            served = admin => served?,
+            () = admin => {}
         }
         drop(stop_on_return);
         if let Err(error) | Ok(Err(error)) = farewell.await {

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_admin::access::{Access, Rules};
 use plimsoll_admin::ports::Ports;
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::decision::coherent::CoinKey;
@@ -272,10 +273,12 @@ impl Controller {
         let ports = self.events.ports.clone();
         let grpc = transport::serve(listeners.grpc, ports.grpc, parent, stop.clone().cancelled_owned());
         let routes = admin::routes(self.brain, files, self.recorder, self.events);
-        let admin = admin_server::serve(listeners.admin, ports.admin, routes, stop.clone().cancelled_owned());
+        let access = Access::new(Rules { open_on_loopback: true, ..Rules::default() });
+        let admin =
+            admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone().cancelled_owned());
         tokio::select! {
             served = grpc => served?,
-            served = admin => served?,
+            () = admin => {}
         }
         Ok(())
     }

@@ -2,40 +2,68 @@
 
 use std::future::pending;
 use std::net::SocketAddr;
+use std::path::Path;
 
-use axum::Router;
-use axum::routing::{get, post};
-use plimsoll_admin::loopback::loopback_only;
+use axum::Extension;
+use axum::http::Method;
+use plimsoll_admin::access::{Access, Caller, Routes, Rules, TokenFile, TokenHash};
 use plimsoll_admin::server;
 use plimsoll_proto::transport::Connections;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Routes of every kind: those of every tier, an open one and commands.
-async fn start(listen: &str) -> SocketAddr {
-    let commands =
-        Router::new().route("/kill", get(async || "status")).route("/kill/on", post(async || "on"));
-    let routes = server::routes(|| "metrics\n".to_owned(), || true).route("/status", get(async || "status"));
-    let routes = routes.merge(loopback_only(commands));
-    let listener = TcpListener::bind(listen).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(server::serve(listener, Connections::new(64, 64), routes, pending()));
-    SocketAddr::from(([127, 0, 0, 1], port))
+/// Routes of every kind: those of every tier, and one of each role.
+fn routes() -> Routes {
+    let name = async |Extension(caller): Extension<Caller>| caller.name.to_string();
+    let routes = Routes::new()
+        .viewer(Method::GET, "/kill", name)
+        .operator(Method::POST, "/kill/on", name)
+        .admin(Method::POST, "/history", name);
+    server::routes(|| "metrics\n".to_owned(), || true).merge(routes)
 }
 
-/// Sends a request with these headers; returns the status and the body.
-async fn ask(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> (u16, String) {
+async fn start(listen: &str, rules: Rules) -> (SocketAddr, Access) {
+    let access = Access::new(rules);
+    let listener = TcpListener::bind(listen).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(server::serve(listener, Connections::new(512, 512), access.clone(), routes(), pending()));
+    (SocketAddr::from(([127, 0, 0, 1], port)), access)
+}
+
+fn token(number: u32) -> String {
+    format!("plimsoll_{number:043}")
+}
+
+/// The token of each role, by its number.
+const ROLES: [(&str, u32); 3] = [("viewer", 1), ("operator", 2), ("admin", 3)];
+
+fn tokens(directory: &Path) -> TokenFile {
+    let lines = ROLES.map(|(role, number)| format!("{role}-1 {role} {}\n", TokenHash::of(&token(number))));
+    let path = directory.join("tokens");
+    std::fs::write(&path, lines.concat()).unwrap();
+    TokenFile::open(&path).unwrap()
+}
+
+/// Sends a request with these headers; returns the head and the body.
+async fn exchange(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let request = format!("{method} {target} HTTP/1.0\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    (answer[9..12].parse().unwrap(), answer.split("\r\n\r\n").nth(1).unwrap().to_owned())
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_ascii_lowercase(), body.to_owned())
+}
+
+/// Sends a request with these headers; returns the status and the body.
+async fn ask(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> (u16, String) {
+    let (head, body) = exchange(address, method, target, headers).await;
+    (head[9..12].parse().unwrap(), body)
 }
 
 /// Headers of requests of this machine, and whether they may change something.
-const LOCAL: [&[&str]; 10] = [
+const LOCAL: [&[&str]; 11] = [
     &["host: localhost"],
     &["host: LOCALHOST:7401"],
     &["host: 127.0.0.1:7401"],
@@ -43,6 +71,7 @@ const LOCAL: [&[&str]; 10] = [
     &["host: [::1]:7401"],
     &["host: [::ffff:127.0.0.1]"],
     &["host: localhost:1", "origin: http://localhost:1"],
+    &["host: localhost:1", "origin: https://localhost:1"],
     &["host: localhost:1", "sec-fetch-site: same-origin", "origin: http://localhost:1"],
     &["host: localhost", "sec-fetch-site: none"],
     &["host: localhost", "x-request-id: 7", "forward: no"],
@@ -82,56 +111,175 @@ const PAGES: [&[&str]; 7] = [
     &["host: localhost", "sec-fetch-site: none", "sec-fetch-site: cross-site"],
 ];
 
-const OPEN: [&str; 4] = ["/metrics", "/healthz", "/readyz", "/status"];
+/// Asserts that a request is refused as one without a token. After some of them the answer is shorter.
+async fn assert_refused(address: SocketAddr, method: &str, target: &str, headers: &[&str], reason: &str) {
+    let (status, body) = ask(address, method, target, headers).await;
+    let is_limited = status == 429 && body.contains("too many requests");
+    assert!(is_limited || status == 401 && body.contains(reason), "{method} {headers:?}: {status} {body}");
+}
 
 #[tokio::test]
-async fn commands_are_for_programs_on_this_machine() {
+async fn open_loopback_lets_programs_on_this_machine_in() {
     for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
-        let address = start(listen).await;
+        let open = || Rules { open_on_loopback: true, ..Rules::default() };
+        let (address, access) = start(listen, open()).await;
         for headers in LOCAL {
-            assert_eq!(ask(address, "GET", "/kill", headers).await.0, 200, "{listen} {headers:?}");
-            assert_eq!(ask(address, "POST", "/kill/on", headers).await.0, 200, "{listen} {headers:?}");
-        }
-        for (headers, reason) in FOREIGN {
-            for (method, target) in [("GET", "/kill"), ("POST", "/kill/on")] {
-                let (status, body) = ask(address, method, target, headers).await;
-                assert_eq!(status, 403, "{listen} {method} {headers:?}");
-                assert!(body.contains(reason), "{headers:?}: {body}");
+            for (method, target) in [("GET", "/kill"), ("POST", "/kill/on"), ("POST", "/history")] {
+                let answer = ask(address, method, target, headers).await;
+                assert_eq!(answer, (200, Caller::LOOPBACK.to_owned()), "{listen} {headers:?}");
             }
         }
+        assert_eq!(access.refused(), []);
+        for (headers, reason) in FOREIGN {
+            // Each on a port of its own, because one source has few attempts.
+            let (address, access) = start(listen, open()).await;
+            assert_refused(address, "GET", "/kill", headers, reason).await;
+            assert_refused(address, "POST", "/kill/on", headers, reason).await;
+            assert_eq!(access.refused(), [("not_local", 2)], "{headers:?}");
+        }
+        let (address, _) = start(listen, open()).await;
         for headers in PAGES {
             assert_eq!(ask(address, "GET", "/kill", headers).await.0, 200, "{listen} {headers:?}");
-            assert_eq!(ask(address, "POST", "/kill/on", headers).await.0, 403, "{listen} {headers:?}");
+            assert_refused(address, "POST", "/kill/on", headers, "another site").await;
         }
         // The target of a request in absolute form names the host as well.
-        let (status, _) = ask(address, "POST", "http://evil.example/kill/on", &["host: localhost"]).await;
-        assert_eq!(status, 403);
-        let (status, _) = ask(address, "POST", "http://localhost/kill/on", &["host: localhost"]).await;
+        let local = ["host: localhost"];
+        let (status, _) = ask(address, "POST", "http://evil.example/kill/on", &local).await;
+        assert_eq!(status, 401);
+        let (status, _) = ask(address, "POST", "http://localhost/kill/on", &local).await;
         assert_eq!(status, 200);
     }
 }
 
 #[tokio::test]
-async fn port_at_loopback_answers_nothing_to_other_hosts_or_proxies() {
-    let address = start("127.0.0.1:0").await;
-    for target in OPEN {
-        for headers in LOCAL {
+async fn commands_need_a_token_unless_loopback_is_open() {
+    let (address, access) = start("127.0.0.1:0", Rules::default()).await;
+    for (method, target) in [("GET", "/kill"), ("POST", "/kill/on")] {
+        let (status, body) = ask(address, method, target, &["host: localhost"]).await;
+        assert_eq!(status, 401);
+        assert!(body.contains("--tokens") && body.contains("--admin-open-on-loopback"), "{body}");
+    }
+    assert_eq!(access.refused(), [("closed", 2)]);
+    for target in ["/metrics", "/healthz", "/readyz"] {
+        for headers in [&["host: localhost"][..], &["host: 10.0.0.7:7401"], &["via: 1.1 proxy"], &[]] {
             assert_eq!(ask(address, "GET", target, headers).await.0, 200, "{target} {headers:?}");
-        }
-        for (headers, _) in FOREIGN {
-            assert_eq!(ask(address, "GET", target, headers).await.0, 403, "{target} {headers:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn port_beyond_loopback_answers_scrapes_and_probes_by_any_host() {
-    let address = start("0.0.0.0:0").await;
-    for target in OPEN {
-        for headers in
-            [&["host: 10.0.0.7:7401"][..], &["host: controller.plimsoll.svc:7401"], &["via: 1.1 proxy"]]
-        {
-            assert_eq!(ask(address, "GET", target, headers).await.0, 200, "{target} {headers:?}");
+async fn token_gives_its_role_from_any_host_and_through_proxies() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = Rules { tokens: Some(tokens(directory.path())), open_on_loopback: true, ..Rules::default() };
+    let (address, access) = start("0.0.0.0:0", rules).await;
+    for (held, (role, number)) in ROLES.into_iter().enumerate() {
+        let authorization = format!("authorization: Bearer {}", token(number));
+        for other in ["host: localhost", "host: evil.example", "x-forwarded-for: 10.0.0.7"] {
+            let routes = [("GET", "/kill"), ("POST", "/kill/on"), ("POST", "/history")];
+            for (needed, (method, target)) in routes.into_iter().enumerate() {
+                let (status, body) = ask(address, method, target, &[other, &authorization]).await;
+                if held >= needed {
+                    assert_eq!((status, body), (200, format!("{role}-1")));
+                } else {
+                    assert_eq!(status, 403, "{role} {target}");
+                    let names = [ROLES[needed].0, role, &format!("{role}-1")];
+                    assert!(names.iter().all(|name| body.contains(name)), "{body}");
+                }
+            }
         }
+    }
+    assert_eq!(access.refused(), [("role", 9)]);
+}
+
+#[tokio::test]
+async fn other_spellings_of_the_header_open_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules =
+        || Rules { tokens: Some(tokens(directory.path())), open_on_loopback: true, ..Rules::default() };
+    let good = token(3);
+    let bearer = |token: &str| format!("authorization: Bearer {token}");
+    let (address, _) = start("127.0.0.1:0", rules()).await;
+    for header in [
+        format!("authorization: bearer {good}"),
+        format!("AUTHORIZATION: BEARER   {good}  "),
+        format!("authorization:Bearer {good}"),
+    ] {
+        assert_eq!(ask(address, "POST", "/history", &["host: x", &header]).await.0, 200, "{header}");
+    }
+    // A request that presents something is not let in as one of loopback.
+    for (headers, reason) in [
+        (vec![bearer(&token(9))], "wrong_token"),
+        (vec![bearer(&good.to_uppercase())], "wrong_token"),
+        (vec![bearer(&good[..51])], "wrong_token"),
+        (vec![bearer(&format!("{good}0"))], "wrong_token"),
+        (vec![bearer(&format!("{good} {good}"))], "wrong_token"),
+        (vec![bearer(&format!("\"{good}\""))], "wrong_token"),
+        (vec![bearer(&TokenHash::of(&good).to_string())], "wrong_token"),
+        (vec![bearer(&"a".repeat(100_000))], "wrong_token"),
+        (vec![bearer("admin-1")], "wrong_token"),
+        (vec![bearer("")], "unusable_token"),
+        (vec![bearer(&good), bearer(&good)], "unusable_token"),
+        (vec![bearer(&good), bearer(&token(9))], "unusable_token"),
+        (vec![format!("authorization: Basic {good}")], "unusable_token"),
+        (vec![format!("authorization: {good}")], "unusable_token"),
+        (vec![format!("authorization: Bearer\t{good}")], "unusable_token"),
+        (vec!["authorization:".to_owned()], "unusable_token"),
+    ] {
+        let (address, access) = start("127.0.0.1:0", rules()).await;
+        let mut all = vec!["host: localhost"];
+        all.extend(headers.iter().map(String::as_str));
+        let (head, body) = exchange(address, "POST", "/history", &all).await;
+        assert!(head.starts_with("http/1.0 401"), "{headers:?}: {head}");
+        assert!(head.contains("www-authenticate: bearer"), "{head}");
+        assert!(!body.contains(&good), "{body}");
+        assert_eq!(access.refused(), [(reason, 1)], "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn token_in_the_address_is_no_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, access) =
+        start("127.0.0.1:0", Rules { tokens: Some(tokens(directory.path())), ..Rules::default() }).await;
+    let target = format!("/kill?access_token={0}&token={0}", token(3));
+    assert_eq!(ask(address, "GET", &target, &["host: localhost"]).await.0, 401);
+    let cookie = format!("cookie: authorization=Bearer {}", token(3));
+    assert_eq!(ask(address, "GET", "/kill", &["host: localhost", &cookie]).await.0, 401);
+    assert_eq!(access.refused(), [("no_token", 2)]);
+}
+
+#[tokio::test]
+async fn failed_attempts_are_limited_and_a_valid_token_is_answered_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let (address, access) =
+        start("127.0.0.1:0", Rules { tokens: Some(tokens(directory.path())), ..Rules::default() }).await;
+    let wrong = format!("authorization: Bearer {}", token(9));
+    let mut statuses = std::collections::BTreeMap::<u16, u32>::new();
+    let mut limited = String::new();
+    for _ in 0..100 {
+        let (head, _) = exchange(address, "POST", "/kill/on", &[&wrong]).await;
+        *statuses.entry(head[9..12].parse().unwrap()).or_default() += 1;
+        if head.contains(" 429 ") {
+            limited = head;
+        }
+    }
+    assert_eq!(statuses.keys().copied().collect::<Vec<_>>(), [401, 429], "{statuses:?}");
+    assert!(limited.contains("retry-after: 1"), "{limited}");
+    let counts: std::collections::BTreeMap<_, _> = access.refused().into_iter().collect();
+    assert_eq!(counts["wrong_token"] + counts["too_many_attempts"], 100);
+    let right = format!("authorization: Bearer {}", token(2));
+    assert_eq!(ask(address, "POST", "/kill/on", &[&right]).await, (200, "operator-1".to_owned()));
+}
+
+#[tokio::test]
+async fn metrics_can_be_made_to_need_a_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tokens, metrics_need_token) = (Some(tokens(directory.path())), true);
+    let (address, _) = start("127.0.0.1:0", Rules { tokens, metrics_need_token, ..Rules::default() }).await;
+    assert_eq!(ask(address, "GET", "/metrics", &["host: localhost"]).await.0, 401);
+    let viewer = format!("authorization: Bearer {}", token(1));
+    assert_eq!(ask(address, "GET", "/metrics", &[&viewer]).await, (200, "metrics\n".to_owned()));
+    for target in ["/healthz", "/readyz"] {
+        assert_eq!(ask(address, "GET", target, &[]).await.0, 200, "{target}");
     }
 }

@@ -1,39 +1,40 @@
 //! The kill switch at the admin port of an aggregator, for use without a controller: a kill reaches the
 //! clients of the zone at once, and the controller when it is back.
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json};
+use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
     Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillState, KillStatus, OFF, ON, STATUS, Tier,
     unknown_bucket,
 };
-use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::Scope;
 use plimsoll_core::names::{Bucket, Text};
 use plimsoll_proto::shared::Shared;
 
 use crate::zone::Zone;
 
-/// Creates the routes of the kill switch, which answer to loopback only.
-pub(crate) fn routes(zone: &Shared<Zone>) -> Router {
+/// Creates the routes of the kill switch.
+pub(crate) fn routes(zone: &Shared<Zone>) -> Routes {
     let (on, off, drill, status) = (zone.clone(), zone.clone(), zone.clone(), zone.clone());
-    let routes = Router::new()
-        .route(STATUS, get(async move || Json(status.with(|zone, _| kill_status(zone)))))
-        .route(ON, post(async move |JsonBody(order): JsonBody<KillOn>| kill(&on, order)))
-        .route(OFF, post(async move |JsonBody(order): JsonBody<KillOff>| end_kill(&off, order)))
-        .route(
-            DRILL,
-            post(async move |JsonBody(order): JsonBody<DrillOrder>| {
-                drill::run(&drill, order, Zone::begin_drill, Zone::drill_timing, |_| 0).await
-            }),
-        );
-    loopback_only(routes)
+    let status = async move || Json(status.with(|zone, _| kill_status(zone)));
+    let on = async move |Extension(caller): Extension<Caller>, JsonBody(order)| kill(&on, &caller, order);
+    let off =
+        async move |Extension(caller): Extension<Caller>, JsonBody(order)| end_kill(&off, &caller, order);
+    let drill = async move |JsonBody(order): JsonBody<DrillOrder>| {
+        drill::run(&drill, order, Zone::begin_drill, Zone::drill_timing, |_| 0).await
+    };
+    Routes::new()
+        .viewer(Method::GET, STATUS, status)
+        .operator(Method::POST, ON, on)
+        .operator(Method::POST, OFF, off)
+        .operator(Method::POST, DRILL, drill)
 }
 
-fn kill(zone: &Shared<Zone>, order: KillOn) -> Response {
+fn kill(zone: &Shared<Zone>, caller: &Caller, order: KillOn) -> Response {
     if order.ttl_s.is_some() {
         return error_response(
             StatusCode::BAD_REQUEST,
@@ -42,13 +43,13 @@ fn kill(zone: &Shared<Zone>, order: KillOn) -> Response {
         );
     }
     let answer = |_, status: KillStatus| Json(status).into_response();
-    enter(zone, order.bucket, true, order.reason.as_str(), order.by.as_ref(), answer)
+    enter(zone, order.bucket, true, order.reason.as_str(), caller.by(order.by).as_ref(), answer)
 }
 
-fn end_kill(zone: &Shared<Zone>, order: KillOff) -> Response {
+fn end_kill(zone: &Shared<Zone>, caller: &Caller, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map_or("", Text::as_str);
     let answer = |ended, status| Json(KillEnded { ended, status }).into_response();
-    enter(zone, order.bucket, false, reason, order.by.as_ref(), answer)
+    enter(zone, order.bucket, false, reason, caller.by(order.by).as_ref(), answer)
 }
 
 /// Enters an order or its end, and answers with the kill switches and with true if the generation changed.

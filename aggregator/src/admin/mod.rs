@@ -4,8 +4,9 @@ mod kill_routes;
 pub(crate) mod metrics;
 pub mod status;
 
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::Json;
+use axum::http::Method;
+use plimsoll_admin::access::Routes;
 use plimsoll_admin::server;
 use plimsoll_proto::shared::Shared;
 
@@ -14,7 +15,7 @@ use metrics::Events;
 use status::Status;
 
 /// All routes of the admin port.
-pub(crate) fn routes(zone: Shared<Zone>, events: Events) -> Router {
+pub(crate) fn routes(zone: Shared<Zone>, events: Events) -> Routes {
     let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
     let refused = events.rejected_streams.clone();
     let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
@@ -22,5 +23,5 @@ pub(crate) fn routes(zone: Shared<Zone>, events: Events) -> Router {
         let status = for_status.with(|zone, now| Status::of(zone, now));
         Json(Status { refused_children: refused.refused(), ..status })
     };
-    server::routes(metrics, || true).route("/status", get(status)).merge(kill)
+    server::routes(metrics, || true).viewer(Method::GET, "/status", status).merge(kill)
 }

@@ -1,11 +1,11 @@
 //! Aggregators on the admin port: operators forget one that does not return.
 
+use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::{Json, Router};
-use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
+use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
@@ -35,9 +35,9 @@ pub struct Forgotten {
     pub saved: bool,
 }
 
-/// Returns the routes, for clients on this machine only.
-pub(crate) fn routes(brain: Shared<Brain>) -> Router {
-    loopback_only(Router::new().route(FORGET, post(forget)).with_state(brain))
+/// Returns the routes.
+pub(crate) fn routes(brain: Shared<Brain>) -> Routes {
+    Routes::new().operator(Method::POST, FORGET, forget).with_state(brain)
 }
 
 async fn forget(State(brain): BrainState, JsonBody(asked): JsonBody<Forget>) -> Response {

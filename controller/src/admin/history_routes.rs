@@ -2,13 +2,14 @@
 
 use std::io;
 
+use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::handler::Handler;
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
-use plimsoll_admin::loopback::{ErrorBody, error_response, loopback_only};
+use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::{ErrorBody, error_response};
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
 use plimsoll_policy::learning::{Day, Filed, Minute};
@@ -78,11 +79,12 @@ struct ImportedDay {
     result: &'static str,
 }
 
-/// Returns the routes, for clients on this machine only.
-pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder) -> Router {
-    let history = get(export).post(import).layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX));
-    let routes = Router::new().route("/history", history).with_state(RouteState { brain, recorder });
-    loopback_only(routes)
+/// Returns the routes.
+pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder) -> Routes {
+    Routes::new()
+        .viewer(Method::GET, "/history", export)
+        .admin(Method::POST, "/history", import.layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX)))
+        .with_state(RouteState { brain, recorder })
 }
 
 async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuery>) -> Response {

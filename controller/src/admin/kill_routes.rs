@@ -1,16 +1,16 @@
 //! The kill switch at the admin port of a controller.
 
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json};
+use plimsoll_admin::access::{Caller, Routes};
+use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
     Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON,
     STATUS, TTL_MAX_S, Tier, unknown_bucket,
 };
-use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
 use plimsoll_core::kill::Scope;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
@@ -21,18 +21,21 @@ use crate::brain::{Brain, display};
 use crate::state::Command;
 use crate::tasks::unix_s;
 
-/// Creates the routes of the kill switch, which answer to loopback only.
-pub(crate) fn routes(brain: Shared<Brain>) -> Router {
-    let routes = Router::new()
-        .route(STATUS, get(async |State(brain): BrainState| Json(brain.with(kill_status))))
-        .route(ON, post(kill))
-        .route(OFF, post(end_kill))
-        .route(DRILL, post(run_drill))
-        .with_state(brain);
-    loopback_only(routes)
+/// Creates the routes of the kill switch.
+pub(crate) fn routes(brain: Shared<Brain>) -> Routes {
+    Routes::new()
+        .viewer(Method::GET, STATUS, async |State(brain): BrainState| Json(brain.with(kill_status)))
+        .operator(Method::POST, ON, kill)
+        .operator(Method::POST, OFF, end_kill)
+        .operator(Method::POST, DRILL, run_drill)
+        .with_state(brain)
 }
 
-async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Response {
+async fn kill(
+    State(brain): BrainState,
+    Extension(caller): Extension<Caller>,
+    JsonBody(order): JsonBody<KillOn>,
+) -> Response {
     if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
         let reason = format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds");
         return error_response(StatusCode::BAD_REQUEST, reason);
@@ -46,7 +49,7 @@ async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Re
     let since_s = Some(now_s);
     let command = Command {
         reason: Some(order.reason),
-        by: order.by,
+        by: caller.by(order.by),
         since_s,
         until_s,
         left_s: order.ttl_s,
@@ -59,13 +62,18 @@ async fn kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOn>) -> Re
     Json(brain.with(kill_status)).into_response()
 }
 
-async fn end_kill(State(brain): BrainState, JsonBody(order): JsonBody<KillOff>) -> Response {
+async fn end_kill(
+    State(brain): BrainState,
+    Extension(caller): Extension<Caller>,
+    JsonBody(order): JsonBody<KillOff>,
+) -> Response {
     if let Some(refused) = refuse_unknown(&brain, order.bucket.as_ref()) {
         return refused;
     }
     let scope = Scope::from(order.bucket);
     let ended = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
-    let (reason, by) = (order.reason.map(|text| text.to_string()), order.by.map(|text| text.to_string()));
+    let (reason, by) =
+        (order.reason.map(|text| text.to_string()), caller.by(order.by).map(|text| text.to_string()));
     tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
     in_effect(&brain).await;
     Json(KillEnded { ended, status: brain.with(kill_status) }).into_response()

@@ -9,9 +9,10 @@ pub mod status;
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::http::Method;
+use plimsoll_admin::access::Routes;
 use plimsoll_admin::server as admin_server;
 use plimsoll_proto::shared::Shared;
 use tokio::time::timeout;
@@ -34,7 +35,7 @@ pub(crate) fn routes(
     files: PolicyFiles,
     recorder: HistoryRecorder,
     events: Events,
-) -> Router {
+) -> Routes {
     let (for_status, for_metrics) = (brain.clone(), brain.clone());
     let refused = events.rejected_streams.clone();
     let metrics = move || {
@@ -45,7 +46,7 @@ pub(crate) fn routes(
         Json(Status { refused_children: refused.refused(), ..status })
     };
     admin_server::routes(metrics, || true)
-        .route("/status", get(status))
+        .viewer(Method::GET, "/status", status)
         .merge(rollout_routes::routes(brain.clone(), files))
         .merge(kill_routes::routes(brain.clone()))
         .merge(aggregator_routes::routes(brain.clone()))

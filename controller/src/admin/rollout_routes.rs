@@ -1,12 +1,12 @@
 //! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a
-//! held policy. For clients on this machine only, because there is no authentication.
+//! held policy.
 
+use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
-use plimsoll_admin::loopback::{JsonBody, error_response, loopback_only};
+use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
@@ -115,20 +115,18 @@ pub struct HeldStatus {
     pub differences: Vec<Difference>,
 }
 
-/// Returns the routes, for clients on this machine only.
-pub(crate) fn routes(brain: Shared<Brain>, files: PolicyFiles) -> Router {
-    let routes = Router::new()
-        .route("/rollout", get(async |State(brain): BrainState| Json(brain.with(statuses))))
-        .route("/rollout/history", get(async |State(brain): BrainState| Json(brain.with(changes))))
-        .route("/rollout/promote", post(promote))
-        .route("/rollout/abort", post(abort))
-        .route("/policy", get(async |State(brain): BrainState| Json(brain.with(policies))))
-        .route(
-            "/policy/ack",
-            post(async move |state: BrainState, body| acknowledge(state, files, body).await),
-        )
-        .with_state(brain);
-    loopback_only(routes)
+/// Returns the routes.
+pub(crate) fn routes(brain: Shared<Brain>, files: PolicyFiles) -> Routes {
+    let get = Method::GET;
+    let acknowledge = async move |state: BrainState, body| acknowledge(state, files, body).await;
+    Routes::new()
+        .viewer(get.clone(), "/rollout", async |State(brain): BrainState| Json(brain.with(statuses)))
+        .viewer(get.clone(), "/rollout/history", async |State(brain): BrainState| Json(brain.with(changes)))
+        .operator(Method::POST, "/rollout/promote", promote)
+        .operator(Method::POST, "/rollout/abort", abort)
+        .viewer(get, "/policy", async |State(brain): BrainState| Json(brain.with(policies)))
+        .admin(Method::POST, "/policy/ack", acknowledge)
+        .with_state(brain)
 }
 
 /// Returns the rollout of every entry.

@@ -1,19 +1,12 @@
-//! Access control of the admin commands: they have no authentication yet, so only callers on the same machine
-//! may use them, with small bodies.
+//! JSON bodies of requests, and the body of every error answer.
 
+use axum::Json;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, Request};
+use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use crate::local_caller;
-
-/// The largest request body accepted, in bytes, unless a route sets its own limit.
-const BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// A JSON request body. An invalid one is answered with an [`ErrorBody`].
 #[derive(Clone, Copy, Debug)]
@@ -51,28 +44,5 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
                 Err(error_response(status, rejection.body_text()))
             }
         }
-    }
-}
-
-/// Restricts `routes` to callers on this machine and bounds the bodies. Other callers get 403 with the reason.
-pub fn loopback_only(routes: Router) -> Router {
-    local_only(routes.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)))
-}
-
-/// Restricts `routes` to callers on this machine: not through a proxy, and not by a web page.
-pub(crate) fn local_only(routes: Router) -> Router {
-    routes.layer(from_fn(require_local))
-}
-
-async fn require_local(request: Request, next: Next) -> Response {
-    match local_caller::check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(cause) => error_response(
-            StatusCode::FORBIDDEN,
-            format_args!(
-                "this route has no authentication and accepts requests of programs on this machine only, and this \
-                 request is refused because {cause}: run the command on the machine itself, with a loopback address"
-            ),
-        ),
     }
 }

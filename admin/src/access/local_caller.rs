@@ -17,7 +17,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 ///
 /// # Errors
 /// The reason why the request may come from elsewhere.
-pub(crate) fn check(request: &Request) -> Result<(), String> {
+pub(super) fn check(request: &Request) -> Result<(), String> {
     check_peer(request)?;
     check_host(request)?;
     let headers = request.headers();
@@ -73,7 +73,8 @@ fn names_loopback(authority: &str) -> bool {
 }
 
 fn is_origin_of(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
-    let origin = origin.as_bytes().strip_prefix(b"http://");
+    let schemes = [&b"http://"[..], b"https://"];
+    let origin = schemes.iter().find_map(|scheme| origin.as_bytes().strip_prefix(*scheme));
     origin.is_some() && origin == host.map(HeaderValue::as_bytes)
 }
 

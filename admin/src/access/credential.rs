@@ -1,0 +1,70 @@
+//! The token of a request, as its header `authorization` presents it.
+
+use axum::http::{HeaderMap, HeaderValue, header};
+
+/// The scheme of the header, in any case.
+const SCHEME: &str = "bearer";
+
+/// What a request presents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credential<'a> {
+    /// No header `authorization`.
+    Nothing,
+    /// A token, or a text in its place.
+    Token(&'a str),
+    /// Something else, and its fault.
+    Unusable(&'static str),
+}
+
+impl<'a> Credential<'a> {
+    /// Reads the headers of a request. Parameters of the address are no place for a token: proxies log them.
+    pub(super) fn of(headers: &'a HeaderMap) -> Self {
+        let mut values = headers.get_all(header::AUTHORIZATION).iter();
+        match (values.next(), values.next()) {
+            (None, _) => Self::Nothing,
+            (Some(value), None) => Self::of_value(value),
+            (Some(_), Some(_)) => Self::Unusable("it has two headers `authorization`"),
+        }
+    }
+
+    fn of_value(value: &'a HeaderValue) -> Self {
+        let fields = value.to_str().ok().and_then(|text| text.split_once(' '));
+        match fields {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => {
+                Self::Token(token.trim_start_matches(' '))
+            }
+            _ => Self::Unusable("its header `authorization` is not `Bearer TOKEN`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(values: &[&'static [u8]]) -> HeaderMap {
+        let named = |value: &&'static [u8]| (header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+        values.iter().map(named).collect()
+    }
+
+    #[test]
+    fn one_bearer_header_presents_a_token() {
+        assert_eq!(Credential::of(&HeaderMap::new()), Credential::Nothing);
+        for value in [&b"Bearer abc"[..], b"bearer abc", b"BEARER   abc"] {
+            assert_eq!(Credential::of(&headers(&[value])), Credential::Token("abc"), "{value:?}");
+        }
+        // Blanks inside belong to the text, which then is no token.
+        assert_eq!(Credential::of(&headers(&[b"Bearer abc def"])), Credential::Token("abc def"));
+        for values in [
+            &[&b"Bearer a"[..], b"Bearer b"][..],
+            &[b"Basic YWJj"],
+            &[b"abc"],
+            &[b"Bearer"],
+            &[b"Bearer\tabc"],
+            &[b"Bearer \xff"],
+            &[b""],
+        ] {
+            assert!(matches!(Credential::of(&headers(values)), Credential::Unusable(_)), "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The limit of failed attempts for each source, so that a guesser gets few answers and few log lines.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use plimsoll_core::exchange::Source;
+use plimsoll_core::quantity::MonoTime;
+
+/// Failed attempts of one source that are answered at once.
+const ATTEMPTS_BURST: u32 = 10;
+/// The time after which one more is answered.
+const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
+/// The most sources that are remembered; further ones share one allowance.
+const SOURCES_MAX: usize = 4_096;
+/// Refusals of all sources that are logged at once.
+const LINES_BURST: u32 = 50;
+/// The time after which one more is logged.
+const LINE_EVERY: Duration = Duration::from_millis(200);
+
+/// The allowances of sources with failed attempts, and that of the log.
+#[derive(Debug, Default)]
+pub(super) struct Limiter {
+    sources: HashMap<Source, Allowance>,
+    others: Allowance,
+    lines: Allowance,
+}
+
+/// An allowance, as the time at which it is whole again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Allowance {
+    whole_at: MonoTime,
+}
+
+impl Limiter {
+    /// Takes one failed attempt of a source.
+    ///
+    /// # Errors
+    /// When the source has failed too often: the time after which it may try again.
+    pub(super) fn attempt(&mut self, now: MonoTime, source: Source) -> Result<(), Duration> {
+        if self.sources.len() >= SOURCES_MAX && !self.sources.contains_key(&source) {
+            self.sources.retain(|_, allowance| allowance.whole_at > now);
+        }
+        let has_room = self.sources.len() < SOURCES_MAX || self.sources.contains_key(&source);
+        let allowance = if has_room { self.sources.entry(source).or_default() } else { &mut self.others };
+        allowance.take(now, ATTEMPTS_BURST, ATTEMPT_EVERY)
+    }
+
+    /// Returns true if a refusal may be logged.
+    pub(super) fn may_log(&mut self, now: MonoTime) -> bool {
+        self.lines.take(now, LINES_BURST, LINE_EVERY).is_ok()
+    }
+}
+
+impl Allowance {
+    fn take(&mut self, now: MonoTime, burst: u32, every: Duration) -> Result<(), Duration> {
+        let owed = self.whole_at.since(now);
+        let owed_max = every * (burst - 1);
+        if owed > owed_max {
+            return Err(owed - owed_max);
+        }
+        self.whole_at = now + owed + every;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    fn at(ms: u64) -> MonoTime {
+        MonoTime::from_elapsed(Duration::from_millis(ms))
+    }
+
+    fn source(number: u32) -> Source {
+        Source::from(IpAddr::from(Ipv4Addr::from_bits(number)))
+    }
+
+    fn answered(limiter: &mut Limiter, now: MonoTime, source: Source, attempts: u32) -> u32 {
+        (0..attempts).filter(|_| limiter.attempt(now, source).is_ok()).count() as u32
+    }
+
+    #[test]
+    fn source_has_a_burst_and_then_one_attempt_each_second() {
+        let mut limiter = Limiter::default();
+        assert_eq!(answered(&mut limiter, at(0), source(1), 1_000), ATTEMPTS_BURST);
+        assert_eq!(limiter.attempt(at(0), source(1)), Err(ATTEMPT_EVERY));
+        assert_eq!(limiter.attempt(at(999), source(1)), Err(Duration::from_millis(1)));
+        assert_eq!(answered(&mut limiter, at(1_000), source(1), 5), 1);
+        assert_eq!(answered(&mut limiter, at(60_000), source(1), 1_000), ATTEMPTS_BURST);
+        assert_eq!(answered(&mut limiter, at(60_000), source(2), 3), 3, "another source is not limited");
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_share_an_allowance() {
+        let mut limiter = Limiter::default();
+        let host = |host| Source::from(IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, host)));
+        let answered = (0..100).filter(|number| limiter.attempt(at(0), host(*number)).is_ok()).count();
+        assert_eq!(answered, ATTEMPTS_BURST as usize);
+    }
+
+    #[test]
+    fn sources_beyond_the_room_share_one_allowance_until_others_are_whole() {
+        let mut limiter = Limiter::default();
+        for number in 0..SOURCES_MAX as u32 {
+            assert!(limiter.attempt(at(0), source(number)).is_ok());
+        }
+        let others = (0..1_000).filter(|number| limiter.attempt(at(0), source(1 << 20 | number)).is_ok());
+        assert_eq!(others.count(), ATTEMPTS_BURST as usize);
+        assert_eq!(limiter.sources.len(), SOURCES_MAX);
+        assert_eq!(answered(&mut limiter, at(0), source(1), 100), ATTEMPTS_BURST - 1, "those keep their own");
+        assert_eq!(answered(&mut limiter, at(1_000), source(1 << 20), 100), ATTEMPTS_BURST);
+        assert_eq!(limiter.sources.len(), 2, "sources without failed attempts are forgotten");
+    }
+
+    #[test]
+    fn lines_of_all_sources_are_bounded() {
+        let mut limiter = Limiter::default();
+        let lines = (0..10_000).filter(|_| limiter.may_log(at(0))).count();
+        assert_eq!(lines, LINES_BURST as usize);
+        assert!(!limiter.may_log(at(199)));
+        assert!(limiter.may_log(at(200)));
+    }
+}

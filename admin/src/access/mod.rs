@@ -1,0 +1,111 @@
+//! Access to an admin port: callers present a token, and each route needs a role. Without a token, programs on this
+//! machine are let in if the operator allows it.
+
+mod credential;
+mod limiter;
+mod local_caller;
+mod refusal;
+mod role;
+mod routes;
+mod tokens;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request};
+use axum::response::Response;
+
+pub use self::role::{Caller, InvalidRole, Role};
+pub use self::routes::{Needs, Route, Routes};
+pub use self::tokens::{
+    TOKEN_PREFIX, TOKEN_RANDOM_CHARS, TOKENS_MAX, Token, TokenFault, TokenFile, TokenFileError, TokenHash,
+    Tokens, TokensError, is_token,
+};
+
+use self::credential::Credential;
+use self::refusal::{Refusal, Refusals};
+
+/// The rules of one admin port, and the counts of what they refused. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    rules: Rules,
+    refusals: Refusals,
+}
+
+/// The rules of an admin port. The default refuses every command.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The accepted tokens.
+    pub tokens: Option<TokenFile>,
+    /// True if programs on this machine are admins without a token.
+    pub open_on_loopback: bool,
+    /// True if `/metrics` needs the token of a viewer.
+    pub metrics_need_token: bool,
+}
+
+impl Access {
+    /// Begins with no refusals.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self { inner: Arc::new(Inner { rules, refusals: Refusals::default() }) }
+    }
+
+    /// Returns the accepted tokens, if there are any.
+    #[must_use]
+    pub fn tokens(&self) -> Option<&TokenFile> {
+        self.inner.rules.tokens.as_ref()
+    }
+
+    /// Returns true if programs on this machine are admins without a token.
+    #[must_use]
+    pub fn is_open_on_loopback(&self) -> bool {
+        self.inner.rules.open_on_loopback
+    }
+
+    fn metrics_need_token(&self) -> bool {
+        self.inner.rules.metrics_need_token
+    }
+
+    /// Returns the refused requests by reason.
+    #[must_use]
+    pub fn refused(&self) -> Vec<(&'static str, u64)> {
+        self.inner.refusals.counts()
+    }
+
+    /// Returns the caller of a request to a route that needs a role.
+    ///
+    /// # Errors
+    /// The answer to a request that is refused, which is counted and logged.
+    fn admit(&self, needed: Role, request: &Request) -> Result<Caller, Response> {
+        // A server always adds the address of its peer.
+        let from = request.extensions().get().map(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| peer.ip());
+        let from = from.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical();
+        let caller = self.identify(from, request).and_then(|caller| {
+            let (name, held) = (&caller.name, caller.role);
+            if held >= needed { Ok(caller) } else { Err(Refusal::Role { name: name.clone(), held }) }
+        });
+        caller.map_err(|refusal| self.inner.refusals.answer(from, needed, request, &refusal))
+    }
+
+    fn identify(&self, from: IpAddr, request: &Request) -> Result<Caller, Refusal> {
+        let rules = &self.inner.rules;
+        let token = match Credential::of(request.headers()) {
+            Credential::Token(token) => token,
+            Credential::Unusable(fault) => return Err(Refusal::Unusable(fault)),
+            Credential::Nothing if rules.open_on_loopback => {
+                local_caller::check(request).map_err(Refusal::NotLocal)?;
+                return Ok(Caller { name: Caller::LOOPBACK.into(), role: Role::Admin, from });
+            }
+            Credential::Nothing if rules.tokens.is_none() => return Err(Refusal::Closed),
+            Credential::Nothing => return Err(Refusal::NoToken),
+        };
+        let tokens = rules.tokens.as_ref().ok_or(Refusal::Closed)?.tokens();
+        let entry = tokens.find(token).ok_or(Refusal::WrongToken)?;
+        Ok(Caller { name: entry.name.as_str().into(), role: entry.role, from })
+    }
+}

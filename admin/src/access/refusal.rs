@@ -1,0 +1,146 @@
+//! The requests that an admin port refuses: what each is answered, counted by reason, and logged within bounds.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use plimsoll_core::exchange::Source;
+use plimsoll_proto::shared::Shared;
+
+use super::Role;
+use super::limiter::Limiter;
+use crate::body::error_response;
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The port has no tokens, and is not open on loopback.
+    Closed,
+    /// The request has no token.
+    NoToken,
+    /// The request has no token, and may come from elsewhere than from a program on this machine.
+    NotLocal(String),
+    /// The request presents something that is no token.
+    Unusable(&'static str),
+    /// The token is not among those accepted.
+    WrongToken,
+    /// The token is accepted, and its role does not suffice.
+    Role {
+        /// The name of the token.
+        name: Arc<str>,
+        /// Its role.
+        held: Role,
+    },
+}
+
+/// The counts of refusals, and the limits of attempts and of log lines.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    state: Shared<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: BTreeMap<&'static str, u64>,
+    limiter: Limiter,
+}
+
+impl Refusal {
+    /// The value of the label `reason`.
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::NoToken => "no_token",
+            Self::NotLocal(_) => "not_local",
+            Self::Unusable(_) => "unusable_token",
+            Self::WrongToken => "wrong_token",
+            Self::Role { .. } => "role",
+        }
+    }
+
+    fn text(&self, needed: Role) -> String {
+        let needs = format!("this route needs the role {needed}");
+        let token = "send a token with --token-file FILE (PLIMSOLL_TOKEN_FILE)";
+        match self {
+            Self::Closed => format!(
+                "{needs}, and this admin port accepts no token: start the process with --tokens FILE, or with \
+                 --admin-open-on-loopback to let programs on its machine in without one"
+            ),
+            Self::NoToken => format!("{needs}, and the request has no token: {token}"),
+            Self::NotLocal(cause) => format!(
+                "{needs}, and without a token only programs on this machine have it. This request is refused because \
+                 {cause}: {token}, or run the command on the machine itself with a loopback address"
+            ),
+            Self::Unusable(fault) => format!("{needs}, and the request is refused because {fault}: {token}"),
+            Self::WrongToken => format!(
+                "{needs}, and the token is not among those of this admin port: use one of its --tokens file, where \
+                 `plimsoll tokens` enters one"
+            ),
+            Self::Role { name, held } => format!(
+                "{needs}, and the token `{name}` has the role {held}: use a token of a higher role, or change its \
+                 role in the --tokens file"
+            ),
+        }
+    }
+}
+
+impl Refusals {
+    /// Returns the counts by reason.
+    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.state.with(|state, _| state.counts.iter().map(|(reason, count)| (*reason, *count)).collect())
+    }
+
+    /// Counts a refusal, logs it within bounds, and returns the answer.
+    pub(super) fn answer(
+        &self,
+        from: IpAddr,
+        needed: Role,
+        request: &Request,
+        refusal: &Refusal,
+    ) -> Response {
+        let is_attempt = !matches!(refusal, Refusal::Role { .. });
+        let (limited, is_logged) = self.state.with(|state, now| {
+            let limited = is_attempt.then(|| state.limiter.attempt(now, Source::from(from)).err()).flatten();
+            let reason = if limited.is_some() { "too_many_attempts" } else { refusal.reason() };
+            *state.counts.entry(reason).or_default() += 1;
+            (limited, limited.is_none() && state.limiter.may_log(now))
+        });
+        if let Some(wait) = limited {
+            return too_many_attempts(wait);
+        }
+        let error = refusal.text(needed);
+        if is_logged {
+            // The path alone: a query may contain what somebody took for the place of a token.
+            let (method, path) = (request.method(), request.uri().path());
+            tracing::warn!(%from, %method, path, reason = refusal.reason(), error, "admin request refused");
+        }
+        if !is_attempt {
+            return error_response(StatusCode::FORBIDDEN, error);
+        }
+        let mut response = error_response(StatusCode::UNAUTHORIZED, error);
+        let challenge = HeaderValue::from_static("Bearer realm=\"plimsoll\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        response
+    }
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self { state: Shared::new(State::default()) }
+    }
+}
+
+fn too_many_attempts(wait: Duration) -> Response {
+    let wait_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let error = format!(
+        "too many requests without a valid token came from this address; try again in {wait_s} s. Requests with a valid \
+         token are answered"
+    );
+    let mut response = error_response(StatusCode::TOO_MANY_REQUESTS, error);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+    response
+}

@@ -1,0 +1,80 @@
+//! The roles of an admin port, and the caller of a request as its handler knows it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use plimsoll_core::names::Text;
+use serde::{Deserialize, Serialize};
+
+/// The permissions of a token. Each role includes those before it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reads everything and changes nothing.
+    Viewer,
+    /// Operates the fleet: kills, drills, promotions, returns to shadow, forgotten aggregators.
+    Operator,
+    /// Puts policies in force and imports histories.
+    Admin,
+}
+
+/// A text that names no role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a role is viewer, operator or admin")]
+pub struct InvalidRole;
+
+/// The caller of a request that was let in. Handlers take it as `Extension<Caller>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The name of the token, or [`Caller::LOOPBACK`].
+    pub name: Arc<str>,
+    /// The role held.
+    pub role: Role,
+    /// The address that the request came from.
+    pub from: IpAddr,
+}
+
+impl Role {
+    /// The name as in a tokens file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = InvalidRole;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRole> {
+        [Self::Viewer, Self::Operator, Self::Admin]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or(InvalidRole)
+    }
+}
+
+impl Caller {
+    /// The name of programs on this machine that need no token. No token may have it.
+    pub const LOOPBACK: &str = "loopback";
+
+    /// Returns the name under which an order is kept: that of the token. A caller without a token is named as the
+    /// order states.
+    #[must_use]
+    pub fn by(&self, stated: Option<Text>) -> Option<Text> {
+        if &*self.name == Self::LOOPBACK { stated } else { Text::new(&self.name).ok() }
+    }
+}
