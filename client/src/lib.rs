@@ -48,7 +48,7 @@ mod subscription;
 pub use assignment::FAILOVER_DELAY_DEFAULT;
 pub use assignment::endpoints::ENDPOINTS_MAX;
 pub use builder::{BuildError, LimiterBuilder};
-pub use feed::Feed;
+pub use feed::{CertificateHealth, Feed, FeedHealth};
 pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek, Shard};
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;

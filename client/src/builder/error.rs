@@ -28,7 +28,6 @@ pub enum BuildError {
         address: String,
     },
     /// An aggregator is to be reached over TLS without certificates.
-    #[cfg(feature = "tls")]
     #[error(
         "the aggregator address `{address}` asks for mutual TLS: give this service's certificates with \
          LimiterBuilder::certificates(directory)"
@@ -48,7 +47,6 @@ pub enum BuildError {
         address: String,
     },
     /// An aggregator is to be reached over TLS, and the library was built without it.
-    #[cfg(not(feature = "tls"))]
     #[error(
         "the aggregator address `{address}` asks for mutual TLS: build plimsoll-client with its feature `tls`, and give \
          this service's certificates with LimiterBuilder::certificates(directory)"

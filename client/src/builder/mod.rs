@@ -19,7 +19,7 @@ use plimsoll_proto::shared::Shared;
 use crate::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::assignment::endpoints::{Addresses, Aggregators};
 use crate::cache::{CacheFile, Owner, Restored};
-use crate::feed::{Feed, Health, KILL_VARIABLE, LocalKill};
+use crate::feed::{Counters, Feed, KILL_VARIABLE, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
@@ -39,7 +39,6 @@ pub struct LimiterBuilder {
     name: Option<Name>,
     zone: Zone,
     addresses: Addresses,
-    #[cfg(feature = "tls")]
     certificates: Option<PathBuf>,
     is_insecure: bool,
     failover_delay: Duration,
@@ -57,7 +56,6 @@ impl LimiterBuilder {
             name: None,
             zone: named("zone", "default", Zone::new)?,
             addresses: Addresses::default(),
-            #[cfg(feature = "tls")]
             certificates: None,
             is_insecure: false,
             failover_delay: FAILOVER_DELAY_DEFAULT,
@@ -121,7 +119,6 @@ impl LimiterBuilder {
     ///
     /// A service whose certificate has expired starts all the same, decides by the directives it has, and connects
     /// once the files are renewed.
-    #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificates(mut self, directory: impl Into<PathBuf>) -> Self {
         self.certificates = Some(directory.into());
@@ -240,7 +237,7 @@ impl LimiterBuilder {
             cache,
             has_cold_rates,
             local_kill,
-            health: Arc::new(Health { zone, restored, ..Health::default() }),
+            counters: Arc::new(Counters { zone, restored, ..Counters::default() }),
         };
         Ok((Limiter { table }, feed))
     }

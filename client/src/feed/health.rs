@@ -1,16 +1,43 @@
-//! The health of the feed: counters for metrics, and the log of connections.
+//! The health of the feed, for the service and for metrics.
 
-use std::error::Error;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-use plimsoll_proto::driver::child::{Observer, StreamError};
-
+use super::Feed;
 use crate::cache::Restored;
+
+/// The health of a [`Feed`]. Bad health changes no decision: the limiter applies the directives that it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FeedHealth {
+    /// The number of aggregators that the feed is connected to.
+    pub connected: u64,
+    /// The number of aggregators whose last connection was refused for lack of trust, at either end, by reason, such
+    /// as `expired`, `unknown_authority` or `forbidden`.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// The health of this service's certificate; `None` if streams are plaintext.
+    pub certificate: Option<CertificateHealth>,
+}
+
+/// The health of a service's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CertificateHealth {
+    /// The time from which the certificate in use is valid.
+    pub not_before: SystemTime,
+    /// The time at which the certificate in use expires.
+    pub not_after: SystemTime,
+    /// True if the certificate in use has expired: aggregators refuse it until its files are renewed.
+    pub is_expired: bool,
+    /// The reason why the files in the directory were not taken into use; `None` if they were.
+    pub files_refused: Option<String>,
+}
 
 /// Counters of the feed, exported as metrics.
 #[derive(Debug, Default)]
-pub(crate) struct Health {
+pub(crate) struct Counters {
     /// The zone that this service names.
     pub(crate) zone: String,
     /// True after an aggregator of another zone was logged.
@@ -24,69 +51,56 @@ pub(crate) struct Health {
     pub(crate) restored: Restored,
     pub(crate) save_failures: AtomicU64,
     pub(crate) resolve_failures: AtomicU64,
+    /// By reason: the aggregators whose last connection was refused for lack of trust. A reason that was
+    /// seen stays.
+    pub(crate) refusals: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// Counts and logs the state of one connection: the first failure and the return as warning and info, the
-/// attempts in between at debug level.
-pub(super) struct StreamLog {
-    health: Arc<Health>,
-    is_connected: bool,
-    has_warned: bool,
-}
-
-impl StreamLog {
-    pub(super) const fn new(health: Arc<Health>) -> Self {
-        Self { health, is_connected: false, has_warned: false }
-    }
-
-    fn close(&mut self) {
-        if std::mem::take(&mut self.is_connected) {
-            self.health.connected.fetch_sub(1, Ordering::Relaxed);
+impl Counters {
+    /// Records that the reason for which one aggregator refuses has changed.
+    pub(super) fn on_refusal_changed(&self, before: Option<&'static str>, now: Option<&'static str>) {
+        let mut refused = self.refused();
+        if let Some(reason) = now {
+            *refused.entry(reason).or_default() += 1;
         }
-    }
-}
-
-impl Observer for StreamLog {
-    fn on_connected(&mut self, zone: Option<&str>) {
-        self.health.connected.fetch_add(1, Ordering::Relaxed);
-        self.is_connected = true;
-        self.has_warned = false;
-        tracing::info!("aggregator connected");
-        if let Some(zone) = zone.filter(|zone| *zone != self.health.zone)
-            && !self.health.is_foreign.swap(true, Ordering::Relaxed)
-        {
-            tracing::error!(
-                zone = self.health.zone,
-                aggregator_zone = zone,
-                "this service names another zone than its aggregator, and shares the limits of the aggregator's zone: set the \
-                 zone of the limiter, or connect it to an aggregator of its zone"
-            );
+        if let Some(aggregators) = before.and_then(|reason| refused.get_mut(reason)) {
+            *aggregators = aggregators.saturating_sub(1);
         }
     }
 
-    fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
-        self.close();
-        self.health.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);
-        let is_invalid = matches!(error, StreamError::Decode(_));
-        self.health.invalid.fetch_add(u64::from(is_invalid), Ordering::Relaxed);
-        if was_connected {
-            tracing::warn!(%error, "aggregator lost; the directives held stay in force");
-        } else if self.has_warned {
-            tracing::debug!(%error, "aggregator still unreachable");
-        } else {
-            tracing::warn!(%error, "aggregator unreachable; the directives held stay in force");
-        }
-        self.has_warned = true;
-    }
-
-    fn on_rejected(&mut self, error: &dyn Error) {
-        tracing::debug!(%error, "directives rejected; those held stay in force");
+    /// Returns the aggregators that refuse now, by reason. Reasons that no longer apply have 0.
+    pub(crate) fn refused(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for StreamLog {
-    /// Counts the end of a stream that was closed in good order.
-    fn drop(&mut self) {
-        self.close();
+impl Feed {
+    /// Returns the health of the feed: its connections, and the certificate that they need.
+    #[must_use]
+    pub fn health(&self) -> FeedHealth {
+        let mut refused = self.counters.refused().clone();
+        refused.retain(|_, aggregators| *aggregators > 0);
+        FeedHealth {
+            connected: self.counters.connected.load(Ordering::Relaxed),
+            refused,
+            certificate: self.certificate_health(),
+        }
+    }
+
+    /// Returns the health of the certificate in use.
+    #[cfg(feature = "tls")]
+    pub(crate) fn certificate_health(&self) -> Option<CertificateHealth> {
+        let health = self.certificates()?.health();
+        Some(CertificateHealth {
+            not_before: health.not_before,
+            not_after: health.not_after,
+            is_expired: health.not_after <= SystemTime::now(),
+            files_refused: health.refused,
+        })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn certificate_health(&self) -> Option<CertificateHealth> {
+        None
     }
 }

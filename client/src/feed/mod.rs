@@ -2,14 +2,18 @@
 //! request path.
 
 mod cache_writer;
+#[cfg(feature = "tls")]
+mod expiry;
 mod health;
 mod kill_file;
+mod stream_log;
 mod streams;
 
 use cache_writer::CacheWriter;
-pub(crate) use health::Health;
-use health::StreamLog;
+pub(crate) use health::Counters;
+pub use health::{CertificateHealth, FeedHealth};
 pub(crate) use kill_file::{KILL_VARIABLE, LocalKill};
+use stream_log::StreamLog;
 
 use std::sync::Arc;
 
@@ -18,6 +22,8 @@ use plimsoll_core::law::Parameters;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{Dial, InvalidEndpoint, Security};
+#[cfg(feature = "tls")]
+use plimsoll_tls::Certificates;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -41,7 +47,7 @@ pub struct Feed {
     /// True if the service has set a rate for a bucket, which needs refills even without a stream.
     pub(crate) has_cold_rates: bool,
     pub(crate) local_kill: LocalKill,
-    pub(crate) health: Arc<Health>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Feed {
@@ -57,7 +63,7 @@ impl Feed {
                 }
                 Aggregators::None => {}
                 Aggregators::One(endpoint) => {
-                    let log = StreamLog::new(Arc::clone(&self.health));
+                    let log = StreamLog::new(Arc::clone(&self.counters));
                     match dial(endpoint, &self.security) {
                         Ok(dial) => {
                             child::run(self.subscription.clone(), dial, shutdown.clone(), log).await;
@@ -71,7 +77,7 @@ impl Feed {
         let writer = self.cache.as_ref().map(|file| CacheWriter {
             file,
             subscription: &self.subscription,
-            failures: &self.health.save_failures,
+            failures: &self.counters.save_failures,
         });
         let save = async {
             match &writer {
@@ -84,10 +90,29 @@ impl Feed {
             () = tick(&self.subscription) => {}
             () = save => {}
             () = self.local_kill.follow(&self.subscription) => {}
+            () = self.follow_certificates() => {}
         }
         if let Some(writer) = writer {
             writer.save_last().await;
         }
+    }
+
+    /// Returns the certificates of this service, if streams need them.
+    #[cfg(feature = "tls")]
+    pub(crate) const fn certificates(&self) -> Option<&Certificates> {
+        match &self.security {
+            Security::Plain { .. } => None,
+            Security::Mutual(certificates) => Some(certificates),
+        }
+    }
+
+    /// Follows the files of the certificates. Never ends.
+    async fn follow_certificates(&self) {
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = self.certificates() {
+            expiry::follow(certificates).await;
+        }
+        std::future::pending().await
     }
 
     /// Spawns [`run`](Self::run) on the present tokio runtime.

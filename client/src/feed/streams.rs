@@ -85,7 +85,7 @@ impl Streams<'_> {
                     match &answer {
                         Ok(_) => has_warned = false,
                         Err(error) => {
-                            self.feed.health.resolve_failures.fetch_add(1, Ordering::Relaxed);
+                            self.feed.counters.resolve_failures.fetch_add(1, Ordering::Relaxed);
                             if !std::mem::replace(&mut has_warned, true) {
                                 tracing::warn!(name, %error, "DNS resolution failed; the known aggregators stay");
                             }
@@ -116,7 +116,7 @@ impl Streams<'_> {
             self.stops.insert(id, stop.clone());
             let subscription = self.feed.subscription.clone();
             let child = Shared::new(SessionChild { subscription: subscription.clone(), id });
-            let log = StreamLog::new(Arc::clone(&self.feed.health));
+            let log = StreamLog::new(Arc::clone(&self.feed.counters));
             let observer = SessionObserver { log, subscription, id, name, lost: Arc::clone(&self.lost) };
             self.tasks.spawn(async move {
                 child::run(child, dial, stop, observer).await;

@@ -5,7 +5,7 @@ mod families;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::names::Bucket;
@@ -58,6 +58,7 @@ impl Metrics {
         families.add("plimsoll_decisions_total", help, &["bucket", "mode", "result"], decisions);
         self.add_refusals(&mut families);
         self.add_feed(&mut families);
+        self.add_trust(&mut families);
         self.add_endpoints(&mut families);
         self.add_cache(&mut families);
         self.add_responses(&mut families);
@@ -87,13 +88,13 @@ impl Metrics {
             let conflict = subscription.other_controllers.has_rival(now);
             (subscription.epoch(), age, subscription.rejected, subscription.observes(), conflict)
         });
-        let health = &self.feed.health;
-        let connected = flag(health.connected.load(Ordering::Relaxed) > 0);
+        let counters = &self.feed.counters;
+        let connected = flag(counters.connected.load(Ordering::Relaxed) > 0);
         let help = "1 while the feed is connected to an aggregator.";
         families.add("plimsoll_feed_connected", help, &[], plain(connected));
         let help = "Streams to aggregators that were lost.";
-        families.add("plimsoll_feed_disconnects_total", help, &[], plain(count(&health.disconnects)));
-        let rejected = stale + health.invalid.load(Ordering::Relaxed);
+        families.add("plimsoll_feed_disconnects_total", help, &[], plain(count(&counters.disconnects)));
+        let rejected = stale + counters.invalid.load(Ordering::Relaxed);
         let help = "Directives rejected because they were invalid or stale.";
         families.add("plimsoll_directives_rejected_total", help, &[], plain(Counter(rejected as f64)));
         let epoch = epoch.map_or(0, |epoch| epoch.0) as f64;
@@ -105,15 +106,37 @@ impl Metrics {
             "1 while the kill file or PLIMSOLL_KILL puts every bucket of this process into shadow mode.";
         families.add("plimsoll_local_kill", help, &[], plain(flag(local_kill)));
         let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
-        let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
+        let updated = updated.map_or(0.0, unix_seconds);
         let name = "plimsoll_directive_last_update_timestamp_seconds";
         let help = "Unix time at which the controller last covered a report of this client's aggregator; of several aggregators, the oldest \
             among those that own a bucket; 0 before the first.";
-        families.add(name, help, &[], plain(Gauge(updated.as_secs_f64())));
+        families.add(name, help, &[], plain(Gauge(updated)));
         let untracked = self.limiter.table.untracked() as f64;
         let help =
             "Requests admitted without a key to count them for: their bucket has no room or an invalid name.";
         families.add("plimsoll_decisions_untracked_total", help, &[], plain(Counter(untracked)));
+    }
+
+    /// Adds the metrics of refused connections, and of the certificate if there is one.
+    fn add_trust(&self, families: &mut Families) {
+        let refused = self.feed.counters.refused().clone();
+        let refused = refused
+            .into_iter()
+            .map(|(reason, aggregators)| (vec![reason.to_owned()], Gauge(aggregators as f64)));
+        let help =
+            "Aggregators whose last connection was refused for lack of trust, at either end, by reason.";
+        families.add("plimsoll_feed_refused", help, &["reason"], refused);
+        let certificate = self.feed.certificate_health();
+        let certificate = certificate.as_ref();
+        let not_before = certificate.map(|certificate| Gauge(unix_seconds(certificate.not_before)));
+        let help = "Unix time from which the certificate of this service is valid.";
+        families.add("plimsoll_certificate_not_before_timestamp_seconds", help, &[], plain(not_before));
+        let not_after = certificate.map(|certificate| Gauge(unix_seconds(certificate.not_after)));
+        let help = "Unix time at which the certificate of this service expires.";
+        families.add("plimsoll_certificate_not_after_timestamp_seconds", help, &[], plain(not_after));
+        let refused = certificate.map(|certificate| flag(certificate.files_refused.is_some()));
+        let help = "1 while the certificate files are refused and the earlier ones stay in use.";
+        families.add("plimsoll_certificates_refused", help, &[], plain(refused));
     }
 
     /// Adds the metrics of several aggregators, if there are several.
@@ -133,15 +156,15 @@ impl Metrics {
         families.add("plimsoll_endpoint_buckets", help, &["endpoint"], buckets);
         let help = "Buckets moved from one aggregator to another.";
         families.add("plimsoll_buckets_moved_total", help, &[], plain(moved.clone()));
-        let failures = moved.map(|_| count(&self.feed.health.resolve_failures));
+        let failures = moved.map(|_| count(&self.feed.counters.resolve_failures));
         let help = "Failed DNS resolutions of the aggregators; the known addresses stay in use.";
         families.add("plimsoll_resolve_failures_total", help, &[], plain(failures));
     }
 
     /// Adds the metrics of the directive cache, if there is one.
     fn add_cache(&self, families: &mut Families) {
-        let (cache, health) = (self.feed.cache.as_ref(), &self.feed.health);
-        let (age, rejected) = match health.restored {
+        let (cache, counters) = (self.feed.cache.as_ref(), &self.feed.counters);
+        let (age, rejected) = match counters.restored {
             Restored::Nothing => (None, None),
             Restored::Directives(age) => (Some(Gauge(age.as_secs_f64())), None),
             Restored::Rejected(reason) => (None, Some((vec![reason.to_owned()], flag(true)))),
@@ -153,7 +176,7 @@ impl Metrics {
         families.add("plimsoll_directive_cache_age_seconds", help, &[], plain(age));
         let help = "1 if the directive cache was rejected at the start, by reason.";
         families.add("plimsoll_directive_cache_rejected", help, &["reason"], rejected);
-        let failures = cache.map(|_| count(&health.save_failures));
+        let failures = cache.map(|_| count(&counters.save_failures));
         let help = "Failed writes of the directive cache.";
         families.add("plimsoll_directive_cache_write_failures_total", help, &[], plain(failures));
     }
@@ -213,6 +236,11 @@ impl Metrics {
         }
         rows
     }
+}
+
+/// Returns the Unix time, 0 for any earlier one.
+fn unix_seconds(at: SystemTime) -> f64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 fn count(counter: &AtomicU64) -> Value {

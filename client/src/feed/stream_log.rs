@@ -1,0 +1,102 @@
+//! The log of one stream: the first failure of a kind and the return as warning and info, repeated attempts at debug
+//! level.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use plimsoll_proto::driver::child::{Observer, StreamError};
+
+use super::health::Counters;
+
+/// Counts and logs the state of the connection to one aggregator.
+pub(super) struct StreamLog {
+    counters: Arc<Counters>,
+    is_connected: bool,
+    /// The reason for which the last connection was refused for lack of trust.
+    refused: Option<&'static str>,
+    /// The reasons of failures since the last connection that were logged as warnings; `None` is any that is not about
+    /// trust. At most one of each.
+    warned: Vec<Option<&'static str>>,
+}
+
+impl StreamLog {
+    pub(super) const fn new(counters: Arc<Counters>) -> Self {
+        Self { counters, is_connected: false, refused: None, warned: Vec::new() }
+    }
+
+    fn close(&mut self) {
+        if std::mem::take(&mut self.is_connected) {
+            self.counters.connected.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn set_refused(&mut self, refused: Option<&'static str>) {
+        let before = std::mem::replace(&mut self.refused, refused);
+        self.counters.on_refusal_changed(before, refused);
+    }
+}
+
+impl Observer for StreamLog {
+    fn on_connected(&mut self, zone: Option<&str>) {
+        self.counters.connected.fetch_add(1, Ordering::Relaxed);
+        self.is_connected = true;
+        self.set_refused(None);
+        self.warned.clear();
+        tracing::info!("aggregator connected");
+        if let Some(zone) = zone.filter(|zone| *zone != self.counters.zone)
+            && !self.counters.is_foreign.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                zone = self.counters.zone,
+                aggregator_zone = zone,
+                "this service names another zone than its aggregator, and shares the limits of the aggregator's zone: set the \
+                 zone of the limiter, or connect it to an aggregator of its zone"
+            );
+        }
+    }
+
+    fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
+        self.close();
+        self.counters.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);
+        let is_invalid = matches!(error, StreamError::Decode(_));
+        self.counters.invalid.fetch_add(u64::from(is_invalid), Ordering::Relaxed);
+        let reason = refusal(error);
+        self.set_refused(reason);
+        let is_repeated = self.warned.contains(&reason);
+        if !is_repeated {
+            self.warned.push(reason);
+        }
+        match reason {
+            _ if was_connected => {
+                tracing::warn!(%error, reason, "aggregator lost; the directives held stay in force");
+            }
+            _ if is_repeated => tracing::debug!(%error, reason, "aggregator still unreachable"),
+            Some(reason) => {
+                tracing::warn!(%error, reason, "connection refused; the directives held stay in force");
+            }
+            None => tracing::warn!(%error, "aggregator unreachable; the directives held stay in force"),
+        }
+    }
+
+    fn on_rejected(&mut self, error: &dyn Error) {
+        tracing::debug!(%error, "directives rejected; those held stay in force");
+    }
+}
+
+impl Drop for StreamLog {
+    /// Counts the end of a stream that was closed in good order.
+    fn drop(&mut self) {
+        self.close();
+        self.set_refused(None);
+    }
+}
+
+fn refusal(error: &StreamError) -> Option<&'static str> {
+    let StreamError::Closed(status) = error else { return None };
+    match status.code() {
+        tonic::Code::PermissionDenied => Some("forbidden"),
+        tonic::Code::Unauthenticated => Some("expired"),
+        _ => None,
+    }
+}
