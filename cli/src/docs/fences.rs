@@ -7,9 +7,10 @@ use super::{pages, read};
 use crate::command::Plimsoll;
 
 /// Commands of the reader's machine that documents may show. Others are misspelt or belong on this list.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 22] = [
     "cat",
     "cd",
+    "chmod",
     "cp",
     "curl",
     "echo",
@@ -17,15 +18,18 @@ const KNOWN: [&str; 18] = [
     "git",
     "grep",
     "helm",
+    "install",
     "ip",
     "jq",
     "kill",
     "kubectl",
     "mkdir",
     "promtool",
+    "spire-server",
     "systemctl",
     "touch",
     "ulimit",
+    "useradd",
 ];
 
 /// Splits a command line into simple commands and their words. Quotes group words; nothing is expanded.
