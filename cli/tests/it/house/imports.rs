@@ -9,16 +9,17 @@ use super::{METADATA, dependencies, folder, package, root};
 
 /// The crates that each crate may import, also in its tests. `cli`, `bench` and `fuzz` may import all of these, and
 /// no crate may import one of them.
-const IMPORTS: [(&str, &[&str]); 11] = [
+const IMPORTS: [(&str, &[&str]); 12] = [
     ("core", &[]),
     ("host", &[]),
     ("policy", &["core"]),
-    ("proto", &["core"]),
-    ("admin", &["core", "host", "proto"]),
+    ("tls", &["core", "host"]),
+    ("proto", &["core", "tls"]),
+    ("admin", &["core", "host", "proto", "tls"]),
     ("quota", &["core", "admin"]),
-    ("client", &["core", "host", "proto"]),
-    ("aggregator", &["core", "proto", "admin"]),
-    ("controller", &["core", "host", "proto", "policy", "admin"]),
+    ("client", &["core", "host", "proto", "tls"]),
+    ("aggregator", &["core", "proto", "admin", "tls"]),
+    ("controller", &["core", "host", "proto", "policy", "admin", "tls"]),
     ("sidecar", &["client", "core", "proto", "admin", "policy"]),
     ("simulator", &["core", "host", "policy", "client", "aggregator", "controller"]),
 ];
@@ -27,7 +28,8 @@ const TOPS: [&str; 3] = ["cli", "bench", "fuzz"];
 /// Dependencies that would bring a clock, a socket, entropy or the wire into pure crates.
 const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
 /// Dependencies that a service with an embedded limiter must not build.
-const NOT_IN_CLIENT: [&str; 5] = ["axum", "prometheus", "yaml", "saphyr", "plimsoll-policy"];
+const NOT_IN_CLIENT: [&str; 8] =
+    ["axum", "prometheus", "yaml", "saphyr", "plimsoll-policy", "rustls", "ring", "x509"];
 /// Dependencies that no crate may have. The tables of `icu_normalizer` are slow to build, and come back with an update of
 /// `idna_adapter`: `cargo update -p idna_adapter --precise 1.1.0` chooses smaller ones with the same answers.
 const NOWHERE: [&str; 2] = ["icu_normalizer", "redb"];
@@ -67,7 +69,7 @@ fn core_and_policy_have_no_impure_dependencies() {
 }
 
 #[test]
-fn client_without_features_builds_no_web_server_metrics_or_yaml_parser() {
+fn client_without_features_builds_no_web_server_metrics_yaml_parser_or_tls() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let tree = Command::new(cargo)
         .args(["tree", "-p", "plimsoll-client", "--no-default-features", "--edges", "normal"])

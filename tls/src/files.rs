@@ -1,0 +1,107 @@
+//! The three files of a set of certificates, with the names of a cert-manager Secret.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll_host::regular_file;
+use ring::digest::{Context, Digest, SHA256};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{Error, RootCertStore};
+
+use crate::error::{CertificatesError, Fault};
+
+/// The largest file of certificates that is read.
+pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// The content of the files. It has no `Debug`, because it contains the key.
+pub(crate) struct Files {
+    pub(crate) certificate: Pem,
+    pub(crate) key: Pem,
+    pub(crate) ca: Pem,
+}
+
+impl Files {
+    pub(crate) fn read(directory: &Path) -> Result<Self, CertificatesError> {
+        let read = |name| Pem::read(directory.join(name));
+        Ok(Self { certificate: read("tls.crt")?, key: read("tls.key")?, ca: read("ca.crt")? })
+    }
+
+    /// Returns a digest of all files, by which a change is noticed.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut context = Context::new(&SHA256);
+        for file in [&self.certificate, &self.key, &self.ca] {
+            context.update(file.digest().as_ref());
+        }
+        bytes(&context.finish())
+    }
+
+    /// Warns of a key that other users can read. Kubernetes makes it readable by the group of a pod, so this is no
+    /// reason to refuse it.
+    pub(crate) fn warn_of_readable_key(&self) {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let path = &self.key.path;
+            // Links of links: the permissions of the file count.
+            let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode());
+            if mode & 0o077 != 0 {
+                let mode = format!("{:o}", mode & 0o777);
+                tracing::warn!(path = %path.display(), mode, "private key is readable by other users: chmod 600");
+            }
+        }
+    }
+}
+
+/// One file in PEM.
+pub(crate) struct Pem {
+    pub(crate) path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl Pem {
+    pub(crate) fn read(path: PathBuf) -> Result<Self, CertificatesError> {
+        match regular_file::read(&path, FILE_BYTES_MAX) {
+            Ok(bytes) if bytes.len() <= FILE_BYTES_MAX => Ok(Self { path, bytes }),
+            Ok(_) => Err(CertificatesError { path, fault: Fault::TooLarge }),
+            Err(error) => Err(CertificatesError { path, fault: Fault::Unreadable(error) }),
+        }
+    }
+
+    pub(crate) fn digest(&self) -> Digest {
+        ring::digest::digest(&SHA256, &self.bytes)
+    }
+
+    pub(crate) fn fault(&self, fault: Fault) -> CertificatesError {
+        CertificatesError { path: self.path.clone(), fault }
+    }
+
+    /// Returns the certificates, at least one.
+    pub(crate) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, CertificatesError> {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
+        // The error may quote a line of the file, which could be the wrong one.
+        certificates
+            .ok()
+            .filter(|certificates| !certificates.is_empty())
+            .ok_or_else(|| self.fault(Fault::NoCertificate))
+    }
+
+    pub(crate) fn private_key(&self) -> Result<PrivateKeyDer<'static>, CertificatesError> {
+        PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|_| self.fault(Fault::NoKey))
+    }
+
+    /// Returns the authorities that peers are verified by.
+    pub(crate) fn authorities(&self) -> Result<RootCertStore, CertificatesError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.certificates()? {
+            let added: Result<(), Error> = roots.add(certificate);
+            added.map_err(|error| self.fault(Fault::Authority(error)))?;
+        }
+        Ok(roots)
+    }
+}
+
+fn bytes(digest: &Digest) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest.as_ref());
+    bytes
+}
