@@ -21,6 +21,21 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     open_with(File::options().create(true).truncate(false).write(true), path)
 }
 
+/// Opens a regular file for appending, which is created, readable by its owner alone, if nothing has this name.
+///
+/// # Errors
+/// When the system refuses, or something else than a regular file has this name.
+pub fn open_to_append(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    open_with(&mut options, path)
+}
+
 fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
