@@ -27,7 +27,7 @@ pub struct HandshakeFailure {
 
 impl HandshakeFailure {
     /// All labels, so that a metric can show each from the start.
-    pub const LABELS: [&'static str; 10] = [
+    pub const LABELS: &'static [&'static str] = &[
         NO_CERTIFICATE,
         EXPIRED,
         NOT_YET_VALID,

@@ -1,0 +1,127 @@
+//! Follows the files of certificates: a set that is whole is taken, any other leaves the set before in force.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::MissedTickBehavior;
+
+use super::{Certificates, lock};
+use crate::files::Files;
+use crate::generation::Generation;
+
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The part of a certificate's validity, as a divisor, that is left when the log warns. Issuers renew before: at a
+/// third (cert-manager) or at half (SPIRE).
+const ENDING_PART: u32 = 4;
+
+/// A look at the files: the digest of their content, or the reason why they cannot be read.
+type Seen = Result<[u8; 32], String>;
+
+/// The looks that the next one is compared with.
+#[derive(Default)]
+pub(super) struct Looks {
+    last: Option<Seen>,
+    /// The look that was refused and logged.
+    refused: Option<Seen>,
+    /// The generation and the age that were logged.
+    logged: Option<(u64, Age)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Age {
+    Fresh,
+    Ending,
+    Expired,
+}
+
+impl Certificates {
+    /// Follows the files: looks at them once a second, takes each whole set, and logs each that is refused. Never
+    /// ends.
+    pub async fn follow(&self) {
+        let mut interval = tokio::time::interval(LOOK_INTERVAL);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            let certificates = self.clone();
+            // A disk may hang. A look that panicked leaves the set in force.
+            let _ = tokio::task::spawn_blocking(move || certificates.look(SystemTime::now())).await;
+        }
+    }
+
+    pub(super) fn look(&self, now: SystemTime) {
+        let mut looks = lock(&self.shared.looks);
+        self.take_change(&mut looks, now);
+        self.log_age(&mut looks, now);
+    }
+
+    fn take_change(&self, looks: &mut Looks, now: SystemTime) {
+        let current = self.current();
+        let files = Files::read(self.directory());
+        let seen = files.as_ref().map(Files::digest).map_err(ToString::to_string);
+        let is_settled = looks.last.replace(seen.clone()).as_ref() == Some(&seen);
+        if seen == Ok(current.digest) {
+            if looks.refused.take().is_some() {
+                lock(&self.shared.state).refused = None;
+                tracing::info!(directory = %self.directory().display(), "certificate files are restored");
+            }
+            return;
+        }
+        match files.and_then(|files| Ok((current.next(&files, now)?, files))) {
+            Ok((next, files)) => {
+                looks.refused = None;
+                files.warn_of_readable_key();
+                self.replace(next);
+            }
+            // Files are replaced one after the other: a set is refused when two looks have seen it.
+            Err(error) if is_settled && looks.refused.as_ref() != Some(&seen) => {
+                looks.refused = Some(seen);
+                let text = error.to_string();
+                tracing::warn!(
+                    error = text,
+                    "changed certificate files are refused, the set before is in force"
+                );
+                let mut state = lock(&self.shared.state);
+                state.failures += 1;
+                state.refused = Some(text);
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn replace(&self, next: Generation) {
+        let (number, id) = (next.number, next.id.clone());
+        let mut state = lock(&self.shared.state);
+        state.current = Arc::new(next);
+        state.refused = None;
+        drop(state);
+        self.shared.changes.send_replace(number);
+        tracing::info!(generation = number, %id, "certificates renewed");
+    }
+
+    /// Logs once for each generation that its end is near, and that it has come.
+    pub(super) fn log_age(&self, looks: &mut Looks, now: SystemTime) {
+        let current = self.current();
+        let left = current.validity.not_after.duration_since(now).ok();
+        let lifetime =
+            current.validity.not_after.duration_since(current.validity.not_before).unwrap_or_default();
+        let age = match left {
+            None => Age::Expired,
+            Some(left) if left < lifetime / ENDING_PART => Age::Ending,
+            Some(_) => Age::Fresh,
+        };
+        if looks.logged.replace((current.number, age)) == Some((current.number, age)) {
+            return;
+        }
+        let (directory, id) = (self.directory().display(), &current.id);
+        match age {
+            Age::Fresh => {}
+            Age::Ending => {
+                let left_s = left.unwrap_or_default().as_secs();
+                tracing::warn!(%directory, %id, left_s, "certificate expires soon: renew it");
+            }
+            Age::Expired => {
+                tracing::error!(%directory, %id, "certificate has expired, peers refuse it: renew it");
+            }
+        }
+    }
+}

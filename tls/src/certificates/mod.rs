@@ -1,0 +1,144 @@
+//! The certificates of a process, as a handle that all its ports and connections share.
+
+mod follow;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use plimsoll_core::exchange::PeerId;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::sync::watch;
+
+use crate::error::CertificatesError;
+use crate::files::Files;
+use crate::generation::Generation;
+use follow::Looks;
+
+/// The certificates of this process: `tls.crt`, `tls.key` and `ca.crt` of one directory. Clones share one set.
+#[derive(Clone)]
+pub struct Certificates {
+    shared: Arc<Shared>,
+}
+
+/// The state of the certificates of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The begin of the validity of the certificate in force.
+    pub not_before: SystemTime,
+    /// Its end.
+    pub not_after: SystemTime,
+    /// The number of sets that were in force, this one included.
+    pub generation: u64,
+    /// The number of changes of the files that were refused.
+    pub failures: u64,
+    /// The reason why the files are refused now; the set before is in force.
+    pub refused: Option<String>,
+}
+
+impl Health {
+    /// Returns true if the validity of the certificate in force is over.
+    pub fn is_expired(&self, now: SystemTime) -> bool {
+        now > self.not_after
+    }
+}
+
+struct Shared {
+    directory: PathBuf,
+    state: Mutex<State>,
+    /// Held while the files are read, which may take long.
+    looks: Mutex<Looks>,
+    changes: watch::Sender<u64>,
+}
+
+struct State {
+    current: Arc<Generation>,
+    failures: u64,
+    refused: Option<String>,
+}
+
+impl Certificates {
+    /// Reads the files. A certificate that has expired is taken, and logged: its renewal may be on the way.
+    ///
+    /// # Errors
+    /// If the files are not one whole set.
+    pub fn open(directory: &Path) -> Result<Self, CertificatesError> {
+        let now = SystemTime::now();
+        let files = Files::read(directory)?;
+        let current = Arc::new(Generation::first(&files, now)?);
+        files.warn_of_readable_key();
+        let (changes, _) = watch::channel(current.number);
+        let state = Mutex::new(State { current, failures: 0, refused: None });
+        let shared = Shared { directory: directory.to_owned(), state, looks: Mutex::default(), changes };
+        let certificates = Self { shared: Arc::new(shared) };
+        certificates.log_age(&mut lock(&certificates.shared.looks), now);
+        Ok(certificates)
+    }
+
+    /// Returns the identity of this process, which never changes.
+    pub fn id(&self) -> PeerId {
+        self.current().id.clone()
+    }
+
+    /// Returns the directory of the files.
+    pub fn directory(&self) -> &Path {
+        &self.shared.directory
+    }
+
+    /// Returns the state for metrics and health.
+    pub fn health(&self) -> Health {
+        let state = lock(&self.shared.state);
+        let validity = state.current.validity;
+        Health {
+            not_before: validity.not_before,
+            not_after: validity.not_after,
+            generation: state.current.number,
+            failures: state.failures,
+            refused: state.refused.clone(),
+        }
+    }
+
+    /// Returns a receiver of the number of the generation in force.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Returns the configuration of a gRPC port: TLS 1.3 with certificates of clients, and `h2`.
+    pub fn mutual_server(&self) -> Arc<ServerConfig> {
+        self.current().mutual_server.clone()
+    }
+
+    /// Returns the configuration of an admin port: TLS 1.3 without certificates of clients, and `http/1.1`.
+    pub fn admin_server(&self) -> Arc<ServerConfig> {
+        self.current().admin_server.clone()
+    }
+
+    /// Returns the configuration of connections to a parent: TLS 1.3 with the own certificate, and `h2`. Sessions are
+    /// resumed within one generation.
+    pub fn child(&self) -> Arc<ClientConfig> {
+        self.current().child.clone()
+    }
+
+    fn current(&self) -> Arc<Generation> {
+        lock(&self.shared.state).current.clone()
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let current = self.current();
+        f.debug_struct("Certificates")
+            .field("directory", &self.shared.directory)
+            .field("id", &current.id)
+            .field("generation", &current.number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A poisoned lock is taken over: its data is whole after each statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
