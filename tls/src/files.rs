@@ -35,18 +35,16 @@ impl Files {
         bytes(&context.finish())
     }
 
-    /// Warns of a key that other users can read. Kubernetes makes it readable by the group of a pod, so this is no
-    /// reason to refuse it.
+    /// Warns of a key that all users can read. A group may: Kubernetes gives the files of a Secret to one.
     pub(crate) fn warn_of_readable_key(&self) {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             let path = &self.key.path;
-            // Links of links: the permissions of the file count.
             let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode());
-            if mode & 0o077 != 0 {
-                let mode = format!("{:o}", mode & 0o777);
-                tracing::warn!(path = %path.display(), mode, "private key is readable by other users: chmod 600");
+            if mode & 0o007 != 0 {
+                let path = path.display();
+                tracing::warn!(%path, "private key is readable by all users of this machine: chmod 640 or 600");
             }
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use plimsoll_core::exchange::{PeerId, PeerRole};
+use plimsoll_host::atomic_file;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, SanType, date_time_ymd,
@@ -73,22 +74,40 @@ pub struct Leaf {
 pub struct Authority {
     trust_domain: String,
     issuer: CertifiedIssuer<'static, KeyPair>,
+    /// The content of `ca.crt`.
+    root: String,
+    /// The certificates between leaves and the root.
+    intermediate: String,
 }
 
 impl Authority {
-    /// Makes an authority with a new key.
+    /// Makes an authority with a new key, and with the same name as any other of this trust domain.
     pub fn new(trust_domain: &str) -> Self {
+        let params = Self::params(&format!("authority of {trust_domain}"));
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let root = issuer.pem();
+        Self { trust_domain: trust_domain.to_owned(), issuer, root, intermediate: String::new() }
+    }
+
+    /// Makes an authority below this one.
+    pub fn intermediate(&self) -> Self {
+        let params = Self::params("intermediate authority");
+        let issuer = CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.issuer).unwrap();
+        let intermediate = issuer.pem();
+        Self { trust_domain: self.trust_domain.clone(), issuer, root: self.root.clone(), intermediate }
+    }
+
+    fn params(name: &str) -> CertificateParams {
         let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "plimsoll test authority");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        Self { trust_domain: trust_domain.to_owned(), issuer }
+        params
     }
 
     /// Returns the content of `ca.crt`.
-    pub fn pem(&self) -> String {
-        self.issuer.pem()
+    pub fn pem(&self) -> &str {
+        &self.root
     }
 
     /// Returns the request of a usual certificate of a role.
@@ -113,7 +132,8 @@ impl Authority {
         .flatten()
         .collect();
         let key = KeyPair::generate().unwrap();
-        Leaf { certificate: params.signed_by(&key, &self.issuer).unwrap().pem(), key: key.serialize_pem() }
+        let leaf = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Leaf { certificate: leaf + &self.intermediate, key: key.serialize_pem() }
     }
 
     /// Issues a certificate of a role and writes the three files, over earlier ones.
@@ -125,10 +145,10 @@ impl Authority {
     pub fn write_leaf(&self, directory: &Path, leaf: &Leaf) {
         fs::create_dir_all(directory).unwrap();
         for (name, content) in
-            [("tls.crt", &leaf.certificate), ("tls.key", &leaf.key), ("ca.crt", &self.pem())]
+            [("tls.crt", &leaf.certificate), ("tls.key", &leaf.key), ("ca.crt", &self.root)]
         {
-            // Replaced by a rename, and readable by the owner alone.
-            plimsoll_host::atomic_file::replace(&directory.join(name), content.as_bytes()).unwrap();
+            // Each appears whole, and readable by the owner alone.
+            atomic_file::replace(&directory.join(name), content.as_bytes()).unwrap();
         }
     }
 }

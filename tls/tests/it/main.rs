@@ -1,0 +1,5 @@
+//! Handshakes between real ends of a connection, with certificates of every kind.
+
+mod ends;
+mod refusals;
+mod resumption;
