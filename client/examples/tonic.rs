@@ -14,7 +14,12 @@ use tonic::transport::Server;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
-    let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?.build()?;
+    let mut builder = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?;
+    // An aggregator at https:// asks for the certificate of this service.
+    if let Some(directory) = std::env::var_os("PLIMSOLL_CERTS") {
+        builder = builder.certificates(directory);
+    }
+    let (limiter, feed) = builder.build()?;
     let done = CancellationToken::new();
     let feed = feed.spawn(done.clone());
 

@@ -39,6 +39,7 @@ pub struct LimiterBuilder {
     name: Option<Name>,
     zone: Zone,
     addresses: Addresses,
+    #[cfg(feature = "tls")]
     certificates: Option<PathBuf>,
     is_insecure: bool,
     failover_delay: Duration,
@@ -56,6 +57,7 @@ impl LimiterBuilder {
             name: None,
             zone: named("zone", "default", Zone::new)?,
             addresses: Addresses::default(),
+            #[cfg(feature = "tls")]
             certificates: None,
             is_insecure: false,
             failover_delay: FAILOVER_DELAY_DEFAULT,
@@ -119,6 +121,7 @@ impl LimiterBuilder {
     ///
     /// A service whose certificate has expired starts all the same, decides by the directives it has, and connects
     /// once the files are renewed.
+    #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificates(mut self, directory: impl Into<PathBuf>) -> Self {
         self.certificates = Some(directory.into());

@@ -94,7 +94,7 @@ impl Feed {
         Some(CertificateHealth {
             not_before: health.not_before,
             not_after: health.not_after,
-            is_expired: health.not_after <= SystemTime::now(),
+            is_expired: health.is_expired(SystemTime::now()),
             files_refused: health.refused,
         })
     }

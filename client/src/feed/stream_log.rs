@@ -61,7 +61,7 @@ impl Observer for StreamLog {
         self.counters.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);
         let is_invalid = matches!(error, StreamError::Decode(_));
         self.counters.invalid.fetch_add(u64::from(is_invalid), Ordering::Relaxed);
-        let reason = refusal(error);
+        let reason = error.refusal();
         self.set_refused(reason);
         let is_repeated = self.warned.contains(&reason);
         if !is_repeated {
@@ -92,11 +92,80 @@ impl Drop for StreamLog {
     }
 }
 
-fn refusal(error: &StreamError) -> Option<&'static str> {
-    let StreamError::Closed(status) = error else { return None };
-    match status.code() {
-        tonic::Code::PermissionDenied => Some("forbidden"),
-        tonic::Code::Unauthenticated => Some("expired"),
-        _ => None,
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use std::sync::Mutex;
+
+    use tonic::Status;
+    use tracing::level_filters::LevelFilter;
+    use tracing::{Event, Level, Metadata, Subscriber, span};
+
+    use super::*;
+
+    /// Keeps the levels of all events.
+    #[derive(Clone, Debug, Default)]
+    struct Levels(Arc<Mutex<Vec<Level>>>);
+
+    impl Levels {
+        fn take(&self) -> Vec<Level> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
+
+    impl Subscriber for Levels {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn max_level_hint(&self) -> Option<LevelFilter> {
+            Some(LevelFilter::DEBUG)
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &Event<'_>) {
+            self.0.lock().unwrap().push(*event.metadata().level());
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn forbidden() -> StreamError {
+        StreamError::Closed(Box::new(Status::permission_denied("another zone")))
+    }
+
+    #[test]
+    fn each_reason_is_a_warning_once_until_the_connection_is_back() {
+        let (levels, counters) = (Levels::default(), Arc::new(Counters::default()));
+        let mut log = StreamLog::new(Arc::clone(&counters));
+        tracing::subscriber::with_default(levels.clone(), || {
+            let refusals = [forbidden(), forbidden(), StreamError::Ended, forbidden(), StreamError::Ended];
+            refusals.iter().for_each(|error| log.on_disconnected(error, false));
+            assert_eq!(levels.take(), [Level::WARN, Level::DEBUG, Level::WARN, Level::DEBUG, Level::DEBUG]);
+            log.on_connected(None);
+            log.on_disconnected(&forbidden(), true);
+            log.on_disconnected(&forbidden(), false);
+            assert_eq!(levels.take(), [Level::INFO, Level::WARN, Level::DEBUG]);
+        });
+    }
+
+    #[test]
+    fn aggregators_that_refuse_are_counted_until_they_connect_or_are_left() {
+        let counters = Arc::new(Counters::default());
+        let [mut one, mut other] = [(); 2].map(|()| StreamLog::new(Arc::clone(&counters)));
+        let forbidden_now = || counters.refused().get("forbidden").copied();
+        assert_eq!(forbidden_now(), None);
+        one.on_disconnected(&forbidden(), false);
+        one.on_disconnected(&forbidden(), false);
+        other.on_disconnected(&forbidden(), false);
+        assert_eq!(forbidden_now(), Some(2));
+        one.on_connected(None);
+        assert_eq!(forbidden_now(), Some(1));
+        one.on_disconnected(&StreamError::Ended, true);
+        assert_eq!(forbidden_now(), Some(1));
+        drop(other);
+        assert_eq!(forbidden_now(), Some(0));
     }
 }

@@ -16,3 +16,5 @@ mod http;
 mod parent;
 #[cfg(test)]
 mod paths;
+#[cfg(test)]
+mod tls;

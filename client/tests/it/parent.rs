@@ -1,6 +1,8 @@
 //! A scripted parent, and a limiter that is connected to it over a real stream.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::ops::Deref;
 use std::time::Duration;
 
 use plimsoll_client::Limiter;
@@ -30,8 +32,16 @@ pub(crate) const ALL: u32 = DropRatio::ONE;
 /// A limiter and its parent.
 pub(crate) struct Fleet {
     pub(crate) limiter: Limiter,
+    aggregator: Aggregator,
+}
+
+/// A scripted parent that listens until it is dropped.
+pub(crate) struct Aggregator {
+    pub(crate) address: SocketAddr,
     parent: Shared<Scripted>,
     received: watch::Receiver<Received>,
+    /// Stops the limiters of the test, too.
+    pub(crate) stop: CancellationToken,
     _stop: DropGuard,
 }
 
@@ -43,7 +53,7 @@ struct Received {
 }
 
 /// Sends all directives to every stream, whole, with each message.
-struct Scripted {
+pub(crate) struct Scripted {
     epoch: Epoch,
     buckets: BTreeMap<Bucket, BucketDirective>,
     streams: HashMap<StreamId, Stream>,
@@ -60,6 +70,32 @@ struct Stream {
 impl Fleet {
     /// Starts a limiter that has declared `buckets` and is connected to its parent.
     pub(crate) async fn start(buckets: &[&str]) -> Self {
+        let aggregator = Aggregator::start(|service| service).await;
+        let address = format!("http://{}", aggregator.address);
+        let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
+        let (limiter, feed) = builder.build().unwrap();
+        for bucket in buckets {
+            limiter.bucket(bucket).unwrap();
+        }
+        feed.spawn(aggregator.stop.child_token());
+        aggregator.applied(Epoch(1)).await;
+        Self { limiter, aggregator }
+    }
+}
+
+impl Deref for Fleet {
+    type Target = Aggregator;
+
+    fn deref(&self) -> &Aggregator {
+        &self.aggregator
+    }
+}
+
+impl Aggregator {
+    /// Listens on a free port.
+    pub(crate) async fn start(
+        secure: impl FnOnce(ParentService<Scripted>) -> ParentService<Scripted>,
+    ) -> Self {
         let received = watch::Sender::new(Received::default());
         let receiver = received.subscribe();
         let parent = Shared::new(Scripted {
@@ -70,24 +106,15 @@ impl Fleet {
         });
         let stop = CancellationToken::new();
         let listener = transport::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let service = ParentService::new(parent.clone(), stop.clone(), IgnoreRejected);
+        let address = listener.local_addr().unwrap();
+        let service = secure(ParentService::new(parent.clone(), stop.clone(), IgnoreRejected));
         tokio::spawn(transport::serve(
             listener,
             Connections::default(),
             service,
             stop.clone().cancelled_owned(),
         ));
-
-        let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
-        let (limiter, feed) = builder.build().unwrap();
-        for bucket in buckets {
-            limiter.bucket(bucket).unwrap();
-        }
-        feed.spawn(stop.clone());
-        let fleet = Self { limiter, parent, received: receiver, _stop: stop.drop_guard() };
-        fleet.applied(Epoch(1)).await;
-        fleet
+        Self { address, parent, received: receiver, _stop: stop.clone().drop_guard(), stop }
     }
 
     /// Sends ratios, in units of [`ALL`] by tenant, and returns once the limiter has applied them.
@@ -101,6 +128,12 @@ impl Fleet {
 
     /// Sends the directive of a bucket, with a limit of its own, and returns once the limiter has applied it.
     pub(crate) async fn direct_values(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) {
+        let epoch = self.post(bucket, terms, values);
+        self.applied(epoch).await;
+    }
+
+    /// Sends the directive of a bucket to the limiters that are connected, now or later. Returns its epoch.
+    pub(crate) fn post(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) -> Epoch {
         let directive = BucketDirective {
             bucket: Bucket::new(bucket).unwrap(),
             whole: true,
@@ -119,10 +152,11 @@ impl Fleet {
             parent.epoch
         });
         self.parent.notify();
-        self.applied(epoch).await;
+        epoch
     }
 
-    async fn applied(&self, epoch: Epoch) {
+    /// Returns once a limiter has applied the directives of an epoch.
+    pub(crate) async fn applied(&self, epoch: Epoch) {
         self.until(|received| received.epoch >= Some(epoch)).await;
     }
 

@@ -1,0 +1,282 @@
+//! A limiter over mutual TLS: its certificate expires, is renewed, or is another's, and decisions go on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plimsoll_client::{BuildError, Feed, FeedHealth, Limiter, LimiterBuilder, Metrics};
+use plimsoll_core::decision::Mode;
+use plimsoll_core::directive::{Epoch, Terms, Values};
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_core::names::{Name, Zone};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_tls::Certificates;
+use plimsoll_tls::testing::{Authority, Validity};
+use prometheus::{Registry, TextEncoder};
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+
+use crate::parent::{ALL, Aggregator};
+
+/// The timeout of a step, far above its usual time even on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn zone(name: &str) -> Zone {
+    Zone::new(name).unwrap()
+}
+
+fn service_of(zone: Zone, service: &str) -> PeerRole {
+    PeerRole::Service { zone, service: Name::new(service).unwrap() }
+}
+
+/// An authority, the directories of its certificates, and an aggregator of the zone `default`.
+struct Zonal {
+    authority: Authority,
+    files: TempDir,
+    aggregator: Aggregator,
+}
+
+impl Zonal {
+    async fn start() -> Self {
+        Self::with_aggregator(PeerRole::Aggregator { zone: zone("default") }).await
+    }
+
+    async fn with_aggregator(role: PeerRole) -> Self {
+        let (authority, files) = (Authority::new("test.example"), tempfile::tempdir().unwrap());
+        let directory = files.path().join("aggregator");
+        authority.write(&directory, role, Validity::lasting(DAY));
+        let certificates = Certificates::open(&directory).unwrap();
+        let aggregator = Aggregator::start(|service| service.secured(certificates)).await;
+        Self { authority, files, aggregator }
+    }
+
+    /// Writes the files of the service `shop`.
+    fn certify(&self, validity: Validity) {
+        self.authority.write(&self.directory(), service_of(zone("default"), "shop"), validity);
+    }
+
+    fn directory(&self) -> std::path::PathBuf {
+        self.files.path().join("shop")
+    }
+
+    fn address(&self) -> String {
+        format!("https://{}", self.aggregator.address)
+    }
+
+    fn builder(&self) -> LimiterBuilder {
+        let builder = Limiter::builder("shop").unwrap().aggregator(&self.address()).unwrap();
+        builder.certificates(self.directory())
+    }
+
+    /// Starts a limiter with the bucket `api`.
+    fn spawn(&self, builder: LimiterBuilder) -> (Limiter, Feed) {
+        let (limiter, feed) = builder.build().unwrap();
+        limiter.bucket("api").unwrap();
+        feed.clone().spawn(self.aggregator.stop.child_token());
+        (limiter, feed)
+    }
+
+    /// Sends a drop ratio for all tenants of `api` to the limiters that are connected, now or later.
+    fn post(&self, units: u32) -> Epoch {
+        let ratio = DropRatio::new(units).unwrap();
+        let values = Values { ratio: Some(ratio), ..Values::default() };
+        let terms = Terms { mode: Mode::Enforce, ..Terms::default() };
+        self.aggregator.post("api", terms, &[("default", values)])
+    }
+}
+
+/// Waits until the health is as wanted.
+async fn until(feed: &Feed, what: &str, wanted: impl Fn(&FeedHealth) -> bool) {
+    let wait = async {
+        while !wanted(&feed.health()) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if timeout(PATIENCE, wait).await.is_err() {
+        panic!("{what}: {:?}", feed.health());
+    }
+}
+
+fn is_expired(health: &FeedHealth) -> bool {
+    health.certificate.as_ref().is_some_and(|certificate| certificate.is_expired)
+}
+
+fn admits(limiter: &Limiter) -> usize {
+    (0..1_000).filter(|_| limiter.admit("api", "acme").is_admit()).count()
+}
+
+/// Returns the metrics page.
+fn page(limiter: &Limiter, feed: &Feed) -> String {
+    let registry = Registry::new();
+    registry.register(Box::new(Metrics::new(limiter, feed).unwrap())).unwrap();
+    TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so() {
+    let zonal = Zonal::start().await;
+    zonal.certify(Validity::lasting(Duration::from_secs(5)));
+    let (limiter, feed) = zonal.spawn(zonal.builder());
+    zonal.aggregator.applied(zonal.post(ALL)).await;
+    assert_eq!(admits(&limiter), 0);
+    let health = feed.health();
+    assert!(health.refused.is_empty() && !is_expired(&health), "{health:?}");
+
+    until(&feed, "the certificate expires and is refused", |health| {
+        is_expired(health) && health.connected == 0 && health.refused.contains_key("expired")
+    })
+    .await;
+    let opened = zonal.post(0);
+    assert_eq!(admits(&limiter), 0, "the last directives stay in force");
+    let text = page(&limiter, &feed);
+    assert!(text.contains("plimsoll_feed_refused{reason=\"expired\"} 1\n"), "{text}");
+    assert!(text.contains("plimsoll_feed_connected 0\n"), "{text}");
+    assert!(text.contains("plimsoll_certificate_not_after_timestamp_seconds "), "{text}");
+
+    zonal.certify(Validity::lasting(DAY));
+    zonal.aggregator.applied(opened).await;
+    assert_eq!(admits(&limiter), 1_000);
+    until(&feed, "the connection is trusted again", |health| {
+        !is_expired(health) && health.connected == 1 && health.refused.is_empty()
+    })
+    .await;
+    assert!(page(&limiter, &feed).contains("plimsoll_feed_refused{reason=\"expired\"} 0\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache() {
+    let zonal = Zonal::start().await;
+    let cache = zonal.files.path().join("directives");
+    zonal.certify(Validity::lasting(DAY));
+    let first = tokio_util::sync::CancellationToken::new();
+    let (limiter, feed) = zonal.builder().directive_cache(&cache).build().unwrap();
+    limiter.bucket("api").unwrap();
+    let running = feed.spawn(first.clone());
+    zonal.aggregator.applied(zonal.post(ALL)).await;
+    first.cancel();
+    running.await.unwrap();
+    drop(limiter);
+
+    zonal.certify(Validity::ended());
+    let (limiter, feed) = zonal.spawn(zonal.builder().directive_cache(&cache));
+    until(&feed, "the connection is refused, and the cached directives apply", |health| {
+        is_expired(health) && health.refused.contains_key("expired") && admits(&limiter) == 0
+    })
+    .await;
+    let opened = zonal.post(0);
+    assert_eq!(admits(&limiter), 0);
+
+    zonal.certify(Validity::lasting(DAY));
+    zonal.aggregator.applied(opened).await;
+    assert_eq!(admits(&limiter), 1_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_in_the_files_keeps_the_certificate_in_use_and_says_so() {
+    let zonal = Zonal::start().await;
+    zonal.certify(Validity::lasting(DAY));
+    let (limiter, feed) = zonal.spawn(zonal.builder());
+    zonal.aggregator.applied(zonal.post(ALL)).await;
+    std::fs::write(zonal.directory().join("tls.crt"), "garbage").unwrap();
+    let files_refused = |health: &FeedHealth| health.certificate.clone().unwrap().files_refused;
+    until(&feed, "the files are refused", |health| files_refused(health).is_some()).await;
+    assert!(files_refused(&feed.health()).unwrap().contains("tls.crt"), "{:?}", feed.health());
+    assert!(page(&limiter, &feed).contains("plimsoll_certificates_refused 1\n"));
+    zonal.aggregator.applied(zonal.post(0)).await;
+    assert_eq!(admits(&limiter), 1_000, "the stream goes on");
+
+    zonal.certify(Validity::lasting(DAY));
+    until(&feed, "the files are taken again", |health| files_refused(health).is_none()).await;
+    assert!(page(&limiter, &feed).contains("plimsoll_certificates_refused 0\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
+    for (role, reason) in [
+        (PeerRole::Aggregator { zone: zone("other") }, "forbidden"),
+        (service_of(zone("default"), "shop"), "forbidden"),
+        (PeerRole::Controller, "forbidden"),
+    ] {
+        let zonal = Zonal::with_aggregator(role.clone()).await;
+        zonal.certify(Validity::lasting(DAY));
+        let (limiter, feed) = zonal.spawn(zonal.builder());
+        let what = format!("an aggregator with the certificate of {role:?}");
+        until(&feed, &what, |health| health.refused.contains_key(reason)).await;
+        assert_eq!(zonal.aggregator.offered(), 0);
+        assert_eq!(admits(&limiter), 1_000);
+    }
+    // Another authority, of the same name.
+    let zonal = Zonal::start().await;
+    let other = Authority::new("test.example");
+    other.write(&zonal.directory(), service_of(zone("default"), "shop"), Validity::lasting(DAY));
+    let (_, feed) = zonal.spawn(zonal.builder());
+    until(&feed, "an aggregator of another authority", |health| {
+        health.refused.contains_key("unknown_authority")
+    })
+    .await;
+    // Plaintext where TLS is expected.
+    let plain = Aggregator::start(|service| service).await;
+    let builder =
+        Limiter::builder("shop").unwrap().aggregator(&format!("https://{}", plain.address)).unwrap();
+    let (_, feed) = zonal.spawn(builder.certificates(zonal.directory()));
+    until(&feed, "an aggregator in plaintext", |health| health.refused.contains_key("not_tls")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn name_of_several_aggregators_is_reached_over_tls_if_there_are_certificates() {
+    let zonal = Zonal::start().await;
+    zonal.certify(Validity::lasting(DAY));
+    let address = format!("dns://localhost:{}", zonal.aggregator.address.port());
+    let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap();
+    let (limiter, feed) = zonal.spawn(builder.clone().certificates(zonal.directory()));
+    zonal.aggregator.applied(zonal.post(ALL)).await;
+    assert_eq!(admits(&limiter), 0);
+    let endpoint = format!("plimsoll_endpoint_connected{{endpoint=\"{}\"}} 1\n", zonal.aggregator.address);
+    assert!(page(&limiter, &feed).contains(&endpoint), "{}", page(&limiter, &feed));
+    let (_, plain) = zonal.spawn(builder);
+    assert_eq!(plain.health().certificate, None);
+}
+
+/// Builds the limiter of the service `shop` in the zone `default` with the certificate in a directory.
+fn built(directory: &Path) -> BuildError {
+    let builder = Limiter::builder("shop").unwrap().aggregator("https://127.0.0.1:7410").unwrap();
+    builder.certificates(directory).build().err().unwrap()
+}
+
+#[test]
+fn certificate_of_another_role_zone_or_service_is_refused_with_both_identities() {
+    let (authority, files) = (Authority::new("test.example"), tempfile::tempdir().unwrap());
+    for (role, id) in [
+        (PeerRole::Controller, "spiffe://test.example/plimsoll/controller"),
+        (
+            PeerRole::Aggregator { zone: zone("default") },
+            "spiffe://test.example/plimsoll/zone/default/aggregator",
+        ),
+        (service_of(zone("other"), "shop"), "spiffe://test.example/plimsoll/zone/other/service/shop"),
+        (service_of(zone("default"), "shop2"), "spiffe://test.example/plimsoll/zone/default/service/shop2"),
+    ] {
+        authority.write(files.path(), role, Validity::lasting(DAY));
+        let error = built(files.path());
+        let text = error.to_string();
+        assert!(matches!(error, BuildError::WrongCertificate { .. }), "{text}");
+        for word in
+            [id, "spiffe://test.example/plimsoll/zone/default/service/shop", "LimiterBuilder::certificates"]
+        {
+            assert!(text.contains(word), "{word} is not in: {text}");
+        }
+    }
+}
+
+#[test]
+fn missing_file_and_service_that_no_certificate_can_name_are_refused_with_the_method() {
+    let (authority, files) = (Authority::new("test.example"), tempfile::tempdir().unwrap());
+    let missing = files.path().join("missing");
+    let text = built(&missing).to_string();
+    for word in [missing.to_str().unwrap(), "LimiterBuilder::certificates"] {
+        assert!(text.contains(word), "{text}");
+    }
+    authority.write(files.path(), service_of(zone("default"), "shop"), Validity::lasting(DAY));
+    let builder = Limiter::builder("shop:api").unwrap().aggregator("https://127.0.0.1:7410").unwrap();
+    let error = builder.certificates(files.path()).build().err().unwrap();
+    assert!(matches!(error, BuildError::NoIdentity(_)) && error.to_string().contains("shop:api"), "{error}");
+}
