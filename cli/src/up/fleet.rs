@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
+use plimsoll_admin::security::SecurityArgs;
 use plimsoll_aggregator::Aggregator;
 use plimsoll_controller::Controller;
 use plimsoll_controller::admin::status::Status;
@@ -21,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Args;
-use crate::cmd::service::{self, CapacityArgs, Service};
+use crate::cmd::service::{self, CapacityArgs, Service, TrustArgs};
 
 const POLICY: &str = include_str!("../../../charts/plimsoll/files/policy.yaml");
 const TENANTS: &str = include_str!("../../../charts/plimsoll/files/tenants.yaml");
@@ -88,6 +89,7 @@ impl Fleet {
             pending_max: PENDING_MAX_DEFAULT,
             listen,
             admin: admin_address,
+            security: open_on_loopback(),
         })?;
         let brain = controller.brain();
         let mut fleet = Self {
@@ -123,6 +125,7 @@ impl Fleet {
             controller: format!("http://{controller}"),
             listen,
             admin: admin_address,
+            security: open_on_loopback(),
         })?;
         let listeners = plimsoll_aggregator::Listeners { grpc, admin };
         self.spawn(AGGREGATORS, "an aggregator", |shutdown| aggregator.serve(listeners, shutdown));
@@ -143,6 +146,7 @@ impl Fleet {
         let service = Service::new(&service::Args {
             listen,
             aggregator: vec![format!("http://{aggregator}")],
+            trust: TrustArgs::default(),
             grace: plimsoll_client::FAILOVER_DELAY_DEFAULT,
             directives: None,
             kill_file: None,
@@ -222,6 +226,11 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
 fn demo_buckets(policy: &Policy) -> Vec<String> {
     let buckets = policy.entries().map(|(entry, _)| entry.replace('*', "users"));
     buckets.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The demo is for this machine alone, so its admin ports need no token.
+fn open_on_loopback() -> SecurityArgs {
+    SecurityArgs { admin_open_on_loopback: true, ..SecurityArgs::default() }
 }
 
 /// Listens on loopback, on `port` or, if it is taken, on any free port.

@@ -1,6 +1,7 @@
 //! `plimsoll service`: the demo service, an example of a team's own service behind the middleware.
 
 mod capacity;
+mod trust;
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,6 +15,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::get;
 use clap::ValueHint;
+use clap::builder::ArgPredicate;
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use plimsoll_client::{Feed, Limiter, Metrics};
 use prometheus::{Registry, TextEncoder};
@@ -23,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use capacity::Capacity;
 pub(crate) use capacity::CapacityArgs;
+pub(crate) use trust::TrustArgs;
 
 /// The arguments of the demo service.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,16 +33,21 @@ pub(crate) struct Args {
     /// Address that serves HTTP; /metrics and /healthz are on it too and never limited
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
     pub(crate) listen: SocketAddr,
-    /// Aggregators of its zone: http://HOST:PORT, or dns://HOST:PORT for all addresses of a name. Buckets are
-    /// assigned by hashing these texts, so give every service of a zone the same ones
+    /// Aggregators of its zone: https://HOST:PORT each, http://HOST:PORT each for plaintext, or dns://HOST:PORT for
+    /// all addresses of a name. Buckets are assigned by hashing HOST:PORT, so give every service of a zone the same.
+    /// With --certs the default is https://127.0.0.1:7410
     #[arg(
         long,
         env = "PLIMSOLL_AGGREGATOR",
         value_name = "URL",
         value_delimiter = ',',
-        default_value = "http://127.0.0.1:7410"
+        default_value = "http://127.0.0.1:7410",
+        default_value_if("certs", ArgPredicate::IsPresent, "https://127.0.0.1:7410")
     )]
     pub(crate) aggregator: Vec<String>,
+    /// Protection of the streams to aggregators
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Time that one of several aggregators may be unreachable before its buckets move to the others
     #[arg(long, env = "PLIMSOLL_GRACE", value_name = "TIME", default_value = "20s", value_parser = humantime::parse_duration)]
     pub(crate) grace: Duration,
@@ -110,7 +118,7 @@ impl Service {
         for (bucket, rps) in &args.cold_rps {
             builder = builder.cold_rps(bucket, *rps)?;
         }
-        let (limiter, feed) = builder.build()?;
+        let (limiter, feed) = args.trust.build(builder)?;
         let rules = args.buckets.iter().map(|bucket| Rule::bucket(bucket).path(&format!("/{bucket}")));
         let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;
         let buckets: BTreeSet<String> = args.buckets.iter().cloned().collect();
