@@ -51,6 +51,9 @@ impl HandshakeFailure {
                 Self::new(NOT_TLS, "the peer does not speak TLS: give both ends certificates, or neither")
             }
             Some(Error::NoApplicationProtocol) => Self::no_alpn(),
+            Some(error @ Error::PeerIncompatible(_)) => {
+                Self::new(OTHER, format!("the peer does not speak TLS 1.3 with usual algorithms: {error}"))
+            }
             Some(error) => Self::new(OTHER, format!("the TLS handshake failed: {error}")),
             None if error.kind() == io::ErrorKind::UnexpectedEof => Self::new(
                 OTHER,

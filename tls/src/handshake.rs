@@ -51,11 +51,12 @@ where
 {
     let failed = |error| HandshakeFailure::of(&error);
     let mut stream = TlsConnector::from(config).connect(server, io).await.map_err(failed)?;
+    poll_fn(|cx| poll_accepted(&mut stream, cx)).await.map_err(failed)?;
     let peer = verified(stream.get_ref().1)?;
+    // A resumed session does not verify the certificate again.
     if peer.is_expired(SystemTime::now()) {
         return Err(HandshakeFailure::expired(&peer));
     }
-    poll_fn(|cx| poll_accepted(&mut stream, cx)).await.map_err(failed)?;
     Ok((stream, peer))
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn service() -> PeerRole {
 }
 
 /// A directory with certificates.
+#[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) certificates: Certificates,
     pub(crate) directory: TempDir,
