@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,12 +20,18 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use plimsoll_proto::transport::{Acceptor, Connections, Place};
+use plimsoll_tls::rustls::ServerConfig;
+use plimsoll_tls::tokio_rustls::TlsAcceptor;
+use plimsoll_tls::{Certificates, HandshakeFailure};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+/// The longest time of a TLS handshake.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The longest time that a connection waits for the head of a request, between requests too.
 const HEAD_MAX: Duration = Duration::from_secs(30);
 /// The longest time from the head of a request to the end of its body.
@@ -34,14 +41,16 @@ const LIFE_MAX: Duration = Duration::from_secs(300);
 /// The longest time that the last request of a connection may take.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Serves `routes` until `shutdown` completes. Requests in progress are answered first.
+/// Serves `routes` until `shutdown` completes, over TLS if there are certificates. Requests in progress are answered
+/// first.
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Connections,
+    certificates: Option<Certificates>,
     routes: Router,
     shutdown: impl Future<Output = ()>,
 ) {
-    let mut acceptor = Acceptor::new(listener, connections);
+    let mut acceptor = Acceptor::new(listener, connections.clone());
     let (tasks, closing) = (TaskTracker::new(), CancellationToken::new());
     let mut shutdown = pin!(shutdown);
     loop {
@@ -49,16 +58,38 @@ pub(crate) async fn serve(
             () = &mut shutdown => break,
             accepted = acceptor.next() => accepted,
         };
-        tasks.spawn(converse(stream, peer, place, routes.clone(), closing.clone()));
+        let (routes, closing) = (routes.clone(), closing.clone());
+        match &certificates {
+            None => tasks.spawn(converse(stream, peer, place, routes, closing)),
+            Some(certificates) => {
+                let (config, connections) = (certificates.admin_server(), connections.clone());
+                tasks.spawn(async move {
+                    let handshake = closing.run_until_cancelled(handshake(stream, config));
+                    match handshake.await {
+                        None => {}
+                        Some(Ok(stream)) => converse(stream, peer, place, routes, closing.clone()).await,
+                        Some(Err(cause)) => connections.on_handshake_failed(peer.ip(), cause.label(), &cause),
+                    }
+                })
+            }
+        };
     }
     closing.cancel();
     tasks.close();
     tasks.wait().await;
 }
 
+async fn handshake(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send, HandshakeFailure> {
+    let accepted = timeout(HANDSHAKE_MAX, TlsAcceptor::from(config).accept(stream)).await;
+    accepted.unwrap_or_else(|late| Err(late.into())).map_err(|error| HandshakeFailure::of(&error))
+}
+
 /// Answers the requests of one connection.
 async fn converse(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     peer: SocketAddr,
     _place: Place,
     routes: Router,

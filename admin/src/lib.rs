@@ -10,4 +10,5 @@ pub mod metrics_page;
 pub mod other_controllers;
 pub mod ports;
 pub mod rejected_streams;
+pub mod security;
 pub mod server;

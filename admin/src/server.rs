@@ -41,5 +41,6 @@ pub async fn serve(
     routes: Routes,
     shutdown: impl Future<Output = ()>,
 ) {
-    http::serve(listener, connections, routes.into_router(&access), shutdown).await;
+    let routes = routes.into_router(&access);
+    http::serve(listener, connections, access.certificates().cloned(), routes, shutdown).await;
 }

@@ -13,7 +13,7 @@ pub(super) enum Credential<'a> {
     /// A token, or a text in its place.
     Token(&'a str),
     /// Something else, and its fault.
-    Unusable(&'static str),
+    Malformed(&'static str),
 }
 
 impl<'a> Credential<'a> {
@@ -23,7 +23,7 @@ impl<'a> Credential<'a> {
         match (values.next(), values.next()) {
             (None, _) => Self::Nothing,
             (Some(value), None) => Self::of_value(value),
-            (Some(_), Some(_)) => Self::Unusable("it has two headers `authorization`"),
+            (Some(_), Some(_)) => Self::Malformed("it has two headers `authorization`"),
         }
     }
 
@@ -33,7 +33,7 @@ impl<'a> Credential<'a> {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => {
                 Self::Token(token.trim_start_matches(' '))
             }
-            _ => Self::Unusable("its header `authorization` is not `Bearer TOKEN`"),
+            _ => Self::Malformed("its header `authorization` is not `Bearer TOKEN`"),
         }
     }
 }
@@ -64,7 +64,7 @@ mod tests {
             &[b"Bearer \xff"],
             &[b""],
         ] {
-            assert!(matches!(Credential::of(&headers(values)), Credential::Unusable(_)), "{values:?}");
+            assert!(matches!(Credential::of(&headers(values)), Credential::Malformed(_)), "{values:?}");
         }
     }
 }

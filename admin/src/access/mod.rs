@@ -4,6 +4,8 @@
 mod credential;
 mod limiter;
 mod local_caller;
+#[cfg(feature = "testing")]
+pub mod matrix;
 mod refusal;
 mod role;
 mod routes;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
+use plimsoll_tls::Certificates;
 
 pub use self::role::{Caller, InvalidRole, Role};
 pub use self::routes::{Needs, Route, Routes};
@@ -40,6 +43,8 @@ struct Inner {
 /// The rules of an admin port. The default refuses every command.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
+    /// The certificates by which the port speaks TLS; `None`: it speaks plaintext.
+    pub certificates: Option<Certificates>,
     /// The accepted tokens.
     pub tokens: Option<TokenFile>,
     /// True if programs on this machine are admins without a token.
@@ -65,6 +70,11 @@ impl Access {
     #[must_use]
     pub fn is_open_on_loopback(&self) -> bool {
         self.inner.rules.open_on_loopback
+    }
+
+    /// Returns the certificates by which the port speaks TLS, if it does.
+    pub(crate) fn certificates(&self) -> Option<&Certificates> {
+        self.inner.rules.certificates.as_ref()
     }
 
     fn metrics_need_token(&self) -> bool {
@@ -96,7 +106,7 @@ impl Access {
         let rules = &self.inner.rules;
         let token = match Credential::of(request.headers()) {
             Credential::Token(token) => token,
-            Credential::Unusable(fault) => return Err(Refusal::Unusable(fault)),
+            Credential::Malformed(fault) => return Err(Refusal::Malformed(fault)),
             Credential::Nothing if rules.open_on_loopback => {
                 local_caller::check(request).map_err(Refusal::NotLocal)?;
                 return Ok(Caller { name: Caller::LOOPBACK.into(), role: Role::Admin, from });
@@ -105,7 +115,7 @@ impl Access {
             Credential::Nothing => return Err(Refusal::NoToken),
         };
         let tokens = rules.tokens.as_ref().ok_or(Refusal::Closed)?.tokens();
-        let entry = tokens.find(token).ok_or(Refusal::WrongToken)?;
+        let entry = tokens.find(token).ok_or(Refusal::UnknownToken)?;
         Ok(Caller { name: entry.name.as_str().into(), role: entry.role, from })
     }
 }

@@ -1,6 +1,5 @@
 //! The requests that an admin port refuses: what each is answered, counted by reason, and logged within bounds.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,12 @@ use super::Role;
 use super::limiter::Limiter;
 use crate::body::error_response;
 
+/// The reason of a request beyond the limit of failed attempts.
+const LIMITED: &str = "limited";
+/// Every reason for which requests are counted.
+const REASONS: [&str; 7] =
+    ["closed", "no_token", "not_local", "malformed_token", "unknown_token", "role", LIMITED];
+
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -25,9 +30,9 @@ pub(super) enum Refusal {
     /// The request has no token, and may come from elsewhere than from a program on this machine.
     NotLocal(String),
     /// The request presents something that is no token.
-    Unusable(&'static str),
+    Malformed(&'static str),
     /// The token is not among those accepted.
-    WrongToken,
+    UnknownToken,
     /// The token is accepted, and its role does not suffice.
     Role {
         /// The name of the token.
@@ -45,19 +50,20 @@ pub(super) struct Refusals {
 
 #[derive(Debug, Default)]
 struct State {
-    counts: BTreeMap<&'static str, u64>,
+    /// By reason, as in [`REASONS`].
+    counts: [u64; REASONS.len()],
     limiter: Limiter,
 }
 
 impl Refusal {
-    /// The value of the label `reason`.
+    /// The value of the label `reason`, one of [`REASONS`].
     const fn reason(&self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::NoToken => "no_token",
             Self::NotLocal(_) => "not_local",
-            Self::Unusable(_) => "unusable_token",
-            Self::WrongToken => "wrong_token",
+            Self::Malformed(_) => "malformed_token",
+            Self::UnknownToken => "unknown_token",
             Self::Role { .. } => "role",
         }
     }
@@ -75,8 +81,8 @@ impl Refusal {
                 "{needs}, and without a token only programs on this machine have it. This request is refused because \
                  {cause}: {token}, or run the command on the machine itself with a loopback address"
             ),
-            Self::Unusable(fault) => format!("{needs}, and the request is refused because {fault}: {token}"),
-            Self::WrongToken => format!(
+            Self::Malformed(fault) => format!("{needs}, and the request is refused because {fault}: {token}"),
+            Self::UnknownToken => format!(
                 "{needs}, and the token is not among those of this admin port: use one of its --tokens file, where \
                  `plimsoll tokens` enters one"
             ),
@@ -91,7 +97,7 @@ impl Refusal {
 impl Refusals {
     /// Returns the counts by reason.
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
-        self.state.with(|state, _| state.counts.iter().map(|(reason, count)| (*reason, *count)).collect())
+        self.state.with(|state, _| REASONS.into_iter().zip(state.counts).collect())
     }
 
     /// Counts a refusal, logs it within bounds, and returns the answer.
@@ -105,8 +111,13 @@ impl Refusals {
         let is_attempt = !matches!(refusal, Refusal::Role { .. });
         let (limited, is_logged) = self.state.with(|state, now| {
             let limited = is_attempt.then(|| state.limiter.attempt(now, Source::from(from)).err()).flatten();
-            let reason = if limited.is_some() { "too_many_attempts" } else { refusal.reason() };
-            *state.counts.entry(reason).or_default() += 1;
+            let reason = if limited.is_some() { LIMITED } else { refusal.reason() };
+            state
+                .counts
+                .iter_mut()
+                .zip(REASONS)
+                .filter(|(_, of)| *of == reason)
+                .for_each(|(count, _)| *count += 1);
             (limited, limited.is_none() && state.limiter.may_log(now))
         });
         if let Some(wait) = limited {

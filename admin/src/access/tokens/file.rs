@@ -66,6 +66,13 @@ impl TokenFile {
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), state }) })
     }
 
+    /// Holds tokens that no file changes.
+    #[cfg(feature = "testing")]
+    pub(in crate::access) fn of(tokens: Tokens) -> Self {
+        let state = Mutex::new(State { tokens: Arc::new(tokens), refused: None });
+        Self { inner: Arc::new(Inner { path: PathBuf::new(), state }) }
+    }
+
     /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -1,0 +1,160 @@
+//! The flags of a tier that decide about trust: its certificates, the tokens of its admin port, and exceptions, which
+//! the operator has to state.
+
+mod error;
+mod status;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use clap::builder::BoolishValueParser;
+use plimsoll_core::exchange::{PeerId, PeerRole};
+use plimsoll_proto::transport::{Dial, Security};
+use plimsoll_tls::Certificates;
+
+pub use self::error::SecurityError;
+pub use self::status::{CertificateStatus, SecurityStatus, TokensStatus};
+
+use crate::access::{Access, Rules, TokenFile};
+
+/// The flags of a tier that decide about trust.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Trust")]
+pub struct SecurityArgs {
+    /// Directory of tls.crt, tls.key and ca.crt, which are followed: the gRPC port and the parent speak mutual TLS, and
+    /// the admin port TLS beyond loopback. Without it they speak plaintext, on loopback alone
+    #[arg(long, env = "PLIMSOLL_CERTS", value_name = "DIR")]
+    pub certs: Option<PathBuf>,
+    /// Allow plaintext beyond loopback: every host that reaches a port can feed, read and steer this process
+    #[arg(long, env = "PLIMSOLL_INSECURE", value_parser = BoolishValueParser::new())]
+    pub insecure: bool,
+    /// Tokens that the admin port accepts, one `NAME ROLE sha256:HEX` a line, as `plimsoll tokens` writes them.
+    /// Followed while running
+    #[arg(long, env = "PLIMSOLL_TOKENS", value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+    /// Let programs on this machine use the admin port without a token
+    #[arg(long, env = "PLIMSOLL_ADMIN_OPEN_ON_LOOPBACK", value_parser = BoolishValueParser::new())]
+    pub admin_open_on_loopback: bool,
+    /// Answer /metrics only to tokens, of any role
+    #[arg(long, env = "PLIMSOLL_METRICS_NEED_TOKEN", value_parser = BoolishValueParser::new())]
+    pub metrics_need_token: bool,
+}
+
+/// The checked flags, with the files that they name. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Opened {
+    access: Access,
+    certificates: Option<Certificates>,
+    is_insecure: bool,
+    /// What is plaintext beyond loopback.
+    plaintext: Vec<String>,
+}
+
+impl SecurityArgs {
+    /// Checks the flags of a process with this role, these addresses and this parent, and reads their files. Blocks.
+    ///
+    /// # Errors
+    /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be used.
+    pub fn open(
+        &self,
+        role: PeerRole,
+        listen: SocketAddr,
+        admin: SocketAddr,
+        parent: Option<&str>,
+    ) -> Result<Opened, SecurityError> {
+        let certificates = self.certificates(role)?;
+        let is_beyond = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        let mut plaintext = Vec::new();
+        if certificates.is_none() {
+            let ports = [("--listen", listen), ("--admin", admin)];
+            for (flag, address) in ports.into_iter().filter(|(_, address)| is_beyond(address)) {
+                if !self.insecure {
+                    return Err(SecurityError::Plaintext { flag, address });
+                }
+                plaintext.push(format!("{flag} {address}"));
+            }
+        }
+        let tokens = self.tokens.as_deref().map(TokenFile::open).transpose()?;
+        let access = Access::new(Rules {
+            certificates: certificates.clone().filter(|_| is_beyond(&admin)),
+            tokens,
+            open_on_loopback: self.admin_open_on_loopback,
+            metrics_need_token: self.metrics_need_token,
+        });
+        let mut opened = Opened { access, certificates, is_insecure: self.insecure, plaintext };
+        if let Some(parent) = parent {
+            let is_plaintext = Dial::new(parent, &Security::Plain { anywhere: false }).is_err()
+                && Dial::new(parent, &Security::Plain { anywhere: true }).is_ok();
+            opened.dial(parent)?;
+            opened.plaintext.extend(is_plaintext.then(|| format!("--controller {parent}")));
+        }
+        if !opened.plaintext.is_empty() {
+            tracing::warn!(
+                plaintext = opened.plaintext.join(", "),
+                "plaintext beyond loopback, by --insecure: every host on the way can read and change what is sent, and \
+                 every host that reaches a port can use it; give --certs in place of it"
+            );
+        }
+        Ok(opened)
+    }
+
+    fn certificates(&self, role: PeerRole) -> Result<Option<Certificates>, SecurityError> {
+        let Some(directory) = &self.certs else { return Ok(None) };
+        let certificates = Certificates::open(directory)?;
+        let found = certificates.id();
+        let expected = PeerId::new(found.trust_domain(), role)?;
+        if found == expected {
+            return Ok(Some(certificates));
+        }
+        Err(SecurityError::OtherIdentity { directory: directory.clone(), found, expected })
+    }
+}
+
+impl Opened {
+    /// Returns the rules of the admin port.
+    #[must_use]
+    pub const fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Returns the certificates for the gRPC port; `None`: it speaks plaintext.
+    #[must_use]
+    pub const fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
+    }
+
+    /// Returns the way to a parent.
+    ///
+    /// # Errors
+    /// If its address is invalid, or asks for a protection that the flags do not give.
+    pub fn dial(&self, parent: &str) -> Result<Dial, SecurityError> {
+        let is_plain = self.is_insecure && parent.starts_with("http://");
+        let security = match &self.certificates {
+            Some(certificates) if !is_plain => Security::Mutual(certificates.clone()),
+            _ => Security::Plain { anywhere: self.is_insecure },
+        };
+        Dial::new(parent, &security).map_err(|error| SecurityError::Parent { error })
+    }
+
+    /// Follows the files. Never ends.
+    pub async fn follow(self) {
+        let certificates = async {
+            if let Some(certificates) = &self.certificates {
+                certificates.follow().await;
+            }
+        };
+        let tokens = async {
+            if let Some(tokens) = self.access.tokens() {
+                tokens.follow().await;
+            }
+        };
+        tokio::join!(certificates, tokens);
+    }
+
+    /// Returns the state for `/status`.
+    #[must_use]
+    pub fn status(&self) -> SecurityStatus {
+        SecurityStatus::of(self, SystemTime::now())
+    }
+}
