@@ -34,20 +34,35 @@ fn shipped() -> BTreeSet<String> {
     rules.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).map(str::to_owned).collect()
 }
 
-/// A server that scrapes every process of a fleet.
-struct Alerts {
+/// The alerts of trust, which fire in tests of their own.
+pub(crate) const OF_TRUST: [&str; 5] = [
+    "PlimsollCertificateExpiring",
+    "PlimsollCredentialsRefused",
+    "PlimsollHandshakesFailing",
+    "PlimsollAdminRefused",
+    "PlimsollAuditFailing",
+];
+
+/// A server that scrapes processes and evaluates the rules.
+pub(crate) struct Alerts {
     server: RealPrometheus,
     address: SocketAddr,
-    fired: BTreeSet<String>,
+    pub(crate) fired: BTreeSet<String>,
 }
 
 impl Alerts {
-    /// Starts the server, and waits until it scrapes all pages and nothing fires.
+    /// Starts the server on every process of a fleet.
     fn start(test: &str, fleet: &Fleet) -> Option<Self> {
         let aggregators = fleet.zones.iter().map(|zone| zone.aggregator.address("admin"));
         let services = fleet.services().map(|service| service.address("listen"));
-        let pages: Vec<SocketAddr> =
-            [fleet.controller.address("admin")].into_iter().chain(aggregators).chain(services).collect();
+        Self::of(
+            test,
+            [fleet.controller.address("admin")].into_iter().chain(aggregators).chain(services).collect(),
+        )
+    }
+
+    /// Starts the server, and waits until it scrapes all pages and nothing fires.
+    pub(crate) fn of(test: &str, pages: Vec<SocketAddr>) -> Option<Self> {
         // The server scrapes itself, too.
         let count = (pages.len() + 1).to_string();
         let server = RealPrometheus::start_with_rules(test, pages, &rules())?;
@@ -75,7 +90,7 @@ impl Alerts {
     }
 
     /// Waits until all of these fire, and nothing else if the list is empty.
-    fn until_firing(&mut self, wanted: &[&str]) {
+    pub(crate) fn until_firing(&mut self, wanted: &[&str]) {
         let last = until(&format!("exactly or at least {wanted:?} to fire"), || {
             let firing = self.firing()?;
             let fires = wanted.iter().all(|name| firing.contains(*name));
@@ -85,7 +100,7 @@ impl Alerts {
     }
 
     /// Waits until none of these fires any more.
-    fn until_resolved(&self, over: &[&str]) {
+    pub(crate) fn until_resolved(&self, over: &[&str]) {
         until(&format!("{over:?} to be resolved"), || {
             let firing = self.firing()?;
             (!over.iter().any(|name| firing.contains(*name))).then_some(())
@@ -213,15 +228,25 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     fs::rename(&away, &state).unwrap();
     alerts.until_resolved(&["PlimsollStateNotSaved"]);
 
+    // Two instances of one name share its places, and ask for more buckets than those. What found no room is shown
+    // for longer than a test waits.
+    let crowd = [0, 1].map(|instance| {
+        let buckets: Vec<String> = (0..600).map(|bucket| format!("b{instance}-{bucket}")).collect();
+        let flags = ["service", "--zone", "zone-a", "--name", "twin", "--aggregator", &lower, "--buckets"];
+        Process::start(&[&flags[..], &[&buckets.join(",")], &free].concat())
+    });
+    alerts.until_firing(&["PlimsollBucketUnprotected"]);
+    drop(crowd);
+
     let of_a_lost_aggregator = [
         "PlimsollAggregatorLost",
         "PlimsollShareReleased",
         "PlimsollAdmittedAboveLimit",
         "PlimsollNoContact",
     ];
-    let tested: BTreeSet<String> =
-        alerts.fired.iter().cloned().chain(of_a_lost_aggregator.map(str::to_owned)).collect();
-    assert_eq!(tested, shipped());
+    let tested: BTreeSet<&str> =
+        alerts.fired.iter().map(String::as_str).chain(of_a_lost_aggregator).chain(OF_TRUST).collect();
+    assert_eq!(tested, shipped().iter().map(String::as_str).collect());
     alerts.server.stop();
 }
 
