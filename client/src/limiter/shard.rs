@@ -42,21 +42,13 @@ impl Shard {
 #[cfg(test)]
 #[cfg(not(feature = "loom"))]
 mod tests {
-    use crate::Limiter;
-    use crate::hot::directive_word::DirectiveWord;
-    use plimsoll_core::names::{Name, Zone};
     use plimsoll_core::quantity::DropRatio;
-    use plimsoll_core::report::{Identity, InstanceId, Role};
+
+    use super::super::tests::with_keys;
+    use crate::hot::directive_word::DirectiveWord;
 
     fn verdicts(seed: u64) -> Vec<bool> {
-        let identity = Identity {
-            instance: InstanceId(1),
-            name: Name::new("shop-1").unwrap(),
-            service: Name::new("shop").unwrap(),
-            zone: Zone::new("z").unwrap(),
-            role: Role::Client,
-        };
-        let (limiter, mut subscription) = Limiter::without_transport(identity, 8, 0, seed);
+        let (limiter, mut subscription) = with_keys(8, seed);
         let key = limiter.bucket("b").unwrap().key("acme");
         let half = DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap());
         limiter.table.publish(key.place.default_key, half.enforced(true));

@@ -9,6 +9,11 @@ use plimsoll_core::report::{Counts, InstanceId, Role};
 
 /// Makes a limiter without directives; the tests publish them.
 fn limiter() -> Limiter {
+    with_keys(64, 7).0
+}
+
+/// Makes a limiter with room for this many keys, and its subscription.
+pub(super) fn with_keys(keys_max: usize, seed: u64) -> (Limiter, Subscription) {
     let identity = Identity {
         instance: InstanceId(1),
         name: Name::new("shop-1").unwrap(),
@@ -16,7 +21,7 @@ fn limiter() -> Limiter {
         zone: Zone::new("z").unwrap(),
         role: Role::Client,
     };
-    Limiter::without_transport(identity, 64, 0, 7).0
+    Limiter::without_transport(identity, keys_max, 0, seed)
 }
 
 fn word(ratio: f64) -> DirectiveWord {
@@ -164,14 +169,7 @@ fn peek_changes_nothing() {
 #[test]
 fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
     for keys_max in [64, 2_000, 20_000] {
-        let identity = Identity {
-            instance: InstanceId(1),
-            name: Name::new("shop-1").unwrap(),
-            service: Name::new("shop").unwrap(),
-            zone: Zone::new("z").unwrap(),
-            role: Role::Client,
-        };
-        let (limiter, mut subscription) = Limiter::without_transport(identity, keys_max, 0, 7);
+        let (limiter, mut subscription) = with_keys(keys_max, 7);
         for number in 0..3_000 {
             // Often enough that each name would get a place if there were one.
             for _ in 0..10 {
