@@ -52,6 +52,13 @@ impl Ports {
         let help = "Connections closed because no greeting came in time.";
         let rows_of = rows(|counts| counts.timed_out as f64);
         page.counter("plimsoll_connections_timed_out_total", help, &["port"], rows_of);
+        let failed =
+            [("grpc", &self.grpc), ("admin", &self.admin)].into_iter().flat_map(|(port, connections)| {
+                let rows = connections.failed_handshakes().into_iter();
+                rows.map(move |(reason, count)| (vec![port.to_owned(), reason.to_owned()], count as f64))
+            });
+        let help = "Connections closed because their TLS handshake failed.";
+        page.counter("plimsoll_handshakes_failed_total", help, &["port", "reason"], failed);
         let help = "Failed attempts to accept a connection.";
         page.counter(
             "plimsoll_accept_failures_total",

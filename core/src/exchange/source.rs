@@ -62,6 +62,11 @@ impl ChildrenBySource {
         *self.counts.entry(source).or_default() += 1;
     }
 
+    /// Returns the latest stream on which a child has greeted.
+    pub fn stream_of(&self, child: InstanceId) -> Option<StreamId> {
+        self.children.get(&child).map(|(_, stream)| *stream)
+    }
+
     /// Gives the place of a child back, unless it has greeted on a later stream.
     pub fn close(&mut self, child: InstanceId, stream: StreamId) {
         if let Some((source, _)) = self.children.get(&child).copied().filter(|(_, held)| *held == stream) {

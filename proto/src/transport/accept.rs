@@ -1,8 +1,8 @@
 //! Accepts connections of one port. Connections whose peer has not sent a greeting are bounded in number, in all and
 //! for each source, and a lack of descriptors is counted and waited for.
 
-use std::collections::HashMap;
-use std::fmt::Debug;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{Debug, Display};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use plimsoll_core::exchange::admission::Admission;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
+use super::handshakes::FailedHandshakes;
 use crate::shared::Shared;
 
 /// Connections accepted without a pause, unless a rate is given.
@@ -46,6 +47,7 @@ struct State {
     pending: HashMap<Source, usize>,
     open: usize,
     counts: Counts,
+    failed_handshakes: FailedHandshakes,
     refused_logged: Option<Instant>,
 }
 
@@ -99,6 +101,18 @@ impl Connections {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().counts
+    }
+
+    /// Counts a connection that was closed because its handshake failed, and logs the failures of a reason every
+    /// 10 s.
+    pub fn on_handshake_failed(&self, peer: IpAddr, reason: &'static str, cause: &dyn Display) {
+        self.state().failed_handshakes.on_failed(peer, reason, cause);
+    }
+
+    /// The number of failed handshakes by reason.
+    #[must_use]
+    pub fn failed_handshakes(&self) -> BTreeMap<&'static str, u64> {
+        self.state().failed_handshakes.counts()
     }
 
     /// Counts a connection that was closed because no greeting came in time.

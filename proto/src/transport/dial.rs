@@ -2,15 +2,17 @@
 //! anywhere.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use http::Uri;
+#[cfg(feature = "tls")]
+use plimsoll_tls::Certificates;
+#[cfg(feature = "tls")]
+use plimsoll_tls::rustls::pki_types::ServerName;
+use tokio::sync::watch;
 use tonic::transport::Endpoint;
 
 use crate::MESSAGE_BYTES_MAX;
 
-/// The longest time that a connection attempt may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The flow-control window of a child, in bytes: one message of the largest size. Later changes wait in the
 /// parent's state machine, where they are conflated; with the default window megabytes of outdated messages
 /// would pile up.
@@ -24,6 +26,9 @@ pub enum Security {
         /// Also to addresses that are not loopback.
         anywhere: bool,
     },
+    /// mTLS, and plaintext to loopback addresses that ask for it.
+    #[cfg(feature = "tls")]
+    Mutual(Certificates),
 }
 
 /// Reason why a parent cannot be dialed at an address.
@@ -66,6 +71,16 @@ pub enum InvalidEndpoint {
 #[derive(Clone, Debug)]
 pub struct Dial {
     pub(crate) endpoint: Endpoint,
+    #[cfg(feature = "tls")]
+    pub(crate) mutual: Option<Mutual>,
+}
+
+/// The certificates of a child, and the name by which it keeps its sessions with the parent.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug)]
+pub(crate) struct Mutual {
+    pub(crate) certificates: Certificates,
+    pub(crate) server: ServerName<'static>,
 }
 
 impl Dial {
@@ -82,10 +97,15 @@ impl Dial {
             return Err(malformed());
         }
         match (uri.scheme_str(), security) {
-            (Some("http"), Security::Plain { anywhere }) if *anywhere || is_loopback(uri) => {
-                Ok(Self::from(endpoint))
-            }
+            (Some("http"), Security::Plain { anywhere: true }) => Ok(Self::from(endpoint)),
+            (Some("http"), _) if is_loopback(uri) => Ok(Self::from(endpoint)),
             (Some("http"), _) => Err(InvalidEndpoint::Plaintext { address: given() }),
+            #[cfg(feature = "tls")]
+            (Some("https"), Security::Mutual(certificates)) => {
+                let server = ServerName::try_from(host(uri).to_owned()).map_err(|_| malformed())?;
+                let mutual = Mutual { certificates: certificates.clone(), server };
+                Ok(Self { mutual: Some(mutual), ..Self::from(endpoint) })
+            }
             (Some("https"), Security::Plain { .. }) if cfg!(feature = "tls") => {
                 Err(InvalidEndpoint::NeedsCertificates { address: given() })
             }
@@ -104,14 +124,24 @@ impl Dial {
     }
 }
 
+impl Dial {
+    /// A receiver of the generations of the certificates; `None` without any.
+    pub(crate) fn certificate_changes(&self) -> Option<watch::Receiver<u64>> {
+        #[cfg(feature = "tls")]
+        return self.mutual.as_ref().map(|mutual| mutual.certificates.changes());
+        #[cfg(not(feature = "tls"))]
+        None
+    }
+}
+
 impl From<Endpoint> for Dial {
     /// Dials in plaintext.
     fn from(endpoint: Endpoint) -> Self {
-        let endpoint = endpoint
-            .connect_timeout(CONNECT_TIMEOUT)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .tcp_nodelay(true);
-        Self { endpoint }
+        Self {
+            endpoint: endpoint.initial_stream_window_size(STREAM_WINDOW_BYTES),
+            #[cfg(feature = "tls")]
+            mutual: None,
+        }
     }
 }
 
@@ -123,10 +153,14 @@ impl From<&Endpoint> for Dial {
 
 /// Returns true for the host `localhost` and for addresses that are loopback as they are written.
 fn is_loopback(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default();
-    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    let host = host(uri);
     host.eq_ignore_ascii_case("localhost")
-        || literal.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// The host, without the brackets of an IPv6 address.
+fn host(uri: &Uri) -> &str {
+    uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
 /// Returns the endpoint of a parent at `http://HOST:PORT`. It does not connect yet.

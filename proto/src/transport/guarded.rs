@@ -2,9 +2,10 @@
 //! the TCP connection to the greeting, cost nothing for long.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use plimsoll_core::exchange::Source;
@@ -15,17 +16,25 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::transport::server::Connected;
 
+use super::Duplex;
 use super::accept::{Connections, Place};
+use super::handshakes::NOT_PLAINTEXT;
+use super::socket::{Certified, PortSecurity, Socket};
 
 /// The longest time that a connection lasts without a stream that has greeted, while its peer sends nothing.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 /// The longest time that it lasts whatever its peer sends. A busy process may be late to read it.
 const UNGREETED_MAX: Duration = Duration::from_secs(120);
 
-/// A connection with deadlines.
-#[derive(Debug)]
+/// The first byte of a TLS connection. No connection of HTTP/2 begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// A connection with deadlines, which hold for its handshake, too.
 pub(super) struct Guarded {
-    stream: TcpStream,
+    socket: Socket,
+    peer: IpAddr,
+    /// Nothing was read yet.
+    is_new: bool,
     guard: ConnectionGuard,
     connections: Connections,
     check: Pin<Box<Sleep>>,
@@ -45,6 +54,8 @@ struct Greetings {
     /// The time since which there is none.
     none_since: Instant,
     budget: ConnectionBudget,
+    /// The certificates of both ends; `None` in plaintext.
+    certified: Option<Certified>,
 }
 
 /// A stream that has greeted, until it is dropped.
@@ -57,8 +68,13 @@ pub(crate) struct Greeted {
 
 impl ConnectionGuard {
     fn new(place: Place) -> Self {
-        let greetings =
-            Greetings { place, streams: 0, none_since: Instant::now(), budget: ConnectionBudget::default() };
+        let greetings = Greetings {
+            place,
+            streams: 0,
+            none_since: Instant::now(),
+            budget: ConnectionBudget::default(),
+            certified: None,
+        };
         Self { state: Arc::new(Mutex::new(greetings)) }
     }
 
@@ -75,6 +91,11 @@ impl ConnectionGuard {
     /// The source of the connection.
     pub(crate) fn source(&self) -> Source {
         self.greetings().place.source()
+    }
+
+    /// The certificates of both ends; `None` in plaintext.
+    pub(crate) fn certified(&self) -> Option<Certified> {
+        self.greetings().certified.clone()
     }
 
     /// Returns false if the connection has opened too many streams lately.
@@ -104,9 +125,59 @@ impl Drop for Greeted {
 // === impl Guarded ===
 
 impl Guarded {
-    pub(super) fn new(stream: TcpStream, place: Place, connections: Connections) -> Self {
+    pub(super) fn new(
+        (stream, peer, place): (TcpStream, SocketAddr, Place),
+        security: &PortSecurity,
+        connections: Connections,
+    ) -> Self {
         let check = Box::pin(sleep_until(Instant::now() + SILENT_MAX));
-        Self { stream, guard: ConnectionGuard::new(place), connections, check }
+        let guard = ConnectionGuard::new(place);
+        Self {
+            socket: Socket::new(stream, security),
+            peer: peer.ip(),
+            is_new: true,
+            guard,
+            connections,
+            check,
+        }
+    }
+
+    /// Returns the bytes of the connection once its handshake is over.
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
+        match self.socket.poll_handshake(context) {
+            Poll::Pending => return self.poll_deadline(context).map(Err),
+            Poll::Ready(Ok(None)) => {}
+            Poll::Ready(Ok(certified)) => self.guard.greetings().certified = certified,
+            Poll::Ready(Err(failed)) => {
+                self.connections.on_handshake_failed(self.peer, failed.reason, &failed.cause);
+                return Poll::Ready(Err(io::Error::other(failed.cause)));
+            }
+        }
+        Poll::Ready(self.socket.open())
+    }
+
+    /// Waits until there has been no greeting for too long.
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            ready!(self.check.as_mut().poll(context));
+            if let Err(error) = self.check(SILENT_MAX) {
+                return Poll::Ready(error);
+            }
+            let next = self.guard.none_since().unwrap_or_else(Instant::now) + SILENT_MAX;
+            self.check.as_mut().reset(next);
+        }
+    }
+
+    /// Fails if the first bytes are those of TLS, which a plaintext port does not take.
+    fn check_first(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let is_first = std::mem::replace(&mut self.is_new, false);
+        if is_first && self.socket.is_plain() && bytes.first() == Some(&TLS_HANDSHAKE) {
+            let cause = "the peer began with TLS, and this port takes plaintext alone: start this process with \
+                         certificates, or write the address at the peer as http://";
+            self.connections.on_handshake_failed(self.peer, NOT_PLAINTEXT, &cause);
+            return Err(io::Error::other(cause));
+        }
+        Ok(())
     }
 
     /// Fails once there has been no greeting for `longest`.
@@ -133,17 +204,13 @@ impl AsyncRead for Guarded {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) {
-            return Poll::Ready(read.and_then(|()| self.check(UNGREETED_MAX)));
-        }
-        while self.check.as_mut().poll(context).is_ready() {
-            if let Err(error) = self.check(SILENT_MAX) {
-                return Poll::Ready(Err(error));
-            }
-            let next = self.guard.none_since().unwrap_or_else(Instant::now) + SILENT_MAX;
-            self.check.as_mut().reset(next);
-        }
-        Poll::Pending
+        let held = buffer.filled().len();
+        let Poll::Ready(read) = ready!(self.poll_open(context))?.poll_read(context, buffer) else {
+            return self.poll_deadline(context).map(Err);
+        };
+        read?;
+        self.check_first(&buffer.filled()[held..])?;
+        Poll::Ready(self.check(UNGREETED_MAX))
     }
 }
 
@@ -153,15 +220,16 @@ impl AsyncWrite for Guarded {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        ready!(self.poll_open(context))?.poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        ready!(self.poll_open(context))?.poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        // Without a handshake there is nothing to say; the connection is dropped.
+        self.socket.open().map_or(Poll::Ready(Ok(())), |stream| stream.poll_shutdown(context))
     }
 
     fn poll_write_vectored(
@@ -169,10 +237,10 @@ impl AsyncWrite for Guarded {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        ready!(self.poll_open(context))?.poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 }

@@ -7,12 +7,31 @@ mod dial;
 #[cfg(feature = "server")]
 mod guarded;
 #[cfg(feature = "server")]
+mod handshakes;
+#[cfg(feature = "tls")]
+mod sealed;
+#[cfg(feature = "server")]
 mod serve;
+#[cfg(feature = "server")]
+mod socket;
+
+use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(feature = "server")]
 pub use self::accept::{Acceptor, Connections, Counts, PENDING_MAX_DEFAULT, Place};
+#[cfg(feature = "tls")]
+pub(crate) use self::dial::Mutual;
 pub use self::dial::{Dial, InvalidEndpoint, Security, endpoint};
 #[cfg(feature = "server")]
 pub(crate) use self::guarded::{ConnectionGuard, Greeted};
+#[cfg(feature = "tls")]
+pub(crate) use self::sealed::Sealed;
 #[cfg(feature = "server")]
 pub use self::serve::{ServeError, listen, serve};
+#[cfg(feature = "server")]
+pub(crate) use self::socket::{Certified, PortSecurity};
+
+/// The bytes of a connection, whichever protects them.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}

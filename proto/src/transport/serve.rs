@@ -13,6 +13,7 @@ use tonic::transport::Server;
 
 use super::accept::{Acceptor, Connections};
 use super::guarded::Guarded;
+use super::socket::PortSecurity;
 use crate::driver::parent::ParentService;
 use crate::shared::Shared;
 
@@ -57,12 +58,14 @@ fn accept(
     listener: TcpListener,
     connections: Connections,
     admission: Shared<Admission>,
+    security: PortSecurity,
 ) -> impl Stream<Item = Result<Guarded, Infallible>> {
-    let accept = async move |mut acceptor: Acceptor| {
-        let (stream, _, place) = acceptor.next().await;
-        Some((Ok(Guarded::new(stream, place, acceptor.connections().clone())), acceptor))
+    let accept = async |(mut acceptor, security): (Acceptor, PortSecurity)| {
+        let accepted = acceptor.next().await;
+        let guarded = Guarded::new(accepted, &security, acceptor.connections().clone());
+        Some((Ok(guarded), (acceptor, security)))
     };
-    unfold(Acceptor::new(listener, connections).with_admission(admission), accept)
+    unfold((Acceptor::new(listener, connections).with_admission(admission), security), accept)
 }
 
 /// Serves a parent and the standard gRPC health service on `listener` until `shutdown` completes.
@@ -75,14 +78,14 @@ pub async fn serve<P: Parent + Send + 'static>(
     parent: ParentService<P>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let admission = parent.admission();
+    let (admission, security) = (parent.admission(), parent.security().clone());
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<ParentService<P>>().await;
     Server::builder()
         .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
         .add_service(health_service)
         .add_service(parent)
-        .serve_with_incoming_shutdown(accept(listener, connections, admission), shutdown)
+        .serve_with_incoming_shutdown(accept(listener, connections, admission, security), shutdown)
         .await
         .map_err(ServeError::from)
 }

@@ -2,34 +2,32 @@
 //! with jitter.
 
 mod observer;
+mod renewal;
+mod stream;
 pub mod traffic;
 
 use std::collections::VecDeque;
-use std::future::ready;
+use std::future::{pending, ready};
+use std::pin::pin;
 use std::sync::Arc;
 
 use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::Child;
-use plimsoll_core::exchange::backoff::Backoff;
+use plimsoll_core::exchange::backoff::{self, Backoff};
 use plimsoll_core::exchange::liveness::{self, Liveness};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use tonic::transport::Endpoint;
 
 pub use self::observer::{Observer, StreamError};
-use self::traffic::{Traffic, connect_metered};
-use crate::driver::{ZONE_METADATA, passed_while_running};
+use self::renewal::renewed;
+use self::stream::Stream;
+use self::traffic::Traffic;
 use crate::shared::Shared;
 use crate::transport::Dial;
-use crate::wire::exchange_client::ExchangeClient;
-use crate::{DirectivesDecoder, MESSAGE_BYTES_MAX, ReportEncoder, wire};
+use crate::{DirectivesDecoder, ReportEncoder, wire};
 
-/// The longest time that the child waits for a parent to answer a new stream. A parent that restarts may have
-/// thousands of children to answer first.
-const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// The report interval whose longest silence applies to a young stream.
 const YOUNG_INTERVAL: Duration = Duration::from_secs(1);
 /// The messages of the parent until a stream is not young any more.
@@ -58,19 +56,31 @@ pub async fn run_metered<C: Child + Send + 'static>(
     mut observer: impl Observer,
 ) {
     let dial = parent.into();
+    let mut certificates = dial.certificate_changes();
     let mut backoff = Backoff::default();
+    let mut renewal = None;
     loop {
         let mut driver = Driver {
             child: &child,
             observer: &mut observer,
             backoff: &mut backoff,
-            traffic: traffic.clone(),
-            connected: false,
-            parent_zone: None,
+            dial: &dial,
+            traffic: traffic.as_ref(),
+            connected: renewal.is_some(),
             encoder: ReportEncoder::default(),
             outgoing: VecDeque::new(),
         };
-        let Err(error) = driver.converse(&dial.endpoint, &shutdown).await else { return };
+        if let Some(changes) = &mut certificates {
+            changes.mark_unchanged();
+        }
+        let error = match driver.converse(renewal.take(), &shutdown).await {
+            Ok(End::Stopped) => return,
+            Ok(End::Renewed(next)) => {
+                renewal = Some(*next);
+                continue;
+            }
+            Err(error) => error,
+        };
         let was_connected = driver.connected;
         observer.on_disconnected(&error, was_connected);
         // Without entropy the backoff has no jitter, but it is still a wait.
@@ -82,78 +92,95 @@ pub async fn run_metered<C: Child + Send + 'static>(
         tokio::select! {
             () = shutdown.cancelled() => return,
             () = sleep(wait) => {}
+            // The old certificate may have been the cause.
+            () = changed(&mut certificates) => sleep(wait.min(backoff::FIRST)).await,
         }
     }
+}
+
+/// Waits for a renewed certificate.
+async fn changed(certificates: &mut Option<watch::Receiver<u64>>) {
+    if let Some(changes) = certificates
+        && changes.changed().await.is_ok()
+    {
+        return;
+    }
+    pending().await
 }
 
 struct Driver<'a, C, O> {
     child: &'a Shared<C>,
     observer: &'a mut O,
     backoff: &'a mut Backoff,
-    traffic: Option<Arc<Traffic>>,
-    /// True after the first message of the parent on this stream.
+    dial: &'a Dial,
+    traffic: Option<&'a Arc<Traffic>>,
+    /// True after the first message of the parent on this stream, or on the one that it continues.
     connected: bool,
-    parent_zone: Option<String>,
     encoder: ReportEncoder,
     /// Unsent parts of the current report.
     outgoing: VecDeque<wire::Report>,
 }
 
+/// The end of a stream without a failure.
+enum End {
+    /// The child has shut down.
+    Stopped,
+    /// Another stream continues this one.
+    Renewed(Box<Renewal>),
+}
+
+/// A stream that continues another one with a renewed certificate.
+struct Renewal {
+    stream: Stream,
+    /// Open until the parent has answered the greeting, so that it sees no child without a stream.
+    old: Stream,
+    /// The time of the next report, as the old stream has planned it.
+    next_report: Instant,
+}
+
 impl<C: Child, O: Observer> Driver<'_, C, O> {
-    /// Runs one stream from the greeting to its end. Returns `Ok` on shutdown only.
+    /// Runs one stream from the greeting to its end.
     async fn converse(
         &mut self,
-        endpoint: &Endpoint,
+        renewal: Option<Renewal>,
         shutdown: &CancellationToken,
-    ) -> Result<(), StreamError> {
-        let traffic = self.traffic.clone();
-        let connect = async {
-            match traffic {
-                None => endpoint.connect().await,
-                Some(traffic) => connect_metered(endpoint, traffic).await,
-            }
+    ) -> Result<End, StreamError> {
+        if let Some(Renewal { stream, old, next_report }) = renewal {
+            self.greet();
+            return self.exchange(stream, Some(old), Some(next_report), shutdown).await;
+        }
+        let (dial, traffic) = (self.dial, self.traffic);
+        let stream = tokio::select! {
+            () = shutdown.cancelled() => return Ok(End::Stopped),
+            stream = Stream::open(dial, traffic, || { self.greet(); self.outgoing.pop_front() }) => stream?,
         };
-        let channel = tokio::select! {
-            () = shutdown.cancelled() => return Ok(()),
-            channel = connect => channel?,
-        };
-        let mut client = ExchangeClient::new(channel)
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let (reports, receiver) = mpsc::channel(1);
-        // The greeting travels with the request, which spares a busy parent a round trip.
+        self.exchange(stream, None, None, shutdown).await
+    }
+
+    /// Begins a stream of the state machine with the greeting.
+    fn greet(&mut self) {
         let greeting = self.child.with(|child, now| {
             child.on_open(now);
             child.report(now)
         });
         self.outgoing.extend(self.encoder.encode(&greeting));
-        if let Some(part) = self.outgoing.pop_front() {
-            reports.try_send(part).map_err(|_| StreamError::Ended)?;
-        }
-        let answer = tokio::select! {
-            () = shutdown.cancelled() => return Ok(()),
-            answer = client.converse(ReceiverStream::new(receiver)) => answer,
-            () = passed_while_running(ANSWER_MAX) => return Err(StreamError::Silent(ANSWER_MAX)),
-        };
-        let answer = answer.map_err(|status| StreamError::Closed(Box::new(status)))?;
-        let zone = answer.metadata().get(ZONE_METADATA).and_then(|zone| zone.to_str().ok());
-        self.parent_zone = zone.map(str::to_owned);
-        self.exchange(answer.into_inner(), reports, shutdown).await
     }
 
     /// Sends reports and applies directives until the stream ends.
     async fn exchange(
         &mut self,
-        mut directives: Streaming<wire::Directives>,
-        reports: mpsc::Sender<wire::Report>,
+        mut stream: Stream,
+        mut old: Option<Stream>,
+        next_report: Option<Instant>,
         shutdown: &CancellationToken,
-    ) -> Result<(), StreamError> {
+    ) -> Result<End, StreamError> {
+        let mut renewed = pin!(renewed(self.dial, self.traffic, stream.certificate));
         let mut decoder = DirectivesDecoder::default();
         let mut interval = self.child.with(|child, _| child.report_interval());
-        let mut next_report = Instant::now() + interval;
+        let mut next_report = next_report.unwrap_or_else(|| Instant::now() + interval);
         let mut liveness = Liveness::new(self.child.now());
         let mut messages = 0_u32;
-        loop {
+        let renewed = loop {
             // Many children may greet at once, and the parent knows its load, and the interval that it can bear,
             // only after it has answered some of them.
             let is_young = messages < YOUNG_MESSAGES;
@@ -161,7 +188,8 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             let is_silent = liveness.is_dead(self.child.now(), expected);
             tokio::select! {
                 biased;
-                () = shutdown.cancelled() => break,
+                () = shutdown.cancelled() => break None,
+                renewed = &mut renewed, if self.outgoing.is_empty() && old.is_none() => break Some(renewed),
                 () = sleep_until(next_report), if self.outgoing.is_empty() => {
                     let report = self.child.with(|child, now| {
                         interval = child.report_interval();
@@ -171,13 +199,13 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                     // Missed reports are skipped: counts are cumulative.
                     next_report = (next_report + interval).max(Instant::now());
                 }
-                permit = reports.reserve(), if !self.outgoing.is_empty() => {
+                permit = stream.reports.reserve(), if !self.outgoing.is_empty() => {
                     let permit = permit.map_err(|_| StreamError::Ended)?;
                     if let Some(part) = self.outgoing.pop_front() {
                         permit.send(part);
                     }
                 }
-                message = directives.message() => {
+                message = stream.directives.message() => {
                     let message = message
                         .map_err(|status| StreamError::Closed(Box::new(status)))?
                         .ok_or(StreamError::Ended)?;
@@ -186,7 +214,10 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                     if !self.connected {
                         self.connected = true;
                         self.backoff.reset();
-                        self.observer.on_connected(self.parent_zone.as_deref());
+                        self.observer.on_connected(stream.parent_zone.as_deref());
+                    }
+                    if old.take().is_some() {
+                        self.observer.on_renewed();
                     }
                     if let Some(message) = decoder.decode(message)? {
                         // A shorter interval applies at once, not after the longer one has passed.
@@ -200,9 +231,12 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                 }
                 () = sleep(liveness::pulse(expected)) => {}
             }
+        };
+        if let Some(renewed) = renewed {
+            return Ok(End::Renewed(Box::new(Renewal { stream: renewed, old: stream, next_report })));
         }
-        self.send_last_report(directives, reports).await;
-        Ok(())
+        self.send_last_report(stream.directives, stream.reports).await;
+        Ok(End::Stopped)
     }
 
     /// Applies directives and returns the longest time to wait for the next report.

@@ -1,9 +1,11 @@
 //! Events of a child's streams, for logs and metrics.
 
 use std::error::Error;
+use std::io;
 use std::time::Duration;
 
-use tonic::Status;
+use plimsoll_core::exchange::authority::NotAllowed;
+use tonic::{Code, Status};
 
 use crate::DecodeError;
 use crate::driver::{RETRY_METADATA, root_cause, status_cause};
@@ -13,6 +15,8 @@ pub trait Observer: Send + 'static {
     /// Called at the first message of the parent on a new stream. `zone` is the parent's zone; `None` of a
     /// controller, which has none.
     fn on_connected(&mut self, zone: Option<&str>);
+    /// Called when another stream, which was opened with a renewed certificate, has continued the one before.
+    fn on_renewed(&mut self) {}
     /// Called when a stream ended (`was_connected`), or could not be opened.
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool);
     /// Called for a message that was not applied and changed nothing.
@@ -26,7 +30,19 @@ pub trait Observer: Send + 'static {
 pub enum StreamError {
     /// The connection attempt failed.
     #[error("cannot connect to the parent: {}", root_cause(.0))]
-    Connect(#[from] tonic::transport::Error),
+    Connect(#[from] io::Error),
+    /// The handshake failed, at this end or at the parent's.
+    #[cfg(feature = "tls")]
+    #[error("cannot connect to the parent: {0}")]
+    Handshake(#[from] plimsoll_tls::HandshakeFailure),
+    /// The parent takes TLS alone, and the child has dialed it in plaintext.
+    #[error(
+        "the parent answers plaintext with TLS: write its address as https:// and give this process certificates"
+    )]
+    NeedsTls,
+    /// The certificates allow this child no such parent.
+    #[error("the parent is refused: {0}")]
+    Parent(#[from] NotAllowed),
     /// The parent closed the stream with a status.
     #[error("the parent closed the stream: {}", status_cause(.0))]
     Closed(Box<Status>),
@@ -42,6 +58,22 @@ pub enum StreamError {
 }
 
 impl StreamError {
+    /// Returns a label if a certificate, or the lack of one, is the cause, at this end or at the parent's.
+    pub fn refusal(&self) -> Option<&'static str> {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Handshake(failure) => Some(failure.label()),
+            Self::NeedsTls => Some("needs_tls"),
+            Self::Parent(_) => Some(NotAllowed::LABEL),
+            Self::Closed(status) => match status.code() {
+                Code::PermissionDenied => Some(NotAllowed::LABEL),
+                Code::Unauthenticated => Some("expired"),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Returns the time for which the parent asked this child to stay away.
     pub(super) fn asked_wait(&self) -> Option<Duration> {
         let Self::Closed(status) = self else { return None };

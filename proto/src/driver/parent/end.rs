@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use plimsoll_core::exchange::StreamRejected;
+use plimsoll_core::exchange::authority::NotAllowed;
+use plimsoll_core::exchange::{PeerId, StreamRejected};
 use tonic::{Code, Status};
 
 use crate::DecodeError;
@@ -16,6 +17,10 @@ pub(super) enum End {
     Gone(Box<Status>),
     /// The state machine rejected the stream.
     Rejected(StreamRejected),
+    /// The certificate of the child does not allow its greeting.
+    Forbidden(NotAllowed),
+    /// The certificate of the child has expired.
+    Expired(PeerId),
     /// A message was out of range.
     Decode(DecodeError),
     /// A message could not be parsed, or was too large.
@@ -26,8 +31,10 @@ pub(super) enum End {
     Silent,
     /// The last part of a report did not arrive in time.
     Unfinished,
-    /// A newer stream of the same child replaced this one.
+    /// Another process took the name of the child.
     Superseded,
+    /// The child has greeted on a newer stream.
+    Replaced,
     /// This parent shuts down.
     Closing,
 }
@@ -45,7 +52,8 @@ impl End {
 
     /// Returns true if the parent refused a report, whose child will send another one like it.
     pub(super) const fn is_refused_report(&self) -> bool {
-        matches!(self, Self::Rejected(_) | Self::Decode(_) | Self::Unreadable(_))
+        use End::{Decode, Expired, Forbidden, Rejected, Unreadable};
+        matches!(self, Rejected(_) | Forbidden(_) | Expired(_) | Decode(_) | Unreadable(_))
     }
 
     /// Returns the reason for logs.
@@ -64,6 +72,16 @@ impl End {
     pub(super) fn status(&self) -> Option<(&'static str, Status)> {
         Some(match self {
             Self::Closed | Self::Gone(_) => return None,
+            Self::Forbidden(not_allowed) => {
+                (NotAllowed::LABEL, Status::permission_denied(not_allowed.to_string()))
+            }
+            Self::Expired(child) => (
+                "expired",
+                Status::unauthenticated(format!(
+                    "the certificate {child} has expired: renew the files of its directory; the process takes them over and \
+                     connects by itself"
+                )),
+            ),
             Self::Rejected(rejected) => {
                 let text = rejected.to_string();
                 let status = match rejected {
@@ -96,6 +114,9 @@ impl End {
                      its own --name",
                 ),
             ),
+            Self::Replaced => {
+                ("replaced", Status::aborted("a newer stream of this process continues this one"))
+            }
             Self::Closing => ("closing", Status::unavailable("this parent stops")),
         })
     }

@@ -28,7 +28,7 @@ use tonic::{Status, Streaming};
 use self::end::End;
 use crate::driver::{RETRY_METADATA, passed_while_running};
 use crate::shared::Shared;
-use crate::transport::{ConnectionGuard, Greeted};
+use crate::transport::{Certified, ConnectionGuard, Greeted, PortSecurity};
 use crate::{Part, Parts, ReportDecoder, encode_directives, wire};
 
 /// The longest time from the opening of a stream to the greeting, in which this process runs.
@@ -47,6 +47,7 @@ pub struct ParentService<P> {
     streams: Arc<Streams>,
     /// The zone, as metadata of every answer.
     pub(crate) zone: Option<MetadataValue<Ascii>>,
+    security: PortSecurity,
 }
 
 /// State that all streams of one parent share.
@@ -87,7 +88,19 @@ pub struct Rejection<'a> {
 impl<P: Parent + Send + 'static> ParentService<P> {
     /// Serves `shared` until `closing` is cancelled, which ends all streams.
     pub fn new(shared: Shared<P>, closing: CancellationToken, rejected: impl OnRejected) -> Self {
-        Self { shared, streams: Arc::new(Streams::new(closing, Box::new(rejected))), zone: None }
+        Self {
+            shared,
+            streams: Arc::new(Streams::new(closing, Box::new(rejected))),
+            zone: None,
+            security: PortSecurity::Plain,
+        }
+    }
+
+    /// Takes connections over mTLS alone, and of each child the reports that its certificate allows.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn secured(self, certificates: plimsoll_tls::Certificates) -> Self {
+        Self { security: PortSecurity::Mutual(certificates), ..self }
     }
 
     /// Names the zone of this parent to every child.
@@ -99,7 +112,12 @@ impl<P: Parent + Send + 'static> ParentService<P> {
 
 impl<P> Clone for ParentService<P> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), streams: Arc::clone(&self.streams), zone: self.zone.clone() }
+        Self {
+            shared: self.shared.clone(),
+            streams: Arc::clone(&self.streams),
+            zone: self.zone.clone(),
+            security: self.security.clone(),
+        }
     }
 }
 
@@ -107,6 +125,10 @@ impl<P: Parent + Send + 'static> ParentService<P> {
     /// The rate of new streams, which follows the load that the accept loop measures.
     pub(crate) fn admission(&self) -> Shared<Admission> {
         self.streams.admission.clone()
+    }
+
+    pub(crate) const fn security(&self) -> &PortSecurity {
+        &self.security
     }
 
     /// Admits a new stream, or returns the status with the time for which the child should stay away.
@@ -143,6 +165,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
             outgoing: None,
             interval: HEARTBEAT,
             has_greeted: false,
+            certified: guard.as_ref().and_then(ConnectionGuard::certified),
             guard,
             greeted: None,
             child: None,
@@ -167,6 +190,8 @@ struct Session<P: Parent> {
     interval: Duration,
     /// The parent has accepted the greeting.
     has_greeted: bool,
+    /// The certificates of the connection; `None` in plaintext.
+    certified: Option<Certified>,
     /// Closes the connection if no stream greets; taken by the greeting.
     guard: Option<ConnectionGuard>,
     /// Keeps the connection open as long as this stream.
@@ -196,6 +221,7 @@ impl<P: Parent> Session<P> {
                 Ok(never) => match never {},
             },
         };
+        let end = if self.is_replaced() { End::Replaced } else { end };
         // No notification: a departure is not urgent, and when many children leave together each would wake
         // all others.
         self.shared.with(|parent, now| parent.on_close(now, self.stream));
@@ -204,8 +230,11 @@ impl<P: Parent> Session<P> {
         }
         self.log_end(&end);
         if let Some((reason, status)) = end.status() {
-            let child = self.child.as_ref().filter(|_| end.is_refused_report());
-            self.streams.rejected.on_rejected(Rejection { reason, cause: status.message(), child });
+            // A child that renews its certificate breaks no rule.
+            if !matches!(end, End::Replaced) {
+                let child = self.child.as_ref().filter(|_| end.is_refused_report());
+                self.streams.rejected.on_rejected(Rejection { reason, cause: status.message(), child });
+            }
             tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream rejected");
             // The child may be slow or gone; the task must not outlive it.
             let _ = timeout(FINAL_STATUS_TIMEOUT, directives.send(Err(status))).await;
@@ -233,6 +262,7 @@ impl<P: Parent> Session<P> {
         // The first message answers the greeting at once, before any heartbeat.
         let mut is_due = true;
         loop {
+            self.check_expiry()?;
             let now = self.shared.now();
             let is_silent = liveness.is_dead(now, self.interval);
             let is_overdue = self.is_overdue(now);
@@ -291,6 +321,7 @@ impl<P: Parent> Session<P> {
         let is_greeting = report.identity.is_some() && self.child.is_none();
         if is_greeting {
             self.child.clone_from(&report.identity);
+            self.check_certificate()?;
         }
         let leaves = report.leaving;
         let greets = self.guard.as_ref().map(ConnectionGuard::source).zip(self.child.as_ref());
@@ -326,6 +357,32 @@ impl<P: Parent> Session<P> {
         Ok(true)
     }
 
+    /// Checks that the certificate of the connection allows the greeting, before anything of it counts.
+    fn check_certificate(&self) -> Result<(), End> {
+        self.check_expiry()?;
+        match self.certified.as_ref().zip(self.child.as_ref()) {
+            Some((certified, child)) => certified.check(child).map_err(End::Forbidden),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails once the child's certificate has expired. A resumed connection has not verified it again.
+    fn check_expiry(&self) -> Result<(), End> {
+        match self.certified.as_ref().filter(|certified| certified.is_expired()) {
+            Some(certified) => Err(End::Expired(certified.child.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns true if the child has greeted on a newer stream, which continues this one.
+    fn is_replaced(&self) -> bool {
+        let latest =
+            self.child.as_ref().filter(|_| self.has_greeted).and_then(|child| {
+                self.streams.children.with(|children, _| children.stream_of(child.instance))
+            });
+        latest.is_some_and(|latest| latest != self.stream)
+    }
+
     /// The child once it has greeted, if it is an aggregator.
     fn aggregator(&self) -> Option<&Identity> {
         self.child.as_ref().filter(|child| self.has_greeted && child.role == Role::Aggregator)
@@ -334,7 +391,9 @@ impl<P: Parent> Session<P> {
     /// Logs the end of the stream of an aggregator. Clients are too many to be logged.
     fn log_end(&self, end: &End) {
         let Some(Identity { zone, name: aggregator, .. }) = self.aggregator() else { return };
-        if self.is_leaving {
+        if matches!(end, End::Replaced) {
+            tracing::info!(%zone, %aggregator, "aggregator has opened a new stream");
+        } else if self.is_leaving {
             tracing::info!(%zone, %aggregator, "aggregator left in good order: its share is free");
         } else {
             tracing::warn!(%zone, %aggregator, reason = end.reason(), "aggregator disconnected");

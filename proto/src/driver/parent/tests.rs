@@ -53,6 +53,7 @@ fn session(accepts: bool) -> Session<Decided> {
         outgoing: None,
         interval: HEARTBEAT,
         has_greeted: true,
+        certified: None,
         guard: None,
         greeted: None,
         child: None,

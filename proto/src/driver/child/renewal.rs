@@ -1,0 +1,63 @@
+//! The renewal of a stream whose certificate was renewed: another one is opened while the old one goes on, at a random
+//! moment, so that a fleet whose certificates are renewed together does not connect together.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::sleep;
+
+use super::stream::{Certificate, Stream};
+use super::traffic::Traffic;
+use crate::transport::Dial;
+
+/// The time before the end of an old certificate from which a stream is renewed at once.
+const LAST: Duration = Duration::from_secs(10);
+/// The shortest time between two attempts.
+const RETRY_MIN: Duration = Duration::from_secs(1);
+
+/// Returns a stream that is opened with a newer certificate than this one, some time after there is one. It has not
+/// greeted. Never returns in plaintext.
+pub(super) async fn renewed(dial: &Dial, traffic: Option<&Arc<Traffic>>, old: Option<Certificate>) -> Stream {
+    let (Some(old), Some(mut changes)) = (old, dial.certificate_changes()) else { return pending().await };
+    if changes.wait_for(|generation| *generation > old.generation).await.is_err() {
+        return pending().await;
+    }
+    let mut shortest = Duration::ZERO;
+    loop {
+        let left = old.not_after.duration_since(SystemTime::now()).unwrap_or_default();
+        let draw = getrandom::u32().unwrap_or_default();
+        sleep(wait(left, draw).max(shortest)).await;
+        match Stream::open(dial, traffic, || None).await {
+            Ok(stream) => return stream,
+            Err(error) => {
+                let parent = dial.authority();
+                tracing::warn!(parent, %error, "renewed certificate: no stream yet, the old one goes on");
+                shortest = RETRY_MIN;
+            }
+        }
+    }
+}
+
+/// Returns the time until a stream is renewed, of whose certificate so much is left: a random one in the last third, but
+/// for the very end. `draw` is uniform over `u32`.
+fn wait(left: Duration, draw: u32) -> Duration {
+    let third = left.saturating_sub(LAST) / 3;
+    2 * third + third.mul_f64(f64::from(draw) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stream_is_renewed_in_the_last_third_of_the_old_certificate_and_before_its_end() {
+        let hour = Duration::from_secs(3_600) + LAST;
+        assert_eq!(wait(hour, 0), Duration::from_secs(2_400));
+        assert_eq!(wait(hour, u32::MAX), Duration::from_secs(3_600));
+        assert!((2_990..3_010).contains(&wait(hour, u32::MAX / 2).as_secs()));
+        for left in [Duration::ZERO, LAST] {
+            assert_eq!(wait(left, u32::MAX), Duration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The opening of a stream: connects, verifies the parent, and waits for its answer.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::io::InspectReader;
+use tonic::Streaming;
+use tonic::transport::Channel;
+use tower::service_fn;
+
+use super::observer::StreamError;
+use super::traffic::Traffic;
+use crate::driver::{ZONE_METADATA, passed_while_running};
+use crate::transport::{Dial, Duplex};
+use crate::wire::exchange_client::ExchangeClient;
+use crate::{MESSAGE_BYTES_MAX, wire};
+
+/// The longest time that a connection attempt to one address may take.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// The longest time that the child waits for a parent to finish a handshake, and again to answer a new stream. A
+/// parent that restarts may have thousands of children to answer first.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// The first byte of an alert of TLS. No connection of HTTP/2 begins with it.
+const TLS_ALERT: u8 = 0x15;
+
+/// A stream that the parent has answered.
+pub(super) struct Stream {
+    pub(super) reports: mpsc::Sender<wire::Report>,
+    pub(super) directives: Streaming<wire::Directives>,
+    pub(super) parent_zone: Option<String>,
+    /// The certificate that the connection was opened with; `None` in plaintext.
+    pub(super) certificate: Option<Certificate>,
+}
+
+/// A certificate of this process that a connection was opened with.
+#[derive(Clone, Copy)]
+pub(super) struct Certificate {
+    pub(super) generation: u64,
+    pub(super) not_after: std::time::SystemTime,
+}
+
+/// A connection to a parent that was verified.
+struct Connection {
+    channel: Channel,
+    certificate: Option<Certificate>,
+    /// The parent has answered plaintext with TLS.
+    needs_tls: Arc<AtomicBool>,
+}
+
+impl Stream {
+    /// Connects and opens a stream. `greet` returns a report that travels with the request, which spares a busy parent
+    /// a round trip.
+    pub(super) async fn open(
+        dial: &Dial,
+        traffic: Option<&Arc<Traffic>>,
+        greet: impl FnOnce() -> Option<wire::Report>,
+    ) -> Result<Self, StreamError> {
+        let Connection { channel, certificate, needs_tls } =
+            answered(Connection::open(dial, traffic)).await?;
+        let mut client = ExchangeClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let (reports, receiver) = mpsc::channel(1);
+        if let Some(greeting) = greet() {
+            reports.try_send(greeting).map_err(|_| StreamError::Ended)?;
+        }
+        let answer = async {
+            client.converse(ReceiverStream::new(receiver)).await.map_err(|status| {
+                if needs_tls.load(Ordering::Relaxed) {
+                    StreamError::NeedsTls
+                } else {
+                    StreamError::Closed(Box::new(status))
+                }
+            })
+        };
+        let answer = answered(answer).await?;
+        let zone = answer.metadata().get(ZONE_METADATA).and_then(|zone| zone.to_str().ok());
+        let parent_zone = zone.map(str::to_owned);
+        Ok(Self { reports, directives: answer.into_inner(), parent_zone, certificate })
+    }
+}
+
+/// Waits for the parent, but not for ever.
+async fn answered<T>(answer: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
+    tokio::select! {
+        answer = answer => answer,
+        () = passed_while_running(ANSWER_MAX) => Err(StreamError::Silent(ANSWER_MAX)),
+    }
+}
+
+impl Connection {
+    async fn open(dial: &Dial, traffic: Option<&Arc<Traffic>>) -> Result<Self, StreamError> {
+        let tcp = connect(&dial.authority()).await?;
+        let bytes: Box<dyn Duplex> = match traffic {
+            None => Box::new(tcp),
+            Some(traffic) => Box::new(traffic.count(tcp)),
+        };
+        let needs_tls = Arc::new(AtomicBool::new(false));
+        let (bytes, certificate) = match handshake(dial, bytes).await? {
+            Handshake::Plain(bytes) => (look_for_alert(bytes, &needs_tls), None),
+            #[cfg(feature = "tls")]
+            Handshake::Mutual(bytes, certificate) => (bytes, Some(certificate)),
+        };
+        // Used once: a connection that breaks is not replaced behind the back of the driver.
+        let mut bytes = Some(TokioIo::new(bytes));
+        let connector = service_fn(move |_: Uri| {
+            let bytes = bytes.take().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected));
+            async { bytes }
+        });
+        let channel = dial.endpoint.connect_with_connector(connector).await.map_err(io::Error::other)?;
+        Ok(Self { channel, certificate, needs_tls })
+    }
+}
+
+/// Connects to one address of a host after the other.
+async fn connect(authority: &str) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in lookup_host(authority).await? {
+        match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => failure = error,
+            Err(late) => failure = late.into(),
+        }
+    }
+    Err(failure)
+}
+
+/// The bytes of a connection whose parent was verified, if it has certificates.
+enum Handshake {
+    Plain(Box<dyn Duplex>),
+    #[cfg(feature = "tls")]
+    Mutual(Box<dyn Duplex>, Certificate),
+}
+
+#[cfg(not(feature = "tls"))]
+#[expect(clippy::unused_async, reason = "a handshake waits, if there is one")]
+async fn handshake(_: &Dial, bytes: Box<dyn Duplex>) -> Result<Handshake, StreamError> {
+    Ok(Handshake::Plain(bytes))
+}
+
+/// Verifies the parent, and that this process obeys it, before anything is sent.
+#[cfg(feature = "tls")]
+async fn handshake(dial: &Dial, bytes: Box<dyn Duplex>) -> Result<Handshake, StreamError> {
+    use plimsoll_core::exchange::authority;
+
+    use crate::transport::{Mutual, Sealed};
+
+    let Some(Mutual { certificates, server }) = &dial.mutual else { return Ok(Handshake::Plain(bytes)) };
+    // Read before the configuration: a certificate that is renewed in between is taken for the older one.
+    let health = certificates.health();
+    let certificate = Certificate { generation: health.generation, not_after: health.not_after };
+    let (stream, peer) = plimsoll_tls::connect(certificates.child(), server.clone(), bytes).await?;
+    authority::check_parent(&certificates.id(), &peer.id)?;
+    Ok(Handshake::Mutual(Box::new(Sealed(stream)), certificate))
+}
+
+/// Notes in `found` that the first byte of the parent is that of an alert of TLS.
+fn look_for_alert(bytes: Box<dyn Duplex>, found: &Arc<AtomicBool>) -> Box<dyn Duplex> {
+    let (found, mut is_first) = (Arc::clone(found), true);
+    Box::new(InspectReader::new(bytes, move |bytes: &[u8]| {
+        if let Some(byte) = bytes.first().filter(|_| is_first) {
+            is_first = false;
+            found.store(*byte == TLS_ALERT, Ordering::Relaxed);
+        }
+    }))
+}

@@ -1,0 +1,52 @@
+//! The failed handshakes of one port by reason: each is counted, and logged with bounds, since the peers are
+//! anyone who reaches the port.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// The interval at which failures of one reason are logged.
+const LOGGED_EVERY: Duration = Duration::from_secs(10);
+/// The reason of a TLS connection to a port that takes plaintext.
+pub(super) const NOT_PLAINTEXT: &str = "not_plaintext";
+#[cfg(feature = "tls")]
+const REASONS: &[&str] = &plimsoll_tls::HandshakeFailure::LABELS;
+#[cfg(not(feature = "tls"))]
+const REASONS: &[&str] = &[];
+
+/// The failures of one port since the start.
+#[derive(Debug)]
+pub(super) struct FailedHandshakes {
+    reasons: BTreeMap<&'static str, Failed>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Failed {
+    count: u64,
+    logged_at: Option<Instant>,
+}
+
+impl FailedHandshakes {
+    pub(super) fn on_failed(&mut self, peer: IpAddr, reason: &'static str, cause: &dyn Display) {
+        let now = Instant::now();
+        let failed = self.reasons.entry(reason).or_default();
+        failed.count += 1;
+        if failed.logged_at.is_none_or(|at| now.duration_since(at) >= LOGGED_EVERY) {
+            failed.logged_at = Some(now);
+            tracing::warn!(%peer, reason, failed = failed.count, %cause, "handshake failed: the connection is closed");
+        }
+    }
+
+    /// The number of failures by reason, also of those that have not occurred.
+    pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.reasons.iter().map(|(reason, failed)| (*reason, failed.count)).collect()
+    }
+}
+
+impl Default for FailedHandshakes {
+    fn default() -> Self {
+        let reasons = REASONS.iter().copied().chain([NOT_PLAINTEXT]);
+        Self { reasons: reasons.map(|reason| (reason, Failed::default())).collect() }
+    }
+}

@@ -1,0 +1,121 @@
+//! The bytes of a connection to a parent, in plaintext or over mTLS. The handshake of a connection runs as its bytes
+//! are read and written, so a slow one delays no other connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use plimsoll_core::exchange::PeerId;
+use plimsoll_core::exchange::authority::{self, NotAllowed};
+use plimsoll_core::report::Identity;
+#[cfg(feature = "tls")]
+use plimsoll_tls::{Certificates, HandshakeFailure, accept};
+use tokio::net::TcpStream;
+
+use super::Duplex;
+#[cfg(feature = "tls")]
+use super::Sealed;
+
+/// Protection of the connections of a port.
+#[derive(Clone, Debug)]
+pub(crate) enum PortSecurity {
+    /// Plaintext alone.
+    Plain,
+    /// mTLS alone.
+    #[cfg(feature = "tls")]
+    Mutual(Certificates),
+}
+
+/// The two certificates of a connection over mTLS.
+#[derive(Clone, Debug)]
+pub(crate) struct Certified {
+    own: PeerId,
+    pub(crate) child: PeerId,
+    /// The end of the validity of the child's certificate.
+    not_after: SystemTime,
+}
+
+/// A connection, before and after its handshake.
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "all connections are plaintext"))]
+pub(super) enum Socket {
+    Plain(TcpStream),
+    Handshake(Handshake),
+    Open(Box<dyn Duplex>),
+    /// The handshake has failed.
+    Failed,
+}
+
+type Handshake = Pin<Box<dyn Future<Output = Result<(Box<dyn Duplex>, Certified), Failed>> + Send>>;
+
+/// A failed handshake, with the label of its metric and the cause for the log.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) reason: &'static str,
+    pub(super) cause: String,
+}
+
+#[cfg(feature = "tls")]
+impl From<HandshakeFailure> for Failed {
+    fn from(failure: HandshakeFailure) -> Self {
+        Self { reason: failure.label(), cause: failure.to_string() }
+    }
+}
+
+impl Certified {
+    /// Checks that the child may send such a greeting.
+    pub(crate) fn check(&self, greeting: &Identity) -> Result<(), NotAllowed> {
+        authority::check_child(&self.own, &self.child, greeting)
+    }
+
+    /// Returns true if the child's certificate is not valid any more.
+    pub(crate) fn is_expired(&self) -> bool {
+        SystemTime::now() > self.not_after
+    }
+}
+
+impl Socket {
+    /// Begins the handshake of a new connection, if the port takes TLS.
+    pub(super) fn new(stream: TcpStream, security: &PortSecurity) -> Self {
+        match security {
+            PortSecurity::Plain => Self::Plain(stream),
+            #[cfg(feature = "tls")]
+            PortSecurity::Mutual(certificates) => {
+                let (config, own) = (certificates.mutual_server(), certificates.id());
+                Self::Handshake(Box::pin(async {
+                    let (stream, peer) = accept(config, stream).await?;
+                    let stream: Box<dyn Duplex> = Box::new(Sealed(stream));
+                    Ok((stream, Certified { own, child: peer.id, not_after: peer.not_after }))
+                }))
+            }
+        }
+    }
+
+    /// Continues the handshake, if one is under way. Returns the certificates once, when it ends.
+    pub(super) fn poll_handshake(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Certified>, Failed>> {
+        let Self::Handshake(handshake) = self else { return Poll::Ready(Ok(None)) };
+        let result = ready!(handshake.as_mut().poll(context));
+        *self = Self::Failed;
+        Poll::Ready(result.map(|(stream, certified)| {
+            *self = Self::Open(stream);
+            Some(certified)
+        }))
+    }
+
+    /// The bytes after the handshake.
+    pub(super) fn open(&mut self) -> io::Result<Pin<&mut dyn Duplex>> {
+        match self {
+            Self::Plain(stream) => Ok(Pin::new(stream)),
+            Self::Open(stream) => Ok(Pin::new(&mut **stream)),
+            Self::Handshake(_) | Self::Failed => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Returns true if the connection is in plaintext.
+    pub(super) const fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+}
