@@ -2,9 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use plimsoll_admin::security::{SecurityArgs, SecurityError};
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
-use plimsoll_proto::transport::{self, InvalidEndpoint, ServeError};
+use plimsoll_proto::transport::{self, ServeError};
+use tokio::task::JoinError;
 
 /// Default gRPC port for children.
 pub const PORT: u16 = 7410;
@@ -22,11 +24,12 @@ pub struct Args {
     /// Name that stays the same across restarts; host and port unless given
     #[arg(long, env = "PLIMSOLL_NAME", value_name = "NAME")]
     pub name: Option<String>,
-    /// URL of the controller, or of an aggregator on the path to it
+    /// URL of the controller, or of an aggregator on the path to it: https:// with --certs, http:// on loopback or with
+    /// --insecure
     #[arg(long, env = "PLIMSOLL_CONTROLLER", value_name = "URL", default_value = "http://127.0.0.1:7400")]
     pub controller: String,
-    /// Address for clients and child aggregators
-    #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
+    /// Address for clients and child aggregators. Beyond loopback it needs --certs, or --insecure
+    #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     pub listen: SocketAddr,
     /// Maximum of tenants that are counted separately in one bucket; those with the least traffic beyond it
     /// count as `default`
@@ -42,6 +45,9 @@ pub struct Args {
     /// Address for metrics, health checks, status and the kill switch
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
     pub admin: SocketAddr,
+    /// Certificates, tokens and exceptions.
+    #[command(flatten)]
+    pub security: SecurityArgs,
 }
 
 /// The reason why an aggregator cannot start, or stopped.
@@ -57,12 +63,15 @@ pub enum Error {
         /// The rule that it breaks.
         source: InvalidName,
     },
-    /// The controller's address is invalid.
-    #[error("--controller: {0}")]
-    Controller(#[from] InvalidEndpoint),
+    /// The flags of trust cannot be used, or the parent's address.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     /// The system returned no random bytes for the instance id.
     #[error("cannot read random bytes for the instance id: {0}")]
     Entropy(#[from] getrandom::Error),
+    /// The task that reads the files at the start panicked.
+    #[error("the start of the aggregator failed: {0}")]
+    Start(#[from] JoinError),
     /// A port cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -74,6 +83,6 @@ pub enum Error {
 impl Error {
     /// Returns true for invalid arguments, with which another attempt fails as well.
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Name { .. } | Self::Controller(_))
+        matches!(self, Self::Name { .. } | Self::Security(_))
     }
 }

@@ -21,9 +21,10 @@ pub use args::{ADMIN_PORT, Args, Error, PORT, TENANTS_PER_BUCKET_MAX};
 
 use std::net::SocketAddr;
 
-use plimsoll_admin::access::{Access, Rules};
 use plimsoll_admin::ports::Ports;
+use plimsoll_admin::security::Opened;
 use plimsoll_admin::{other_controllers, server};
+use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::kill::KillClaim;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
@@ -31,11 +32,11 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::driver::child;
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport;
+use plimsoll_proto::transport::{self, Dial};
 use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
 
 use admin::metrics::Events;
 use schedule::load_meter::LoadMeter;
@@ -54,8 +55,9 @@ pub struct Listeners {
 #[derive(Debug)]
 pub struct Aggregator {
     zone: Shared<Zone>,
-    controller: Endpoint,
+    controller: Dial,
     events: Events,
+    security: Opened,
 }
 
 /// Runs an aggregator until `shutdown` is cancelled.
@@ -63,18 +65,20 @@ pub struct Aggregator {
 /// # Errors
 /// When it cannot start, or one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
-    let aggregator = Aggregator::new(&args)?;
-    let listeners = Listeners {
-        grpc: transport::listen(args.listen).await?,
-        admin: transport::listen(args.admin).await?,
-    };
+    let (zone, listen, admin) = (args.zone.clone(), args.listen, args.admin);
+    // A disk that hangs must not keep the process from ending.
+    let opening = spawn_blocking(move || Aggregator::new(&args));
+    let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
+    let aggregator = opened??;
+    let listeners =
+        Listeners { grpc: transport::listen(listen).await?, admin: transport::listen(admin).await? };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
-    tracing::info!(zone = args.zone, %listen, %admin, "aggregator serves");
+    tracing::info!(zone, %listen, %admin, "aggregator serves");
     aggregator.serve(listeners, shutdown).await
 }
 
 impl Aggregator {
-    /// Checks the arguments and draws an instance id.
+    /// Checks the arguments, reads their files and draws an instance id. Blocks.
     ///
     /// # Errors
     /// When an argument is invalid, or the system returns no random bytes.
@@ -92,10 +96,13 @@ impl Aggregator {
         let tenants_per_bucket_max = args.tenants_per_bucket_max as usize;
         let decisions_per_s_max = args.decisions_per_s_max;
         let bounds = Bounds { tenants_per_bucket_max, decisions_per_s_max, ..Bounds::default() };
+        let role = PeerRole::Aggregator { zone: identity.zone.clone() };
+        let security = args.security.open(role, args.listen, args.admin, Some(&args.controller))?;
         Ok(Self {
             zone: Shared::new(Zone::new(identity, bounds, Parameters::default())),
-            controller: transport::endpoint(&args.controller)?,
+            controller: security.dial(&args.controller)?,
             events: Events::new(Ports::new(args.pending_max)),
+            security,
         })
     }
 
@@ -109,6 +116,7 @@ impl Aggregator {
         let stop_on_return = stop.clone().drop_guard();
         let uplink = uplink::Log::new(self.events.clone());
         let uplink = tokio::spawn(child::run(self.zone.clone(), self.controller, stop.clone(), uplink));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(self.security.clone().follow()));
         tokio::spawn(tick(self.zone.clone(), stop));
         // The farewell carries the number of children, so their streams close only after it was sent.
         let closing = CancellationToken::new();
@@ -121,10 +129,14 @@ impl Aggregator {
         let rejected_streams = self.events.rejected_streams.clone();
         let own = self.zone.with(|zone, _| zone.name().clone());
         let parent = ParentService::new(self.zone.clone(), closing.clone(), rejected_streams).of_zone(&own);
+        let parent = match self.security.certificates() {
+            Some(certificates) => parent.secured(certificates.clone()),
+            None => parent,
+        };
         let ports = self.events.ports.clone();
         let grpc = transport::serve(listeners.grpc, ports.grpc, parent, closing.clone().cancelled_owned());
-        let routes = admin::routes(self.zone, self.events);
-        let access = Access::new(Rules { open_on_loopback: true, ..Rules::default() });
+        let access = self.security.access().clone();
+        let routes = admin::routes(self.zone, self.events, self.security);
         let admin = server::serve(listeners.admin, ports.admin, access, routes, closing.cancelled_owned());
         tokio::select! {
             served = grpc => served?,

@@ -89,11 +89,8 @@ async fn cell(routes: Routes, route: &Route, caller: Caller) -> String {
     let body = to_bytes(response.into_body(), 1 << 16).await.unwrap_or_default();
     let needed = if let Needs::Role(role) = route.needs { role } else { Role::Viewer };
     let is_named = String::from_utf8_lossy(&body).contains(&format!("needs the role {needed}"));
-    let counted = access
-        .refused()
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(reason, count)| format!(" {reason} {count}"));
+    let counted = access.refused().into_iter().filter(|(_, count)| *count == 1);
+    let counted = counted.map(|(reason, _)| format!(" {reason}"));
     let unnamed = if is_named { "" } else { " unnamed" };
     format!("{}{}{unnamed}", status.as_u16(), counted.collect::<String>())
 }

@@ -3,10 +3,13 @@
 mod kill_routes;
 pub(crate) mod metrics;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use axum::Json;
 use axum::http::Method;
 use plimsoll_admin::access::Routes;
+use plimsoll_admin::security::Opened;
 use plimsoll_admin::server;
 use plimsoll_proto::shared::Shared;
 
@@ -15,13 +18,18 @@ use metrics::Events;
 use status::Status;
 
 /// All routes of the admin port.
-pub(crate) fn routes(zone: Shared<Zone>, events: Events) -> Routes {
+pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Routes {
     let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
     let refused = events.rejected_streams.clone();
-    let metrics = move || zone.with(|zone, now| metrics::page(zone, now, &events)).text();
+    let trust = security.clone();
+    let metrics = move || {
+        let mut page = zone.with(|zone, now| metrics::page(zone, now, &events));
+        security.add_to(&mut page);
+        page.text()
+    };
     let status = move || async move {
         let status = for_status.with(|zone, now| Status::of(zone, now));
-        Json(Status { refused_children: refused.refused(), ..status })
+        Json(Status { refused_children: refused.refused(), security: trust.status(), ..status })
     };
     server::routes(metrics, || true).viewer(Method::GET, "/status", status).merge(kill)
 }

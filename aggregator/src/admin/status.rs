@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_admin::kill_api::Claimed;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::rejected_streams::RefusedChild;
+use plimsoll_admin::security::SecurityStatus;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Role;
@@ -26,6 +27,8 @@ pub struct Status {
     pub other_controllers: Vec<OtherController>,
     /// Children that are refused again and again.
     pub refused_children: Vec<RefusedChild>,
+    /// The certificates and tokens of this aggregator.
+    pub security: SecurityStatus,
     /// The kill generation held; odd means killed.
     pub kill_generation: u64,
     /// Seconds since the controller last covered a roll-up; null if it never did.
@@ -87,6 +90,7 @@ impl Status {
             epoch: zone.epoch().map(|epoch| epoch.0),
             other_controllers: OtherController::list(zone.other_controllers(), now),
             refused_children: Vec::new(),
+            security: SecurityStatus::default(),
             kill_generation: zone.kills().fleet().0,
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_warming_up(),
