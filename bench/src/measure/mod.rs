@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use crate::fleet::Rates;
-use report::{FUZZ, HEADROOM, Report};
+use report::{FUZZ, HEADROOM, Report, TLS};
 
 /// The limit of the measured bucket, in requests/s.
 const LIMIT: u32 = 1_000;
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; headroom and fuzz alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; headroom, fuzz and tls alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 type Measure = fn(&mut Report);
 
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, Measure); 13] = [
+const PARTS: [(&str, Measure); 14] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -55,6 +55,7 @@ const PARTS: [(&str, Measure); 13] = [
     ("fanout", streams::fanout::measure),
     ("starved", streams::starved::measure),
     ("storm", streams::storm::measure),
+    (TLS, streams::tls::measure),
 ];
 
 /// Measures the parts. Fails if a figure misses its bar.

@@ -1,11 +1,12 @@
 //! The arguments of `plimsoll-bench streams`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueHint;
-use plimsoll_proto::transport::{self, InvalidEndpoint};
-use tonic::transport::Endpoint;
+use plimsoll_proto::transport::{Dial, Security};
+use plimsoll_tls::Certificates;
 
 /// Open client streams to aggregators and time how fast a limit reaches the clients
 ///
@@ -36,6 +37,12 @@ pub(crate) struct Args {
     /// Start no controller: the aggregators have one of their own
     #[arg(long, env = "PLIMSOLL_CONTROLLER_ELSEWHERE", conflicts_with = "listen")]
     pub(super) controller_elsewhere: bool,
+    /// Folder with the tls.crt, tls.key and ca.crt of the clients: the service `streams` of the zone `default`
+    #[arg(long, env = "PLIMSOLL_CERTS", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(super) certs: Option<PathBuf>,
+    /// Let clients forget their TLS session with each connection
+    #[arg(long, env = "PLIMSOLL_FORGET_SESSIONS", requires = "certs")]
+    pub(super) forget_sessions: bool,
     /// Process ids of the aggregators in the same order, to print their processor time and memory
     #[arg(long, env = "PLIMSOLL_PIDS", value_name = "PID", value_delimiter = ',')]
     pub(super) pid: Vec<u32>,
@@ -61,16 +68,25 @@ pub(crate) struct Args {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) url: String,
-    pub(super) endpoint: Endpoint,
     pub(super) streams: usize,
+}
+
+impl Args {
+    /// The way to a target for one client, with a TLS session cache of its own.
+    pub(super) fn dial(&self, target: &Target) -> anyhow::Result<Dial> {
+        let security = match &self.certs {
+            Some(directory) => Security::Mutual(Certificates::open(directory)?),
+            None => Security::Plain { anywhere: true },
+        };
+        Ok(Dial::new(&target.url, &security)?)
+    }
 }
 
 fn parse_target(text: &str) -> Result<Target, String> {
     let (url, streams) =
         text.rsplit_once('=').ok_or("write it as URL=STREAMS, such as http://127.0.0.1:7410=1000")?;
     let streams = streams.parse().map_err(|_| format!("`{streams}` is not a number of streams"))?;
-    let endpoint = transport::endpoint(url).map_err(|error: InvalidEndpoint| error.to_string())?;
-    Ok(Target { url: url.to_owned(), endpoint, streams })
+    Ok(Target { url: url.to_owned(), streams })
 }
 
 fn parse_period(text: &str) -> Result<Duration, String> {

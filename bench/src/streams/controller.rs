@@ -74,6 +74,7 @@ impl TimedController {
             state_dir: path("state"),
             listen,
             admin: SocketAddr::new(listen.ip(), 0),
+            security: Default::default(),
         };
         let (opened, brain) = oneshot::channel();
         // Its own runtime: it must not compete with the clients for threads, as it would not in another

@@ -178,16 +178,21 @@ async fn open_streams(
             if number == 0 && !args.controller_elsewhere {
                 deciding.push(client.bucket());
             }
-            let (endpoint, clients) = (target.endpoint.clone(), Arc::clone(clients));
-            let (client, stop, mut network) = (Shared::new(client), stop.clone(), network.clone());
+            let mut dial = args.dial(target)?;
+            // Opened ahead, so that a storm is spent on handshakes.
+            let mut spare = args.forget_sessions.then(|| args.dial(target)).transpose()?;
+            let (client, clients) = (Shared::new(client), Arc::clone(clients));
+            let (stop, mut network) = (stop.clone(), network.clone());
             runtime.spawn(async move {
                 while network.wait_for(|is_up| *is_up).await.is_ok() {
                     let observer = Connections::new(Arc::clone(&clients));
                     let traffic = Some(Arc::clone(&clients.traffic));
+                    let (client, stop) = (client.clone(), stop.clone());
                     tokio::select! {
-                        () = child::run_metered(client.clone(), &endpoint, traffic, stop.clone(), observer) => return,
+                        () = child::run_metered(client, dial.clone(), traffic, stop, observer) => return,
                         _ = network.wait_for(|is_up| !*is_up) => {}
                     }
+                    dial = spare.take().unwrap_or(dial);
                 }
             });
             opened += 1;

@@ -16,8 +16,9 @@ const COMPARISONS: &str = "\n## Before and after";
 /// The parts with a section of their own, and the section's text, which begins with its head.
 pub(super) const HEADROOM: &str = "headroom";
 pub(super) const FUZZ: &str = "fuzz";
-const SECTIONS: [(&str, &str); 2] =
-    [(HEADROOM, include_str!("headroom.md")), (FUZZ, include_str!("fuzz.md"))];
+pub(super) const TLS: &str = "tls";
+const SECTIONS: [(&str, &str); 3] =
+    [(HEADROOM, include_str!("headroom.md")), (FUZZ, include_str!("fuzz.md")), (TLS, include_str!("tls.md"))];
 
 /// All figures of a run.
 pub(crate) struct Report {

@@ -3,6 +3,7 @@
 pub(super) mod fanout;
 pub(super) mod starved;
 pub(super) mod storm;
+pub(super) mod tls;
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,22 +23,32 @@ pub(crate) struct Streams(Process);
 
 /// Starts an aggregator below the tool's controller.
 pub(crate) fn aggregator(zone: &str, listen: &str) -> Process {
+    aggregator_with(zone, listen, &[])
+}
+
+/// Starts an aggregator below the tool's controller with more flags.
+fn aggregator_with(zone: &str, listen: &str, more: &[&str]) -> Process {
     let controller = format!("http://{CONTROLLER}");
     let flags = ["aggregator", "--zone", zone, "--name", zone, "--controller", &controller];
-    Process::start(&[&flags[..], &["--listen", listen, "--admin", "127.0.0.1:0"]].concat())
+    Process::start(&[&flags[..], &["--listen", listen, "--admin", "127.0.0.1:0"], more].concat())
 }
 
 impl Streams {
     /// Opens a number of streams to each aggregator, and changes the limit at an interval.
     pub(crate) fn start(aggregators: &[(&Process, usize)], every: Duration) -> Self {
+        Self::start_with("http", aggregators, every, &[])
+    }
+
+    /// Does the same by addresses of this scheme, with more flags of the tool.
+    fn start_with(scheme: &str, aggregators: &[(&Process, usize)], every: Duration, more: &[&str]) -> Self {
         let targets = aggregators
             .iter()
-            .map(|(aggregator, streams)| format!("http://{}={streams}", aggregator.address("listen")));
+            .map(|(aggregator, streams)| format!("{scheme}://{}={streams}", aggregator.address("listen")));
         let pids = aggregators.iter().map(|(aggregator, _)| aggregator.id().to_string());
         let (targets, pids) = (targets.collect::<Vec<_>>().join(","), pids.collect::<Vec<_>>().join(","));
         let every = format!("{}ms", every.as_millis());
         let args = ["streams", "--aggregator", &targets, "--pid", &pids, "--listen", CONTROLLER];
-        Self(Process::spawn_program("plimsoll-bench", &[&args[..], &["--every", &every]].concat()))
+        Self(Process::spawn_program("plimsoll-bench", &[&args[..], &["--every", &every], more].concat()))
     }
 
     /// The lines of output so far.
