@@ -13,6 +13,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// The part of a certificate's validity, as a divisor, that is left when the log warns. Issuers renew before: at a
 /// third (cert-manager) or at half (SPIRE).
 const ENDING_PART: u32 = 4;
+/// The time after which the log names an expired certificate again.
+const EXPIRED_AGAIN: Duration = Duration::from_secs(600);
 
 /// A look at the files: the digest of their content, or the reason why they cannot be read.
 type Seen = Result<[u8; 32], String>;
@@ -23,8 +25,8 @@ pub(super) struct Looks {
     last: Option<Seen>,
     /// The look that was refused and logged.
     refused: Option<Seen>,
-    /// The generation and the age that were logged.
-    logged: Option<(u64, Age)>,
+    /// The generation and the age that were logged, and when.
+    logged: Option<(u64, Age, SystemTime)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,7 +100,7 @@ impl Certificates {
         tracing::info!(generation = number, %id, "certificates renewed");
     }
 
-    /// Logs once for each generation that its end is near, and that it has come.
+    /// Logs that the end of a certificate is near, and, at intervals, that it has come.
     pub(super) fn log_age(&self, looks: &mut Looks, now: SystemTime) {
         let current = self.current();
         let left = current.validity.not_after.duration_since(now).ok();
@@ -109,9 +111,14 @@ impl Certificates {
             Some(left) if left < lifetime / ENDING_PART => Age::Ending,
             Some(_) => Age::Fresh,
         };
-        if looks.logged.replace((current.number, age)) == Some((current.number, age)) {
+        if let Some((generation, logged, at)) = looks.logged
+            && (generation, logged) == (current.number, age)
+            // A clock that was set back begins anew.
+            && (age != Age::Expired || now.duration_since(at).is_ok_and(|since| since < EXPIRED_AGAIN))
+        {
             return;
         }
+        looks.logged = Some((current.number, age, now));
         let (directory, id) = (self.directory().display(), &current.id);
         match age {
             Age::Fresh => {}

@@ -303,25 +303,30 @@ fn links_of_a_kubernetes_volume_are_followed() {
 }
 
 #[test]
-fn end_of_the_validity_is_logged_once_for_each_set_when_it_is_near_and_when_it_has_come() {
+fn end_of_the_validity_is_logged_when_it_is_near_and_at_intervals_when_it_has_come() {
     let process = Process::new();
-    let begin = process.certificates.health().not_before;
-    let lifetime = process.certificates.health().not_after.duration_since(begin).unwrap();
-    let logged = |part: f64| {
+    let end = process.certificates.health().not_after;
+    let lifetime = end.duration_since(process.certificates.health().not_before).unwrap();
+    let logged_at = |now| {
         let before = process.log.lines().len();
-        process.look_at(begin + lifetime.mul_f64(part));
+        process.look_at(now);
         process.log.lines().split_off(before)
     };
-    assert_eq!(logged(0.74), [""; 0]);
-    let near = logged(0.76);
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+    assert_eq!(logged_at(end - lifetime.mul_f64(0.26)), [""; 0]);
+    let near = logged_at(end - lifetime.mul_f64(0.24));
     assert!(near.len() == 1 && near[0].contains("WARN") && near[0].contains("expires soon"), "{near:?}");
     assert!(near[0].contains("left_s="), "{near:?}");
-    assert_eq!(logged(0.99), [""; 0]);
-    let over = logged(1.01);
-    assert!(over.len() == 1 && over[0].contains("ERROR") && over[0].contains("has expired"), "{over:?}");
-    assert_eq!(logged(2.0), [""; 0]);
-    process.write(&Request { validity: Validity::lasting(lifetime * 4), ..process.request() });
-    let renewed = logged(2.0);
+    assert_eq!(logged_at(end), [""; 0]);
+    for (after, is_logged) in
+        [(1, true), (10, false), (11, true), (12, false), (30, true), (29, true), (30, false)]
+    {
+        let over = logged_at(end + minutes(after));
+        assert_eq!(over.len(), usize::from(is_logged), "{after}: {over:?}");
+        assert!(over.iter().all(|line| line.contains("ERROR") && line.contains("has expired")), "{over:?}");
+    }
+    process.write(&Request { validity: Validity::lasting(lifetime * 8), ..process.request() });
+    let renewed = logged_at(end + minutes(30));
     assert!(renewed.len() == 1 && renewed[0].contains("renewed"), "{renewed:?}");
 }
 
