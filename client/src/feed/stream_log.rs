@@ -56,6 +56,10 @@ impl Observer for StreamLog {
         }
     }
 
+    fn on_renewed(&mut self) {
+        tracing::info!("stream continued with the renewed certificate");
+    }
+
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
         self.close();
         self.counters.disconnects.fetch_add(u64::from(was_connected), Ordering::Relaxed);

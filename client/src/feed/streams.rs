@@ -189,6 +189,11 @@ impl Observer for SessionObserver {
         self.log.on_connected(zone);
     }
 
+    fn on_renewed(&mut self) {
+        let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
+        self.log.on_renewed();
+    }
+
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
         let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
         self.subscription.with(|subscription, now| subscription.on_lost(self.id, now));

@@ -1,7 +1,7 @@
 //! A limiter over mutual TLS: its certificate expires, is renewed, or is another's, and decisions go on.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use plimsoll_client::{BuildError, Feed, FeedHealth, Limiter, LimiterBuilder, Metrics};
 use plimsoll_core::decision::Mode;
@@ -141,6 +141,26 @@ async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so(
     })
     .await;
     assert!(page(&limiter, &feed).contains("plimsoll_feed_refused{reason=\"expired\"} 0\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_that_is_renewed_in_time_costs_no_stream() {
+    let zonal = Zonal::start().await;
+    zonal.certify(Validity::lasting(Duration::from_secs(9)));
+    let (limiter, feed) = zonal.spawn(zonal.builder());
+    zonal.aggregator.applied(zonal.post(ALL)).await;
+    let first = feed.health().certificate.unwrap().not_after;
+    zonal.certify(Validity::lasting(DAY));
+    until(&feed, "the first certificate is over", |health| {
+        let certificate = health.certificate.as_ref().unwrap();
+        certificate.not_after > first && SystemTime::now() > first + Duration::from_secs(2)
+    })
+    .await;
+    zonal.aggregator.applied(zonal.post(0)).await;
+    assert_eq!(admits(&limiter), 1_000);
+    let text = page(&limiter, &feed);
+    assert!(text.contains("plimsoll_feed_disconnects_total 0\n"), "{text}");
+    assert_eq!(feed.health().connected, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
