@@ -2,8 +2,6 @@
 //! request path.
 
 mod cache_writer;
-#[cfg(feature = "tls")]
-mod expiry;
 mod health;
 mod kill_file;
 mod stream_log;
@@ -110,7 +108,7 @@ impl Feed {
     async fn follow_certificates(&self) {
         #[cfg(feature = "tls")]
         if let Some(certificates) = self.certificates() {
-            expiry::follow(certificates).await;
+            certificates.follow().await;
         }
         std::future::pending().await
     }
