@@ -6,6 +6,7 @@
 
 pub mod admin;
 mod aggregators;
+pub mod audit;
 pub mod brain;
 mod bucket;
 pub mod history;
@@ -22,15 +23,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_admin::access::{Access, Rules};
 use plimsoll_admin::ports::Ports;
+use plimsoll_admin::security::{Opened, SecurityArgs, SecurityError};
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::decision::coherent::CoinKey;
 use plimsoll_core::directive::Epoch;
+use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{DECISIONS_PER_S_MAX, InstanceId};
-use plimsoll_policy::{Policy, differences};
+use plimsoll_policy::Policy;
 use plimsoll_proto::driver::parent::ParentService;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, ServeError};
@@ -39,7 +41,9 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::brain::{Brain, Offer};
+use crate::admin::Commands;
+use crate::audit::AuditLog;
+use crate::brain::Brain;
 use crate::policy_file::{PolicyFiles, ReadError};
 use crate::prometheus::query_task::{self, QueryTask};
 use crate::state::DurableState;
@@ -48,7 +52,7 @@ use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
-use crate::tasks::{aggregator_log, rollout_log};
+use crate::tasks::{aggregator_log, promotions, rollout_log};
 
 pub use crate::prometheus::http_client_builder;
 
@@ -83,8 +87,8 @@ pub struct Args {
     /// and above 100 times its own past, are cut and added to plimsoll_counts_cut_total
     #[arg(long, env = "PLIMSOLL_DECISIONS_PER_S_MAX", value_name = "N", default_value_t = DECISIONS_PER_S_MAX, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub decisions_per_s_max: u64,
-    /// Address for aggregators (gRPC)
-    #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)))]
+    /// Address for aggregators (gRPC). Beyond loopback it needs --certs, or --insecure
+    #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))]
     pub listen: SocketAddr,
     /// Maximum of connections whose peer has not sent a greeting; half of them from one address
     #[arg(long, env = "PLIMSOLL_PENDING_MAX", value_name = "N", default_value_t = transport::PENDING_MAX_DEFAULT, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
@@ -92,6 +96,9 @@ pub struct Args {
     /// Address of the admin port: metrics, health, status and commands
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
     pub admin: SocketAddr,
+    /// Certificates, tokens and exceptions.
+    #[command(flatten)]
+    pub security: SecurityArgs,
 }
 
 /// Why a controller cannot start, or stopped.
@@ -109,6 +116,9 @@ pub enum Error {
     /// The thread that reads the files at the start panicked.
     #[error("the start of the controller failed: {0}")]
     Start(#[from] JoinError),
+    /// The flags of trust cannot be used.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     /// A port cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -135,7 +145,9 @@ pub struct Controller {
     policy: PolicyTask,
     events: Events,
     kill_log: KillLog,
+    audit: AuditLog,
     query_every: Duration,
+    security: Opened,
 }
 
 /// Runs a controller until `shutdown` is cancelled.
@@ -170,6 +182,7 @@ impl Controller {
     /// # Errors
     /// When the policy is not valid, or another controller uses the state directory.
     pub fn open(args: &Args) -> Result<Self, Error> {
+        let security = args.security.open(PeerRole::Controller, args.listen, args.admin, None)?;
         let files = PolicyFiles { policy: args.policy.clone(), tenants: args.tenants.clone() };
         let (policy, warnings) = files.read()?;
         let policy = Arc::new(policy);
@@ -186,7 +199,12 @@ impl Controller {
             // A first start, a loss, or a state of a build without keys.
             durable.coin_key = Some(CoinKey::from_bytes(random()?));
         }
+        let audit = AuditLog::open(&args.state_dir);
         let in_force = saved_policy(&durable).unwrap_or_else(|| Arc::clone(&policy));
+        if Arc::ptr_eq(&in_force, &policy) && policy::record_first(&policy, &files, &audit).is_err() {
+            // Nothing is enforced that is not recorded.
+            durable.lost = true;
+        }
         let mut brain = Brain::new(
             MonoTime::ZERO,
             InstanceId(u128::from_be_bytes(random()?)),
@@ -197,9 +215,9 @@ impl Controller {
         .with_decisions_per_s_max(args.decisions_per_s_max);
         // Learned limits are part of what a changed policy is judged by.
         let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
+        brain.record_promotions_first();
         let current = policy.hash();
-        let changes = rollout_log::one_line(&differences(brain.policy(), &policy));
-        let offer = brain.offer(policy);
+        let unrecorded = policy::offer_at_start(&mut brain, &policy, &files, &audit);
         if let Some((number, durable)) = brain.unsaved() {
             match store.save(&durable) {
                 Ok(()) => brain.on_saved(number),
@@ -214,11 +232,6 @@ impl Controller {
             }
         }
         tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
-        if offer == Offer::Held {
-            rollout_log::held(&brain);
-        } else if !changes.is_empty() {
-            tracing::info!(policy = %current, changes, "policy in force: the files changed since the last run");
-        }
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable());
         rollout_log::stages(None, &brain);
@@ -226,8 +239,15 @@ impl Controller {
         events.ports = Ports::new(args.pending_max);
         let brain = Shared::new(brain);
         events.on_policy_read(tasks::unix_s());
-        let policy =
-            PolicyTask { brain: brain.clone(), files, current, logged: warnings, events: events.clone() };
+        let policy = PolicyTask {
+            brain: brain.clone(),
+            files,
+            current,
+            logged: warnings,
+            events: events.clone(),
+            audit: audit.clone(),
+            unrecorded,
+        };
         Ok(Self {
             brain,
             store: Arc::new(store),
@@ -235,7 +255,9 @@ impl Controller {
             policy,
             events,
             kill_log,
+            audit,
             query_every: args.query_every,
+            security,
         })
     }
 
@@ -255,11 +277,24 @@ impl Controller {
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
         tokio::spawn(stop.clone().run_until_cancelled_owned(tasks::tick(self.brain.clone())));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(rollout_log::follow(self.brain.clone())));
+        tokio::spawn(
+            stop.clone()
+                .run_until_cancelled_owned(rollout_log::follow(self.brain.clone(), self.audit.clone())),
+        );
+        tokio::spawn(
+            stop.clone().run_until_cancelled_owned(promotions::run(self.brain.clone(), self.audit.clone())),
+        );
+        tokio::spawn(self.audit.clone().run(stop.clone()));
         tokio::spawn(stop.clone().run_until_cancelled_owned(aggregator_log::follow(self.brain.clone())));
         tokio::spawn(stop.clone().run_until_cancelled_owned(self.policy.run()));
         let save = move |durable: &DurableState| self.store.save(durable);
-        tokio::spawn(tasks::save::run(self.brain.clone(), save, self.kill_log, stop.clone()));
+        tokio::spawn(tasks::save::run(
+            self.brain.clone(),
+            save,
+            self.kill_log,
+            self.audit.clone(),
+            stop.clone(),
+        ));
         tokio::spawn(self.recorder.clone().run(self.brain.clone(), stop.clone()));
         let queries = QueryTask {
             brain: self.brain.clone(),
@@ -268,12 +303,18 @@ impl Controller {
             every: self.query_every,
         };
         tokio::spawn(queries.run(stop.clone()));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(self.security.clone().follow()));
         let parent =
             ParentService::new(self.brain.clone(), stop.clone(), self.events.rejected_streams.clone());
+        let parent = match self.security.certificates() {
+            Some(certificates) => parent.secured(certificates.clone()),
+            None => parent,
+        };
         let ports = self.events.ports.clone();
         let grpc = transport::serve(listeners.grpc, ports.grpc, parent, stop.clone().cancelled_owned());
-        let routes = admin::routes(self.brain, files, self.recorder, self.events);
-        let access = Access::new(Rules { open_on_loopback: true, ..Rules::default() });
+        let commands = Commands { brain: self.brain, audit: self.audit };
+        let routes = admin::routes(commands, files, self.recorder, self.events, self.security.clone());
+        let access = self.security.access().clone();
         let admin =
             admin_server::serve(listeners.admin, ports.admin, access, routes, stop.clone().cancelled_owned());
         tokio::select! {

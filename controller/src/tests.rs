@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex};
 use super::*;
 use crate::state::DurableState;
 
-fn args(directory: &Path) -> Args {
+pub(crate) fn args(directory: &Path) -> Args {
     let policy = directory.join("policy.yaml");
     fs::write(&policy, "buckets: { b: { limit: 100, coin: coherent } }").unwrap();
     Args {
@@ -20,6 +20,7 @@ fn args(directory: &Path) -> Args {
         decisions_per_s_max: DECISIONS_PER_S_MAX,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        security: SecurityArgs::default(),
     }
 }
 
@@ -115,7 +116,7 @@ impl Drop for Disk {
 #[tokio::test]
 async fn kill_waits_neither_for_a_disk_that_hangs_nor_is_it_lost() {
     let directory = tempfile::tempdir().unwrap();
-    let Controller { brain, store, kill_log, .. } = Controller::open(&args(directory.path())).unwrap();
+    let Controller { brain, store, kill_log, audit, .. } = Controller::open(&args(directory.path())).unwrap();
     let disk = Disk::default();
     disk.hang(true);
     let hanging = Arc::clone(&disk.0);
@@ -125,7 +126,7 @@ async fn kill_waits_neither_for_a_disk_that_hangs_nor_is_it_lost() {
         store.save(durable)
     };
     let stop = CancellationToken::new();
-    let saving = tokio::spawn(tasks::save::run(brain.clone(), save, kill_log, stop.clone()));
+    let saving = tokio::spawn(tasks::save::run(brain.clone(), save, kill_log, audit, stop.clone()));
     let until = async |what: &str, wanted: fn(&Brain) -> bool| {
         let mut changes = brain.changes();
         let reached = async {

@@ -1,17 +1,17 @@
 //! Aggregators on the admin port: operators forget one that does not return.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use plimsoll_admin::access::Routes;
+use axum::{Extension, Json};
+use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_core::names::{Name, Zone};
-use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 
-use crate::admin::{BrainState, in_effect};
-use crate::brain::{Brain, ForgetError};
+use crate::admin::Commands;
+use crate::audit::{Actor, Entry};
+use crate::brain::ForgetError;
 
 /// The route that forgets an aggregator.
 pub const FORGET: &str = "/aggregators/forget";
@@ -36,15 +36,23 @@ pub struct Forgotten {
 }
 
 /// Returns the routes.
-pub(crate) fn routes(brain: Shared<Brain>) -> Routes {
-    Routes::new().operator(Method::POST, FORGET, forget).with_state(brain)
+pub(crate) fn routes(commands: Commands) -> Routes {
+    Routes::new().operator(Method::POST, FORGET, forget).with_state(commands)
 }
 
-async fn forget(State(brain): BrainState, JsonBody(asked): JsonBody<Forget>) -> Response {
-    match brain.with(|brain, _| brain.forget(&asked.aggregator)) {
+async fn forget(
+    State(commands): State<Commands>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(asked): JsonBody<Forget>,
+) -> Response {
+    match commands.brain.with(|brain, _| brain.forget(&asked.aggregator)) {
         Ok((zone, name)) => {
             tracing::warn!(%zone, aggregator = %name, "aggregator forgotten by command: its share is free");
-            let saved = in_effect(&brain).await;
+            let (before, after) = ("known".to_owned(), "forgotten".to_owned());
+            let change =
+                Entry { what: format!("forget {}", asked.aggregator), before, after, why: String::new() };
+            let noted = commands.audit.note(Actor::from(&caller), change);
+            let saved = commands.in_effect(noted).await;
             Json(Forgotten { zone, name, saved }).into_response()
         }
         Err(error @ ForgetError::Unknown { .. }) => error_response(StatusCode::BAD_REQUEST, error),

@@ -2,22 +2,25 @@
 
 use std::io;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use plimsoll_admin::access::Routes;
+use axum::{Extension, Json};
+use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::{ErrorBody, error_response};
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
 use plimsoll_policy::learning::{Day, Filed, Minute};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::admin::Commands;
+use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::history::MinuteSamples;
 use crate::history::csv::HistoryWriter;
@@ -33,6 +36,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 struct RouteState {
     brain: Shared<Brain>,
+    audit: AuditLog,
     recorder: HistoryRecorder,
 }
 
@@ -80,11 +84,11 @@ struct ImportedDay {
 }
 
 /// Returns the routes.
-pub(crate) fn routes(brain: Shared<Brain>, recorder: HistoryRecorder) -> Routes {
+pub(crate) fn routes(Commands { brain, audit }: Commands, recorder: HistoryRecorder) -> Routes {
     Routes::new()
         .viewer(Method::GET, "/history", export)
         .admin(Method::POST, "/history", import.layer(DefaultBodyLimit::max(IMPORT_BYTES_MAX)))
-        .with_state(RouteState { brain, recorder })
+        .with_state(RouteState { brain, audit, recorder })
 }
 
 async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuery>) -> Response {
@@ -144,6 +148,7 @@ fn send_rows(
 
 async fn import(
     State(shared): State<RouteState>,
+    Extension(caller): Extension<Caller>,
     Query(query): Query<ImportQuery>,
     headers: HeaderMap,
     body: Bytes,
@@ -153,7 +158,8 @@ async fn import(
     if !kind.is_some_and(|kind| kind.starts_with("text/csv")) {
         return error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv");
     }
-    let imported = tokio::task::spawn_blocking(move || add_days(&shared, query.replace, &body)).await;
+    let imported =
+        tokio::task::spawn_blocking(move || add_days(&shared, &caller, query.replace, &body)).await;
     match imported {
         Ok(Ok(imported)) => Json(imported).into_response(),
         Ok(Err((status, reason))) => (status, Json(reason)).into_response(),
@@ -161,7 +167,12 @@ async fn import(
     }
 }
 
-fn add_days(shared: &RouteState, replace: bool, body: &[u8]) -> Result<Imported, (StatusCode, ErrorBody)> {
+fn add_days(
+    shared: &RouteState,
+    caller: &Caller,
+    replace: bool,
+    body: &[u8],
+) -> Result<Imported, (StatusCode, ErrorBody)> {
     let reject = |status, error: String, line| (status, ErrorBody { error, line });
     let text = std::str::from_utf8(body)
         .map_err(|error| reject(StatusCode::BAD_REQUEST, error.to_string(), None))?;
@@ -170,12 +181,30 @@ fn add_days(shared: &RouteState, replace: bool, body: &[u8]) -> Result<Imported,
     let import = Import::parse(text, &policy, today)
         .map_err(|error| reject(StatusCode::BAD_REQUEST, error.reason, Some(error.line)))?;
     let days = import.days();
+    let change = Entry {
+        what: "history import".to_owned(),
+        before: String::new(),
+        after: format!("{} minutes on {} days of buckets", import.minutes.len(), days.len()),
+        why: if replace {
+            "days that the history has are replaced"
+        } else {
+            "days that the history has stay"
+        }
+        .to_owned(),
+    };
+    let recording = shared.audit.record(Actor::from(caller), change);
+    let logged = Handle::current()
+        .block_on(recording)
+        .map_err(|error| reject(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None))?;
     // Saved first: nothing is learned from days that a restart would lose.
     let minutes = import.minutes.iter();
     let minutes =
         minutes.map(|(minute, samples)| MinuteSamples { minute: *minute, samples: samples.clone() });
     let saved = shared.recorder.with_store(&shared.brain, |store| store.merge(minutes, replace));
-    saved.map_err(|error| reject(StatusCode::INSUFFICIENT_STORAGE, error, None))?;
+    if let Err(error) = saved {
+        logged.refused(&error);
+        return Err(reject(StatusCode::INSUFFICIENT_STORAGE, error, None));
+    }
     let (filed, closed, changes) = shared.brain.with(|brain, _| brain.import_history(&days, today, replace));
     log_limits(&changes);
     shared.brain.notify();

@@ -11,28 +11,31 @@ use plimsoll_admin::kill_api::{
     Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON,
     STATUS, TTL_MAX_S, Tier, unknown_bucket,
 };
-use plimsoll_core::kill::Scope;
+use plimsoll_core::kill::{KilledBucketsFull, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_policy::UnixSeconds;
 use plimsoll_proto::shared::Shared;
 
-use crate::admin::{BrainState, in_effect};
+use crate::admin::{BrainState, Commands, in_effect, not_logged, to_the_end};
+use crate::audit::{Actor, Entry};
 use crate::brain::{Brain, display};
 use crate::state::Command;
+use crate::tasks::kill_log::describe;
 use crate::tasks::unix_s;
 
 /// Creates the routes of the kill switch.
-pub(crate) fn routes(brain: Shared<Brain>) -> Routes {
+pub(crate) fn routes(commands: Commands) -> Routes {
     Routes::new()
         .viewer(Method::GET, STATUS, async |State(brain): BrainState| Json(brain.with(kill_status)))
         .operator(Method::POST, ON, kill)
         .operator(Method::POST, OFF, end_kill)
         .operator(Method::POST, DRILL, run_drill)
-        .with_state(brain)
+        .with_state(commands)
 }
 
 async fn kill(
-    State(brain): BrainState,
+    State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOn>,
 ) -> Response {
@@ -40,13 +43,15 @@ async fn kill(
         let reason = format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds");
         return error_response(StatusCode::BAD_REQUEST, reason);
     }
-    if let Some(refused) = refuse_unknown(&brain, order.bucket.as_ref()) {
+    let brain = &commands.brain;
+    if let Some(refused) = refuse_unknown(brain, order.bucket.as_ref()) {
         return refused;
     }
     let now_s = unix_s();
     let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
     let scope = Scope::from(order.bucket);
     let since_s = Some(now_s);
+    let why = order.reason.to_string();
     let command = Command {
         reason: Some(order.reason),
         by: caller.by(order.by),
@@ -55,31 +60,64 @@ async fn kill(
         left_s: order.ttl_s,
         ..Command::default()
     };
-    if let Err(full) = brain.with(|brain, _| brain.on_kill(&scope, command)) {
-        return error_response(StatusCode::CONFLICT, full);
+    let killed = brain.with(|brain, _| {
+        let before = describe(brain.durable(), &scope);
+        brain.on_kill(&scope, command)?;
+        Ok((before, describe(brain.durable(), &scope)))
+    });
+    let (before, mut after) = match killed {
+        Ok(change) => change,
+        Err(full) => {
+            let full: KilledBucketsFull = full;
+            return error_response(StatusCode::CONFLICT, full);
+        }
+    };
+    if let Some(until_s) = until_s {
+        after = format!("{after}, until {}", UnixSeconds::from_secs(until_s));
     }
-    in_effect(&brain).await;
+    let change = Entry { what: format!("kill on {scope}"), before, after, why };
+    let noted = commands.audit.note(Actor::from(&caller), change);
+    commands.in_effect(noted).await;
     Json(brain.with(kill_status)).into_response()
 }
 
 async fn end_kill(
-    State(brain): BrainState,
+    State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOff>,
 ) -> Response {
-    if let Some(refused) = refuse_unknown(&brain, order.bucket.as_ref()) {
+    if let Some(refused) = refuse_unknown(&commands.brain, order.bucket.as_ref()) {
         return refused;
     }
-    let scope = Scope::from(order.bucket);
-    let ended = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
-    let (reason, by) =
-        (order.reason.map(|text| text.to_string()), caller.by(order.by).map(|text| text.to_string()));
-    tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
-    in_effect(&brain).await;
-    Json(KillEnded { ended, status: brain.with(kill_status) }).into_response()
+    to_the_end(async move {
+        let Commands { brain, audit } = commands;
+        let scope = Scope::from(order.bucket);
+        let reason = order.reason.map(|text| text.to_string());
+        let change = Entry {
+            what: format!("kill off {scope}"),
+            before: brain.with(|brain, _| describe(brain.durable(), &scope)),
+            after: "off".to_owned(),
+            why: reason.clone().unwrap_or_default(),
+        };
+        if let Err(error) = audit.record(Actor::from(&caller), change).await {
+            return not_logged(error);
+        }
+        let ended = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
+        let by = caller.by(order.by).map(|text| text.to_string());
+        tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
+        in_effect(&brain).await;
+        Json(KillEnded { ended, status: brain.with(kill_status) }).into_response()
+    })
+    .await
 }
 
-async fn run_drill(State(brain): BrainState, JsonBody(order): JsonBody<DrillOrder>) -> Response {
+async fn run_drill(
+    State(Commands { brain, audit }): State<Commands>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(order): JsonBody<DrillOrder>,
+) -> Response {
+    let after = format!("within {} ms", order.timeout_ms);
+    audit.note(Actor::from(&caller), Entry { what: "kill drill".to_owned(), after, ..Entry::default() });
     let away = |brain: &Brain| brain.aggregators_away().count();
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
 }

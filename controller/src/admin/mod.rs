@@ -1,23 +1,30 @@
 //! The admin port of the controller: status, metrics, and the routes that operators' commands call.
 
 pub mod aggregator_routes;
+mod audit_routes;
 mod history_routes;
 mod kill_routes;
 mod metrics;
 pub mod rollout_routes;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::Method;
+use axum::extract::{FromRef, State};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
 use plimsoll_admin::access::Routes;
+use plimsoll_admin::body::error_response;
+use plimsoll_admin::security::Opened;
 use plimsoll_admin::server as admin_server;
 use plimsoll_proto::shared::Shared;
 use tokio::time::timeout;
 
 use crate::admin::status::Status;
+use crate::audit::{AuditLog, NotLogged};
 use crate::brain::Brain;
 use crate::policy_file::PolicyFiles;
 use crate::tasks::events::Events;
@@ -26,31 +33,71 @@ use crate::tasks::history::HistoryRecorder;
 /// The longest wait for the disk. An order takes effect even if the caller stops waiting.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The state of most routes.
+/// The state of routes that only read.
 type BrainState = State<Shared<Brain>>;
+
+/// The state of routes that change something, each of which is recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands {
+    pub(crate) brain: Shared<Brain>,
+    pub(crate) audit: AuditLog,
+}
+
+impl FromRef<Commands> for Shared<Brain> {
+    fn from_ref(commands: &Commands) -> Self {
+        commands.brain.clone()
+    }
+}
+
+impl Commands {
+    /// Waits until the orders given so far take effect, and until the noted change is on disk or the disk fails.
+    /// Returns true if the orders are saved.
+    async fn in_effect(&self, noted: u64) -> bool {
+        let (saved, _) = tokio::join!(in_effect(&self.brain), timeout(TIMEOUT, self.audit.settled(noted)));
+        saved
+    }
+}
+
+/// Carries a command out to its end, even if the caller goes away after its line was written.
+async fn to_the_end(command: impl Future<Output = Response> + Send + 'static) -> Response {
+    let ended = tokio::spawn(command).await;
+    ended.unwrap_or_else(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))
+}
+
+/// The answer to a command that could not be recorded.
+fn not_logged(error: NotLogged) -> Response {
+    error_response(StatusCode::SERVICE_UNAVAILABLE, error)
+}
 
 /// Returns every route of the admin port.
 pub(crate) fn routes(
-    brain: Shared<Brain>,
+    commands: Commands,
     files: PolicyFiles,
     recorder: HistoryRecorder,
     events: Events,
+    security: Opened,
 ) -> Routes {
-    let (for_status, for_metrics) = (brain.clone(), brain.clone());
+    let (for_status, for_metrics) = (commands.brain.clone(), commands.clone());
     let refused = events.rejected_streams.clone();
+    let trust = security.clone();
     let metrics = move || {
-        for_metrics.with(|brain, now| metrics::page(brain, &Status::of(brain, now), &events, now)).text()
+        let page = |brain: &mut Brain, now| metrics::page(brain, &Status::of(brain, now), &events, now);
+        let mut page = for_metrics.brain.with(page);
+        for_metrics.audit.add_to(&mut page);
+        security.add_to(&mut page);
+        page.text()
     };
     let status = move || async move {
         let status = for_status.with(|brain, now| Status::of(brain, now));
-        Json(Status { refused_children: refused.refused(), ..status })
+        Json(Status { refused_children: refused.refused(), security: trust.status(), ..status })
     };
     admin_server::routes(metrics, || true)
         .viewer(Method::GET, "/status", status)
-        .merge(rollout_routes::routes(brain.clone(), files))
-        .merge(kill_routes::routes(brain.clone()))
-        .merge(aggregator_routes::routes(brain.clone()))
-        .merge(history_routes::routes(brain, recorder))
+        .merge(rollout_routes::routes(commands.clone(), files))
+        .merge(kill_routes::routes(commands.clone()))
+        .merge(aggregator_routes::routes(commands.clone()))
+        .merge(audit_routes::routes(commands.audit.clone()))
+        .merge(history_routes::routes(commands, recorder))
 }
 
 /// Wakes the save task, and waits until the orders given so far take effect: they are saved, or saving

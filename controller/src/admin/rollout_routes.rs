@@ -1,26 +1,28 @@
 //! The rollout on the admin port: stages and their history, promotion, abort, and the acknowledgement of a
 //! held policy.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use plimsoll_admin::access::Routes;
+use axum::{Extension, Json};
+use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::{JsonBody, error_response};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_policy::{BucketPolicy, Difference};
+use plimsoll_policy::{BucketPolicy, Difference, differences};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::admin::{BrainState, TIMEOUT, in_effect};
-use crate::brain::Brain;
+use crate::admin::{BrainState, Commands, TIMEOUT, in_effect, not_logged, to_the_end};
+use crate::audit::{Actor, Entry};
+use crate::brain::{AckError, Brain};
 use crate::policy_file::PolicyFiles;
 use crate::rollout::{RolloutError, reasons};
 use crate::state::{Change, Evidence};
+use crate::tasks::rollout_log::one_line;
 
 /// The rollout of one entry of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,9 +118,11 @@ pub struct HeldStatus {
 }
 
 /// Returns the routes.
-pub(crate) fn routes(brain: Shared<Brain>, files: PolicyFiles) -> Routes {
+pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
     let get = Method::GET;
-    let acknowledge = async move |state: BrainState, body| acknowledge(state, files, body).await;
+    let acknowledge = async move |State(commands): State<Commands>, Extension(caller), JsonBody(asked)| {
+        to_the_end(acknowledge(commands, files, caller, asked)).await
+    };
     Routes::new()
         .viewer(get.clone(), "/rollout", async |State(brain): BrainState| Json(brain.with(statuses)))
         .viewer(get.clone(), "/rollout/history", async |State(brain): BrainState| Json(brain.with(changes)))
@@ -126,7 +130,7 @@ pub(crate) fn routes(brain: Shared<Brain>, files: PolicyFiles) -> Routes {
         .operator(Method::POST, "/rollout/abort", abort)
         .viewer(get, "/policy", async |State(brain): BrainState| Json(brain.with(policies)))
         .admin(Method::POST, "/policy/ack", acknowledge)
-        .with_state(brain)
+        .with_state(commands)
 }
 
 /// Returns the rollout of every entry.
@@ -170,24 +174,68 @@ fn policies(brain: &mut Brain, _now: MonoTime) -> Policies {
     Policies { in_force: brain.policy().hash().to_string(), held, refused }
 }
 
-async fn promote(State(brain): BrainState, JsonBody(asked): JsonBody<Promote>) -> Response {
-    match brain.with(|brain, now| brain.promote(now, &asked.entry, asked.to, asked.force.as_ref())) {
-        Ok(change) => done(&brain, Some(change)).await,
+async fn promote(
+    State(Commands { brain, audit }): State<Commands>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(Promote { entry, to, force }): JsonBody<Promote>,
+) -> Response {
+    to_the_end(async move {
+        let force = force.as_ref();
+        let planned = match brain.with(|brain, now| brain.preview_promotion(now, &entry, to, force)) {
+            Ok(planned) => planned,
+            Err(error) => return refused(&error),
+        };
+        let logged = match audit.record(Actor::from(&caller), recorded("promote", &planned)).await {
+            Ok(logged) => logged,
+            Err(error) => return not_logged(error),
+        };
+        // To the stage that was recorded, whatever has happened since.
+        match brain.with(|brain, now| brain.promote(now, &entry, Some(planned.to), force)) {
+            Ok(change) => {
+                let saved = in_effect(&brain).await;
+                done(&brain, Some(change), saved)
+            }
+            Err(error) => {
+                logged.refused(&error);
+                refused(&error)
+            }
+        }
+    })
+    .await
+}
+
+async fn abort(
+    State(commands): State<Commands>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(asked): JsonBody<Abort>,
+) -> Response {
+    let brain = &commands.brain;
+    match brain.with(|brain, _| brain.abort(&asked.entry, asked.reason.as_ref())) {
+        Ok(None) => done(brain, None, in_effect(brain).await),
+        Ok(Some(change)) => {
+            let noted = commands.audit.note(Actor::from(&caller), recorded("abort", &change));
+            let saved = commands.in_effect(noted).await;
+            done(brain, Some(change), saved)
+        }
         Err(error) => refused(&error),
     }
 }
 
-async fn abort(State(brain): BrainState, JsonBody(asked): JsonBody<Abort>) -> Response {
-    match brain.with(|brain, _| brain.abort(&asked.entry, asked.reason.as_ref())) {
-        Ok(change) => done(&brain, change).await,
-        Err(error) => refused(&error),
+/// The entry of a change of a stage for the audit log.
+fn recorded(command: &str, Change { entry, from, to, why, .. }: &Change) -> Entry {
+    Entry {
+        what: format!("{command} {entry}"),
+        before: from.map(|from| from.to_string()).unwrap_or_default(),
+        after: to.to_string(),
+        why: why.join("; "),
     }
 }
 
 async fn acknowledge(
-    State(brain): BrainState,
+    Commands { brain, audit }: Commands,
     files: PolicyFiles,
-    JsonBody(asked): JsonBody<Ack>,
+    caller: Caller,
+    asked: Ack,
 ) -> Response {
     let on_disk = match timeout(TIMEOUT, spawn_blocking(move || files.hash())).await {
         Ok(Ok(Ok(hash))) => hash,
@@ -197,18 +245,34 @@ async fn acknowledge(
             return error_response(StatusCode::SERVICE_UNAVAILABLE, "the disk of the policy does not answer");
         }
     };
+    let planned = brain.with(|brain, _| {
+        let policy = brain.preview_acknowledged(&asked.hash, on_disk)?;
+        let why = one_line(&differences(brain.policy(), &policy));
+        let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
+        Ok::<_, AckError>(Entry { what: "apply".to_owned(), before, after, why })
+    });
+    let planned = match planned {
+        Ok(planned) => planned,
+        Err(error) => return error_response(StatusCode::CONFLICT, error),
+    };
+    let logged = match audit.record(Actor::from(&caller), planned).await {
+        Ok(logged) => logged,
+        Err(error) => return not_logged(error),
+    };
     match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
         Ok(hash) => {
             tracing::info!(policy = %hash, "held policy acknowledged and in force");
             in_effect(&brain).await;
             Json(brain.with(policies)).into_response()
         }
-        Err(error) => error_response(StatusCode::CONFLICT, error),
+        Err(error) => {
+            logged.refused(&error);
+            error_response(StatusCode::CONFLICT, error)
+        }
     }
 }
 
-async fn done(brain: &Shared<Brain>, change: Option<Change>) -> Response {
-    let saved = in_effect(brain).await;
+fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Response {
     // The statistics and the time of the change may have been filled in since.
     let change = change.map(|change| {
         brain.with(|brain, _| brain.durable().change(change.number).cloned()).unwrap_or(change)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_admin::kill_api::Claimed;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::rejected_streams::RefusedChild;
+use plimsoll_admin::security::SecurityStatus;
 use plimsoll_core::decision::{Mode, Reason};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
@@ -34,6 +35,9 @@ pub struct Status {
     /// Aggregators, and other processes, that are refused again and again.
     #[serde(default)]
     pub refused_children: Vec<RefusedChild>,
+    /// The certificates and tokens of this controller.
+    #[serde(default)]
+    pub security: SecurityStatus,
     /// The hash of the policy in force.
     pub policy_hash: String,
     /// The kill generation; odd means killed.
@@ -225,6 +229,7 @@ impl Status {
                 .map(|lost| OtherController::new(lost.to, &lost.through, lost.to.epoch == durable.epoch)),
             other_controllers: OtherController::list(&brain.leadership.others, now),
             refused_children: Vec::new(),
+            security: SecurityStatus::default(),
             policy_hash: brain.policy().hash().to_string(),
             kill_generation: durable.kill.0,
             killed: durable.kill.is_killed(),

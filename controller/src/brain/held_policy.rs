@@ -133,6 +133,19 @@ impl Policies {
 // === impl Brain ===
 
 impl Brain {
+    /// Holds the policy of the files back, because the change cannot be recorded. Its kill switch and its lower modes
+    /// are in force at once. It must be [offered](Self::offer) again once it is recorded.
+    pub(crate) fn hold_unlogged(&mut self, policy: Arc<Policy>, why: String) {
+        self.policies.refused = None;
+        let before = self.durable.clone();
+        self.durable.on_unlogged(&policy, &self.policies.in_force);
+        let differences = differences(&self.policies.in_force, &policy);
+        self.policies.held = Some(HeldPolicy { policy, differences, reasons: vec![why] });
+        self.close_ended_stages();
+        self.pending_saves.note_change(before != self.durable);
+        self.post();
+    }
+
     /// Puts the policy of the files in force, or holds it back if guardrails find a reason.
     pub(crate) fn offer(&mut self, policy: Arc<Policy>) -> Offer {
         self.policies.refused = None;
@@ -192,6 +205,18 @@ impl Brain {
             reasons.push(HELD_BEFORE.to_owned());
         }
         reasons
+    }
+
+    /// Returns the policy that [`acknowledge`](Self::acknowledge) would put in force now.
+    ///
+    /// # Errors
+    /// As those of [`acknowledge`](Self::acknowledge).
+    pub(crate) fn preview_acknowledged(
+        &self,
+        hash: &str,
+        on_disk: PolicyHash,
+    ) -> Result<Arc<Policy>, AckError> {
+        self.policies.acknowledged(hash, on_disk)
     }
 
     /// Puts the policy that is held back in force, because an operator acknowledges it by its hash. `on_disk` is

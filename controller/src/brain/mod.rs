@@ -54,7 +54,7 @@ use crate::rollout::Rollouts;
 use crate::state::DurableState;
 
 pub(crate) use self::aggregators::{ForgetError, display};
-pub(crate) use self::held_policy::Offer;
+pub(crate) use self::held_policy::{AckError, Offer};
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
 
 /// Aggregators at most, including remembered ones that are away.

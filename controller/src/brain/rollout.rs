@@ -13,7 +13,7 @@ use super::Brain;
 use crate::aggregators::Place;
 use crate::bucket::BucketState;
 use crate::rollout::query_gates::GateAnswer;
-use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, RolloutError, Rollouts};
+use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, Ready, RolloutError, Rollouts};
 use crate::state::{Change, Evidence};
 
 impl Brain {
@@ -100,6 +100,45 @@ impl Brain {
     /// Takes the answer to a query gate, or the error that came in its place. The next tick judges by it.
     pub(crate) fn on_gate_answer(&mut self, url: &str, query: &str, answer: GateAnswer) {
         self.rollouts.answers.insert(&self.policies.in_force, url, query, answer);
+    }
+
+    /// Leaves promotions whose gates have passed to [`promote_ready`](Self::promote_ready), which must follow once they
+    /// are recorded.
+    pub(crate) fn record_promotions_first(&mut self) {
+        self.rollouts.ready = Some(Vec::new());
+    }
+
+    /// The promotions whose gates have passed, and which are not made yet.
+    pub(crate) fn ready_promotions(&self) -> &[Ready] {
+        self.rollouts.ready.as_deref().unwrap_or_default()
+    }
+
+    /// Makes a promotion whose gate has passed. Returns false if it passes no longer.
+    pub(crate) fn promote_ready(&mut self, ready: &Ready) -> bool {
+        let has_moved = self.rollouts.promote_ready(&mut self.durable, ready);
+        if has_moved {
+            self.close_ended_stages();
+            self.pending_saves.note_change(true);
+            self.post();
+        }
+        has_moved
+    }
+
+    /// Returns the change that [`promote`](Self::promote) would make now.
+    ///
+    /// # Errors
+    /// As those of [`promote`](Self::promote).
+    pub(crate) fn preview_promotion(
+        &self,
+        now: MonoTime,
+        entry: &str,
+        to: Option<Mode>,
+        force: Option<&Text>,
+    ) -> Result<Change, RolloutError> {
+        let (mut durable, policy) = (self.durable.clone(), &self.policies.in_force);
+        let (stale, promotion) = (self.liveness.stalest(now), Promotion { entry, to, force });
+        self.rollouts.promote(&mut durable, policy, now, stale.as_ref(), promotion)?;
+        durable.history.pop_back().ok_or_else(|| RolloutError::unknown(policy, entry))
     }
 
     /// Moves an entry one stage up for an operator, or `to` a higher stage. With a reason to `force` it, the

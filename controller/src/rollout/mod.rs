@@ -49,7 +49,8 @@
 //! **Moves.** An entry changes its stage in one of these ways:
 //! * `Rollouts::on_tick` moves an entry one stage up if its gate passes, and either `auto_promote` is on or
 //!   the policy file asks for a higher mode (the mode is *pending*). A move down withdraws the pending mode;
-//!   `auto_promote` tries again.
+//!   `auto_promote` tries again. With an audit log it only lists the move as ready, and
+//!   `Rollouts::promote_ready` makes it once it is recorded.
 //! * `Rollouts::on_tick` moves an entry from canary back to shadow if the canary gate fails. Evidence moves
 //!   no entry down from enforce.
 //! * `Rollouts::promote` moves an entry up for an operator, if its gate passes or no gate is required. With a
@@ -116,6 +117,8 @@ pub(crate) struct Rollouts {
     last_change: u64,
     /// Ticks since the stats were last saved.
     unsaved_ticks: u64,
+    /// The promotions whose gates have passed, if they are recorded before they are made.
+    pub(crate) ready: Option<Vec<Ready>>,
     /// By entry: the modes that ended lately, of which evidence may still arrive, and the time of the end.
     ended: BTreeMap<String, Vec<(Mode, MonoTime)>>,
 }
@@ -127,6 +130,21 @@ pub(crate) struct TickOutcome {
     pub(crate) changed: bool,
     /// The stats in the durable state are new and should be saved. Nothing waits for it.
     pub(crate) saves: bool,
+}
+
+/// A promotion whose gate has passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// The entry of the policy.
+    pub(crate) entry: String,
+    /// The present stage.
+    pub(crate) from: Mode,
+    /// The next stage.
+    pub(crate) to: Mode,
+    /// The number of the change that began the present stage.
+    change: u64,
+    /// The reasons.
+    pub(crate) why: Vec<String>,
 }
 
 /// One change of a stage that needs no operator.
@@ -214,6 +232,9 @@ impl Rollouts {
             !ended.is_empty()
         });
         let before = durable.changes;
+        if let Some(ready) = &mut self.ready {
+            ready.clear();
+        }
         for (entry, rollout) in entries(policy) {
             let Some(stage) = durable.stages.get(&entry).copied() else {
                 debug_assert!(false, "entry {entry} of the policy in force has no stage");
@@ -229,7 +250,12 @@ impl Rollouts {
             let next = judgement.and_then(|judgement| automatic_move(&stage, rollout, &judgement));
             if let Some(Move { to, cause, mut why }) = next {
                 why.extend(self.few_instances(&entry, stage.stage));
-                durable.enter_stage(&entry, to, cause, why);
+                match &mut self.ready {
+                    Some(ready) if to > stage.stage => {
+                        ready.push(Ready { entry, from: stage.stage, to, change: stage.change, why });
+                    }
+                    _ => durable.enter_stage(&entry, to, cause, why),
+                }
             }
         }
         let changed = durable.changes != before;
@@ -242,6 +268,23 @@ impl Rollouts {
                 self.stats.iter().map(|(entry, stats)| (entry.clone(), stats.saved())).collect();
         }
         TickOutcome { changed, saves }
+    }
+
+    /// Makes a promotion whose gate had passed at the last tick. Returns false if it had not, or if the stage has
+    /// changed since.
+    pub(crate) fn promote_ready(&mut self, durable: &mut DurableState, promotion: &Ready) -> bool {
+        let Ready { entry, to, change, why, .. } = promotion;
+        let is_same = |ready: &Ready| ready.entry == *entry && ready.to == *to && ready.change == *change;
+        let ready = self.ready.as_mut().and_then(|ready| {
+            let at = ready.iter().position(is_same)?;
+            Some(ready.swap_remove(at))
+        });
+        let is_unchanged = durable.stages.get(entry).is_some_and(|stage| stage.change == *change);
+        let may_move = ready.is_some() && is_unchanged && !durable.is_entry_killed(entry);
+        if may_move {
+            durable.enter_stage(entry, *to, Cause::Gate, why.clone());
+        }
+        may_move
     }
 
     /// Judges the gate out of an entry's present stage. `None` for an enforced entry, which has no gate, and

@@ -121,8 +121,17 @@ impl DurableState {
     /// policy that stays in force.
     pub(crate) fn on_held(&mut self, held: &Policy, in_force: &Policy) {
         self.held = Some(held.hash().to_string());
-        self.killed_by_file = held.kill_switch();
-        for (name, entry) in held.entries() {
+        self.on_urgent(held, in_force, held.kill_switch());
+    }
+
+    /// Applies the urgent parts of a policy that cannot be recorded. It ends no kill, and a restart judges it anew.
+    pub(crate) fn on_unlogged(&mut self, offered: &Policy, in_force: &Policy) {
+        self.on_urgent(offered, in_force, self.killed_by_file || offered.kill_switch());
+    }
+
+    fn on_urgent(&mut self, offered: &Policy, in_force: &Policy, killed_by_file: bool) {
+        self.killed_by_file = killed_by_file;
+        for (name, entry) in offered.entries() {
             self.on_mode_held(&name, entry.mode);
         }
         self.settle_generation(&Scope::Fleet, in_force);

@@ -1,8 +1,10 @@
-//! Logs every change of the kill switch, from whichever source.
+//! Logs every change of the kill switch, from whichever source, and returns those that no operator ordered at this
+//! controller, for the audit log.
 
 use plimsoll_core::kill::{KillGeneration, Scope};
 
-use crate::state::{Command, DurableState};
+use crate::audit::{Actor, Entry};
+use crate::state::{Command, DurableState, End};
 
 /// The log of the kill switch, with the state that was logged last.
 #[derive(Debug, Default)]
@@ -11,8 +13,10 @@ pub(crate) struct KillLog {
 }
 
 impl KillLog {
-    /// Logs the changes since the last call; at the first call, the kills in force.
-    pub(crate) fn on(&mut self, durable: &DurableState) {
+    /// Logs the changes since the last call; at the first call, the kills in force. Returns the changes whose origin
+    /// is another one than a command at this controller.
+    pub(crate) fn on(&mut self, durable: &DurableState) -> Vec<(Actor, Entry)> {
+        let mut changes = Vec::new();
         let buckets = durable.bucket_kills.keys().cloned().map(Scope::Bucket);
         for scope in [Scope::Fleet].into_iter().chain(buckets) {
             let before = self.last.as_ref();
@@ -20,6 +24,7 @@ impl KillLog {
             let is = durable.generation(&scope);
             let command = durable.command(&scope);
             let same_cause = before.is_some_and(|before| before.command(&scope) == command);
+            changes.extend(before.and_then(|before| change(before, durable, &scope)));
             match (was.is_killed(), is.is_killed()) {
                 (_, true) if was == is && same_cause => {}
                 (_, true) => {
@@ -45,5 +50,106 @@ impl KillLog {
             }
         }
         self.last = Some(durable.clone());
+        changes
+    }
+}
+
+/// Describes the kill switch of a scope.
+pub(crate) fn describe(durable: &DurableState, scope: &Scope) -> String {
+    let generation = durable.generation(scope);
+    let state = if generation.is_killed() { "on" } else { "off" };
+    format!("{state}, generation {}", generation.0)
+}
+
+/// Returns the change of a kill switch for the audit log; `None` if there is none, or if it came by a command at this
+/// controller, which records it.
+fn change(before: &DurableState, now: &DurableState, scope: &Scope) -> Option<(Actor, Entry)> {
+    let (was, is) = (before.generation(scope).is_killed(), now.generation(scope).is_killed());
+    let (earlier, command) = (before.command(scope), now.command(scope));
+    let is_fleet = matches!(scope, Scope::Fleet);
+    let by_file = is_fleet && before.killed_by_file != now.killed_by_file;
+    let learned = |command: &Command| command.reason.is_none();
+    let actor = if by_file {
+        Actor::controller("file", "kill_switch of the policy file")
+    } else if is && command.is_some_and(learned) && (!was || earlier.is_some_and(|earlier| !learned(earlier)))
+    {
+        let given_at = command.into_iter().flat_map(|command| command.given_at.iter().cloned());
+        Actor::controller("aggregator", given_at.collect::<Vec<_>>().join(" "))
+    } else if was && !is && end(before, scope) == end(now, scope) {
+        let is_learned = earlier.is_some_and(learned);
+        Actor::controller(if is_learned { "aggregator" } else { "time" }, "")
+    } else {
+        return None;
+    };
+    let what = format!("kill {} {scope}", if is { "on" } else { "off" });
+    let why = command.filter(|_| !by_file).map(Command::why).unwrap_or_default();
+    Some((actor, Entry { what, before: describe(before, scope), after: describe(now, scope), why }))
+}
+
+/// The latest end of a kill by a command at this controller.
+fn end<'a>(durable: &'a DurableState, scope: &Scope) -> Option<&'a End> {
+    match scope {
+        Scope::Fleet => durable.fleet_kill_ended.as_ref(),
+        Scope::Bucket(bucket) => durable.bucket_kills.get(bucket)?.ended.as_ref(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use plimsoll_core::names::{Bucket, Text};
+    use plimsoll_core::quantity::MonoTime;
+    use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
+
+    use super::*;
+    use crate::state::Now;
+
+    fn policy(kill_switch: bool) -> Policy {
+        let text = format!("kill_switch: {kill_switch}\nbuckets: {{ b: {{ limit: 1 }} }}\n");
+        let policy = Source { name: "policy.yaml", text: &text };
+        Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
+    }
+
+    fn ordered(ttl_s: Option<u64>) -> Command {
+        let reason = Some(Text::new("a test").unwrap());
+        Command { reason, until_s: ttl_s.map(|_| 60), left_s: ttl_s, ..Command::default() }
+    }
+
+    #[test]
+    fn changes_without_a_command_at_the_controller_are_returned_with_their_origin() {
+        let scope = Scope::Bucket(Bucket::new("b").unwrap());
+        let at = |ms| Now { at: MonoTime::from_elapsed(Duration::from_millis(ms)), unix_s: Some(60) };
+        let (plain, killing) = (policy(false), policy(true));
+        let learned = || Command { given_at: ["1a".to_owned()].into(), ..Command::learned(Some(1)) };
+        type Step<'a> = (&'a dyn Fn(&mut DurableState) -> bool, &'a [(&'a str, &'a str)]);
+        let order = |state: &mut DurableState, command| state.on_command(&scope, command, &plain).unwrap();
+        let end = |state: &mut DurableState, ms| state.on_command_ends(&scope, at(ms), &plain);
+        let load = |state: &mut DurableState, policy| {
+            state.on_policy(policy);
+            true
+        };
+        let steps: [Step<'_>; 9] = [
+            (&|state| order(state, ordered(None)), &[]),
+            (&|state| end(state, 1), &[]),
+            (&|state| order(state, ordered(Some(0))), &[]),
+            (&|state| state.on_time(60, &plain), &[("time", "kill off b")]),
+            (&|state| load(state, &killing), &[("file", "kill on fleet")]),
+            (&|state| load(state, &plain), &[("file", "kill off fleet")]),
+            (&|state| order(state, learned()), &[("aggregator", "kill on b")]),
+            (&|state| order(state, ordered(None)), &[]),
+            (&|state| end(state, 2), &[]),
+        ];
+        let mut state = DurableState::first_start();
+        state.on_policy(&plain);
+        let mut log = KillLog::default();
+        assert_eq!(log.on(&state), []);
+        for (at, (step, expected)) in steps.into_iter().enumerate() {
+            assert!(step(&mut state), "step {at}");
+            let changes = log.on(&state);
+            let found: Vec<_> =
+                changes.iter().map(|(actor, change)| (actor.who.as_str(), change.what.as_str())).collect();
+            assert_eq!(found, expected, "step {at}: {changes:?}");
+        }
     }
 }

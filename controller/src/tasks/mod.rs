@@ -6,6 +6,7 @@ pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod kill_log;
 pub(crate) mod policy;
+pub(crate) mod promotions;
 pub(crate) mod rollout_log;
 pub(crate) mod save;
 

@@ -4,14 +4,15 @@
 use plimsoll_policy::Difference;
 use plimsoll_proto::shared::Shared;
 
+use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::state::{Cause, Change, DurableState, Stage};
 
 /// The most differences of a policy that are logged.
 const DIFFERENCES_MAX: usize = 20;
 
-/// Logs changes of stages, and the ends of boosts.
-pub(crate) async fn follow(brain: Shared<Brain>) {
+/// Logs changes of stages, and the ends of boosts. Records the returns to shadow that no operator ordered.
+pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog) {
     let mut wakeups = brain.changes();
     let (mut logged, mut since_s) =
         brain.with(|brain, _| (brain.durable().changes, brain.durable().ticked_s));
@@ -28,7 +29,19 @@ pub(crate) async fn follow(brain: Shared<Brain>) {
         for change in changes.iter().rev() {
             logged = change.number;
             log_change(change);
+            if matches!(change.cause, Cause::Breach | Cause::Stale) {
+                audit.note(Actor::controller("gate", ""), return_to_shadow(change));
+            }
         }
+    }
+}
+
+fn return_to_shadow(Change { entry, from, to, why, .. }: &Change) -> Entry {
+    Entry {
+        what: format!("return {entry}"),
+        before: from.map(|from| from.to_string()).unwrap_or_default(),
+        after: to.to_string(),
+        why: why.join("; "),
     }
 }
 

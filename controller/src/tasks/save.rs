@@ -7,6 +7,7 @@ use plimsoll_proto::shared::Shared;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::AuditLog;
 use crate::brain::Brain;
 use crate::state::DurableState;
 use crate::state::store::StoreError;
@@ -22,6 +23,7 @@ pub(crate) async fn run(
     brain: Shared<Brain>,
     save: impl Fn(&DurableState) -> Result<(), StoreError> + Clone + Send + 'static,
     mut kill_log: KillLog,
+    audit: AuditLog,
     stop: CancellationToken,
 ) {
     let mut bell = brain.changes();
@@ -33,7 +35,9 @@ pub(crate) async fn run(
             rung = bell.changed() => if rung.is_err() { return },
         }
         let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
-        kill_log.on(&durable);
+        for (actor, change) in kill_log.on(&durable) {
+            audit.note(actor, change);
+        }
         let save = save.clone();
         let mut saving = tokio::task::spawn_blocking(move || save(&durable));
         let saved = match timeout(SAVE_MAX, &mut saving).await {

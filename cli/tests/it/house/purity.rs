@@ -39,7 +39,21 @@ const PURE: [(&str, &[&str]); 7] = [
             "zone",
         ],
     ),
-    ("controller", &["aggregators", "brain", "bucket", "history", "prometheus/answer", "rollout", "state"]),
+    (
+        "controller",
+        &[
+            "aggregators",
+            "audit/line",
+            "audit/queue",
+            "audit/verify",
+            "brain",
+            "bucket",
+            "history",
+            "prometheus/answer",
+            "rollout",
+            "state",
+        ],
+    ),
     ("cli", &["cmd/service/capacity", "load/schedule"]),
 ];
 /// The ways to read a clock or a source of entropy.

@@ -1,0 +1,285 @@
+//! One line of the log, and the chain that the lines form: each line contains the hash of the line before it,
+//! and its own hash covers all of that.
+
+use std::fmt::Write as _;
+
+use plimsoll_admin::access::Caller;
+use plimsoll_policy::UnixSeconds;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+
+/// The longest text of a field, in bytes. Longer ones are cut.
+const TEXT_BYTES_MAX: usize = 2_048;
+/// The longest line that is read, in bytes: more than the longest one that is written.
+pub(super) const LINE_BYTES_MAX: usize = 32 << 10;
+/// The end of a line before its hash.
+const HASH_KEY: &str = ",\"hash\":\"";
+/// The end of a line after its hash.
+const HASH_END: &str = "\"}";
+/// Hex digits of a hash.
+const HASH_DIGITS: usize = 64;
+
+/// The origin of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Actor {
+    /// The name of a token, `loopback`, or one of the controller's own names.
+    pub(crate) who: String,
+    /// The role of the token, or `controller`.
+    pub(crate) role: String,
+    /// An address, a file, or what else tells where the change came from.
+    pub(crate) from: String,
+}
+
+/// A change that is to be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The command or the kind of change, with what it concerns.
+    pub(crate) what: String,
+    /// The state before.
+    pub(crate) before: String,
+    /// The state wanted, or the one reached.
+    pub(crate) after: String,
+    /// The reasons.
+    pub(crate) why: String,
+}
+
+/// The content of a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The time of the change, such as `2026-12-01T00:00:00Z`.
+    pub time: String,
+    /// The name of the caller's token, `loopback`, or `file`, `gate`, `aggregator`, `time` or `controller`.
+    pub who: String,
+    /// The role of the caller, or `controller`.
+    pub role: String,
+    /// The caller's address, or the file.
+    pub from: String,
+    /// The command or the kind of change, with what it concerns.
+    pub what: String,
+    /// The state before.
+    pub before: String,
+    /// The state wanted, or the one reached.
+    pub after: String,
+    /// The reasons.
+    pub why: String,
+    /// The number of the earlier line that this one continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u64>,
+    /// True if the line was written later than the change, because the disk failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub late: bool,
+}
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// The number of the line, from 1.
+    pub seq: u64,
+    /// The content.
+    #[serde(flatten)]
+    pub record: Record,
+    /// The hash of the line before; zeros in the first one.
+    pub prev: String,
+    /// The SHA-256 of this line without this member, in hex.
+    pub hash: String,
+}
+
+/// The end of a chain, as the file `audit.head` keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The number of the last line; 0 without one.
+    pub seq: u64,
+    /// The hash of the last line; zeros without one.
+    pub hash: String,
+    /// The number of the first line that is kept: older files are removed.
+    pub first: u64,
+}
+
+#[derive(Serialize)]
+struct Unhashed<'a> {
+    seq: u64,
+    #[serde(flatten)]
+    record: &'a Record,
+    prev: &'a str,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+// === impl Actor ===
+
+impl Actor {
+    /// The controller itself, under the name of the part that acts.
+    pub(crate) fn controller(part: &str, from: impl Into<String>) -> Self {
+        Self { who: part.to_owned(), role: "controller".to_owned(), from: from.into() }
+    }
+}
+
+impl From<&Caller> for Actor {
+    fn from(caller: &Caller) -> Self {
+        let Caller { name, role, from } = caller;
+        Self { who: name.to_string(), role: role.to_string(), from: from.to_string() }
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Returns the content of a line, with texts of bounded length. `unix_s` is the time of the change.
+    pub(super) fn new(unix_s: i64, actor: Actor, entry: Entry) -> Self {
+        let Actor { who, role, from } = actor;
+        let Entry { what, before, after, why } = entry;
+        Self {
+            time: UnixSeconds::from_secs(unix_s).to_string(),
+            who: cut(who),
+            role: cut(role),
+            from: cut(from),
+            what: cut(what),
+            before: cut(before),
+            after: cut(after),
+            why: cut(why),
+            of: None,
+            late: false,
+        }
+    }
+
+    /// Returns a line about what became of a change that was recorded as line `seq`.
+    pub(super) fn continued(&self, unix_s: i64, seq: u64, after: &str, why: String) -> Self {
+        let time = UnixSeconds::from_secs(unix_s).to_string();
+        let after = after.to_owned();
+        Self { time, before: String::new(), after, why: cut(why), of: Some(seq), late: false, ..self.clone() }
+    }
+}
+
+/// Cuts a text to [`TEXT_BYTES_MAX`], and replaces characters that do not print.
+fn cut(text: String) -> String {
+    const ELLIPSIS: &str = "...";
+    let mut text = text.replace(char::is_control, "?");
+    if text.len() > TEXT_BYTES_MAX {
+        let fits = |end: &usize| text.is_char_boundary(*end);
+        text.truncate((0..=TEXT_BYTES_MAX - ELLIPSIS.len()).rev().find(fits).unwrap_or(0));
+        text.push_str(ELLIPSIS);
+    }
+    text
+}
+
+// === impl Line ===
+
+impl Line {
+    /// Parses the bytes of a line, without the line feed. `None` if they are no line of a log, or if the hash is
+    /// that of other bytes.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (body, hash) = text.strip_suffix(HASH_END)?.rsplit_once(HASH_KEY)?;
+        let line: Self = serde_json::from_str(text).ok()?;
+        (hash.len() == HASH_DIGITS && line.hash == hash && hash_of(&format!("{body}}}")) == hash)
+            .then_some(line)
+    }
+}
+
+// === impl Head ===
+
+impl Head {
+    /// The head of a log without lines.
+    pub(super) fn genesis() -> Self {
+        Self { seq: 0, hash: "0".repeat(HASH_DIGITS), first: 1 }
+    }
+
+    /// Appends a line to the chain, and returns it with its line feed.
+    pub(super) fn append(&mut self, record: &Record) -> Result<String, serde_json::Error> {
+        let seq = self.seq + 1;
+        let body = serde_json::to_string(&Unhashed { seq, record, prev: &self.hash })?;
+        let hash = hash_of(&body);
+        let open = body.strip_suffix('}').unwrap_or(&body);
+        let line = format!("{open}{HASH_KEY}{hash}{HASH_END}\n");
+        (self.seq, self.hash) = (seq, hash);
+        Ok(line)
+    }
+}
+
+/// The SHA-256 of a text in hex.
+fn hash_of(text: &str) -> String {
+    let mut hex = String::with_capacity(HASH_DIGITS);
+    for byte in digest(&SHA256, text.as_bytes()).as_ref() {
+        // A string takes all of it.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(what: &str) -> Record {
+        let actor = Actor { who: "alice".into(), role: "operator".into(), from: "10.0.0.1".into() };
+        let entry = Entry { what: what.into(), before: "off".into(), ..Entry::default() };
+        Record::new(0, actor, entry)
+    }
+
+    #[test]
+    fn line_is_json_whose_hash_covers_everything_before_it() {
+        let mut head = Head::genesis();
+        let first = head.append(&record("kill on")).unwrap();
+        let second =
+            head.append(&Record { late: true, of: Some(1), ..record("kill \"off\",\"hash\":\"") }).unwrap();
+        let body = first.split(",\"hash\"").next().unwrap();
+        assert_eq!(
+            body,
+            format!(
+                "{{\"seq\":1,\"time\":\"1970-01-01T00:00:00Z\",\"who\":\"alice\",\"role\":\"operator\",\"from\":\"10.0.0.1\",\
+                 \"what\":\"kill on\",\"before\":\"off\",\"after\":\"\",\"why\":\"\",\"prev\":\"{}\"",
+                "0".repeat(64)
+            )
+        );
+        let first = Line::parse(first.trim_end().as_bytes()).unwrap();
+        // As `printf '%s}' "$body" | sha256sum` computes it.
+        assert_eq!(first.hash, hash_of(&format!("{body}}}")));
+        let second = Line::parse(second.trim_end().as_bytes()).unwrap();
+        assert_eq!(
+            (second.seq, &second.prev, second.record.late, second.record.of),
+            (2, &first.hash, true, Some(1))
+        );
+        assert_eq!(second.record.what, "kill \"off\",\"hash\":\"");
+        assert_eq!(head, Head { seq: 2, hash: second.hash, first: 1 });
+    }
+
+    #[test]
+    fn hash_is_the_sha_256_of_the_standard() {
+        assert_eq!(hash_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn line_with_other_bytes_than_its_hash_is_none() {
+        let line = Head::genesis().append(&record("kill on")).unwrap();
+        let line = line.trim_end();
+        assert!(Line::parse(line.as_bytes()).is_some());
+        for wrong in [
+            line.replace("kill on", "kill of"),
+            line.replace("\"off\"", "\"off\" "),
+            line.replace("\"hash\"", "\"hush\""),
+            line.replace("\"}", "\"} "),
+            format!(" {line}"),
+            line[..line.len() - 1].to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(Line::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn longest_line_of_escaped_texts_can_be_read() {
+        let long = "\"\n".repeat(100_000);
+        let actor = Actor { who: long.clone(), role: long.clone(), from: long.clone() };
+        let entry = Entry { what: long.clone(), before: long.clone(), after: long.clone(), why: long };
+        let record = Record::new(i64::MAX, actor, entry);
+        assert!(record.why.len() <= TEXT_BYTES_MAX && record.why.ends_with("..."), "{}", record.why.len());
+        let line = Head::genesis().append(&Record { of: Some(u64::MAX), late: true, ..record }).unwrap();
+        assert!(line.len() <= LINE_BYTES_MAX, "{}", line.len());
+        assert_eq!(cut("ü".repeat(TEXT_BYTES_MAX)).len(), TEXT_BYTES_MAX - 1);
+        assert_eq!(cut("a\u{1b}[2J\n".to_owned()), "a?[2J?");
+    }
+}

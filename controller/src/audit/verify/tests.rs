@@ -1,0 +1,183 @@
+//! Manipulations of logs, by table and by chance: each is found, named, and placed.
+
+use proptest::prelude::*;
+
+use super::super::line::{Actor, Entry, Record};
+use super::*;
+
+/// A log of two files, and its head.
+#[derive(Clone, Debug)]
+struct Log {
+    lines: Vec<String>,
+    /// The number of lines of the rotated file.
+    rotated: usize,
+    head: Option<Head>,
+}
+
+fn record(what: &str) -> Record {
+    let actor = Actor::controller("gate", "");
+    Record::new(1_000, actor, Entry { what: what.to_owned(), ..Entry::default() })
+}
+
+fn verify(files: &[(&str, impl AsRef<[u8]>)], head: Option<Head>) -> Result<Verified, Fault> {
+    let mut verifier = Verifier::new(head);
+    for (name, bytes) in files {
+        verifier.file(name);
+        bytes.as_ref().split_inclusive(|byte| *byte == b'\n').for_each(|line| verifier.line(line));
+    }
+    verifier.finish()
+}
+
+fn log(lines: usize, rotated: usize) -> Log {
+    let mut head = Head::genesis();
+    let lines = (0..lines).map(|n| head.append(&record(&format!("change {n}"))).unwrap()).collect();
+    Log { lines, rotated, head: Some(head) }
+}
+
+impl Log {
+    fn verify(&self) -> Result<Verified, Fault> {
+        let (rotated, present) = self.lines.split_at(self.rotated.min(self.lines.len()));
+        verify(&[("audit.log.1", rotated.concat()), ("audit.log", present.concat())], self.head.clone())
+    }
+
+    /// Returns the kind of the first fault with its file and line.
+    fn fault(&self) -> (Kind, String, u64) {
+        let Fault { kind, file, line, .. } = self.verify().unwrap_err();
+        (kind, file, line)
+    }
+
+    /// Replaces a line by one with another content and a right hash, as a forger without the head would.
+    fn forge(&mut self, at: usize) {
+        let line = Line::parse(self.lines[at].trim_end().as_bytes()).unwrap();
+        let mut before = Head { seq: line.seq - 1, hash: line.prev, first: 1 };
+        self.lines[at] = before.append(&record("forged")).unwrap();
+    }
+}
+
+#[test]
+fn log_as_it_was_written_is_verified() {
+    let whole = log(6, 3);
+    let last = whole.head.clone().unwrap();
+    let verified = Verified { lines: 6, first: Some(1), last, after_head: 0, torn_bytes: 0 };
+    assert_eq!(whole.verify(), Ok(verified.clone()));
+    assert_eq!(Log { head: None, ..whole }.verify(), Ok(verified));
+    let none = Verified { lines: 0, first: None, last: Head::genesis(), after_head: 0, torn_bytes: 0 };
+    assert_eq!(log(0, 0).verify(), Ok(none));
+}
+
+#[test]
+fn manipulated_line_is_found_and_named() {
+    type Manipulation = fn(&mut Log);
+    let edit: Manipulation = |log| log.lines[1] = log.lines[1].replace("change", "chance");
+    let table: [(&str, Manipulation, Kind, &str, u64); 21] = [
+        ("edited", edit, Kind::Edited, "audit.log.1", 2),
+        ("edited and hashed", |log| log.forge(1), Kind::Edited, "audit.log.1", 2),
+        ("first edited and hashed", |log| log.forge(0), Kind::Edited, "audit.log.1", 1),
+        ("last of a file edited and hashed", |log| log.forge(2), Kind::Edited, "audit.log.1", 3),
+        ("last edited and hashed", |log| log.forge(5), Kind::Edited, "audit.log", 3),
+        ("emptied", |log| log.lines[1] = "\n".to_owned(), Kind::Edited, "audit.log.1", 2),
+        ("joined", |log| log.lines[1].truncate(9), Kind::Edited, "audit.log.1", 2),
+        ("another log", |log| log.lines = super::tests::log(5, 3).lines, Kind::Truncated, "audit.log", 3),
+        ("one inserted", |log| log.lines.insert(1, "{}\n".to_owned()), Kind::Edited, "audit.log.1", 2),
+        ("removed", |log| drop(log.lines.remove(4)), Kind::Removed, "audit.log", 2),
+        ("first removed", |log| drop(log.lines.remove(0)), Kind::Removed, "audit.log.1", 1),
+        ("two removed", |log| drop(log.lines.drain(3..5)), Kind::Removed, "audit.log", 1),
+        ("a file removed", |log| drop(log.lines.drain(..3)), Kind::Removed, "audit.log.1", 1),
+        ("doubled", |log| log.lines.insert(4, log.lines[3].clone()), Kind::Reordered, "audit.log", 2),
+        ("neighbours swapped", |log| log.lines.swap(3, 4), Kind::Reordered, "audit.log", 1),
+        ("first and last swapped", |log| log.lines.swap(0, 5), Kind::Reordered, "audit.log.1", 1),
+        ("moved to the end", |log| log.lines[1..].rotate_left(1), Kind::Reordered, "audit.log.1", 2),
+        ("last removed", |log| log.lines.truncate(5), Kind::Truncated, "audit.log", 3),
+        ("emptied", |log| log.lines.clear(), Kind::Truncated, "audit.log", 1),
+        ("cut within the last", |log| log.lines[5].truncate(20), Kind::Truncated, "audit.log", 3),
+        (
+            "cut before the last line feed",
+            |log| assert_eq!(log.lines[5].pop(), Some('\n')),
+            Kind::Truncated,
+            "audit.log",
+            3,
+        ),
+    ];
+    for (name, manipulate, kind, file, line) in table {
+        let mut log = log(6, 3);
+        manipulate(&mut log);
+        assert_eq!(log.fault(), (kind, file.to_owned(), line), "{name}: {:?}", log.verify());
+    }
+}
+
+#[test]
+fn rotated_file_without_its_last_line_feed_is_truncated() {
+    let mut log = log(6, 3);
+    log.lines[2].pop();
+    assert_eq!(log.fault(), (Kind::Truncated, "audit.log.1".to_owned(), 3));
+}
+
+#[test]
+fn head_of_another_log_is_noticed() {
+    let mut log = log(6, 3);
+    log.head.as_mut().unwrap().hash = "0".repeat(64);
+    assert_eq!(log.fault(), (Kind::Edited, "audit.log".to_owned(), 3));
+}
+
+#[test]
+fn lines_after_the_head_and_a_torn_one_are_no_manipulation() {
+    let mut log = log(6, 3);
+    log.head = Some(super::tests::log(4, 3).head.unwrap());
+    log.lines[5].truncate(30);
+    let verified = log.verify().unwrap();
+    assert_eq!((verified.lines, verified.after_head, verified.torn_bytes), (5, 1, 30));
+    // They are part of the chain all the same.
+    log.lines[4] = log.lines[4].replace("change", "chance");
+    assert_eq!(log.fault(), (Kind::Edited, "audit.log".to_owned(), 2));
+}
+
+#[test]
+fn removed_files_are_those_that_the_head_names() {
+    let mut log = log(6, 3);
+    log.head.as_mut().unwrap().first = 3;
+    assert!(log.verify().is_ok(), "an archive may be added");
+    log.lines.drain(..2);
+    assert_eq!(log.verify().unwrap().first, Some(3));
+    log.lines.remove(0);
+    assert_eq!(log.fault().0, Kind::Removed);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_edit_removal_swap_or_truncation_is_found(
+        texts in prop::collection::vec(("\\PC{0,12}", "\\PC{0,12}", any::<bool>()), 1..12),
+        how in 0..6_u8,
+        (at, other) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+        byte in any::<u8>(),
+    ) {
+        let mut head = Head::genesis();
+        let lines: Vec<String> = texts
+            .iter()
+            .map(|(what, why, late)| head.append(&Record { why: why.clone(), late: *late, ..record(what) }).unwrap())
+            .collect();
+        let good = lines.concat().into_bytes();
+        let is_good = |bytes: &[u8]| verify(&[("audit.log", bytes)], Some(head.clone())).is_ok();
+        prop_assert!(is_good(&good));
+        let mut bytes = good.clone();
+        let (line, other_line) = (at.index(lines.len()), other.index(lines.len()));
+        match how {
+            0 => bytes[at.index(good.len())] = byte,
+            1 => drop(bytes.remove(at.index(good.len()))),
+            2 => bytes.insert(at.index(good.len()), byte),
+            3 => bytes.truncate(at.index(good.len())),
+            4 => {
+                let mut lines = lines.clone();
+                lines.remove(line);
+                bytes = lines.concat().into_bytes();
+            }
+            _ => {
+                let mut lines = lines.clone();
+                lines.swap(line, other_line);
+                bytes = lines.concat().into_bytes();
+            }
+        }
+        prop_assert_eq!(is_good(&bytes), bytes == good);
+    }
+}

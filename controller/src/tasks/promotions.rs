@@ -1,0 +1,50 @@
+//! Makes the promotions whose gates have passed, once they are recorded in the audit log.
+
+use plimsoll_proto::shared::Shared;
+use tokio::task::JoinSet;
+
+use crate::audit::{Actor, AuditLog, Entry};
+use crate::brain::Brain;
+use crate::rollout::Ready;
+
+/// Makes promotions, for ever. They wait while the log cannot be written.
+pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
+    let mut wakeups = brain.changes();
+    let mut is_waiting = false;
+    while wakeups.changed().await.is_ok() {
+        let ready = brain.with(|brain, _| brain.ready_promotions().to_vec());
+        let failure = audit.failure().filter(|_| !ready.is_empty());
+        let was_waiting = std::mem::replace(&mut is_waiting, failure.is_some());
+        if failure.is_some() {
+            if !was_waiting {
+                tracing::warn!(
+                    entries = ready.len(),
+                    "promotions by gates wait until the audit log can be written"
+                );
+            }
+            continue;
+        }
+        let mut promotions = JoinSet::new();
+        for ready in ready {
+            promotions.spawn(promote(brain.clone(), audit.clone(), ready));
+        }
+        while promotions.join_next().await.is_some() {}
+    }
+}
+
+async fn promote(brain: Shared<Brain>, audit: AuditLog, ready: Ready) {
+    let Ready { entry, from, to, why, .. } = &ready;
+    let change = Entry {
+        what: format!("promote {entry}"),
+        before: from.to_string(),
+        after: to.to_string(),
+        why: why.join("; "),
+    };
+    // A failure is logged by the log itself, and the gate is judged again with the next tick.
+    let Ok(logged) = audit.record(Actor::controller("gate", ""), change).await else { return };
+    if brain.with(|brain, _| brain.promote_ready(&ready)) {
+        brain.notify();
+    } else {
+        logged.refused("the gate does not pass any more, or the stage has changed");
+    }
+}
