@@ -28,6 +28,7 @@ fn controller(folder: &Path, policy: &str, admin: &str) -> Process {
         state.to_str().unwrap(),
         "--listen",
         "127.0.0.1:0",
+        "--insecure",
         "--admin",
         admin,
     ])
@@ -174,9 +175,10 @@ fn history_answers_only_callers_on_the_same_machine() {
     let folder = TempDir::new().unwrap();
     let controller = controller(folder.path(), POLICY, "0.0.0.0:0");
     let port = controller.address("admin").port();
-    for (host, expected) in [(IpAddr::V4(own), 403), (IpAddr::from([127, 0, 0, 1]), 200)] {
+    for (host, expected) in [(IpAddr::V4(own), 401), (IpAddr::from([127, 0, 0, 1]), 200)] {
         assert_eq!(http_get(SocketAddr::new(host, port), "/history").0, expected, "{host}");
-        assert_eq!(http_get(SocketAddr::new(host, port), "/status").0, 200);
+        assert_eq!(http_get(SocketAddr::new(host, port), "/status").0, expected, "{host}");
+        assert_eq!(http_get(SocketAddr::new(host, port), "/metrics").0, 200);
     }
 }
 

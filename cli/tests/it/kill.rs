@@ -406,7 +406,7 @@ fn invalid_kill_commands_fail_with_a_hint() {
 #[test]
 fn aggregator_rejects_a_ttl_and_commands_from_other_machines() {
     let flags = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--controller", "http://127.0.0.1:9"];
-    let aggregator = Process::start(&[&["aggregator"], &flags[..]].concat());
+    let aggregator = Process::start(&[&["aggregator", "--insecure"], &flags[..]].concat());
     let port = aggregator.address("admin").port();
     let local = format!("http://127.0.0.1:{port}");
     let ended = run(&["kill", "on", "--reason", "x", "--ttl", "1m", "--aggregator", &local]);
@@ -450,7 +450,7 @@ fn aggregator_rejects_a_ttl_and_commands_from_other_machines() {
 }
 
 /// An address of this machine other than loopback. The socket sends nothing.
-fn own_address() -> Option<IpAddr> {
+pub(crate) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())

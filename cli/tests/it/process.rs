@@ -223,6 +223,13 @@ pub(crate) fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
             command.env_remove(name);
         }
     }
+    // A config file of the caller must not decide which controller a test reaches.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
+    // Tests of tokens alone need more than loopback.
+    let is_given = |flag: &str| args.iter().any(|arg| arg.as_ref() == flag);
+    if (is_given("controller") || is_given("aggregator")) && !is_given("--tokens") {
+        command.env("PLIMSOLL_ADMIN_OPEN_ON_LOOPBACK", "true");
+    }
     command
 }
 
