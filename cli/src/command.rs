@@ -8,6 +8,7 @@ use plimsoll_host::descriptors;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::AdminError;
+use crate::cmd::credentials::{self, certs, tokens};
 use crate::cmd::{apply, check, forget, history, kill, rollout, service, simulate, status};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
@@ -60,6 +61,8 @@ enum Command {
     Apply(apply::ApplyArgs),
     Forget(forget::ForgetArgs),
     Simulate(simulate::SimulateArgs),
+    Certs(certs::CertsArgs),
+    Tokens(tokens::TokensArgs),
 }
 
 impl Plimsoll {
@@ -79,6 +82,8 @@ impl Plimsoll {
             Command::Diff(args) => apply::diff(&args).unwrap_or_else(failed),
             Command::Apply(args) => apply::run(&args).unwrap_or_else(failed),
             Command::Status(args) => status::run(&args).unwrap_or_else(failed),
+            Command::Certs(args) => certs::run(&args).unwrap_or_else(failed),
+            Command::Tokens(args) => tokens::run(&args).unwrap_or_else(failed),
             Command::Forget(args) => forget::run(&args).unwrap_or_else(failed),
             Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
             Command::Simulate(args) => {
@@ -122,11 +127,12 @@ fn raise_descriptors() {
 /// Returns true if the arguments or their files are at fault, so that the same command fails again.
 fn is_usage(error: &anyhow::Error) -> bool {
     use plimsoll_controller::Error;
-    error.downcast_ref::<Error>().is_some_and(|error| matches!(error, Error::Policy(_)))
+    error.downcast_ref::<Error>().is_some_and(|error| matches!(error, Error::Policy(_) | Error::Security(_)))
         || error
             .downcast_ref::<plimsoll_aggregator::Error>()
             .is_some_and(plimsoll_aggregator::Error::is_usage)
         || error.downcast_ref::<AdminError>().is_some_and(AdminError::is_usage)
+        || error.is::<credentials::Unusable>()
         || error.is::<plimsoll_client::BuildError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
 }

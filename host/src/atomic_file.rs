@@ -1,7 +1,7 @@
 //! Replaces a file as a whole: the bytes are written beside it, synced and renamed over it, so that a crash at
 //! any point leaves the old file or the new one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,22 @@ use std::path::{Path, PathBuf};
 /// When it cannot be written. The file before is kept, and no part of the new one is left. A device is never
 /// replaced: root could, and every process that uses `/dev/null` would write to a file instead.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_with(path, bytes, 0o600, None)
+}
+
+/// Replaces `path` like [`replace`], by a file of this mode that belongs to the owner and the group of the file before,
+/// so that the process that reads it still can when another user replaces it.
+///
+/// # Errors
+/// As those of [`replace`], and when the new file cannot be given to that owner.
+pub fn replace_for_its_owner(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    replace_with(path, bytes, mode, path.metadata().ok().as_ref())
+}
+
+fn replace_with(path: &Path, bytes: &[u8], mode: u32, before: Option<&Metadata>) -> io::Result<()> {
     refuse_device(path)?;
     let beside = beside(path);
-    let written = write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+    let written = write(&beside, bytes, mode, before).and_then(|()| fs::rename(&beside, path));
     if let Err(error) = written {
         // The disk may be full; an unfinished file must not take the room.
         let _ = fs::remove_file(&beside);
@@ -35,7 +48,7 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write(path: &Path, bytes: &[u8], mode: u32, before: Option<&Metadata>) -> io::Result<()> {
     // A crash may have left a file of this name; a link or a FIFO must not receive the bytes.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -50,7 +63,28 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut file = options.open(path)?;
     file.write_all(bytes)?;
+    set_owner_and_mode(&file, mode, before)?;
     file.sync_all()
+}
+
+fn set_owner_and_mode(file: &File, mode: u32, before: Option<&Metadata>) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+        let own = file.metadata()?;
+        if let Some(before) = before.filter(|before| (before.uid(), before.gid()) != (own.uid(), own.gid())) {
+            let failed = |error: io::Error| {
+                let (user, group) = (before.uid(), before.gid());
+                let text = format!("the new file cannot be given to user {user} and group {group}: {error}");
+                io::Error::new(error.kind(), text)
+            };
+            fchown(file, Some(before.uid()), Some(before.gid())).map_err(failed)?;
+        }
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+    }
+    #[cfg(not(unix))]
+    let _ = (file, mode, before);
+    Ok(())
 }
 
 /// Returns a name in the same directory: renaming is atomic only within one file system.
@@ -108,6 +142,25 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "kept");
         assert!(!beside.exists());
+    }
+
+    #[test]
+    fn new_file_has_the_mode_asked_for_and_the_owner_of_the_one_before() {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        for (owner, mode) in [(None, 0o640), (Some(12_345), 0o600), (Some(12_345), 0o644)] {
+            // Only root may give files away.
+            let owner = owner.filter(|_| chown(directory.path(), Some(0), None).is_ok());
+            replace_for_its_owner(&path, b"first", 0o600).unwrap();
+            chown(&path, owner, owner).unwrap();
+            let before = fs::metadata(&path).unwrap();
+            replace_for_its_owner(&path, b"second", mode).unwrap();
+            let after = fs::metadata(&path).unwrap();
+            assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+            assert_eq!(after.permissions().mode() & 0o777, mode);
+            assert_eq!(fs::read(&path).unwrap(), b"second");
+        }
     }
 
     #[test]

@@ -1,26 +1,30 @@
 //! The client of the admin ports: sends one request, and returns the answer or an error that says what to
 //! try.
 
+mod config_file;
 mod error;
+mod operator;
 mod request;
+mod token;
 
 use std::time::Duration;
 
 use clap::ValueHint;
-use reqwest::{Response, header};
+use reqwest::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use error::no_answer;
 pub(crate) use error::{AdminError, root_cause};
+use error::{Refusal, no_answer};
+use operator::NoAnswer;
+pub(crate) use operator::{Operator, OperatorArgs};
 pub(crate) use request::{Address, CONTROLLER, Request, parse_address};
+pub(crate) use token::Token;
 
 use crate::output::OutputArgs;
 use crate::shutdown;
 
-/// The timeout of a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The timeout of an answer, beyond the duration of the request itself: a controller writes a command to its
 /// disk before it answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,8 +32,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The hint of a request that no controller answers.
-const UNREACHABLE: &str = "run this on the controller's machine, and give its admin port with --controller \
-                           http://127.0.0.1:PORT if it is not 7401";
+const UNREACHABLE: &str = "give the admin port of the controller with --controller URL: http://127.0.0.1:PORT on \
+                           its own machine if it is not 7401, https://HOST:7401 from another";
 
 /// The controller to send a request to, and the format of the output.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,12 +44,14 @@ pub(crate) struct AdminArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// The controller to send a request to.
+/// The controller to send a request to, and the credentials of the operator.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
-    /// Admin port of the controller; it answers only callers on its own machine
-    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", default_value = CONTROLLER, value_hint = ValueHint::Url, value_parser = parse_address)]
-    pub(crate) address: Address,
+    /// Admin port of the controller [default: that of the config file, else http://127.0.0.1:7401]
+    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
+    address: Option<Address>,
+    #[command(flatten)]
+    operator: OperatorArgs,
 }
 
 /// An answer and the address that gave it.
@@ -73,8 +79,9 @@ impl AdminArgs {
     }
 
     fn send<T: DeserializeOwned>(&self, request: &Request) -> anyhow::Result<T> {
-        let addresses = std::slice::from_ref(&self.controller.address);
-        let answer = send_to_first_reachable(addresses, request, UNREACHABLE);
+        let (operator, address) = self.controller.resolve()?;
+        let addresses = [address];
+        let answer = send_to_first_reachable(&operator, &addresses, request, UNREACHABLE);
         Ok(shutdown::runtime()?.block_on(answer)?.body)
     }
 }
@@ -86,19 +93,31 @@ impl ControllerArgs {
     /// # Errors
     /// [`AdminError`].
     pub(crate) async fn open(&self, request: &Request) -> Result<Response, AdminError> {
-        let address = &self.address;
-        let response = send(address, request).await.map_err(|cause| AdminError::Unreachable {
-            tried: vec![no_answer(address, &cause)],
-            hint: UNREACHABLE,
-        })?;
+        let (operator, address) = self.resolve()?;
+        let response = match operator.send(&address, request).await {
+            Ok(response) => response,
+            Err(NoAnswer::Unsent(reason)) => return Err(AdminError::Unsent(reason)),
+            Err(NoAnswer::Failed(cause)) => {
+                return Err(AdminError::Unreachable {
+                    tried: vec![no_answer(&address, &cause)],
+                    hint: UNREACHABLE,
+                });
+            }
+        };
         if response.status().is_success() {
             return Ok(response);
         }
-        let status = response.status();
+        let refusal = Refusal::of(&response);
         match read_body(response).await {
-            Ok(body) => Err(AdminError::from_answer(address, status, &body)),
-            Err(cause) => Err(AdminError::UnexpectedAnswer { address: address.clone(), cause }),
+            Ok(body) => Err(refusal.error(&operator, &address, &body)),
+            Err(cause) => Err(AdminError::UnexpectedAnswer { address, cause }),
         }
+    }
+
+    fn resolve(&self) -> Result<(Operator, Address), AdminError> {
+        let operator = self.operator.open().map_err(AdminError::Unsent)?;
+        let address = self.address.clone().map_or_else(|| operator.controller(), Ok);
+        Ok((operator, address.map_err(AdminError::Unsent)?))
     }
 }
 
@@ -107,27 +126,34 @@ impl ControllerArgs {
 /// # Errors
 /// [`AdminError`]; if no address is reachable, `hint` says what to do.
 pub(crate) async fn send_to_first_reachable<T: DeserializeOwned>(
+    operator: &Operator,
     addresses: &[Address],
     request: &Request,
     hint: &'static str,
 ) -> Result<Answer<T>, AdminError> {
     let mut tried = Vec::new();
+    let mut unsent = Vec::new();
     let within = request.duration + ANSWER_TIMEOUT;
     for address in addresses {
         let answered = async {
-            let response = send(address, request).await?;
-            Ok((response.status(), read_body(response).await?))
+            let response = operator.send(address, request).await?;
+            let refusal = Refusal::of(&response);
+            Ok((response.status(), refusal, read_body(response).await.map_err(NoAnswer::Failed)?))
         };
-        let late = |_| Err(format!("no answer within {within:?}"));
-        let (status, body) = match timeout(within, answered).await.unwrap_or_else(late) {
+        let late = |_| Err(NoAnswer::Failed(format!("no answer within {within:?}")));
+        let (status, refusal, body) = match timeout(within, answered).await.unwrap_or_else(late) {
             Ok(answer) => answer,
-            Err(cause) => {
+            Err(NoAnswer::Failed(cause)) => {
                 tried.push(no_answer(address, &cause));
+                continue;
+            }
+            Err(NoAnswer::Unsent(reason)) => {
+                unsent.push(reason);
                 continue;
             }
         };
         if !status.is_success() {
-            return Err(AdminError::from_answer(address, status, &body));
+            return Err(refusal.error(operator, address, &body));
         }
         let body = serde_json::from_slice(&body).map_err(|error| AdminError::UnexpectedAnswer {
             address: address.clone(),
@@ -135,6 +161,10 @@ pub(crate) async fn send_to_first_reachable<T: DeserializeOwned>(
         })?;
         return Ok(Answer { from: address.clone(), body });
     }
+    if tried.is_empty() {
+        return Err(AdminError::Unsent(unsent.join("\n       ")));
+    }
+    tried.append(&mut unsent);
     Err(AdminError::Unreachable { tried, hint })
 }
 
@@ -152,13 +182,4 @@ pub(crate) async fn read_body(mut response: Response) -> Result<Vec<u8>, String>
             Err(error) => return Err(format!("the answer broke off: {}", root_cause(&error))),
         }
     }
-}
-
-async fn send(address: &Address, request: &Request) -> Result<Response, String> {
-    let sent = async {
-        let client = plimsoll_controller::http_client_builder().connect_timeout(CONNECT_TIMEOUT).build()?;
-        let sent = client.request(request.method.clone(), address.url(&request.route));
-        sent.header(header::CONTENT_TYPE, request.content_type).body(request.body.clone()).send().await
-    };
-    sent.await.map_err(|error: reqwest::Error| root_cause(&error))
 }

@@ -1,32 +1,47 @@
 //! A request to an admin port, and the address of the port as flags and environment variables give it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Uri;
 use reqwest::Method;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The default address of a controller's admin port.
 pub(crate) const CONTROLLER: &str = "http://127.0.0.1:7401";
 
-/// The address of an admin port: plain HTTP, a host and a port, without a path.
-#[derive(Clone, Debug)]
+/// The address of an admin port: HTTP or HTTPS, a host and a port, without a path.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) struct Address(Uri);
 
 /// Parses an address.
 ///
 /// # Errors
-/// The text is not of the form `http://HOST[:PORT]`.
+/// The text is not of the form `http://HOST[:PORT]` or `https://HOST[:PORT]`.
 pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
-    let invalid = || format!("`{text}` is not the address of an admin port; write it as {CONTROLLER}");
+    let invalid = || {
+        format!(
+            "`{text}` is not the address of an admin port; write it as {CONTROLLER}, or as https://HOST:7401 for \
+             another machine"
+        )
+    };
     let uri: Uri = text.parse().map_err(|_| invalid())?;
-    let is_plain = uri.scheme_str() == Some("http") && uri.path().trim_end_matches('/').is_empty();
-    if is_plain && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none() {
-        Ok(Address(uri))
-    } else {
-        Err(invalid())
+    let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
+    let is_bare = uri.path().trim_end_matches('/').is_empty() && uri.query().is_none();
+    // A name before `@` would hide the host.
+    let has_host = uri.authority().is_some_and(|authority| !authority.host().is_empty())
+        && !uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    if is_known && is_bare && has_host { Ok(Address(uri)) } else { Err(invalid()) }
+}
+
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        parse_address(&text)
     }
 }
 
@@ -34,6 +49,25 @@ impl Address {
     /// The URL of a route.
     pub(super) fn url(&self, route: &str) -> String {
         format!("{self}{route}")
+    }
+
+    /// Returns true if the connection is TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        self.0.scheme_str() == Some("https")
+    }
+
+    /// Returns true if the address is one of this machine, whose traffic no other machine sees.
+    pub(super) fn is_loopback(&self) -> bool {
+        let host = self.0.host().unwrap_or_default();
+        let literal = host.trim_start_matches('[').trim_end_matches(']');
+        host.eq_ignore_ascii_case("localhost")
+            || literal.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
+    }
+
+    /// The same host and port by the other scheme.
+    pub(super) fn by_other_scheme(&self) -> String {
+        let scheme = if self.is_tls() { "http" } else { "https" };
+        format!("{scheme}://{}", self.0.authority().map_or("", |authority| authority.as_str()))
     }
 }
 
@@ -91,10 +125,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_that_of_a_plain_http_server() {
-        for good in
-            ["http://127.0.0.1:7401", "http://controller:7401/", "http://[::1]:7401", "http://controller"]
-        {
+    fn an_address_is_that_of_an_http_or_https_server() {
+        for good in [
+            "http://127.0.0.1:7401",
+            "http://controller:7401/",
+            "http://[::1]:7401",
+            "http://controller",
+            "https://controller:7401",
+        ] {
             assert_eq!(
                 parse_address(good).unwrap().url("/kill"),
                 format!("{}/kill", good.trim_end_matches('/'))
@@ -103,13 +141,33 @@ mod tests {
         for bad in [
             "",
             "127.0.0.1:7401",
-            "https://controller:7401",
+            "ftp://controller:7401",
             "http://",
+            "https://",
+            "http://127.0.0.1:7401@elsewhere",
             "http://a/kill",
             "http://a/?x",
             "controller",
         ] {
             assert!(parse_address(bad).unwrap_err().contains(CONTROLLER), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_this_machine_are_loopback() {
+        for (address, is_loopback) in [
+            ("http://127.0.0.1:7401", true),
+            ("http://127.9.9.9", true),
+            ("http://[::1]:7401", true),
+            ("http://[::ffff:127.0.0.1]:7401", true),
+            ("http://LOCALHOST:7401", true),
+            ("http://localhost.example:7401", false),
+            ("http://127.0.0.1.example:7401", false),
+            ("http://0.0.0.0:7401", false),
+            ("http://10.0.0.1:7401", false),
+            ("http://[2001:db8::1]:7401", false),
+        ] {
+            assert_eq!(parse_address(address).unwrap().is_loopback(), is_loopback, "{address}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod check;
+pub(crate) mod credentials;
 pub(crate) mod forget;
 pub(crate) mod history;
 pub(crate) mod kill;

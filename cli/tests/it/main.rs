@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod alerts;
 #[cfg(test)]
+mod certs;
+#[cfg(test)]
 mod chart;
 #[cfg(test)]
 mod chart_trust;
@@ -33,6 +35,8 @@ mod liveness;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
+mod operator;
+#[cfg(test)]
 mod pipes;
 #[cfg(test)]
 #[allow(dead_code)] // the measuring program uses the rest
@@ -52,5 +56,7 @@ mod several;
 mod sockets;
 #[cfg(test)]
 mod stacked;
+#[cfg(test)]
+mod tls;
 #[cfg(test)]
 mod turns;

@@ -15,14 +15,14 @@ use plimsoll_admin::kill_api::{
 use plimsoll_core::names::{Bucket, Text};
 
 use crate::admin_client::{
-    Address, AdminError, Answer, CONTROLLER, Request, parse_address, send_to_first_reachable,
+    Address, AdminError, Answer, Operator, OperatorArgs, Request, parse_address, send_to_first_reachable,
 };
 use crate::output::OutputArgs;
 use crate::shutdown;
 
 /// The hint of a request that neither a controller nor an aggregator answers.
-const UNREACHABLE: &str = "if the controller is down, kill one zone at its aggregator: --aggregator http://HOST:7411, run on \
-                           its machine; or stop one service by its kill file (--kill-file) or PLIMSOLL_KILL=1";
+const UNREACHABLE: &str = "if the controller is down, kill one zone at its aggregator: --aggregator URL, its admin port \
+                           (7411); or stop one service by its kill file (--kill-file) or PLIMSOLL_KILL=1";
 
 /// Stop enforcement at once, end a kill, or show what is killed
 ///
@@ -80,13 +80,16 @@ enum KillCommand {
 /// The tiers to try in order, and the format of the output.
 #[derive(Debug, Args)]
 struct TierArgs {
-    /// Admin port of the controller; http://127.0.0.1:7401 unless an aggregator is given
+    /// Admin port of the controller; unless an aggregator is given, that of the config file, else
+    /// http://127.0.0.1:7401
     #[arg(long, env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
     controller: Option<Address>,
     /// Admin port (7411) of an aggregator, for while no controller runs; with --controller, tried if that one
     /// does not answer
     #[arg(long, env = "PLIMSOLL_AGGREGATOR_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
     aggregator: Option<Address>,
+    #[command(flatten)]
+    operator: OperatorArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -114,14 +117,20 @@ fn operator() -> Option<Text> {
 }
 
 impl TierArgs {
-    /// The addresses in the order in which they are tried.
-    fn addresses(&self) -> Vec<Address> {
-        let default = || parse_address(CONTROLLER).ok().filter(|_| self.aggregator.is_none());
-        self.controller.clone().or_else(default).into_iter().chain(self.aggregator.clone()).collect()
+    /// The addresses in the order in which they are tried. The controller of the config file is left out if an
+    /// aggregator is given: a kill of one zone must not become one of the fleet.
+    fn addresses(&self, operator: &Operator) -> Result<Vec<Address>, String> {
+        let controller = match (&self.controller, &self.aggregator) {
+            (None, None) => Some(operator.controller()?),
+            (controller, _) => controller.clone(),
+        };
+        Ok(controller.into_iter().chain(self.aggregator.clone()).collect())
     }
 
     async fn send<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<Answer<T>, AdminError> {
-        send_to_first_reachable(&self.addresses(), request, UNREACHABLE).await
+        let operator = self.operator.open().map_err(AdminError::Unsent)?;
+        let addresses = self.addresses(&operator).map_err(AdminError::Unsent)?;
+        send_to_first_reachable(&operator, &addresses, request, UNREACHABLE).await
     }
 }
 

@@ -1,0 +1,128 @@
+//! The development CA: a key and a certificate in one directory, which sign the certificates of processes.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use plimsoll_core::exchange::{PeerId, PeerRole};
+use plimsoll_tls::rustls::pki_types::CertificateDer;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
+};
+
+use super::certificate::{Certificate, parse_chain};
+use super::files::{CA_CERTIFICATE, CA_KEY, read_text};
+use crate::cmd::credentials::Unusable;
+
+/// The time by which certificates are valid before they are issued, for clocks that are behind.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+/// The scheme of the identities that a CA signs; a CA has its trust domain alone in this form.
+const SCHEME: &str = "spiffe://";
+
+/// A CA that can sign.
+pub(super) struct Authority {
+    /// The content of its `ca.crt`, which may have earlier CAs besides.
+    pub(super) bundle: String,
+    /// The trust domain that its certificate names.
+    pub(super) trust_domain: Option<String>,
+    pub(super) not_after: SystemTime,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, in PEM.
+pub(super) struct Issued {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+/// Checks a trust domain.
+///
+/// # Errors
+/// The rule that it breaks.
+pub(super) fn check_trust_domain(text: &str) -> Result<String, String> {
+    PeerId::new(text, PeerRole::Controller).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Makes the certificate and the key of a new CA.
+///
+/// # Errors
+/// The system has no random bytes.
+pub(super) fn create(trust_domain: &str, lifetime: Duration, now: SystemTime) -> anyhow::Result<Issued> {
+    let mut params = params(&format!("Plimsoll development CA of {trust_domain}"), now, lifetime);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.subject_alt_names = vec![SanType::URI(format!("{SCHEME}{trust_domain}").try_into()?)];
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    Ok(Issued { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
+}
+
+impl Authority {
+    /// Reads the CA in a directory.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
+        let hint = "`plimsoll certs init --dir DIR` makes a CA for development";
+        let (key_path, bundle_path) = (directory.join(CA_KEY), directory.join(CA_CERTIFICATE));
+        let key = KeyPair::from_pem(&read_text(&key_path, hint)?).map_err(|_| {
+            Unusable::new(format_args!("{} holds no private key in PEM; {hint}", key_path.display()))
+        })?;
+        let bundle = read_text(&bundle_path, hint)?;
+        let of_key = |der: &CertificateDer<'_>| {
+            let certificate = Certificate::parse(der)?;
+            Ok(Some(certificate).filter(|it| it.is_ca && it.public_key == key.subject_public_key_info()))
+        };
+        for der in parse_chain(&bundle_path, &bundle)? {
+            let parsed: Result<Option<Certificate>, String> = of_key(&der);
+            let parsed =
+                parsed.map_err(|cause| Unusable::new(format_args!("{}: {cause}", bundle_path.display())))?;
+            let Some(certificate) = parsed else { continue };
+            let trust_domain = certificate.uris().find_map(|uri| uri.strip_prefix(SCHEME)).map(str::to_owned);
+            let not_after = certificate.not_after;
+            let issuer = Issuer::from_ca_cert_der(&der, key).context("the CA's certificate")?;
+            return Ok(Self { bundle, trust_domain, not_after, issuer });
+        }
+        Err(Unusable::new(format_args!(
+            "{} has no CA whose key is {}; {hint}",
+            bundle_path.display(),
+            key_path.display()
+        )))
+    }
+
+    /// Signs a certificate for a new key.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub(super) fn issue(
+        &self,
+        id: &PeerId,
+        hosts: &[SanType],
+        lifetime: Duration,
+        now: SystemTime,
+    ) -> anyhow::Result<Issued> {
+        let role = match id.role() {
+            PeerRole::Controller => "controller",
+            PeerRole::Aggregator { .. } => "aggregator",
+            PeerRole::Service { .. } => "service",
+        };
+        let mut params = params(&format!("Plimsoll {role}"), now, lifetime);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.subject_alt_names = vec![SanType::URI(id.to_string().try_into()?)];
+        params.subject_alt_names.extend_from_slice(hosts);
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        Ok(Issued { certificate: params.signed_by(&key, &self.issuer)?.pem(), key: key.serialize_pem() })
+    }
+}
+
+fn params(common_name: &str, now: SystemTime, lifetime: Duration) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.not_before = (now - CLOCK_SKEW).into();
+    params.not_after = (now + lifetime).into();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params
+}

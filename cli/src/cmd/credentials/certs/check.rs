@@ -1,0 +1,141 @@
+//! `plimsoll certs check`: loads a directory of certificates as a tier does, and lets two directories shake hands in
+//! memory, by the code of the tiers.
+
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::{Args, ValueHint};
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_core::exchange::authority::check_parent;
+use plimsoll_tls::rustls::pki_types::ServerName;
+use plimsoll_tls::{Certificates, accept, connect};
+use serde::Serialize;
+
+use super::certificate::{Certificate, parse_chain};
+use super::files::{CERTIFICATE, KEY, read_text};
+use crate::cmd::credentials::Unusable;
+use crate::output::OutputArgs;
+use crate::shutdown;
+
+/// The room for one direction of a handshake in memory, above the size of any.
+const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
+/// The part of its validity that a certificate has left when a warning is due.
+const WARN_BELOW: f64 = 1.0 / 3.0;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Checked are the files, that the key is that of the certificate, its chain to ca.crt, its identity, its validity, and the
+permissions of the key. With --peer a handshake of both directories is tried as well, and whether the one may be the
+parent of the other.
+
+Exit code 0: a tier works with it; 1: it is expired, or the two refuse one another; 2: a tier does not start with it.")]
+pub(super) struct CheckArgs {
+    /// Directory with tls.crt, tls.key and ca.crt, as --certs takes it
+    #[arg(env = "PLIMSOLL_CERTS", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    dir: PathBuf,
+    /// Directory of a parent or child that it shall be accepted by
+    #[arg(long, env = "PLIMSOLL_PEER_CERTS", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    peer: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The result of a check, in the form that scripts read.
+#[derive(Debug, Default, Serialize)]
+struct Findings {
+    valid: bool,
+    identities: Vec<String>,
+    faults: Vec<String>,
+    warnings: Vec<String>,
+}
+
+pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let now = SystemTime::now();
+    let mut findings = Findings::default();
+    let own = findings.open(&args.dir, now)?;
+    if let Some(peer) = &args.peer {
+        let peer = findings.open(peer, now)?;
+        shutdown::runtime()?.block_on(findings.pair(&own, &peer));
+    }
+    findings.valid = findings.faults.is_empty();
+    args.output.print(&findings, |out| findings.write_text(out))?;
+    Ok(if findings.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Findings {
+    /// Loads a directory, and notes what will go wrong later.
+    fn open(&mut self, directory: &Path, now: SystemTime) -> anyhow::Result<Certificates> {
+        let certificates = Certificates::open(directory).map_err(Unusable::new)?;
+        self.identities.push(certificates.id().to_string());
+        self.note_validity(&directory.join(CERTIFICATE), now)?;
+        let key = directory.join(KEY);
+        let mode = key.metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o777);
+        // A group may have to read it: that of a service of systemd, or of a pod.
+        if mode & 0o007 != 0 {
+            let key = key.display();
+            self.warnings
+                .push(format!("all users have access to {key} (mode {mode:04o}): run `chmod 600 {key}`"));
+        }
+        Ok(certificates)
+    }
+
+    /// Notes a leaf that has expired, or will soon.
+    fn note_validity(&mut self, path: &Path, now: SystemTime) -> anyhow::Result<()> {
+        let place = path.display();
+        let chain = parse_chain(path, &read_text(path, "it was there a moment ago")?)?;
+        let Some(leaf) = chain.first() else { return Ok(()) };
+        let leaf =
+            Certificate::parse(leaf).map_err(|cause| Unusable::new(format_args!("{place}: {cause}")))?;
+        let end = humantime::format_rfc3339_seconds(leaf.not_after);
+        let whole = leaf.not_after.duration_since(leaf.not_before).unwrap_or_default();
+        match leaf.not_after.duration_since(now) {
+            Err(_) => self.faults.push(format!("{place} has expired at {end}: renew it")),
+            Ok(left) if left.as_secs_f64() < WARN_BELOW * whole.as_secs_f64() => self.warnings.push(format!(
+                "{place} ends at {end}, and less than a third of its validity is left: renew it"
+            )),
+            Ok(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Notes why two processes with these certificates would refuse one another.
+    async fn pair(&mut self, own: &Certificates, peer: &Certificates) {
+        let (one, other) = (own.id(), peer.id());
+        let pairs = [(own, peer, check_parent(&one, &other)), (peer, own, check_parent(&other, &one))];
+        if let [(.., Err(error)), (.., Err(reverse))] = &pairs {
+            let is_parent = matches!(one.role(), PeerRole::Controller);
+            self.faults.push(if is_parent { reverse.to_string() } else { error.to_string() });
+        }
+        for (child, parent, allowed) in pairs {
+            if allowed.is_ok() {
+                self.shake_hands(child, parent).await;
+            }
+        }
+    }
+
+    async fn shake_hands(&mut self, child: &Certificates, parent: &Certificates) {
+        let (near, far) = tokio::io::duplex(HANDSHAKE_BYTES_MAX);
+        // Names of hosts are not compared.
+        let Ok(name) = ServerName::try_from("plimsoll") else { return };
+        let (connected, accepted) =
+            tokio::join!(connect(child.child(), name, near), accept(parent.mutual_server(), far));
+        let failures = [(child, connected.err()), (parent, accepted.err())];
+        for (end, failure) in failures {
+            self.faults.extend(failure.map(|failure| format!("{}: {failure}", end.directory().display())));
+        }
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.identities.iter().try_for_each(|identity| writeln!(out, "{identity}"))?;
+        self.faults.iter().try_for_each(|fault| writeln!(out, "error: {fault}"))?;
+        self.warnings.iter().try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
+        match (self.valid, self.identities.len()) {
+            (false, _) => Ok(()),
+            (true, 1) => writeln!(out, "valid"),
+            (true, _) => writeln!(out, "valid: each accepts the other"),
+        }
+    }
+}

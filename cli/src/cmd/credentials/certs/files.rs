@@ -1,0 +1,60 @@
+//! The files of certificates and keys, by the names that every tier looks for.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use anyhow::Context;
+use plimsoll_host::{atomic_file, regular_file};
+
+use crate::cmd::credentials::Unusable;
+
+/// The certificate of a process with its chain, leaf first.
+pub(super) const CERTIFICATE: &str = "tls.crt";
+/// The key of a process.
+pub(super) const KEY: &str = "tls.key";
+/// The certificates of the CAs that peers are verified by.
+pub(super) const CA_CERTIFICATE: &str = "ca.crt";
+/// The key of a CA. It signs, and belongs on no machine that runs a tier.
+pub(super) const CA_KEY: &str = "ca.key";
+/// The mode of files that hold no secret.
+pub(super) const PUBLIC: u32 = 0o644;
+/// The mode of keys.
+pub(super) const SECRET: u32 = 0o600;
+
+/// The largest PEM file that is read, in bytes.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Reads a PEM file.
+///
+/// # Errors
+/// It cannot be read; `hint` says what to do.
+pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
+    let place = path.display();
+    let bytes = regular_file::read(path, FILE_BYTES_MAX)
+        .map_err(|error| Unusable::new(format_args!("cannot read {place}: {error}; {hint}")))?;
+    if bytes.len() > FILE_BYTES_MAX {
+        let most = FILE_BYTES_MAX >> 10;
+        return Err(Unusable::new(format_args!("{place} is larger than {most} KiB; {hint}")));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Unusable::new(format_args!("{place} is not PEM, which is text; {hint}")))
+}
+
+/// Creates a directory for its owner alone, unless it exists.
+///
+/// # Errors
+/// It cannot be created.
+pub(super) fn create_directory(path: &Path) -> anyhow::Result<()> {
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.with_context(|| format!("cannot create the directory {}", path.display()))
+}
+
+/// Replaces a file as a whole.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
+    let written = atomic_file::replace_for_its_owner(path, text.as_bytes(), mode);
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
