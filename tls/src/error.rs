@@ -62,9 +62,9 @@ pub enum Fault {
     #[error("names {now} in place of {before}: a process keeps its identity, so restart it to change that")]
     OtherIdentity {
         /// The identity in force.
-        before: PeerId,
+        before: Box<PeerId>,
         /// The identity of the new file.
-        now: PeerId,
+        now: Box<PeerId>,
     },
     /// The new certificate has expired.
     #[error("has expired: renew it")]

@@ -43,7 +43,7 @@ impl Generation {
         let next = Self::new(files, now, Some(self))?;
         let fault = |fault| Err(files.certificate.fault(fault));
         if next.id != self.id {
-            return fault(Fault::OtherIdentity { before: self.id.clone(), now: next.id });
+            return fault(Fault::OtherIdentity { before: self.id.clone().into(), now: next.id.into() });
         }
         if now > next.validity.not_after {
             return fault(Fault::Expired);
