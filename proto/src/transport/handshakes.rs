@@ -11,7 +11,7 @@ const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The reason of a TLS connection to a port that takes plaintext.
 pub(super) const NOT_PLAINTEXT: &str = "not_plaintext";
 #[cfg(feature = "tls")]
-const REASONS: &[&str] = &plimsoll_tls::HandshakeFailure::LABELS;
+const REASONS: &[&str] = plimsoll_tls::HandshakeFailure::LABELS;
 #[cfg(not(feature = "tls"))]
 const REASONS: &[&str] = &[];
 

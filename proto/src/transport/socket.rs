@@ -84,6 +84,8 @@ impl Socket {
                 let (config, own) = (certificates.mutual_server(), certificates.id());
                 Self::Handshake(Box::pin(async {
                     let (stream, peer) = accept(config, stream).await?;
+                    let kind = stream.get_ref().1.handshake_kind();
+                    tracing::debug!(child = %peer.id, ?kind, "handshake is over");
                     let stream: Box<dyn Duplex> = Box::new(Sealed(stream));
                     Ok((stream, Certified { own, child: peer.id, not_after: peer.not_after }))
                 }))

@@ -28,7 +28,7 @@ async fn check_ends(reports: Vec<wire::Report>, code: Code, reason: &str) {
     };
     assert_eq!((status.code(), reason), (code, reason), "{}", status.message());
     assert!(!status.message().is_empty());
-    assert_eq!(until(&mut server.rejections, Some).await, reason);
+    assert_eq!(server.rejected().await.reason, reason);
     until(&mut server.events, |event| matches!(event, ParentEvent::Closed(_)).then_some(())).await;
     assert!(server.rejections.try_recv().is_err(), "counted more than once");
 }
@@ -86,7 +86,7 @@ async fn child_above_the_capacity_is_rejected_as_full() {
     second.send(greeting(2)).await;
     let status = patiently(second.directives.message()).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
-    assert_eq!(until(&mut server.rejections, Some).await, "full");
+    assert_eq!(server.rejected().await.reason, "full");
 }
 
 #[tokio::test(flavor = "multi_thread")]

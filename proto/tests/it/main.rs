@@ -12,3 +12,5 @@ mod scripted;
 mod silence;
 #[cfg(test)]
 mod slow_reader;
+#[cfg(test)]
+mod tls;

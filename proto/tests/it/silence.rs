@@ -65,7 +65,7 @@ async fn half_open_stream_ends_at_both_ends_and_the_child_returns() {
     path.is_cut.store(true, Ordering::Relaxed);
     let error = child.disconnected().await;
     assert!(error.starts_with("no message from the parent for "), "{error}");
-    assert_eq!(until(&mut server.rejections, Some).await, "silent");
+    assert_eq!(server.rejected().await.reason, "silent");
     path.is_cut.store(false, Ordering::Relaxed);
     child.applied().await;
     child.stop().await;
@@ -139,7 +139,7 @@ async fn streams_opened_in_rapid_succession_on_one_connection_are_turned_away() 
     assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
     let wait = status.metadata().get("grpc-retry-pushback-ms").unwrap().to_str().unwrap();
     assert!(wait.parse::<u64>().unwrap() > 0);
-    assert_eq!(until(&mut server.rejections, Some).await, "busy");
+    assert_eq!(server.rejected().await.reason, "busy");
     // Others are not turned away.
     let mut other = server.stream().await;
     other.send(greeting(1)).await;

@@ -8,7 +8,8 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 use plimsoll_proto::driver::child::{self, Observer, StreamError};
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport;
+use plimsoll_proto::transport::{self, Dial, Security};
+use plimsoll_tls::Certificates;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ pub(crate) enum ChildEvent {
     Opened,
     Applied(Box<Directives>),
     Connected,
+    Renewed,
     Disconnected(String),
     Rejected(String),
 }
@@ -76,6 +78,10 @@ impl Observer for Log {
         let _ = self.0.send(ChildEvent::Connected);
     }
 
+    fn on_renewed(&mut self) {
+        let _ = self.0.send(ChildEvent::Renewed);
+    }
+
     fn on_disconnected(&mut self, error: &StreamError, _was_connected: bool) {
         let _ = self.0.send(ChildEvent::Disconnected(error.to_string()));
     }
@@ -95,11 +101,20 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a child of the parent at `uri`, with `greeting` as its first report.
     pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
+        Self::dial(transport::endpoint(uri).unwrap(), greeting, interval)
+    }
+
+    /// Starts a child over mTLS, which greets with its identity alone.
+    pub(crate) fn secured(uri: &str, certificates: &Certificates) -> Self {
+        let dial = Dial::new(uri, &Security::Mutual(certificates.clone())).unwrap();
+        Self::dial(dial, Report::default(), Duration::from_millis(20))
+    }
+
+    fn dial(dial: impl Into<Dial>, greeting: Report, interval: Duration) -> Self {
         let (emit, events) = mpsc::unbounded_channel();
         let child = ScriptedChild { greeting, interval, seq: 0, events: emit.clone() };
         let shutdown = CancellationToken::new();
-        let endpoint = transport::endpoint(uri).unwrap();
-        let task = tokio::spawn(child::run(Shared::new(child), endpoint, shutdown.clone(), Log(emit)));
+        let task = tokio::spawn(child::run(Shared::new(child), dial.into(), shutdown.clone(), Log(emit)));
         Self { events, shutdown, task }
     }
 

@@ -1,28 +1,43 @@
 //! A scripted parent behind a real socket.
 
+use std::future::ready;
+use std::io::{self, Write};
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::mpsc as blocking;
 use std::time::Duration;
 
+use http::Uri;
+use hyper_util::rt::TokioIo;
 use plimsoll_core::directive::{Board, BucketDirective, Epoch, Message};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
 use plimsoll_core::kill::{KillGeneration, Kills};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Echo, InstanceId, Report};
+use plimsoll_core::report::{Echo, Identity, InstanceId, Report};
 use plimsoll_proto::driver::parent::{OnRejected, ParentService, Rejection};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, Connections};
 use plimsoll_proto::wire;
 use plimsoll_proto::wire::exchange_client::ExchangeClient;
+use plimsoll_tls::Certificates;
+use plimsoll_tls::rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
+use tonic::transport::Channel;
+use tower::service_fn;
+use tracing::dispatcher::set_default;
+use tracing::{Dispatch, Level};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
 
-use super::{EPOCH, PATIENCE, directive, identity, patiently};
+use super::{EPOCH, PATIENCE, directive, identity, patiently, until};
 
 /// Threads of a parent.
 const WORKERS: usize = 2;
@@ -99,18 +114,44 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) parent: Shared<ScriptedParent>,
     pub(crate) events: UnboundedReceiver<ParentEvent>,
-    pub(crate) rejections: UnboundedReceiver<&'static str>,
+    pub(crate) rejections: UnboundedReceiver<Rejected>,
+    pub(crate) connections: Connections,
+    /// The lines of the log of the driver.
+    pub(crate) log: UnboundedReceiver<String>,
     pub(crate) closing: CancellationToken,
     served: JoinHandle<()>,
     runtime: Option<Runtime>,
 }
 
+/// A stream that the parent closed.
 #[derive(Debug)]
-struct Rejections(UnboundedSender<&'static str>);
+pub(crate) struct Rejected {
+    pub(crate) reason: &'static str,
+    pub(crate) cause: String,
+    pub(crate) child: Option<Identity>,
+}
+
+#[derive(Debug)]
+struct Rejections(UnboundedSender<Rejected>);
 
 impl OnRejected for Rejections {
-    fn on_rejected(&self, rejection: Rejection<'_>) {
-        let _ = self.0.send(rejection.reason);
+    fn on_rejected(&self, Rejection { reason, cause, child }: Rejection<'_>) {
+        let _ = self.0.send(Rejected { reason, cause: cause.to_owned(), child: child.cloned() });
+    }
+}
+
+/// A log that sends its lines to a test.
+#[derive(Clone)]
+struct Lines(UnboundedSender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -121,7 +162,31 @@ impl Server {
     }
 
     pub(crate) fn start_at(address: SocketAddr, children_max: usize) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().unwrap();
+        Self::serve(address, children_max, |service| service)
+    }
+
+    /// Starts a parent that takes mTLS alone.
+    pub(crate) fn secured(certificates: &Certificates) -> Self {
+        let certificates = certificates.clone();
+        Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), 9, |service| service.secured(certificates))
+    }
+
+    fn serve(
+        address: SocketAddr,
+        children_max: usize,
+        configure: impl FnOnce(ParentService<ScriptedParent>) -> ParentService<ScriptedParent> + Send + 'static,
+    ) -> Self {
+        let (write, log) = mpsc::unbounded_channel();
+        let lines = fmt::layer().with_ansi(false).with_writer(move || Lines(write.clone()));
+        let own = Targets::new().with_target("plimsoll_proto", Level::DEBUG);
+        let subscriber = tracing_subscriber::registry().with(lines).with(own);
+        let log_to = Dispatch::new(subscriber);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .on_thread_start(move || mem::forget(set_default(&log_to)))
+            .enable_all()
+            .build()
+            .unwrap();
         let (emit, events) = mpsc::unbounded_channel();
         let (reject, rejections) = mpsc::unbounded_channel();
         let closing = CancellationToken::new();
@@ -134,20 +199,23 @@ impl Server {
         parent.post(&directive(1, 0));
         let (bound, bound_to) = blocking::channel();
         let (handed, parent_of) = blocking::channel();
-        let stop = closing.clone();
+        let connections = Connections::default();
+        let (stop, accepted) = (closing.clone(), connections.clone());
         let served = runtime.spawn(async move {
             let listener = transport::listen(address).await.unwrap();
             bound.send(listener.local_addr().unwrap()).unwrap();
             let parent = Shared::new(parent);
             handed.send(parent.clone()).unwrap();
             let service = ParentService::new(parent, stop.clone(), Rejections(reject));
-            transport::serve(listener, Connections::default(), service, stop.cancelled()).await.unwrap();
+            transport::serve(listener, accepted, configure(service), stop.cancelled()).await.unwrap();
         });
         Self {
             address: bound_to.recv_timeout(PATIENCE).unwrap(),
             parent: parent_of.recv_timeout(PATIENCE).unwrap(),
             events,
             rejections,
+            connections,
+            log,
             closing,
             served,
             runtime: Some(runtime),
@@ -156,6 +224,20 @@ impl Server {
 
     pub(crate) fn uri(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    pub(crate) fn https(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// Waits for the next stream that the parent closes.
+    pub(crate) async fn rejected(&mut self) -> Rejected {
+        until(&mut self.rejections, Some).await
+    }
+
+    /// Waits for a line of the log that contains this text.
+    pub(crate) async fn logged(&mut self, text: &str) -> String {
+        until(&mut self.log, |line| Some(line).filter(|line| line.contains(text))).await
     }
 
     /// Changes the directive of the bucket and notifies all streams.
@@ -190,7 +272,25 @@ impl Server {
 
     /// Opens a stream without a driver.
     pub(crate) async fn stream(&self) -> Stream {
-        let channel = transport::endpoint(&self.uri()).unwrap().connect().await.unwrap();
+        Self::stream_on(transport::endpoint(&self.uri()).unwrap().connect().await.unwrap()).await
+    }
+
+    /// Connects with these certificates, without a driver.
+    pub(crate) async fn channel_as(&self, certificates: &Certificates) -> Channel {
+        let tcp = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::from(self.address.ip());
+        let connected = patiently(plimsoll_tls::connect(certificates.child(), name, tcp));
+        let mut stream = Some(TokioIo::new(connected.await.unwrap().0));
+        let connector = service_fn(move |_: Uri| ready(stream.take().ok_or("used twice")));
+        transport::endpoint(&self.uri()).unwrap().connect_with_connector(connector).await.unwrap()
+    }
+
+    /// Opens a stream with these certificates, without a driver.
+    pub(crate) async fn stream_as(&self, certificates: &Certificates) -> Stream {
+        Self::stream_on(self.channel_as(certificates).await).await
+    }
+
+    async fn stream_on(channel: Channel) -> Stream {
         let (reports, receiver) = mpsc::channel(64);
         // No limit here, so that the parent has to reject a message that is too large.
         let mut client = ExchangeClient::new(channel).max_encoding_message_size(usize::MAX);

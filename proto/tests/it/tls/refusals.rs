@@ -1,0 +1,182 @@
+//! Certificates and protocols that are refused: both ends name the cause, and no report counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_tls::operator_client;
+use plimsoll_tls::rustls::pki_types::ServerName;
+use plimsoll_tls::testing::{Authority, Validity};
+use plimsoll_tls::tokio_rustls::TlsConnector;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use super::{DOMAIN, Process, aggregator, service, service_of, zone};
+use crate::scripted::{ParentEvent, Running, Server, identity, patiently};
+
+/// Asserts that the parent has counted nothing.
+fn check_nothing_counted(server: &mut Server) {
+    while let Ok(event) = server.events.try_recv() {
+        assert!(!matches!(event, ParentEvent::Report(..)), "{event:?}");
+    }
+}
+
+/// Asserts that a text has all parts.
+fn check_parts(text: &str, parts: &[&str]) {
+    parts.iter().for_each(|part| assert!(text.contains(part), "no `{part}` in: {text}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_of_another_zone_service_or_role_is_forbidden_and_named_at_both_ends() {
+    let authority = Authority::new(DOMAIN);
+    let own = identity(7);
+    let parent = Process::new(&authority, aggregator());
+    let own_zone = "spiffe://fleet.example/plimsoll/zone/eu-west-1a";
+    for (role, parts) in [
+        (service_of(own.zone.clone(), "cart"), ["/zone/eu-west-1a/service/cart", "checkout-api", "issue a"]),
+        (aggregator(), ["/zone/eu-west-1a/aggregator", "client of eu-west-1a/checkout-api", "issue a"]),
+    ] {
+        let mut server = Server::secured(&parent.certificates);
+        let child = Process::new(&authority, role);
+        let mut running = Running::secured(&server.https(), &child.certificates);
+        let rejected = server.rejected().await;
+        assert_eq!((rejected.reason, rejected.child.as_ref()), ("forbidden", Some(&own)));
+        check_parts(&rejected.cause, &parts);
+        check_parts(&running.disconnected().await, &parts);
+        check_nothing_counted(&mut server);
+        running.stop().await;
+    }
+    // The child refuses a parent that it must not obey, and sends nothing.
+    for (role, name) in [
+        (PeerRole::Aggregator { zone: zone("b") }, "spiffe://fleet.example/plimsoll/zone/b/aggregator"),
+        (PeerRole::Controller, "spiffe://fleet.example/plimsoll/controller"),
+        (service_of(own.zone.clone(), "cart"), "/service/cart"),
+    ] {
+        let other = Process::new(&authority, role);
+        let mut server = Server::secured(&other.certificates);
+        let child = Process::new(&authority, service());
+        let mut running = Running::secured(&server.https(), &child.certificates);
+        check_parts(&running.disconnected().await, &[own_zone, name, "correct the address"]);
+        check_nothing_counted(&mut server);
+        running.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_of_another_zone_cannot_open_a_stream_even_if_its_own_check_is_skipped() {
+    let authority = Authority::new(DOMAIN);
+    let parent = Process::new(&authority, aggregator());
+    let mut server = Server::secured(&parent.certificates);
+    let child = Process::new(&authority, service_of(zone("b"), "checkout-api"));
+    let mut stream = server.stream_as(&child.certificates).await;
+    stream.send(crate::scripted::greeting(7)).await;
+    let status = patiently(stream.directives.message()).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::PermissionDenied);
+    let parts = ["zone/b/service/checkout-api", "zone/eu-west-1a/aggregator", "an aggregator of its zone"];
+    check_parts(status.message(), &parts);
+    assert_eq!(server.rejected().await.reason, "forbidden");
+    check_nothing_counted(&mut server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_foreign_and_unknown_certificates_fail_the_handshake_and_are_named_at_both_ends() {
+    let authority = Authority::new(DOMAIN);
+    let parent = Process::new(&authority, aggregator());
+    let stranger = Authority::new(DOMAIN);
+    let expired = Process::valid(&authority, service(), Validity::ended());
+    let mut server = Server::secured(&parent.certificates);
+    let mut running = Running::secured(&server.https(), &expired.certificates);
+    check_parts(&running.disconnected().await, &["refused the certificate of this process", "renew it"]);
+    check_parts(&server.logged("handshake failed").await, &["expired", "renew it", "127.0.0.1"]);
+    assert!(server.connections.failed_handshakes()["expired"] > 0);
+    running.stop().await;
+
+    // Of two authorities, each end names the other: the child verifies first.
+    let unknown = Process::new(&stranger, service());
+    let mut running = Running::secured(&server.https(), &unknown.certificates);
+    check_parts(
+        &running.disconnected().await,
+        &["not signed by an authority of ca.crt", "add its authority"],
+    );
+    check_parts(&server.logged("unknown_authority").await, &["not signed by an authority", "ca.crt"]);
+    assert!(server.connections.failed_handshakes()["unknown_authority"] > 0);
+    running.stop().await;
+
+    let other_domain =
+        Process::named(&authority, "spiffe://other.example/plimsoll/zone/eu-west-1a/aggregator");
+    let mut server = Server::secured(&other_domain.certificates);
+    let child = Process::new(&authority, service());
+    let mut running = Running::secured(&server.https(), &child.certificates);
+    check_parts(&running.disconnected().await, &["spiffe://other.example", "fleet.example"]);
+    check_parts(&server.logged("foreign_domain").await, &["trust domain"]);
+    check_nothing_counted(&mut server);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_without_a_certificate_is_refused_and_named_at_both_ends() {
+    let authority = Authority::new(DOMAIN);
+    let parent = Process::new(&authority, aggregator());
+    let mut server = Server::secured(&parent.certificates);
+    let mut config = operator_client(&parent.directory.path().join("ca.crt")).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let tcp = TcpStream::connect(server.address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
+    let error = patiently(stream.read_u8()).await.unwrap_err();
+    check_parts(&error.to_string(), &["CertificateRequired"]);
+    check_parts(&server.logged("no_certificate").await, &["tls.crt, tls.key and ca.crt"]);
+    assert_eq!(server.connections.failed_handshakes()["no_certificate"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plaintext_child_at_a_tls_port_and_the_reverse_are_named_at_both_ends() {
+    let authority = Authority::new(DOMAIN);
+    let parent = Process::new(&authority, aggregator());
+    let mut server = Server::secured(&parent.certificates);
+    let mut running = Running::greet(&server.uri());
+    check_parts(&running.disconnected().await, &["answers plaintext with TLS", "https://", "certificates"]);
+    check_parts(&server.logged("not_tls").await, &["does not speak TLS"]);
+    check_nothing_counted(&mut server);
+    running.stop().await;
+
+    let mut server = Server::start(9);
+    let child = Process::new(&authority, service());
+    let mut running = Running::secured(&server.https(), &child.certificates);
+    check_parts(&running.disconnected().await, &["does not speak TLS", "certificates"]);
+    check_parts(&server.logged("not_plaintext").await, &["takes plaintext alone", "certificates", "http://"]);
+    assert!(server.connections.failed_handshakes()["not_plaintext"] > 0);
+    check_nothing_counted(&mut server);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_handshake_delays_no_other_connection() {
+    let authority = Authority::new(DOMAIN);
+    let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
+    let server = Server::secured(&parent.certificates);
+    let mut silent = Vec::new();
+    for _ in 0..64 {
+        silent.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let mut running = Running::secured(&server.https(), &child.certificates);
+    running.applied_limit(1).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_ends_when_the_certificate_that_opened_it_expires() {
+    let authority = Authority::new(DOMAIN);
+    let parent = Process::new(&authority, aggregator());
+    let short = Validity::lasting(Duration::from_secs(3));
+    let child = Process::valid(&authority, service(), short);
+    let mut server = Server::secured(&parent.certificates);
+    let mut running = Running::secured(&server.https(), &child.certificates);
+    running.applied_limit(1).await;
+    let parts = ["/zone/eu-west-1a/service/checkout-api has expired", "renew the files"];
+    check_parts(&running.disconnected().await, &parts);
+    let rejected = server.rejected().await;
+    assert_eq!(rejected.reason, "expired");
+    check_parts(&rejected.cause, &parts);
+    running.stop().await;
+}
