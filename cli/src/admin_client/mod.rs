@@ -98,10 +98,7 @@ impl ControllerArgs {
             Ok(response) => response,
             Err(NoAnswer::Unsent(reason)) => return Err(AdminError::Unsent(reason)),
             Err(NoAnswer::Failed(cause)) => {
-                return Err(AdminError::Unreachable {
-                    tried: vec![no_answer(&address, &cause)],
-                    hint: UNREACHABLE,
-                });
+                return Err(AdminError::Unreachable { tried: vec![cause], hint: UNREACHABLE });
             }
         };
         if response.status().is_success() {
@@ -135,16 +132,17 @@ pub(crate) async fn send_to_first_reachable<T: DeserializeOwned>(
     let mut unsent = Vec::new();
     let within = request.duration + ANSWER_TIMEOUT;
     for address in addresses {
+        let failed = |cause: &str| NoAnswer::Failed(no_answer(address, cause));
         let answered = async {
             let response = operator.send(address, request).await?;
             let refusal = Refusal::of(&response);
-            Ok((response.status(), refusal, read_body(response).await.map_err(NoAnswer::Failed)?))
+            Ok((response.status(), refusal, read_body(response).await.map_err(|cause| failed(&cause))?))
         };
-        let late = |_| Err(NoAnswer::Failed(format!("no answer within {within:?}")));
+        let late = |_| Err(failed(&format!("no answer within {within:?}")));
         let (status, refusal, body) = match timeout(within, answered).await.unwrap_or_else(late) {
             Ok(answer) => answer,
             Err(NoAnswer::Failed(cause)) => {
-                tried.push(no_answer(address, &cause));
+                tried.push(cause);
                 continue;
             }
             Err(NoAnswer::Unsent(reason)) => {

@@ -1,6 +1,7 @@
 //! The operator that sends a request: the CA that servers are verified by, and the token that says whose
 //! command it is.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use plimsoll_tls::HandshakeFailure;
 use reqwest::{Client, Response, header};
 
 use super::config_file::ConfigFile;
+use super::error::no_answer;
 use super::token::Token;
 use super::{Address, CONTROLLER, Request, parse_address, root_cause};
 
@@ -44,7 +46,7 @@ pub(crate) struct Operator {
 pub(super) enum NoAnswer {
     /// The arguments do not allow to send it to this address.
     Unsent(String),
-    /// It was sent, or the address is not reachable.
+    /// The address is not reachable, or did not answer; the text names it.
     Failed(String),
 }
 
@@ -118,30 +120,33 @@ impl Operator {
         builder.build().map_err(|error| root_cause(&error))
     }
 
-    /// The cause of a failed request, with what to change if the scheme or the CA is at fault.
+    /// Describes a failed request, with what to change if the scheme or the CA is at fault.
     fn explain(&self, address: &Address, error: &reqwest::Error) -> String {
         let other = address.by_other_scheme();
-        for cause in causes(error) {
-            if let Some(error) = cause.downcast_ref::<std::io::Error>().filter(|_| address.is_tls()) {
-                let failure = HandshakeFailure::of(error);
-                match (failure.label(), &self.ca) {
-                    ("other", _) => {}
-                    ("not_tls", _) => {
-                        return format!("the port speaks no TLS; if it is plain HTTP, write {other}");
-                    }
-                    (_, None) => return failure.to_string(),
-                    (_, Some(ca)) => return format!("{failure} (CA: {})", ca.display()),
-                }
-            }
-            let is_no_http = |error: &hyper::Error| error.is_parse() || error.is_incomplete_message();
-            if !address.is_tls() && cause.downcast_ref().is_some_and(is_no_http) {
-                return format!(
-                    "the port speaks no plain HTTP ({}); if it is TLS, write {other} and give its CA with --ca",
-                    root_cause(error)
-                );
-            }
+        let is_no_http = |error: &hyper::Error| error.is_parse() || error.is_incomplete_message();
+        if !address.is_tls() && causes(error).filter_map(|cause| cause.downcast_ref()).any(is_no_http) {
+            return format!(
+                "{address} speaks no plain HTTP ({}); if it is TLS, write {other} and give its CA with --ca",
+                root_cause(error)
+            );
         }
-        root_cause(error)
+        let failures = causes(error).filter_map(|cause| cause.downcast_ref()).map(handshake_failure);
+        let failure = failures.filter(|failure| address.is_tls() && failure.label() != "other").last();
+        match (failure, &self.ca) {
+            (Some(failure), _) if failure.label() == "not_tls" => {
+                format!("{address} speaks no TLS; if it is plain HTTP, write {other}")
+            }
+            (Some(failure), Some(ca)) => format!("{address}: {failure} (CA: {})", ca.display()),
+            _ => no_answer(address, &root_cause(error)),
+        }
+    }
+}
+
+/// The cause of a failed handshake, which libraries wrap several times.
+fn handshake_failure(error: &io::Error) -> HandshakeFailure {
+    match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        Some(inner) => handshake_failure(inner),
+        None => HandshakeFailure::of(error),
     }
 }
 

@@ -144,23 +144,19 @@ fn issued_certificates_name_role_zone_and_service_and_pass_the_check() {
 fn wrong_arguments_and_files_are_usage_errors_with_a_remedy() {
     let place = Place::with_ca(&["--days", "1"]);
     place.succeed("certs issue controller --ca ca --out good --lifetime 1h", &[]);
-    for (name, files) in [
-        ("no-pem", [("ca.key", "-"), ("ca.crt", "-")]),
-        (
-            "cut",
-            [
-                ("ca.key", "-----BEGIN PRIVATE KEY-----\nAAAA"),
-                ("ca.crt", "-----BEGIN CERTIFICATE-----\nAAAA"),
-            ],
-        ),
-        (
-            "garbage",
-            [("tls.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), ("tls.key", "")],
-        ),
+    let cut = "-----BEGIN CERTIFICATE-----\nAAAA";
+    for (file, text) in [
+        ("no-pem/ca.key", "-"),
+        ("no-pem/ca.crt", "-"),
+        ("cut/ca.key", "-----BEGIN PRIVATE KEY-----\nAAAA"),
+        ("cut/ca.crt", cut),
+        ("garbage/tls.crt", &format!("{cut}\n-----END CERTIFICATE-----\n")),
+        ("garbage/tls.key", ""),
     ] {
-        fs::create_dir(place.path(name)).unwrap();
-        files.map(|(file, text)| fs::write(place.path(name).join(file), text).unwrap());
+        fs::create_dir_all(place.path(file).parent().unwrap()).unwrap();
+        fs::write(place.path(file), text).unwrap();
     }
+    fs::copy(place.path("ca/ca.crt"), place.path("garbage/ca.crt")).unwrap();
     fs::create_dir(place.path("mixed")).unwrap();
     fs::copy(place.path("ca/ca.crt"), place.path("mixed/ca.crt")).unwrap();
     fs::copy(place.path("good/tls.key"), place.path("mixed/ca.key")).unwrap();
@@ -198,7 +194,7 @@ fn wrong_arguments_and_files_are_usage_errors_with_a_remedy() {
         ("certs show garbage", "garbage/tls.crt: a certificate in it is invalid"),
         ("certs check missing", "missing/tls.crt: No such file or directory"),
         ("certs check ca", "ca/tls.crt: No such file or directory"),
-        ("certs check garbage", "garbage/tls."),
+        ("certs check garbage", "garbage/tls.crt: the certificate cannot be read"),
         ("certs check good --peer missing", "missing/tls.crt"),
     ] {
         let (code, text) = place.run(line, &[]);
