@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use plimsoll_admin::other_controllers::OtherController;
+use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
 
@@ -27,11 +28,10 @@ pub(crate) struct StatusArgs {
 /// The controller cannot be reached, or its answer cannot be printed.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status: Status = args.admin.get("/status")?;
-    // Only the controller's own machine may read policies that are not in force.
-    let policies: Option<Policies> = args.admin.get("/policy").ok();
+    let policies: Policies = args.admin.get("/policy")?;
     args.admin.output.print(&status, |out| {
         write_status(out, &status)?;
-        policies.map_or(Ok(()), |policies| write_waiting(out, &policies))
+        write_waiting(out, &policies)
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -50,6 +50,7 @@ fn write_waiting(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
 fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     write!(out, "controller: epoch {}, policy {}", status.epoch, status.policy_hash)?;
     writeln!(out, "{}", if status.leading { "" } else { ", sends no rates yet" })?;
+    write_security(out, &status.security)?;
     write_controllers(out, status)?;
     for refused in &status.refused_children {
         writeln!(
@@ -83,6 +84,29 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     status.aggregators.iter().try_for_each(|aggregator| write_aggregator(out, aggregator))?;
     if status.aggregators.is_empty() {
         writeln!(out, "no aggregator is known")?;
+    }
+    Ok(())
+}
+
+/// Writes the validity of the certificate, and what is wrong with the files of certificates and tokens.
+fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<()> {
+    if let Some(certificate) = &security.certificate {
+        let left = Duration::from_secs(certificate.expires_in_s.abs() as u64);
+        let left = humantime::format_duration(left);
+        if certificate.expires_in_s > 0.0 {
+            writeln!(out, "  certificate of {}, expires in {left}", certificate.identity)?;
+        } else {
+            writeln!(out, "  certificate of {} expired {left} ago: renew it", certificate.identity)?;
+        }
+        if let Some(reason) = &certificate.refused {
+            writeln!(out, "  certificate files refused, the earlier ones are in use: {reason}")?;
+        }
+    }
+    if let Some(reason) = security.tokens.as_ref().and_then(|tokens| tokens.refused.as_ref()) {
+        writeln!(out, "  tokens file refused, the earlier tokens are accepted: {reason}")?;
+    }
+    if !security.plaintext.is_empty() {
+        writeln!(out, "  plaintext beyond loopback, by --insecure: {}", security.plaintext.join(", "))?;
     }
     Ok(())
 }

@@ -59,4 +59,6 @@ mod stacked;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]
+mod trust;
+#[cfg(test)]
 mod turns;
