@@ -90,16 +90,19 @@ impl Access {
     /// Returns the caller of a request to a route that needs a role.
     ///
     /// # Errors
-    /// The answer to a request that is refused, which is counted and logged.
-    fn admit(&self, needed: Role, request: &Request) -> Result<Caller, Response> {
-        // A server always adds the address of its peer.
-        let from = request.extensions().get().map(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| peer.ip());
-        let from = from.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical();
-        let caller = self.identify(from, request).and_then(|caller| {
-            let (name, held) = (&caller.name, caller.role);
-            if held >= needed { Ok(caller) } else { Err(Refusal::Role { name: name.clone(), held }) }
-        });
-        caller.map_err(|refusal| self.inner.refusals.answer(from, needed, request, &refusal))
+    /// Why the request is refused.
+    fn admit(&self, needed: Role, request: &Request) -> Result<Caller, Refusal> {
+        let caller = self.identify(address(request), request)?;
+        if caller.role >= needed {
+            Ok(caller)
+        } else {
+            Err(Refusal::Role { name: caller.name, held: caller.role })
+        }
+    }
+
+    /// Returns the answer to a request that is refused, and counts and logs it.
+    fn refuse(&self, needed: Role, request: &Request, refusal: &Refusal) -> Response {
+        self.inner.refusals.answer(address(request), needed, request, refusal)
     }
 
     fn identify(&self, from: IpAddr, request: &Request) -> Result<Caller, Refusal> {
@@ -118,4 +121,10 @@ impl Access {
         let entry = tokens.find(token).ok_or(Refusal::UnknownToken)?;
         Ok(Caller { name: entry.name.as_str().into(), role: entry.role, from })
     }
+}
+
+/// Returns the address of the peer, which a server always adds.
+fn address(request: &Request) -> IpAddr {
+    let peer = request.extensions().get().map(|ConnectInfo(peer): &ConnectInfo<SocketAddr>| peer.ip());
+    peer.unwrap_or(IpAddr::from([0, 0, 0, 0])).to_canonical()
 }

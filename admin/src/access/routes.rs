@@ -73,8 +73,9 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.with(Route { method, path, needs: Needs::Role(Role::Admin) }, handler)
     }
 
-    /// Adds a route. A method that axum has no filter for panics at the start, which no release survives.
+    /// Adds a route.
     pub(crate) fn with<T: 'static>(mut self, route: Route, handler: impl Handler<T, S>) -> Self {
+        // Methods of extensions alone have no filter, and no route has one.
         let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);
         self.entries.push((route, on(filter, handler)));
         self
@@ -122,6 +123,12 @@ impl Routes {
     }
 }
 
+impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Lets a request in with its caller, or answers why not.
 async fn check(State((access, needed)): State<(Access, Role)>, mut request: Request, next: Next) -> Response {
     match access.admit(needed, &request) {
@@ -129,7 +136,7 @@ async fn check(State((access, needed)): State<(Access, Role)>, mut request: Requ
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(refused) => refused,
+        Err(refusal) => access.refuse(needed, &request, &refusal),
     }
 }
 

@@ -42,9 +42,9 @@ pub enum SecurityError {
         /// The directory of the certificate.
         directory: PathBuf,
         /// The identity in the certificate.
-        found: PeerId,
+        found: Box<PeerId>,
         /// The identity of the process.
-        expected: PeerId,
+        expected: Box<PeerId>,
     },
     /// The zone cannot be in a certificate.
     #[error("--zone: {0}")]

@@ -107,6 +107,7 @@ impl SecurityArgs {
         if found == expected {
             return Ok(Some(certificates));
         }
+        let (found, expected) = (Box::new(found), Box::new(expected));
         Err(SecurityError::OtherIdentity { directory: directory.clone(), found, expected })
     }
 }

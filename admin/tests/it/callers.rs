@@ -164,6 +164,12 @@ async fn commands_need_a_token_unless_loopback_is_open() {
         assert_eq!(status, 401);
         assert!(body.contains("--tokens") && body.contains("--admin-open-on-loopback"), "{body}");
     }
+    // A route of GET answers HEAD, too.
+    let (other, refused_there) = start("127.0.0.1:0", Rules::default()).await;
+    assert_eq!(ask(other, "HEAD", "/kill", &["host: localhost"]).await.0, 401);
+    assert_eq!(ask(other, "PUT", "/kill/on", &["host: localhost"]).await.0, 405);
+    assert_eq!(ask(other, "GET", "/kill/", &["host: localhost"]).await.0, 404);
+    assert_eq!(refused(&refused_there), [("closed", 1)]);
     assert_eq!(refused(&access), [("closed", 2)]);
     for target in ["/metrics", "/healthz", "/readyz"] {
         for headers in [&["host: localhost"][..], &["host: 10.0.0.7:7401"], &["via: 1.1 proxy"], &[]] {
