@@ -18,10 +18,14 @@ const EXIT_USAGE: u8 = 2;
 /// The exit code for a command that failed for another reason.
 const EXIT_FAILURE: u8 = 1;
 
+const AFTER_HELP: &str = "\
+Commands for operators take the address of the controller, its CA and a token from flags, from the environment, or \
+from ~/.config/plimsoll/config.yaml with the keys controller, ca and token_file.";
+
 /// Distributed load shedding for service fleets: each instance drops the excess itself, without a network
 /// call per request
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "plimsoll", version, propagate_version = true, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Plimsoll {
     /// Log level: error, warn, info, debug or trace, or a filter such as plimsoll_client=debug
     #[arg(long, global = true, env = "PLIMSOLL_LOG", value_name = "FILTER", help_heading = "Logging")]
@@ -71,7 +75,12 @@ impl Plimsoll {
         let is_tier =
             matches!(self.command, Command::Controller(_) | Command::Aggregator(_) | Command::Service(_));
         // The log of the history's database is of interest only if it fails.
-        let default = if is_tier { "info,fjall=warn,lsm_tree=warn" } else { "warn" };
+        let default = match self.command {
+            _ if is_tier => "info,fjall=warn,lsm_tree=warn",
+            // The command prints what a tier would log.
+            Command::Certs(_) => "warn,plimsoll_tls=off",
+            _ => "warn",
+        };
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
             return complain(EXIT_USAGE, &error);
         }

@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use plimsoll_core::exchange::PeerRole;
 use plimsoll_tls::Certificates;
+use plimsoll_tls::testing::{Authority, Validity};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -216,6 +218,7 @@ fn check_finds_files_of_two_issuances_expiry_and_keys_that_others_can_read() {
         |from: &str, file: &str, to: &str| fs::copy(place.path(from).join(file), place.path(to).join(file));
     fs::set_permissions(place.path("one/tls.key"), fs::Permissions::from_mode(0o644)).unwrap();
     let text = place.succeed("certs check one", &[]);
+    assert!(!text.contains("WARN"), "logged as well: {text}");
     assert!(text.contains("warning: all users have access") && text.contains("run `chmod 600 "), "{text}");
     swap("two", "tls.key", "one").unwrap();
     let (code, text) = place.run("certs check one", &[]);
@@ -244,6 +247,14 @@ fn check_finds_files_of_two_issuances_expiry_and_keys_that_others_can_read() {
         assert!(code == 0 && text.contains("less than a third of its validity is left"), "{code}: {text}");
     }
     assert!(place.succeed("certs show short", &[]).contains(" ago\n"));
+
+    fs::create_dir(place.path("to-come")).unwrap();
+    Authority::new("a.example").write(&place.path("to-come"), PeerRole::Controller, Validity::to_come());
+    let (code, text) = place.run("certs check to-come", &[]);
+    assert!(
+        code == 1 && text.contains("becomes valid at ") && text.contains("compare the clock"),
+        "{code}: {text}"
+    );
 }
 
 #[test]

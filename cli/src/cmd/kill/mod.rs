@@ -110,7 +110,8 @@ fn parse_wait(text: &str) -> Result<Duration, String> {
     if ms.contains(&wait) { Ok(wait) } else { Err(format!("give 1ms to {}s", DRILL_MAX_MS / 1_000)) }
 }
 
-/// The name of the operator from the environment. It is recorded and not verified.
+/// The name of the operator from the environment. It is recorded for a caller on loopback without a token; a token has a
+/// name of its own.
 fn operator() -> Option<Text> {
     let named = |name: &str| std::env::var(name).ok().and_then(|user| Text::new(&user).ok());
     named("SUDO_USER").or_else(|| named("USER")).or_else(|| named("LOGNAME"))

@@ -11,11 +11,10 @@ use clap::{Args, ValueHint};
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::exchange::authority::check_parent;
 use plimsoll_tls::rustls::pki_types::ServerName;
-use plimsoll_tls::{Certificates, accept, connect};
+use plimsoll_tls::{Certificates, Health, accept, connect};
 use serde::Serialize;
 
-use super::certificate::{Certificate, parse_chain};
-use super::files::{CERTIFICATE, KEY, read_text};
+use super::files::{CERTIFICATE, KEY};
 use crate::cmd::credentials::Unusable;
 use crate::output::OutputArgs;
 use crate::shutdown;
@@ -31,7 +30,7 @@ Checked are the files, that the key is that of the certificate, its chain to ca.
 permissions of the key. With --peer a handshake of both directories is tried as well, and whether the one may be the
 parent of the other.
 
-Exit code 0: a tier works with it; 1: it is expired, or the two refuse one another; 2: a tier does not start with it.")]
+Exit code 0: a tier works with it; 1: it is not valid now, or the two refuse one another; 2: a tier does not start with it.")]
 pub(super) struct CheckArgs {
     /// Directory with tls.crt, tls.key and ca.crt, as --certs takes it
     #[arg(env = "PLIMSOLL_CERTS", value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -70,7 +69,7 @@ impl Findings {
     fn open(&mut self, directory: &Path, now: SystemTime) -> anyhow::Result<Certificates> {
         let certificates = Certificates::open(directory).map_err(Unusable::new)?;
         self.identities.push(certificates.id().to_string());
-        self.note_validity(&directory.join(CERTIFICATE), now)?;
+        self.note_validity(directory, &certificates.health(), now);
         let key = directory.join(KEY);
         let mode = key.metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o777);
         // A group may have to read it: that of a service of systemd, or of a pod.
@@ -82,23 +81,22 @@ impl Findings {
         Ok(certificates)
     }
 
-    /// Notes a leaf that has expired, or will soon.
-    fn note_validity(&mut self, path: &Path, now: SystemTime) -> anyhow::Result<()> {
-        let place = path.display();
-        let chain = parse_chain(path, &read_text(path, "it was there a moment ago")?)?;
-        let Some(leaf) = chain.first() else { return Ok(()) };
-        let leaf =
-            Certificate::parse(leaf).map_err(|cause| Unusable::new(format_args!("{place}: {cause}")))?;
-        let end = humantime::format_rfc3339_seconds(leaf.not_after);
-        let whole = leaf.not_after.duration_since(leaf.not_before).unwrap_or_default();
-        match leaf.not_after.duration_since(now) {
+    /// Notes that a certificate is not valid now, or will not be soon.
+    fn note_validity(&mut self, directory: &Path, health: &Health, now: SystemTime) {
+        let (place, Health { not_before, not_after, .. }) = (directory.join(CERTIFICATE), health);
+        let (place, end) = (place.display(), humantime::format_rfc3339_seconds(*not_after));
+        let whole = not_after.duration_since(*not_before).unwrap_or_default();
+        match not_after.duration_since(now) {
             Err(_) => self.faults.push(format!("{place} has expired at {end}: renew it")),
+            Ok(_) if *not_before > now => self.faults.push(format!(
+                "{place} becomes valid at {}: compare the clock of this machine with that of the CA",
+                humantime::format_rfc3339_seconds(*not_before)
+            )),
             Ok(left) if left.as_secs_f64() < WARN_BELOW * whole.as_secs_f64() => self.warnings.push(format!(
                 "{place} ends at {end}, and less than a third of its validity is left: renew it"
             )),
             Ok(_) => {}
         }
-        Ok(())
     }
 
     /// Notes why two processes with these certificates would refuse one another.
