@@ -28,9 +28,14 @@ impl Observer for Log {
         tracing::info!("connected to the parent");
     }
 
+    fn on_renewed(&mut self) {
+        tracing::info!("stream to the parent continued with the renewed certificate");
+    }
+
     fn on_disconnected(&mut self, why: &StreamError, was_connected: bool) {
         self.events.on_uplink_broken(was_connected, matches!(why, StreamError::Decode(_)));
-        let reason = why.to_string();
+        // The text of a refusal may name a time that passes.
+        let reason = why.refusal().map_or_else(|| why.to_string(), str::to_owned);
         if was_connected {
             tracing::warn!(%why, "lost the parent; the zone keeps the directives it has");
         } else if self.logged.as_ref() == Some(&reason) {
