@@ -1,0 +1,73 @@
+//! A service whose certificate expires while it runs: it goes on deciding by the directives that it holds, says so,
+//! and returns by itself when the files are renewed.
+
+use std::time::Duration;
+
+use plimsoll_tls::testing::{Authority, Validity};
+
+use super::tiers::{
+    DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, is_served, logged, metrics,
+    service, service_of, status, url,
+};
+use crate::fleet::{BUCKET, metric};
+use crate::process::{Process, until};
+use crate::turns::{IDLE, turn};
+
+/// The life of the certificate, which doubles until it is long enough for the service to connect.
+const LIFE: Duration = Duration::from_secs(6);
+const REQUESTS: usize = 40;
+
+fn is_connected(service: &Process) -> bool {
+    metric(&metrics(service, "listen"), "plimsoll_feed_connected", "") == 1.0
+}
+
+#[test]
+fn service_with_an_expired_certificate_decides_by_what_it_holds_until_the_certificate_is_renewed() {
+    let _turn = turn(IDLE);
+    let (files, authority) = (Files::new(), Authority::new(DOMAIN));
+    let of_controller = files.issue("controller", &authority, controller());
+    let of_aggregator = files.issue("aggregator", &authority, aggregator_of("zone-a"));
+    // Everything is refused, so that each decision shows whether the directives are in force.
+    let top = files.controller(0, &certs(&of_controller));
+    let zone = aggregator("zone-a", "a", &url("https", &top), &certs(&of_aggregator));
+    let role = || service_of("zone-a", SERVICE);
+    let (service, directory) = (1..)
+        .map(|attempt| {
+            let validity = Validity::lasting(LIFE * (1 << attempt));
+            let directory = files.issue_for(&format!("service-{attempt}"), &authority, role(), validity);
+            (service("zone-a", &url("https", &zone), &certs(&directory)), directory)
+        })
+        .find(|(service, _)| {
+            let expired = || service.log().iter().any(|line| line.contains("certificate has expired"));
+            until("directives or the end of the certificate", || {
+                (is_connected(service) && !is_served(service) || expired()).then_some(())
+            });
+            !expired()
+        })
+        .unwrap();
+
+    logged(&service, &["certificate has expired, peers refuse it: renew it"]);
+    until("the stream to end", || (!is_connected(&service)).then_some(()));
+    logged(&service, &["expired", "renew"]);
+    logged(&zone, &["expired", "renew"]);
+    until("the cause in the metrics", || {
+        let page = metrics(&service, "listen");
+        (metric(&page, "plimsoll_feed_refused", "reason=\"expired\"") == 1.0).then_some(())
+    });
+    let before = metrics(&service, "listen");
+    assert_eq!((0..REQUESTS).filter(|_| is_served(&service)).count(), 0, "the directives stay in force");
+    let after = metrics(&service, "listen");
+    let dropped = |page: &str| metric(page, "plimsoll_decisions_total", "mode=\"enforce\",result=\"drop\"");
+    assert_eq!(dropped(&after) - dropped(&before), REQUESTS as f64, "{after}");
+    assert_eq!(metric(&metrics(&zone, "admin"), "plimsoll_children", ""), 0.0);
+
+    authority.write(&directory, role(), Validity::default());
+    until("the service to be connected again", || is_connected(&service).then_some(()));
+    until("the cause to be gone from the metrics", || {
+        (metric(&metrics(&service, "listen"), "plimsoll_feed_refused", "") == 0.0).then_some(())
+    });
+    let sent = metric(&metrics(&service, "listen"), "plimsoll_decisions_total", "");
+    until("its requests to be counted", || {
+        (status(&top)["buckets"][BUCKET]["offered"].as_f64()? >= sent).then_some(())
+    });
+}

@@ -1,0 +1,143 @@
+//! Certificates of a fleet, and its processes with any of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_core::names::{Name, Zone};
+use plimsoll_tls::rustls::pki_types::ServerName;
+use plimsoll_tls::testing::{Authority, Validity};
+use plimsoll_tls::{Certificates, HandshakeFailure};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+
+use crate::fleet::{BUCKET, TENANTS, policy};
+use crate::process::{Process, http_get};
+
+pub(super) const DOMAIN: &str = "test.example";
+const FOREIGN_DOMAIN: &str = "other.example";
+/// The name of the demo service.
+pub(super) const SERVICE: &str = "demo";
+const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+
+/// A folder with the files of a fleet.
+pub(super) struct Files(TempDir);
+
+impl Files {
+    pub(super) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// The path of a file or folder.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a certificate of an hour and the authority that issues it, and returns their folder.
+    pub(super) fn issue(&self, name: &str, authority: &Authority, role: PeerRole) -> PathBuf {
+        self.issue_for(name, authority, role, Validity::default())
+    }
+
+    /// Does the same with another validity.
+    pub(super) fn issue_for(
+        &self,
+        name: &str,
+        authority: &Authority,
+        role: PeerRole,
+        validity: Validity,
+    ) -> PathBuf {
+        let directory = self.path(name);
+        authority.write(&directory, role, validity);
+        directory
+    }
+
+    /// Writes a certificate of an authority with the name of another trust domain.
+    pub(super) fn issue_foreign(&self, name: &str, authority: &Authority, role: PeerRole) -> PathBuf {
+        let mut request = authority.request(role, Validity::default());
+        for uri in &mut request.uris {
+            *uri = uri.replace(DOMAIN, FOREIGN_DOMAIN);
+        }
+        let directory = self.path(name);
+        authority.write_leaf(&directory, &authority.issue(&request));
+        directory
+    }
+
+    /// Starts a controller whose policy limits one bucket.
+    pub(super) fn controller(&self, limit: u32, security: &[&str]) -> Process {
+        let path = |name: &str| self.path(name).display().to_string();
+        let (of_policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
+        fs::write(&of_policy, policy(limit, "enforce", false)).unwrap();
+        fs::write(&tenants, TENANTS).unwrap();
+        let files = ["controller", "--policy", &of_policy, "--tenants", &tenants, "--state-dir", &state];
+        Process::start(&[&files[..], &FREE, security].concat())
+    }
+}
+
+/// The flag with a folder of certificates.
+pub(super) fn certs(directory: &Path) -> [&str; 2] {
+    ["--certs", directory.to_str().unwrap()]
+}
+
+pub(super) fn controller() -> PeerRole {
+    PeerRole::Controller
+}
+
+pub(super) fn aggregator_of(zone: &str) -> PeerRole {
+    PeerRole::Aggregator { zone: Zone::new(zone).unwrap() }
+}
+
+pub(super) fn service_of(zone: &str, service: &str) -> PeerRole {
+    PeerRole::Service { zone: Zone::new(zone).unwrap(), service: Name::new(service).unwrap() }
+}
+
+/// The address of the port for children.
+pub(super) fn url(scheme: &str, parent: &Process) -> String {
+    format!("{scheme}://{}", parent.address("listen"))
+}
+
+/// Starts an aggregator.
+pub(super) fn aggregator(zone: &str, name: &str, parent: &str, security: &[&str]) -> Process {
+    let flags = ["aggregator", "--zone", zone, "--name", name, "--controller", parent];
+    Process::start(&[&flags[..], &FREE, security].concat())
+}
+
+/// Starts a demo service.
+pub(super) fn service(zone: &str, parent: &str, flags: &[&str]) -> Process {
+    let common = ["service", "--zone", zone, "--aggregator", parent, "--listen", "127.0.0.1:0"];
+    Process::start(&[&common[..], &["--buckets", BUCKET], flags].concat())
+}
+
+/// Sends a request to a service, and returns true if it was served.
+pub(super) fn is_served(service: &Process) -> bool {
+    http_get(service.address("listen"), &format!("/{BUCKET}")).0 == 200
+}
+
+/// The metrics of a tier or of a service.
+pub(super) fn metrics(process: &Process, port: &str) -> String {
+    http_get(process.address(port), "/metrics").1
+}
+
+/// The status of a tier.
+pub(super) fn status(tier: &Process) -> Value {
+    serde_json::from_str(&http_get(tier.address("admin"), "/status").1).unwrap()
+}
+
+/// Waits until a process has logged a line that contains all of these texts.
+pub(super) fn logged(process: &Process, texts: &[&str]) -> Value {
+    process.wait_for(|line| {
+        let line = line.to_string();
+        texts.iter().all(|text| line.contains(text))
+    })
+}
+
+/// Opens a connection to a parent with these certificates.
+pub(super) fn connect(parent: &Process, certificates: &Certificates) -> Result<(), HandshakeFailure> {
+    let address = parent.address("listen");
+    let connected = async {
+        let stream = TcpStream::connect(address).await.unwrap();
+        plimsoll_tls::connect(certificates.child(), ServerName::from(address.ip()), stream).await
+    };
+    Runtime::new().unwrap().block_on(connected).map(drop)
+}
