@@ -154,7 +154,7 @@ fn wrong_arguments_of_tokens_change_nothing_and_have_a_remedy() {
 #[test]
 fn commands_send_the_token_of_flag_environment_or_config_file() {
     let operator = Operator::new();
-    for role in ["viewer", "operator"] {
+    for role in ["viewer", "operator", "admin"] {
         operator.succeed(&format!("tokens add {role} --role {role} --file tokens --out {role}.token"));
     }
     operator.succeed("tokens add other --role admin --file elsewhere --out other.token");
@@ -182,6 +182,15 @@ fn commands_send_the_token_of_flag_environment_or_config_file() {
             .contains("time_utc")
     );
 
+    operator.write("week.csv", "time_utc,bucket,offered_rps\n2026-01-05T00:00:00Z,checkout,10\n", 0o644);
+    let import = format!("history import week.csv --controller {admin}");
+    operator.fail(
+        1,
+        &format!("{import} --token-file operator.token"),
+        &["admin", "in place of operator.token"],
+    );
+    operator.succeed(&format!("{import} --token-file admin.token"));
+
     // A flag wins over the environment, which wins over the config file.
     operator.write("config.yaml", &format!("controller: {admin}\ntoken_file: viewer.token\n"), 0o644);
     operator.write("wrong.yaml", "controller: http://127.0.0.1:1\ntoken_file: other.token\n", 0o644);
@@ -204,6 +213,12 @@ fn commands_send_the_token_of_flag_environment_or_config_file() {
     until("the token to be refused", || {
         let (code, text) = operator.run(&format!("{status} --token-file viewer.token"));
         (code == 1 && text.contains("is not in the tokens file")).then_some(())
+    });
+    // Guesses are limited, and a valid token is not.
+    until("the guesses to be limited", || {
+        let (code, text) = operator.run(&format!("{status} --token-file viewer.token"));
+        (code == 1 && text.contains("s, then try again with a valid token in place of viewer.token"))
+            .then_some(())
     });
     operator.succeed(&format!("{status} --token-file operator.token"));
 }
@@ -275,6 +290,18 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
     operator.succeed(&format!(
         "kill on --reason test --controller https://localhost:{port} --config config.yaml"
     ));
+    operator.succeed("certs issue aggregator --zone a --ca ca --out aggregator");
+    let certs = operator.path("aggregator").display().to_string();
+    let tokens = operator.path("tokens").display().to_string();
+    let parent = format!("https://{}", controller.address("listen"));
+    let fixed =
+        ["aggregator", "--zone", "a", "--name", "one", "--controller", &parent, "--listen", "127.0.0.1:0"];
+    let rest = ["--admin", "0.0.0.0:0", "--certs", &certs, "--tokens", &tokens];
+    let aggregator = Process::start(&[&fixed[..], &rest].concat());
+    let zone = format!("https://127.0.0.1:{}", aggregator.address("admin").port());
+    operator.succeed(&format!("kill on --reason test --aggregator {zone} --config config.yaml"));
+    operator.fail(1, &format!("kill status --aggregator {zone} --ca ca/ca.crt"), &["--token-file FILE"]);
+
     let foreign = format!("status --controller {tls} --config config.yaml --ca foreign/ca.crt");
     operator.fail(1, &foreign, &["not signed by an authority of ca.crt", "(CA: foreign/ca.crt)"]);
     let plain = format!("http://127.0.0.1:{port}");
