@@ -55,6 +55,8 @@ pub enum Dictionary {
     Csv,
     /// Paths and headers.
     Http,
+    /// Identities, certificates and tokens.
+    Trust,
 }
 
 impl Dictionary {
@@ -69,6 +71,7 @@ impl Dictionary {
             Self::Json => &JSON,
             Self::Csv => &CSV,
             Self::Http => &HTTP,
+            Self::Trust => &TRUST,
         };
         words[rng.usize(..words.len())].as_bytes().to_vec()
     }
@@ -261,6 +264,32 @@ const HTTP: [&str; 24] = [
     "-01",
     "4bf92f3577b34da6a3ce929d0e0e4736",
     "00000000000000000000000000000000",
+];
+const TRUST: [&str; 24] = [
+    "spiffe://",
+    "spiffe://a/plimsoll/controller",
+    "/plimsoll/",
+    "zone/",
+    "/aggregator",
+    "/service/",
+    "controller",
+    "/",
+    "..",
+    "%2e",
+    "@",
+    "-----BEGIN CERTIFICATE-----\n",
+    "-----END CERTIFICATE-----\n",
+    "-----BEGIN PRIVATE KEY-----\n",
+    "-----END PRIVATE KEY-----\n",
+    "\0",
+    " viewer ",
+    " operator ",
+    " admin ",
+    "loopback",
+    "sha256:",
+    "sha256:4bf92f3577b34da6a3ce929d0e0e47364bf92f3577b34da6a3ce929d0e0e4736",
+    "#",
+    "plimsoll_0123456789012345678901234567890123456789012",
 ];
 
 /// Returns a changed copy of an input, with pieces of another.

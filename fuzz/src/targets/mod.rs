@@ -5,6 +5,7 @@ mod files;
 mod hostile;
 mod texts;
 mod tiers;
+mod trust;
 mod web;
 mod wire;
 
@@ -24,7 +25,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 16] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "report", run: wire::report, dictionary: Dictionary::Report, seeds: wire::report_seeds },
     Target { name: "parts", run: wire::parts, dictionary: Dictionary::Reports, seeds: wire::parts_seeds },
     Target {
@@ -56,6 +57,15 @@ pub const TARGETS: [Target; 16] = [
     Target { name: "traceparent", run: web::traceparent, dictionary: Dictionary::Http, seeds: Vec::new },
     Target { name: "path", run: web::path, dictionary: Dictionary::Http, seeds: Vec::new },
     Target { name: "admin", run: web::admin, dictionary: Dictionary::Json, seeds: Vec::new },
+    Target { name: "certificate", run: trust::certificate, dictionary: Dictionary::Trust, seeds: Vec::new },
+    Target {
+        name: "certificate_files",
+        run: trust::certificate_files,
+        dictionary: Dictionary::Trust,
+        seeds: trust::certificate_files_seeds,
+    },
+    Target { name: "identity", run: trust::identity, dictionary: Dictionary::Trust, seeds: Vec::new },
+    Target { name: "tokens", run: trust::tokens, dictionary: Dictionary::Trust, seeds: Vec::new },
 ];
 
 /// Runs the target of this name.
