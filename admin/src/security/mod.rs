@@ -76,6 +76,12 @@ impl SecurityArgs {
             }
         }
         let tokens = self.tokens.as_deref().map(TokenFile::open).transpose()?;
+        if tokens.is_none() && !self.admin_open_on_loopback {
+            tracing::warn!(
+                "the admin port answers no command, the kill switch included: give --tokens FILE, or \
+                 --admin-open-on-loopback to let programs on this machine in"
+            );
+        }
         let access = Access::new(Rules {
             certificates: certificates.clone().filter(|_| is_beyond(&admin)),
             tokens,
