@@ -9,8 +9,8 @@ use super::{Address, Operator};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
     /// No address accepted the request.
-    #[error("{}\n  = hint: {hint}", .tried.join("\n       "))]
-    Unreachable { tried: Vec<String>, hint: &'static str },
+    #[error("{}{}", .tried.join("\n       "), .hint.map(|hint| format!("\n  = hint: {hint}")).unwrap_or_default())]
+    Unreachable { tried: Vec<String>, hint: Option<&'static str> },
     /// The arguments or their files do not allow to send the request.
     #[error("{0}")]
     Unsent(String),
@@ -88,11 +88,6 @@ impl Refusal {
             _ => return None,
         })
     }
-}
-
-/// Describes an address that did not answer.
-pub(super) fn no_answer(address: &Address, cause: &str) -> String {
-    format!("nothing answers at {address}: {cause}")
 }
 
 /// The innermost cause of an HTTP error, which is the one that an operator can act on.

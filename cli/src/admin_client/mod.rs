@@ -15,8 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use error::Refusal;
 pub(crate) use error::{AdminError, root_cause};
-use error::{Refusal, no_answer};
 use operator::NoAnswer;
 pub(crate) use operator::{Operator, OperatorArgs};
 pub(crate) use request::{Address, CONTROLLER, Request, parse_address};
@@ -94,13 +94,8 @@ impl ControllerArgs {
     /// [`AdminError`].
     pub(crate) async fn open(&self, request: &Request) -> Result<Response, AdminError> {
         let (operator, address) = self.resolve()?;
-        let response = match operator.send(&address, request).await {
-            Ok(response) => response,
-            Err(NoAnswer::Unsent(reason)) => return Err(AdminError::Unsent(reason)),
-            Err(NoAnswer::Failed(cause)) => {
-                return Err(AdminError::Unreachable { tried: vec![cause], hint: UNREACHABLE });
-            }
-        };
+        let response = operator.send(&address, request).await;
+        let response = response.map_err(|failure| unanswered(vec![failure], UNREACHABLE))?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -128,25 +123,20 @@ pub(crate) async fn send_to_first_reachable<T: DeserializeOwned>(
     request: &Request,
     hint: &'static str,
 ) -> Result<Answer<T>, AdminError> {
-    let mut tried = Vec::new();
-    let mut unsent = Vec::new();
+    let mut failures = Vec::new();
     let within = request.duration + ANSWER_TIMEOUT;
     for address in addresses {
-        let failed = |cause: &str| NoAnswer::Failed(no_answer(address, cause));
+        let silent = |cause: &str| NoAnswer::silent(address, cause);
         let answered = async {
             let response = operator.send(address, request).await?;
             let refusal = Refusal::of(&response);
-            Ok((response.status(), refusal, read_body(response).await.map_err(|cause| failed(&cause))?))
+            Ok((response.status(), refusal, read_body(response).await.map_err(|cause| silent(&cause))?))
         };
-        let late = |_| Err(failed(&format!("no answer within {within:?}")));
+        let late = |_| Err(silent(&format!("no answer within {within:?}")));
         let (status, refusal, body) = match timeout(within, answered).await.unwrap_or_else(late) {
             Ok(answer) => answer,
-            Err(NoAnswer::Failed(cause)) => {
-                tried.push(cause);
-                continue;
-            }
-            Err(NoAnswer::Unsent(reason)) => {
-                unsent.push(reason);
+            Err(failure) => {
+                failures.push(failure);
                 continue;
             }
         };
@@ -159,11 +149,22 @@ pub(crate) async fn send_to_first_reachable<T: DeserializeOwned>(
         })?;
         return Ok(Answer { from: address.clone(), body });
     }
-    if tried.is_empty() {
-        return Err(AdminError::Unsent(unsent.join("\n       ")));
+    Err(unanswered(failures, hint))
+}
+
+/// The error of a request that no address answered. The hint is for addresses that are silent.
+fn unanswered(failures: Vec<NoAnswer>, hint: &'static str) -> AdminError {
+    let is_unsent = failures.iter().all(|failure| matches!(failure, NoAnswer::Unsent(_)));
+    let is_silent = failures.iter().any(|failure| matches!(failure, NoAnswer::Silent(_)));
+    let texts = failures.into_iter().map(|failure| match failure {
+        NoAnswer::Unsent(text) | NoAnswer::Mismatch(text) | NoAnswer::Silent(text) => text,
+    });
+    let tried: Vec<String> = texts.collect();
+    if is_unsent {
+        AdminError::Unsent(tried.join("\n       "))
+    } else {
+        AdminError::Unreachable { tried, hint: Some(hint).filter(|_| is_silent) }
     }
-    tried.append(&mut unsent);
-    Err(AdminError::Unreachable { tried, hint })
 }
 
 /// Reads the whole body of an answer, up to [`ANSWER_BYTES_MAX`].

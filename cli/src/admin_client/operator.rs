@@ -2,7 +2,7 @@
 //! command it is.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueHint;
@@ -10,7 +10,6 @@ use plimsoll_tls::HandshakeFailure;
 use reqwest::{Client, Response, header};
 
 use super::config_file::ConfigFile;
-use super::error::no_answer;
 use super::token::Token;
 use super::{Address, CONTROLLER, Request, parse_address, root_cause};
 
@@ -41,13 +40,21 @@ pub(crate) struct Operator {
     token: Option<(PathBuf, Token)>,
 }
 
-/// The reason why a request has no answer.
+/// The reason why a request has no answer; each text names the address.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
     /// The arguments do not allow to send it to this address.
     Unsent(String),
-    /// The address is not reachable, or did not answer; the text names it.
-    Failed(String),
+    /// The port speaks another protocol, or its certificate is refused.
+    Mismatch(String),
+    /// The address is not reachable, or is silent.
+    Silent(String),
+}
+
+impl NoAnswer {
+    pub(super) fn silent(address: &Address, cause: &str) -> Self {
+        Self::Silent(format!("nothing answers at {address}: {cause}"))
+    }
 }
 
 impl OperatorArgs {
@@ -98,7 +105,7 @@ impl Operator {
             sent = sent.header(header::AUTHORIZATION, header);
         }
         let sent = sent.header(header::CONTENT_TYPE, request.content_type).body(request.body.clone()).send();
-        sent.await.map_err(|error| NoAnswer::Failed(self.explain(address, &error)))
+        sent.await.map_err(|error| self.explain(address, &error))
     }
 
     fn client(&self, address: &Address) -> Result<Client, String> {
@@ -121,23 +128,28 @@ impl Operator {
     }
 
     /// Describes a failed request, with what to change if the scheme or the CA is at fault.
-    fn explain(&self, address: &Address, error: &reqwest::Error) -> String {
+    fn explain(&self, address: &Address, error: &reqwest::Error) -> NoAnswer {
         let other = address.by_other_scheme();
         let is_no_http = |error: &hyper::Error| error.is_parse() || error.is_incomplete_message();
         if !address.is_tls() && causes(error).filter_map(|cause| cause.downcast_ref()).any(is_no_http) {
-            return format!(
+            return NoAnswer::Mismatch(format!(
                 "{address} speaks no plain HTTP ({}); if it is TLS, write {other} and give its CA with --ca",
                 root_cause(error)
-            );
+            ));
         }
         let failures = causes(error).filter_map(|cause| cause.downcast_ref()).map(handshake_failure);
         let failure = failures.filter(|failure| address.is_tls() && failure.label() != "other").last();
-        match (failure, &self.ca) {
-            (Some(failure), _) if failure.label() == "not_tls" => {
-                format!("{address} speaks no TLS; if it is plain HTTP, write {other}")
-            }
-            (Some(failure), Some(ca)) => format!("{address}: {failure} (CA: {})", ca.display()),
-            _ => no_answer(address, &root_cause(error)),
+        let ca = self.ca.as_deref().unwrap_or(Path::new("")).display();
+        match failure {
+            None => NoAnswer::silent(address, &root_cause(error)),
+            Some(failure) => NoAnswer::Mismatch(match failure.label() {
+                "not_tls" => format!("{address} speaks no TLS; if it is plain HTTP, write {other}"),
+                "unknown_authority" => format!(
+                    "the certificate of {address} is not signed by a CA in {ca}: give the file of the CA that \
+                     issued it with --ca"
+                ),
+                _ => format!("{address}: {failure} (CA: {ca})"),
+            }),
         }
     }
 }

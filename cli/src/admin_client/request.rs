@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ pub(crate) const CONTROLLER: &str = "http://127.0.0.1:7401";
 /// The address of an admin port: HTTP or HTTPS, a host and a port, without a path.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Address(Uri);
+pub(crate) struct Address(Arc<Uri>);
 
 /// Parses an address.
 ///
@@ -34,7 +35,7 @@ pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
     // A name before `@` would hide the host.
     let has_host = uri.authority().is_some_and(|authority| !authority.host().is_empty())
         && !uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
-    if is_known && is_bare && has_host { Ok(Address(uri)) } else { Err(invalid()) }
+    if is_known && is_bare && has_host { Ok(Address(Arc::new(uri))) } else { Err(invalid()) }
 }
 
 impl TryFrom<String> for Address {

@@ -303,7 +303,7 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
     operator.fail(1, &format!("kill status --aggregator {zone} --ca ca/ca.crt"), &["--token-file FILE"]);
 
     let foreign = format!("status --controller {tls} --config config.yaml --ca foreign/ca.crt");
-    operator.fail(1, &foreign, &["not signed by an authority of ca.crt", "(CA: foreign/ca.crt)"]);
+    operator.fail(1, &foreign, &["is not signed by a CA in foreign/ca.crt: give the file"]);
     let plain = format!("http://127.0.0.1:{port}");
     let with_token = format!("status --controller {plain} --token-file ann.token");
     operator.fail(1, &with_token, &["speaks no plain HTTP", &format!("write {tls}"), "--ca"]);

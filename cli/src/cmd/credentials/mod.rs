@@ -8,8 +8,6 @@ pub(crate) mod tokens;
 #[error("{0}")]
 pub(crate) struct Unusable(String);
 
-impl Unusable {
-    fn new(reason: impl ToString) -> anyhow::Error {
-        Self(reason.to_string()).into()
-    }
+fn unusable(reason: impl ToString) -> anyhow::Error {
+    Unusable(reason.to_string()).into()
 }

@@ -14,7 +14,7 @@ use plimsoll_core::names::Name;
 use plimsoll_host::{atomic_file, regular_file};
 use serde::Serialize;
 
-use super::Unusable;
+use super::unusable;
 use crate::admin_client::Token;
 use crate::output::{self, OutputArgs};
 
@@ -134,12 +134,12 @@ fn remove(name: &Name, path: &Path) -> anyhow::Result<()> {
     let (before, tokens) = read(path)?;
     if !tokens.entries().iter().any(|entry| entry.name == *name) {
         let path = path.display();
-        return Err(Unusable::new(format_args!(
+        return Err(unusable(format_args!(
             "{path} has no token `{name}`; `plimsoll tokens list --file {path}` shows those that it has"
         )));
     }
     if tokens.entries().len() == 1 {
-        return Err(Unusable::new(format_args!(
+        return Err(unusable(format_args!(
             "`{name}` is the last token of {}, and a running tier keeps its tokens when the file has none: add \
              another one first, or restart the tier without --tokens",
             path.display()
@@ -160,18 +160,18 @@ fn read(path: &Path) -> anyhow::Result<(String, Tokens)> {
 }
 
 fn read_text(path: &Path) -> anyhow::Result<String> {
-    let unusable = |cause: &dyn Display| {
-        Unusable::new(format_args!("cannot read the tokens file {}: {cause}", path.display()))
+    let unread = |cause: &dyn Display| {
+        unusable(format_args!("cannot read the tokens file {}: {cause}", path.display()))
     };
-    let bytes = regular_file::read(path, FILE_BYTES_MAX).map_err(|error| unusable(&error))?;
+    let bytes = regular_file::read(path, FILE_BYTES_MAX).map_err(|error| unread(&error))?;
     if bytes.len() > FILE_BYTES_MAX {
-        return Err(unusable(&format_args!("it is larger than {} KiB", FILE_BYTES_MAX >> 10)));
+        return Err(unread(&format_args!("it is larger than {} KiB", FILE_BYTES_MAX >> 10)));
     }
-    String::from_utf8(bytes).map_err(|_| unusable(&"it is not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| unread(&"it is not UTF-8 text"))
 }
 
 fn parse(path: &Path, text: &str) -> anyhow::Result<Tokens> {
-    text.parse().map_err(|error| Unusable::new(format_args!("the tokens file {}: {error}", path.display())))
+    text.parse().map_err(|error| unusable(format_args!("the tokens file {}: {error}", path.display())))
 }
 
 /// Replaces the tokens file. Its owner and mode stay, so that the tier can still read it.
@@ -193,7 +193,7 @@ fn create(path: &Path, secret: &str) -> anyhow::Result<()> {
     };
     match File::options().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            Err(Unusable::new(format_args!("{place} exists and is not overwritten: give another --out")))
+            Err(unusable(format_args!("{place} exists and is not overwritten: give another --out")))
         }
         created => created.and_then(written).with_context(|| format!("cannot write the token file {place}")),
     }

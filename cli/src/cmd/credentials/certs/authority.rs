@@ -13,7 +13,7 @@ use rcgen::{
 
 use super::certificate::{Certificate, parse_chain};
 use super::files::{CA_CERTIFICATE, CA_KEY, read_text};
-use crate::cmd::credentials::Unusable;
+use crate::cmd::credentials::unusable;
 
 /// The time by which certificates are valid before they are issued, for clocks that are behind.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
@@ -66,7 +66,7 @@ impl Authority {
         let hint = "`plimsoll certs init --dir DIR` makes a CA for development";
         let (key_path, bundle_path) = (directory.join(CA_KEY), directory.join(CA_CERTIFICATE));
         let key = KeyPair::from_pem(&read_text(&key_path, hint)?).map_err(|_| {
-            Unusable::new(format_args!("{} holds no private key in PEM; {hint}", key_path.display()))
+            unusable(format_args!("{} holds no private key in PEM; {hint}", key_path.display()))
         })?;
         let bundle = read_text(&bundle_path, hint)?;
         let of_key = |der: &CertificateDer<'_>| {
@@ -76,14 +76,14 @@ impl Authority {
         for der in parse_chain(&bundle_path, &bundle)? {
             let parsed: Result<Option<Certificate>, String> = of_key(&der);
             let parsed =
-                parsed.map_err(|cause| Unusable::new(format_args!("{}: {cause}", bundle_path.display())))?;
+                parsed.map_err(|cause| unusable(format_args!("{}: {cause}", bundle_path.display())))?;
             let Some(certificate) = parsed else { continue };
             let trust_domain = certificate.uris().find_map(|uri| uri.strip_prefix(SCHEME)).map(str::to_owned);
             let not_after = certificate.not_after;
             let issuer = Issuer::from_ca_cert_der(&der, key).context("the CA's certificate")?;
             return Ok(Self { bundle, trust_domain, not_after, issuer });
         }
-        Err(Unusable::new(format_args!(
+        Err(unusable(format_args!(
             "{} has no CA whose key is {}; {hint}",
             bundle_path.display(),
             key_path.display()

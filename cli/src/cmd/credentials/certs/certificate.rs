@@ -11,7 +11,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::cmd::credentials::Unusable;
+use crate::cmd::credentials::unusable;
 
 /// The last second that a time of four-digit years can name.
 const LAST_SECOND: u64 = 253_402_300_799;
@@ -69,9 +69,9 @@ impl Certificate {
 pub(super) fn parse_chain(path: &Path, text: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let place = path.display();
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let chain = chain.map_err(|error| Unusable::new(format_args!("{place} is not PEM: {error}")))?;
+    let chain = chain.map_err(|error| unusable(format_args!("{place} is not PEM: {error}")))?;
     if chain.is_empty() {
-        return Err(Unusable::new(format_args!(
+        return Err(unusable(format_args!(
             "{place} holds no certificate: it has no line `-----BEGIN CERTIFICATE-----`"
         )));
     }

@@ -15,7 +15,7 @@ use plimsoll_tls::{Certificates, Health, accept, connect};
 use serde::Serialize;
 
 use super::files::{CERTIFICATE, KEY};
-use crate::cmd::credentials::Unusable;
+use crate::cmd::credentials::unusable;
 use crate::output::OutputArgs;
 use crate::shutdown;
 
@@ -67,7 +67,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 impl Findings {
     /// Loads a directory, and notes what will go wrong later.
     fn open(&mut self, directory: &Path, now: SystemTime) -> anyhow::Result<Certificates> {
-        let certificates = Certificates::open(directory).map_err(Unusable::new)?;
+        let certificates = Certificates::open(directory).map_err(unusable)?;
         self.identities.push(certificates.id().to_string());
         self.note_validity(directory, &certificates.health(), now);
         let key = directory.join(KEY);

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use plimsoll_host::{atomic_file, regular_file};
 
-use crate::cmd::credentials::Unusable;
+use crate::cmd::credentials::unusable;
 
 /// The certificate of a process with its chain, leaf first.
 pub(super) const CERTIFICATE: &str = "tls.crt";
@@ -32,13 +32,12 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
     let place = path.display();
     let bytes = regular_file::read(path, FILE_BYTES_MAX)
-        .map_err(|error| Unusable::new(format_args!("cannot read {place}: {error}; {hint}")))?;
+        .map_err(|error| unusable(format_args!("cannot read {place}: {error}; {hint}")))?;
     if bytes.len() > FILE_BYTES_MAX {
         let most = FILE_BYTES_MAX >> 10;
-        return Err(Unusable::new(format_args!("{place} is larger than {most} KiB; {hint}")));
+        return Err(unusable(format_args!("{place} is larger than {most} KiB; {hint}")));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Unusable::new(format_args!("{place} is not PEM, which is text; {hint}")))
+    String::from_utf8(bytes).map_err(|_| unusable(format_args!("{place} is not PEM, which is text; {hint}")))
 }
 
 /// Creates a directory for its owner alone, unless it exists.

@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 
 use super::authority::{check_trust_domain, create};
 use super::files::{CA_CERTIFICATE, CA_KEY, PUBLIC, SECRET, create_directory, write};
-use crate::cmd::credentials::Unusable;
+use crate::cmd::credentials::unusable;
 use crate::output;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -33,7 +33,7 @@ pub(super) fn run(args: &InitArgs) -> anyhow::Result<()> {
     let (certificate, key) = (args.dir.join(CA_CERTIFICATE), args.dir.join(CA_KEY));
     for path in [&key, &certificate] {
         if !args.force && path.symlink_metadata().is_ok() {
-            return Err(Unusable::new(format_args!(
+            return Err(unusable(format_args!(
                 "{} exists and is not overwritten: give another --dir, or --force to replace the CA and all \
                  certificates that it issued",
                 path.display()

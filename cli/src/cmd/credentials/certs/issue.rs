@@ -13,7 +13,7 @@ use rcgen::SanType;
 
 use super::authority::{Authority, check_trust_domain};
 use super::files::{CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY, PUBLIC, SECRET, create_directory, write};
-use crate::cmd::credentials::Unusable;
+use crate::cmd::credentials::unusable;
 use crate::output;
 
 /// The shortest lifetime of a certificate.
@@ -103,11 +103,11 @@ impl FileArgs {
         let authority = Authority::open(&self.ca)?;
         let trust_domain =
             self.trust_domain.as_ref().or(authority.trust_domain.as_ref()).ok_or_else(|| {
-                Unusable::new(
+                unusable(
                     "the CA names no trust domain (a URI name spiffe://NAME): give it with --trust-domain",
                 )
             })?;
-        let id = PeerId::new(trust_domain, role).map_err(Unusable::new)?;
+        let id = PeerId::new(trust_domain, role).map_err(unusable)?;
         self.check(&authority, now)?;
         let issued = authority.issue(&id, &self.hosts, self.lifetime, now)?;
         create_directory(&self.out)?;
@@ -122,13 +122,13 @@ impl FileArgs {
     fn check(&self, authority: &Authority, now: SystemTime) -> anyhow::Result<()> {
         let key = self.out.join(CA_KEY);
         if key.exists() {
-            return Err(Unusable::new(format_args!(
+            return Err(unusable(format_args!(
                 "{} is the key of a CA: give a directory of its own to the process with --out",
                 key.display()
             )));
         }
         if now + self.lifetime > authority.not_after {
-            return Err(Unusable::new(format_args!(
+            return Err(unusable(format_args!(
                 "the CA in {} ends at {}, before the certificate would: give a shorter --lifetime, or make a new \
                  CA with `plimsoll certs init`",
                 self.ca.display(),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::certificate::{Certificate, parse_chain};
 use super::files::{CA_CERTIFICATE, CERTIFICATE, read_text};
-use crate::cmd::credentials::Unusable;
+use crate::cmd::credentials::unusable;
 use crate::output::OutputArgs;
 
 #[derive(Debug, Args)]
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ShowArgs) -> anyhow::Result<()> {
             read_text(&path, "give a PEM file with certificates, or a directory with tls.crt or ca.crt")?;
         for der in parse_chain(&path, &text)? {
             let certificate = Certificate::parse(&der)
-                .map_err(|cause| Unusable::new(format_args!("{}: {cause}", path.display())))?;
+                .map_err(|cause| unusable(format_args!("{}: {cause}", path.display())))?;
             shown.push(Shown::new(&path, certificate, now));
         }
     }
@@ -63,7 +63,7 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let names = [CERTIFICATE, CA_CERTIFICATE].map(|name| path.join(name));
     let found: Vec<PathBuf> = names.into_iter().filter(|path| path.exists()).collect();
     if found.is_empty() {
-        return Err(Unusable::new(format_args!(
+        return Err(unusable(format_args!(
             "{} has neither {CERTIFICATE} nor {CA_CERTIFICATE}: give a directory as `plimsoll certs issue` writes it",
             path.display()
         )));
