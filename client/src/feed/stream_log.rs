@@ -77,7 +77,7 @@ impl Observer for StreamLog {
             }
             _ if is_repeated => tracing::debug!(%error, reason, "aggregator still unreachable"),
             Some(reason) => {
-                tracing::warn!(%error, reason, "connection refused; the directives held stay in force");
+                tracing::warn!(%error, reason, "connection not trusted; the directives held stay in force");
             }
             None => tracing::warn!(%error, "aggregator unreachable; the directives held stay in force"),
         }

@@ -38,3 +38,50 @@ impl TrustArgs {
         Ok(built?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::Args;
+    use super::*;
+
+    #[derive(Parser)]
+    struct Service {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parsed(flags: &[&str]) -> Args {
+        Service::try_parse_from([&["service"], flags].concat()).unwrap().args
+    }
+
+    fn built(address: &str, flags: &[&str]) -> anyhow::Result<()> {
+        let builder = Limiter::builder("demo")?.aggregator(address)?;
+        parsed(flags).trust.build(builder).map(|_| ())
+    }
+
+    #[test]
+    fn plaintext_beyond_loopback_needs_the_flag() {
+        for (address, flags) in [
+            ("http://192.0.2.1:7410", &[][..]),
+            ("https://127.0.0.1:7410", &[]),
+            ("https://127.0.0.1:7410", &["--insecure"]),
+        ] {
+            let error = built(address, flags).unwrap_err();
+            assert!(error.is::<BuildError>(), "{error:?}");
+            let text = format!("{error:#}");
+            assert!(["--certs", "--insecure", address].iter().all(|word| text.contains(word)), "{text}");
+        }
+        built("http://192.0.2.1:7410", &["--insecure"]).unwrap();
+        built("http://127.0.0.1:7410", &[]).unwrap();
+    }
+
+    #[test]
+    fn certificates_make_tls_the_default() {
+        assert_eq!(parsed(&[]).aggregator, ["http://127.0.0.1:7410"]);
+        assert_eq!(parsed(&["--certs", "a"]).aggregator, ["https://127.0.0.1:7410"]);
+        let given = parsed(&["--certs", "a", "--aggregator", "https://b:1,https://c:1"]);
+        assert_eq!(given.aggregator, ["https://b:1", "https://c:1"]);
+    }
+}
