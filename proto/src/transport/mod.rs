@@ -8,12 +8,11 @@ mod dial;
 mod guarded;
 #[cfg(feature = "server")]
 mod handshakes;
-#[cfg(feature = "tls")]
-mod sealed;
 #[cfg(feature = "server")]
 mod serve;
 #[cfg(feature = "server")]
 mod socket;
+mod watched;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -24,12 +23,11 @@ pub(crate) use self::dial::Mutual;
 pub use self::dial::{Dial, InvalidEndpoint, Security, endpoint};
 #[cfg(feature = "server")]
 pub(crate) use self::guarded::{ConnectionGuard, Greeted};
-#[cfg(feature = "tls")]
-pub(crate) use self::sealed::Sealed;
 #[cfg(feature = "server")]
 pub use self::serve::{ServeError, listen, serve};
 #[cfg(feature = "server")]
 pub(crate) use self::socket::{Certified, PortSecurity};
+pub(crate) use self::watched::Watched;
 
 /// The bytes of a connection, whichever protects them.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::Duplex;
 #[cfg(feature = "tls")]
-use super::Sealed;
+use super::Watched;
 
 /// Protection of the connections of a port.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Socket {
                     let (stream, peer) = accept(config, stream).await?;
                     let kind = stream.get_ref().1.handshake_kind();
                     tracing::debug!(child = %peer.id, ?kind, "handshake is over");
-                    let stream: Box<dyn Duplex> = Box::new(Sealed(stream));
+                    let stream: Box<dyn Duplex> = Box::new(Watched::new(stream));
                     Ok((stream, Certified { own, child: peer.id, not_after: peer.not_after }))
                 }))
             }

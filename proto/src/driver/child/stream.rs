@@ -1,17 +1,17 @@
 //! The opening of a stream: connects, verifies the parent, and waits for its answer.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Uri;
 use hyper_util::rt::TokioIo;
+#[cfg(feature = "tls")]
+use plimsoll_core::exchange::authority;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::io::InspectReader;
 use tonic::Streaming;
 use tonic::transport::Channel;
 use tower::service_fn;
@@ -19,7 +19,9 @@ use tower::service_fn;
 use super::observer::StreamError;
 use super::traffic::Traffic;
 use crate::driver::{ZONE_METADATA, passed_while_running};
-use crate::transport::{Dial, Duplex};
+#[cfg(feature = "tls")]
+use crate::transport::Mutual;
+use crate::transport::{Dial, Duplex, Watched};
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{MESSAGE_BYTES_MAX, wire};
 
@@ -51,8 +53,8 @@ pub(super) struct Certificate {
 struct Connection {
     channel: Channel,
     certificate: Option<Certificate>,
-    /// The parent has answered plaintext with TLS.
-    needs_tls: Arc<AtomicBool>,
+    /// The first byte of the parent.
+    first: Arc<OnceLock<u8>>,
 }
 
 impl Stream {
@@ -63,8 +65,7 @@ impl Stream {
         traffic: Option<&Arc<Traffic>>,
         greet: impl FnOnce() -> Option<wire::Report>,
     ) -> Result<Self, StreamError> {
-        let Connection { channel, certificate, needs_tls } =
-            answered(Connection::open(dial, traffic)).await?;
+        let Connection { channel, certificate, first } = answered(Connection::open(dial, traffic)).await?;
         let mut client = ExchangeClient::new(channel)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -74,7 +75,7 @@ impl Stream {
         }
         let answer = async {
             client.converse(ReceiverStream::new(receiver)).await.map_err(|status| {
-                if needs_tls.load(Ordering::Relaxed) {
+                if first.get() == Some(&TLS_ALERT) {
                     StreamError::NeedsTls
                 } else {
                     StreamError::Closed(Box::new(status))
@@ -103,12 +104,9 @@ impl Connection {
             None => Box::new(tcp),
             Some(traffic) => Box::new(traffic.count(tcp)),
         };
-        let needs_tls = Arc::new(AtomicBool::new(false));
-        let (bytes, certificate) = match handshake(dial, bytes).await? {
-            Handshake::Plain(bytes) => (look_for_alert(bytes, &needs_tls), None),
-            #[cfg(feature = "tls")]
-            Handshake::Mutual(bytes, certificate) => (bytes, Some(certificate)),
-        };
+        let (bytes, certificate) = handshake(dial, bytes).await?;
+        let bytes = Watched::new(bytes);
+        let first = bytes.first();
         // Used once: a connection that breaks is not replaced behind the back of the driver.
         let mut bytes = Some(TokioIo::new(bytes));
         let connector = service_fn(move |_: Uri| {
@@ -116,7 +114,7 @@ impl Connection {
             async { bytes }
         });
         let channel = dial.endpoint.connect_with_connector(connector).await.map_err(io::Error::other)?;
-        Ok(Self { channel, certificate, needs_tls })
+        Ok(Self { channel, certificate, first })
     }
 }
 
@@ -136,42 +134,26 @@ async fn connect(authority: &str) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// The bytes of a connection whose parent was verified, if it has certificates.
-enum Handshake {
-    Plain(Box<dyn Duplex>),
-    #[cfg(feature = "tls")]
-    Mutual(Box<dyn Duplex>, Certificate),
-}
-
-#[cfg(not(feature = "tls"))]
-#[expect(clippy::unused_async, reason = "a handshake waits, if there is one")]
-async fn handshake(_: &Dial, bytes: Box<dyn Duplex>) -> Result<Handshake, StreamError> {
-    Ok(Handshake::Plain(bytes))
-}
-
 /// Verifies the parent, and that this process obeys it, before anything is sent.
 #[cfg(feature = "tls")]
-async fn handshake(dial: &Dial, bytes: Box<dyn Duplex>) -> Result<Handshake, StreamError> {
-    use plimsoll_core::exchange::authority;
-
-    use crate::transport::{Mutual, Sealed};
-
-    let Some(Mutual { certificates, server }) = &dial.mutual else { return Ok(Handshake::Plain(bytes)) };
+async fn handshake(
+    dial: &Dial,
+    bytes: Box<dyn Duplex>,
+) -> Result<(Box<dyn Duplex>, Option<Certificate>), StreamError> {
+    let Some(Mutual { certificates, server }) = &dial.mutual else { return Ok((bytes, None)) };
     // Read before the configuration: a certificate that is renewed in between is taken for the older one.
     let health = certificates.health();
     let certificate = Certificate { generation: health.generation, not_after: health.not_after };
     let (stream, peer) = plimsoll_tls::connect(certificates.child(), server.clone(), bytes).await?;
     authority::check_parent(&certificates.id(), &peer.id)?;
-    Ok(Handshake::Mutual(Box::new(Sealed(stream)), certificate))
+    Ok((Box::new(stream), Some(certificate)))
 }
 
-/// Notes in `found` that the first byte of the parent is that of an alert of TLS.
-fn look_for_alert(bytes: Box<dyn Duplex>, found: &Arc<AtomicBool>) -> Box<dyn Duplex> {
-    let (found, mut is_first) = (Arc::clone(found), true);
-    Box::new(InspectReader::new(bytes, move |bytes: &[u8]| {
-        if let Some(byte) = bytes.first().filter(|_| is_first) {
-            is_first = false;
-            found.store(*byte == TLS_ALERT, Ordering::Relaxed);
-        }
-    }))
+#[cfg(not(feature = "tls"))]
+#[expect(clippy::unused_async, reason = "a handshake waits, if there is one")]
+async fn handshake(
+    _: &Dial,
+    bytes: Box<dyn Duplex>,
+) -> Result<(Box<dyn Duplex>, Option<Certificate>), StreamError> {
+    Ok((bytes, None))
 }

@@ -35,11 +35,10 @@ async fn renewed_certificate_continues_the_stream_and_nothing_is_rejected() {
     assert!(server.rejections.try_recv().is_err(), "the renewal broke a rule");
     let mut streams = Vec::new();
     while let Ok(event) = server.events.try_recv() {
-        if let ParentEvent::Report(stream, report) = event {
-            if streams.last() != Some(&stream) {
-                assert!(report.identity.is_some() && !streams.contains(&stream), "streams do not alternate");
-                streams.push(stream);
-            }
+        let ParentEvent::Report(stream, report) = event else { continue };
+        if streams.last() != Some(&stream) {
+            assert!(report.identity.is_some() && !streams.contains(&stream), "streams do not alternate");
+            streams.push(stream);
         }
     }
     assert_eq!(streams.len(), 2, "the first stream and its continuation");

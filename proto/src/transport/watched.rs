@@ -1,0 +1,105 @@
+//! The bytes of a connection, read so that its end can be explained. A parent that takes TLS alone answers plaintext with
+//! an alert, which says more than the failure that follows; a peer that is killed sends no farewell of TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::Duplex;
+
+/// The bytes of a connection, with the first one that was received.
+pub(crate) struct Watched<S> {
+    stream: S,
+    first: Arc<OnceLock<u8>>,
+    /// The failure to write that is not returned yet.
+    failed: Option<io::Error>,
+}
+
+impl<S: Duplex> Watched<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self { stream, first: Arc::default(), failed: None }
+    }
+
+    /// The first byte that was received, once there is one.
+    pub(crate) fn first(&self) -> Arc<OnceLock<u8>> {
+        Arc::clone(&self.first)
+    }
+
+    /// Returns the failure to write once the first byte was read, which may have arrived before.
+    fn poll_failed(&mut self, context: &mut Context<'_>, failed: io::Error) -> Poll<io::Result<usize>> {
+        if self.first.get().is_none()
+            && Pin::new(&mut *self).poll_read(context, &mut ReadBuf::new(&mut [0])).is_pending()
+        {
+            self.failed = Some(failed);
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(failed))
+    }
+
+    /// Writes, unless that has failed.
+    fn poll_with(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(failed) = self.failed.take() {
+            return self.poll_failed(context, failed);
+        }
+        match ready!(write(Pin::new(&mut self.stream), context)) {
+            Ok(written) => Poll::Ready(Ok(written)),
+            Err(failed) => self.poll_failed(context, failed),
+        }
+    }
+}
+
+impl<S: Duplex> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let held = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if let Some(byte) = buffer.filled().get(held) {
+            self.first.get_or_init(|| *byte);
+        }
+        match read {
+            // The frames of HTTP/2 tell a message that was cut.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            read => read,
+        }
+    }
+}
+
+impl<S: Duplex> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_with(context, |stream, context| stream.poll_write(context, bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_with(context, |stream, context| stream.poll_write_vectored(context, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
