@@ -143,6 +143,7 @@ fn read(path: &Path) -> Result<Tokens, TokenFileError> {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
