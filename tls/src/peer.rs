@@ -113,3 +113,80 @@ fn system_time(time: UnixTime) -> Result<SystemTime, PeerError> {
         .checked_add(Duration::from_secs(time.as_secs()))
         .ok_or(PeerError::Unreadable(WebpkiError::BadDerTime))
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::exchange::PeerRole;
+    use proptest::prelude::*;
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+    use crate::testing::{Authority, Request, Validity as Issued};
+
+    fn leaf(uris: &[&str], seconds: (u64, u64)) -> CertificateDer<'static> {
+        let authority = Authority::new("a.example");
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let validity = Issued { not_before: at(seconds.0), not_after: at(seconds.1) };
+        let uris = uris.iter().map(ToString::to_string).collect();
+        let request = Request { uris, ..authority.request(PeerRole::Controller, validity) };
+        CertificateDer::from_pem_slice(authority.issue(&request).certificate.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn identity_and_validity_of_the_leaf_are_read() {
+        let controller = "spiffe://a.example/plimsoll/controller";
+        // The last moment that a certificate can name is the end of the year 9999.
+        for seconds in [(0, 0), (0, 1), (1_000_000_000, 2_000_000_000), (4_102_444_800, 253_402_300_799)] {
+            for uris in [&[controller][..], &["https://a.example", controller, "a:b"]] {
+                let chain = [leaf(uris, seconds), leaf(&[], (0, 1))];
+                let (id, validity) = identity(Some(&chain)).unwrap();
+                assert_eq!(id.to_string(), controller);
+                let of_epoch =
+                    |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+                assert_eq!((of_epoch(validity.not_before), of_epoch(validity.not_after)), seconds);
+                let peer = Peer::of(Some(&chain)).unwrap();
+                assert_eq!((&peer.id, peer.not_after), (&id, validity.not_after));
+                assert!(!peer.is_expired(validity.not_after));
+                assert!(peer.is_expired(validity.not_after + Duration::from_secs(1)));
+            }
+        }
+    }
+
+    #[test]
+    fn leaf_without_one_identity_is_refused() {
+        let (one, two) = ("spiffe://a/plimsoll/controller", "spiffe://b/plimsoll/controller");
+        for (uris, error) in [
+            (&[][..], PeerError::NoIdentity),
+            (&["https://a.example"], PeerError::NoIdentity),
+            (&["Spiffe://a/plimsoll/controller"], PeerError::NoIdentity),
+            (&[one, two], PeerError::SeveralIdentities(2)),
+            (&[one, one], PeerError::SeveralIdentities(2)),
+            (&[one, "spiffe://", "spiffe://c"], PeerError::SeveralIdentities(3)),
+            (&["spiffe://a/ns/default/sa/b"], PeerError::Identity(InvalidPeerId::Path)),
+        ] {
+            assert_eq!(Peer::of(Some(&[leaf(uris, (0, 1))])), Err(error), "{uris:?}");
+        }
+        for chain in [None, Some(&[][..])] {
+            assert_eq!(Peer::of(chain), Err(PeerError::NoCertificate));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changed_bytes_are_refused_or_read(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let mut bytes = leaf(&["spiffe://a.example/plimsoll/controller"], (0, 1)).to_vec();
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut.map_or(usize::MAX, |cut| cut.index(bytes.len())));
+            match Peer::of(Some(&[bytes.into()])) {
+                Ok(peer) => prop_assert_eq!(peer.id.to_string().parse(), Ok(peer.id)),
+                Err(error) => prop_assert!(error.to_string().len() < 500, "{}", error),
+            }
+        }
+    }
+}
