@@ -66,7 +66,7 @@ impl Refusal {
         }
     }
 
-    /// What to do about a token that is missing, unknown, or of too low a role.
+    /// The remedy for a token that is missing, unknown, or of too low a role.
     fn hint(&self, operator: &Operator) -> Option<String> {
         let token_file = operator.token_file().map(|path| path.display());
         Some(match (self.status, token_file) {

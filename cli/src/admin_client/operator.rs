@@ -1,11 +1,12 @@
-//! The operator that sends a request: the CA that servers are verified by, and the token that says whose
-//! command it is.
+//! The operator that sends a request, with the CA that verifies servers and the token that names the operator and the
+//! role.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueHint;
+use plimsoll_host::regular_file;
 use plimsoll_tls::HandshakeFailure;
 use reqwest::{Client, Response, header};
 
@@ -113,6 +114,8 @@ impl Operator {
         let builder = match &self.ca {
             _ if !address.is_tls() => builder,
             Some(ca) => {
+                regular_file::open(ca)
+                    .map_err(|error| format!("cannot read the CA {}: {error}", ca.display()))?;
                 let config = plimsoll_tls::operator_client(ca)
                     .map_err(|error| format!("the CA of https:// addresses cannot be used: {error}"))?;
                 builder.tls_backend_preconfigured(config)

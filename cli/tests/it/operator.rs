@@ -254,7 +254,10 @@ fn wrong_credentials_are_usage_errors_before_anything_is_sent() {
         (format!("status --controller {near} --token-file hash.token"), "hash.token holds no token"),
         (format!("status --controller {near} --token-file missing"), "cannot read the token file missing"),
         (format!("status --controller {tls} --token-file ann.token"), "--ca FILE (PLIMSOLL_CA)"),
-        (format!("status --controller {tls} --ca missing"), "missing: No such file"),
+        (
+            format!("status --controller {tls} --ca missing"),
+            "cannot read the CA missing: No such file or directory",
+        ),
         (format!("status --controller {tls} --ca tokens"), "tokens: has no whole certificate"),
         (format!("status --controller {near} --config missing"), "cannot read the config file missing"),
         (
@@ -290,6 +293,10 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
     operator.succeed(&format!(
         "kill on --reason test --controller https://localhost:{port} --config config.yaml"
     ));
+    let variables = [("PLIMSOLL_CA", "ca/ca.crt"), ("PLIMSOLL_CONTROLLER_ADMIN", &tls)];
+    let (code, text) = operator.run_with(&variables, "status --token-file ann.token");
+    assert_eq!(code, 0, "{text}");
+
     operator.succeed("certs issue aggregator --zone a --ca ca --out aggregator");
     let certs = operator.path("aggregator").display().to_string();
     let tokens = operator.path("tokens").display().to_string();

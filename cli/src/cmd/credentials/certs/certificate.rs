@@ -1,4 +1,4 @@
-//! What a certificate says: the fields that `certs show` prints and `certs issue` needs of a CA.
+//! The fields of a certificate that `certs show` prints and `certs issue` needs of a CA.
 
 use std::net::IpAddr;
 use std::path::Path;
