@@ -148,6 +148,7 @@ fn command_that_cannot_trust_its_connection_sends_no_token_and_names_the_remedy(
         return skipped("command_that_cannot_trust_its_connection: this machine has only loopback addresses");
     };
     let (ca, token) = (text(&remote.ca).to_owned(), text(&remote.files.path("admin")).to_owned());
+    let secret = fs::read_to_string(&token).unwrap().trim().to_owned();
     let foreign = remote.files.issue("foreign", &Authority::new(DOMAIN), controller()).join("ca.crt");
     let shared = text(&remote.files.path("shared")).to_owned();
     fs::copy(&token, &shared).unwrap();
@@ -156,7 +157,7 @@ fn command_that_cannot_trust_its_connection_sends_no_token_and_names_the_remedy(
     let https = remote.url.clone();
     let mut cases = vec![
         ("plaintext", plaintext.as_str(), ca.clone(), token.clone(), "https://".to_owned()),
-        ("a foreign authority", &https, text(&foreign).to_owned(), token.clone(), "--ca".to_owned()),
+        ("a foreign authority", &https, text(&foreign).to_owned(), token.clone(), text(&foreign).to_owned()),
         ("a token file that others read", &https, ca.clone(), shared, "chmod 600".to_owned()),
     ];
     for (what, damage) in DAMAGE {
@@ -174,7 +175,7 @@ fn command_that_cannot_trust_its_connection_sends_no_token_and_names_the_remedy(
         let (code, output) = remote.command_at(url, &["status"], &["--ca", &ca, "--token-file", &token]);
         assert!(matches!(code, Some(1 | 2)), "{what}: {output}");
         assert!(output.contains(&named), "{what} does not name {named}: {output}");
-        assert!(!output.contains("plimsoll_"), "{what}: {output}");
+        assert!(!output.contains(&secret), "{what}: {output}");
     }
     let (code, output) = remote.command_at(&https, &["status"], &["--ca", &ca]);
     assert!(code == Some(1) && output.contains("--token-file"), "no token: {output}");

@@ -19,8 +19,11 @@ use crate::turns::{IDLE, turn};
 
 const CERTIFICATE_FILES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
 
+/// The name and the act of a damage.
+type Damage = (&'static str, fn(&Path));
+
 /// Things by which a file may be replaced.
-pub(super) const DAMAGE: [(&str, fn(&Path)); 5] = [
+pub(super) const DAMAGE: [Damage; 5] = [
     ("garbage", |path| fs::write(path, "-----BEGIN GARBAGE-----\n").unwrap()),
     ("an empty file", |path| fs::write(path, "").unwrap()),
     ("no file", |path| fs::remove_file(path).unwrap()),
@@ -56,8 +59,7 @@ impl Followed<'_> {
             let good = fs::read(&path).unwrap();
             damage(&path);
             self.until_refused(1.0, &format!("{what} at {name} to be refused"));
-            let is_named = |line: &str| line.contains(path.to_str().unwrap()) && line.contains("refused");
-            assert!(self.process.log().iter().any(|line| is_named(line)), "{what} at {name}");
+            logged(self.process, &["refused", path.to_str().unwrap()]);
             assert!(in_force(), "{what} at {name}: the earlier certificates are in use");
             mend(&path, &good);
             self.until_refused(0.0, &format!("{name} to be mended after {what}"));
