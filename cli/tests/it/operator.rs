@@ -95,7 +95,9 @@ fn tokens_are_added_listed_and_removed_and_comments_stay() {
     assert_eq!(operator.succeed("tokens list --file tokens"), "viewer    ann\nadmin     ben\n");
     let json = operator.succeed("tokens list --file tokens --output json");
     assert_eq!(json, "[{\"name\":\"ann\",\"role\":\"viewer\"},{\"name\":\"ben\",\"role\":\"admin\"}]\n");
-    operator.succeed("tokens remove ann --file tokens");
+    std::os::unix::fs::symlink("tokens", operator.path("link")).unwrap();
+    operator.succeed("tokens remove ann --file link");
+    assert!(operator.path("link").is_symlink());
     assert_eq!(operator.read("tokens"), format!("# team\n\nben admin {}\n", TokenHash::of(ben.trim())));
     assert_eq!(operator.mode("tokens"), 0o640);
 }

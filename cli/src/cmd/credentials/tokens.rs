@@ -177,6 +177,8 @@ fn parse(path: &Path, text: &str) -> anyhow::Result<Tokens> {
 /// Replaces the tokens file. Its owner and mode stay, so that the tier can still read it.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt;
+    // A link stays, and its target is replaced.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mode = path.metadata().map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
     let written = atomic_file::replace_for_its_owner(path, text.as_bytes(), mode);
     written.with_context(|| format!("cannot write the tokens file {}", path.display()))
