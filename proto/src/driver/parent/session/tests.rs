@@ -6,7 +6,10 @@ use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, KeyDefinition, Report};
 
+use tokio_util::sync::CancellationToken;
+
 use super::*;
+use crate::driver::parent::OnRejected;
 use crate::{KEYS_PER_PART_MAX, ReportEncoder};
 
 /// A parent that accepts or rejects every report.
@@ -44,21 +47,10 @@ impl OnRejected for Ignored {
 /// A session whose child has greeted.
 fn session(accepts: bool) -> Session<Decided> {
     let streams = Streams::new(CancellationToken::new(), Box::new(Ignored));
-    Session {
-        stream: StreamId(1),
-        shared: Shared::new(Decided { accepts, entered: Vec::new() }),
-        streams: Arc::new(streams),
-        decoder: ReportDecoder::default(),
-        unfinished: None,
-        outgoing: None,
-        interval: HEARTBEAT,
-        has_greeted: true,
-        certified: None,
-        guard: None,
-        greeted: None,
-        child: None,
-        is_leaving: false,
-    }
+    let parent = Shared::new(Decided { accepts, entered: Vec::new() });
+    let mut session = Session::new(StreamId(1), parent, Arc::new(streams), None);
+    session.has_greeted = true;
+    session
 }
 
 #[test]
