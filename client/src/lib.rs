@@ -26,7 +26,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The features `metrics`, a Prometheus collector, and `middleware`, a tower layer, are on by default.
+//! Aggregators on other machines are reached over mutual TLS, with the certificate of the service, by
+//! [`LimiterBuilder::certificates`] and addresses `https://`. A certificate that has expired stops no service:
+//! the limiter decides by the directives that it holds, and [`Feed::health`] says why no new ones arrive.
+//!
+//! The features `metrics`, a Prometheus collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
+//! default.
 
 // The collector and the middleware are the only users of some state.
 #![cfg_attr(not(all(feature = "metrics", feature = "middleware")), allow(dead_code))]
