@@ -32,7 +32,7 @@ pub fn routes(
         .with(route("/readyz", Needs::Nothing), readiness)
 }
 
-/// Serves `routes` on `listener` until `shutdown` completes, to the callers that `access` lets in. Requests in progress
+/// Serves `routes` on `listener` until `shutdown` completes, to the callers that `access` accepts. Requests in progress
 /// are answered first.
 pub async fn serve(
     listener: TcpListener,

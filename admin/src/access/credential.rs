@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 /// The scheme of the header, in any case.
 const SCHEME: &str = "bearer";
 
-/// What a request presents.
+/// The credential of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Credential<'a> {
     /// No header `authorization`.

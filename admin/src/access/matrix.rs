@@ -40,7 +40,7 @@ impl Caller {
 ///
 /// A line begins with the method, the path and the callers that the route answers, and a cell is the status. To that of
 /// a refused request it adds the reason by which it was counted, and `unnamed` unless the answer names the role.
-/// Bodies are no JSON, so that a request that is let in changes nothing.
+/// Bodies are no JSON, so that an accepted request changes nothing.
 pub async fn table(routes: impl Fn() -> Routes) -> Vec<String> {
     let all: Vec<Route> = routes().iter().cloned().collect();
     let mut lines = Vec::new();

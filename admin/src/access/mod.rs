@@ -1,5 +1,5 @@
 //! Access to an admin port: callers present a token, and each route needs a role. Without a token, programs on this
-//! machine are let in if the operator allows it.
+//! machine are accepted if the operator allows it.
 
 mod credential;
 mod limiter;
@@ -43,7 +43,7 @@ struct Inner {
 /// The rules of an admin port. The default refuses every command.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// The certificates by which the port speaks TLS; `None`: it speaks plaintext.
+    /// The certificates for TLS; `None`: plaintext.
     pub certificates: Option<Certificates>,
     /// The accepted tokens.
     pub tokens: Option<TokenFile>,
@@ -72,7 +72,7 @@ impl Access {
         self.inner.rules.open_on_loopback
     }
 
-    /// Returns the certificates by which the port speaks TLS, if it does.
+    /// Returns the certificates for TLS, unless the port is plaintext.
     pub(crate) fn certificates(&self) -> Option<&Certificates> {
         self.inner.rules.certificates.as_ref()
     }

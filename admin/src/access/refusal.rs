@@ -74,7 +74,7 @@ impl Refusal {
         match self {
             Self::Closed => format!(
                 "{needs}, and this admin port accepts no token: start the process with --tokens FILE, or with \
-                 --admin-open-on-loopback to let programs on its machine in without one"
+                 --admin-open-on-loopback to accept programs on its machine without one"
             ),
             Self::NoToken => format!("{needs}, and the request has no token: {token}"),
             Self::NotLocal(cause) => format!(
@@ -125,7 +125,7 @@ impl Refusals {
         }
         let error = refusal.text(needed);
         if is_logged {
-            // The path alone: a query may contain what somebody took for the place of a token.
+            // The path alone: a query may contain a token by mistake.
             let (method, path) = (request.method(), request.uri().path());
             tracing::warn!(%from, %method, path, reason = refusal.reason(), error, "admin request refused");
         }

@@ -27,7 +27,7 @@ pub enum Role {
 #[error("a role is viewer, operator or admin")]
 pub struct InvalidRole;
 
-/// The caller of a request that was let in. Handlers take it as `Extension<Caller>`.
+/// The caller of an accepted request. Handlers take it as `Extension<Caller>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The name of the token, or [`Caller::LOOPBACK`].

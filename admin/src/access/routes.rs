@@ -35,11 +35,11 @@ pub struct Route {
 /// The callers that a route answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// All.
+    /// All callers.
     Nothing,
-    /// All, or viewers with `--metrics-need-token`.
+    /// All callers, or viewers with `--metrics-need-token`.
     Metrics,
-    /// Those with the role or a higher one.
+    /// Callers with this role or a higher one.
     Role(Role),
 }
 
@@ -129,7 +129,7 @@ impl<S: Clone + Send + Sync + 'static> Default for Routes<S> {
     }
 }
 
-/// Lets a request in with its caller, or answers why not.
+/// Hands a request on with its caller, or answers why not.
 async fn check(State((access, needed)): State<(Access, Role)>, mut request: Request, next: Next) -> Response {
     match access.admit(needed, &request) {
         Ok(caller) => {

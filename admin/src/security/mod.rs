@@ -79,7 +79,7 @@ impl SecurityArgs {
         if tokens.is_none() && !self.admin_open_on_loopback {
             tracing::warn!(
                 "the admin port answers no command, the kill switch included: give --tokens FILE, or \
-                 --admin-open-on-loopback to let programs on this machine in"
+                 --admin-open-on-loopback to accept programs on this machine"
             );
         }
         let access = Access::new(Rules {

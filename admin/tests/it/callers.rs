@@ -124,7 +124,7 @@ async fn assert_refused(address: SocketAddr, method: &str, target: &str, headers
 }
 
 #[tokio::test]
-async fn open_loopback_lets_programs_on_this_machine_in() {
+async fn open_loopback_accepts_programs_on_this_machine() {
     for listen in ["127.0.0.1:0", "0.0.0.0:0"] {
         let open = || Rules { open_on_loopback: true, ..Rules::default() };
         let (address, access) = start(listen, open()).await;

@@ -11,7 +11,7 @@ use crate::args::{Args, TENANTS_PER_BUCKET_MAX};
 use crate::{Aggregator, admin};
 
 /// The columns: no token, an unknown one, viewer, operator, admin, no token where loopback is open, no token and viewer
-/// where metrics need one. A status other than 401 and 403 is that of a request that was let in.
+/// where metrics need one. A status other than 401 and 403 is that of an accepted request.
 const TABLE: &str = "
     GET /metrics metrics | 200 | 200 | 200 | 200 | 200 | 200 | 401 no_token | 200
     GET /healthz nothing | 200 | 200 | 200 | 200 | 200 | 200 | 200 | 200

@@ -29,7 +29,7 @@ pub enum TokensError {
     #[error("it has no token; `plimsoll tokens` makes one, and without --tokens no token is accepted")]
     Empty,
     /// There are too many entries.
-    #[error("it has more than {TOKENS_MAX} tokens; remove those that nobody uses")]
+    #[error("it has more than {TOKENS_MAX} tokens; remove unused ones")]
     TooMany,
 }
 
