@@ -143,6 +143,22 @@ fn issued_certificates_name_role_zone_and_service_and_pass_the_check() {
 }
 
 #[test]
+fn authorities_of_a_bundle_are_all_trusted_while_the_new_one_signs() {
+    let place = Place::with_ca(&[]);
+    place.succeed("certs issue aggregator --zone a --ca ca --out before", &[]);
+    let earlier = fs::read_to_string(place.path("ca/ca.crt")).unwrap();
+    place.succeed("certs init --dir ca --force", &[]);
+    let bundle = earlier + &fs::read_to_string(place.path("ca/ca.crt")).unwrap();
+    fs::write(place.path("ca/ca.crt"), &bundle).unwrap();
+    place.succeed("certs issue controller --ca ca --out after", &[]);
+    assert_eq!(fs::read_to_string(place.path("after/ca.crt")).unwrap(), bundle);
+    let (code, text) = place.run("certs check after --peer before", &[]);
+    assert!(code == 1 && text.contains("before: "), "only one end trusts both: {text}");
+    fs::write(place.path("before/ca.crt"), &bundle).unwrap();
+    place.succeed("certs check after --peer before", &[]);
+}
+
+#[test]
 fn wrong_arguments_and_files_are_usage_errors_with_a_remedy() {
     let place = Place::with_ca(&["--days", "1"]);
     place.succeed("certs issue controller --ca ca --out good --lifetime 1h", &[]);

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use plimsoll_core::exchange::{PeerId, PeerRole};
-use plimsoll_tls::rustls::pki_types::CertificateDer;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
@@ -69,15 +68,11 @@ impl Authority {
             unusable(format_args!("{} holds no private key in PEM; {hint}", key_path.display()))
         })?;
         let bundle = read_text(&bundle_path, hint)?;
-        let of_key = |der: &CertificateDer<'_>| {
-            let certificate = Certificate::parse(der)?;
-            Ok(Some(certificate).filter(|it| it.is_ca && it.public_key == key.subject_public_key_info()))
-        };
         for der in parse_chain(&bundle_path, &bundle)? {
-            let parsed: Result<Option<Certificate>, String> = of_key(&der);
-            let parsed =
-                parsed.map_err(|cause| unusable(format_args!("{}: {cause}", bundle_path.display())))?;
-            let Some(certificate) = parsed else { continue };
+            let certificate = Certificate::parse(&der, &bundle_path)?;
+            if !certificate.is_ca || certificate.public_key != key.subject_public_key_info() {
+                continue;
+            }
             let trust_domain = certificate.uris().find_map(|uri| uri.strip_prefix(SCHEME)).map(str::to_owned);
             let not_after = certificate.not_after;
             let issuer = Issuer::from_ca_cert_der(&der, key).context("the CA's certificate")?;

@@ -1,5 +1,6 @@
 //! The fields of a certificate that `certs show` prints and `certs issue` needs of a CA.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -33,12 +34,14 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// Parses a certificate.
+    /// Parses a certificate of the file `path`.
     ///
     /// # Errors
-    /// The cause.
-    pub(super) fn parse(der: &CertificateDer<'_>) -> Result<Self, String> {
-        let invalid = |cause: &dyn std::fmt::Display| format!("a certificate in it is invalid: {cause}");
+    /// It is invalid.
+    pub(super) fn parse(der: &CertificateDer<'_>, path: &Path) -> anyhow::Result<Self> {
+        let invalid = |cause: &dyn Display| {
+            unusable(format_args!("{}: a certificate in it is invalid: {cause}", path.display()))
+        };
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| invalid(&error))?;
         let names = parsed.subject_alternative_name().map_err(|error| invalid(&error))?;
         let names = names.map(|names| names.value.general_names.iter().map(name).collect());
@@ -88,16 +91,11 @@ fn name(name: &GeneralName<'_>) -> String {
         GeneralName::URI(text) | GeneralName::DNSName(text) | GeneralName::RFC822Name(text) => {
             (*text).to_owned()
         }
-        GeneralName::IPAddress(bytes) => address(bytes).map_or_else(|| name_of(name), |it| it.to_string()),
-        other => name_of(other),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let address = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
+            address.map_or_else(|_| name.to_string(), |address| address.to_string())
+        }
+        other => other.to_string(),
     }
-}
-
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
-}
-
-fn name_of(name: &GeneralName<'_>) -> String {
-    name.to_string()
 }

@@ -47,8 +47,7 @@ pub(super) fn run(args: &ShowArgs) -> anyhow::Result<()> {
         let text =
             read_text(&path, "give a PEM file with certificates, or a directory with tls.crt or ca.crt")?;
         for der in parse_chain(&path, &text)? {
-            let certificate = Certificate::parse(&der)
-                .map_err(|cause| unusable(format_args!("{}: {cause}", path.display())))?;
+            let certificate = Certificate::parse(&der, &path)?;
             shown.push(Shown::new(&path, certificate, now));
         }
     }
