@@ -21,7 +21,7 @@ const MISSING_MAX: u32 = 3;
 /// The addresses that a limiter was set up with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
-    /// Of all addresses.
+    /// The scheme of all addresses.
     pub(crate) scheme: Scheme,
     pub(crate) aggregators: Aggregators,
 }

@@ -75,7 +75,8 @@ impl Counters {
 }
 
 impl Feed {
-    /// Returns the health of the feed: its connections, and the certificate that they need.
+    /// Returns the health of the feed: its connections, and the certificate that they need. A clone of the feed
+    /// answers for one that was spawned.
     #[must_use]
     pub fn health(&self) -> FeedHealth {
         let mut refused = self.counters.refused().clone();
