@@ -2,6 +2,7 @@
 //! is that of cargo-fuzz; `plimsoll-fuzz` runs the same functions as a loop with a seed on any toolchain.
 
 pub mod corpus;
+pub mod dictionary;
 pub mod mutator;
 pub mod runner;
 pub mod schema;

@@ -9,7 +9,7 @@ mod trust;
 mod web;
 mod wire;
 
-use crate::mutator::Dictionary;
+use crate::dictionary::Dictionary;
 
 /// A function of foreign bytes, and what the mutator knows about them.
 #[derive(Clone, Copy, Debug)]
