@@ -19,7 +19,7 @@ mod verifier;
 
 pub use certificates::{Certificates, Health};
 pub use config::operator_client;
-pub use error::CertificatesError;
+pub use error::{CertificatesError, Fault};
 pub use failure::HandshakeFailure;
 pub use handshake::{accept, connect};
 pub use peer::{Peer, PeerError};

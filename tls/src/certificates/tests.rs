@@ -1,3 +1,5 @@
+//! Rotation of the files, with looks at chosen times: each set that is taken, refused and logged.
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;

@@ -50,7 +50,7 @@ impl Process {
     }
 }
 
-/// What each end has after a handshake.
+/// The outcome of a handshake at each end.
 #[derive(Debug)]
 pub(crate) struct Met {
     pub(crate) at_parent: Result<(Peer, HandshakeKind), HandshakeFailure>,

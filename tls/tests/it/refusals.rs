@@ -1,4 +1,4 @@
-//! What is refused: both ends name the cause, and neither gets a connection.
+//! Refused handshakes: both ends name the cause, and neither gets a connection.
 
 use std::sync::Arc;
 
