@@ -11,7 +11,7 @@ use plimsoll_tls::testing::{Authority, Validity};
 
 use super::tiers::{
     DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, connect, controller, logged, metrics, service,
-    service_of, url,
+    service_of, status, url,
 };
 use crate::fleet::metric;
 use crate::process::{Process, until};
@@ -151,6 +151,8 @@ fn key_of_another_certificate_and_another_identity_are_refused() {
         logged(&process, &["refused", cause]);
         followed.until_refused(1.0, what);
         assert!(connect(&process, &as_child).is_ok(), "{what}");
+        let shown = status(&process)["security"]["certificate"]["refused"].to_string();
+        assert!(shown.contains(cause), "{what}: {shown}");
         for (name, content) in CERTIFICATE_FILES.iter().zip(&good) {
             fs::write(directory.join(name), content).unwrap();
         }
