@@ -216,4 +216,26 @@ mod tests {
         }
         assert_eq!(dial("HTTP://LocalHost:7410/", false).as_deref(), Ok("localhost:7410"));
     }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_needs_certificates_and_certificates_allow_plaintext_to_loopback_alone() {
+        use plimsoll_core::exchange::PeerRole;
+        use plimsoll_tls::testing::{Authority, Validity};
+
+        let directory = tempfile::tempdir().unwrap();
+        Authority::new("a").write(directory.path(), PeerRole::Controller, Validity::default());
+        let mutual = Security::Mutual(Certificates::open(directory.path()).unwrap());
+        let dial =
+            |address: &str| Dial::new(address, &mutual).map(|dial| (dial.authority(), dial.mutual.is_some()));
+        for address in ["https://A:7410", "https://10.0.0.1:7410", "https://[fd00::1]:7410"] {
+            let authority = address.strip_prefix("https://").unwrap().to_ascii_lowercase();
+            assert_eq!(dial(address), Ok((authority, true)));
+            let needs = InvalidEndpoint::NeedsCertificates { address: address.to_owned() };
+            assert_eq!(Dial::new(address, &Security::Plain { anywhere: true }).unwrap_err(), needs);
+        }
+        assert_eq!(dial("http://127.0.0.1:7410"), Ok(("127.0.0.1:7410".to_owned(), false)));
+        let address = "http://a:7410".to_owned();
+        assert_eq!(dial("http://a:7410"), Err(InvalidEndpoint::Plaintext { address }));
+    }
 }

@@ -244,3 +244,42 @@ impl AsyncWrite for Guarded {
         true
     }
 }
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use plimsoll_core::exchange::PeerRole;
+    use plimsoll_tls::Certificates;
+    use plimsoll_tls::testing::{Authority, Validity};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::transport::Acceptor;
+
+    #[tokio::test(start_paused = true)]
+    async fn handshake_that_does_not_go_on_ends_in_time_whether_it_is_read_or_written() {
+        let directory = tempfile::tempdir().unwrap();
+        Authority::new("a").write(directory.path(), PeerRole::Controller, Validity::default());
+        let security = PortSecurity::Mutual(Certificates::open(directory.path()).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Connections::default();
+        let mut acceptor = Acceptor::new(listener, connections.clone());
+        // Nothing, and the begin of a greeting of TLS.
+        for (timed_out, sent) in [(1, &[][..]), (2, &[TLS_HANDSHAKE, 3, 1, 2, 0, 1])] {
+            let mut peer = TcpStream::connect(address).await.unwrap();
+            peer.write_all(sent).await.unwrap();
+            let mut guarded = Guarded::new(acceptor.next().await, &security, connections.clone());
+            let began = Instant::now();
+            let error = if timed_out == 1 {
+                guarded.read_u8().await.unwrap_err()
+            } else {
+                guarded.write_u8(0).await.unwrap_err()
+            };
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+            assert!((SILENT_MAX..SILENT_MAX * 2).contains(&began.elapsed()), "{:?}", began.elapsed());
+            assert_eq!((connections.counts().timed_out, connections.counts().pending), (timed_out, 1));
+        }
+        assert_eq!(connections.counts().pending, 0);
+    }
+}
