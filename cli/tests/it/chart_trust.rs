@@ -31,7 +31,9 @@ struct Rendered {
 fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
     let mut helm = Command::new("helm");
     helm.args(["install", "p"]).arg(chart()).args(["--dry-run=client", "--set", "zones[0].name=eu-1a"]);
-    values.iter().for_each(|value| drop(helm.args(["--set", value])));
+    for value in values {
+        helm.args(["--set", value]);
+    }
     let output = match helm.output() {
         Ok(output) => output,
         Err(error) => {
