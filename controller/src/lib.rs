@@ -15,8 +15,6 @@ mod prometheus;
 mod rollout;
 pub mod state;
 mod tasks;
-#[cfg(test)]
-mod tests;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -31,7 +31,7 @@ const TABLE: &str = "
 #[tokio::test]
 async fn every_route_answers_callers_of_its_role_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let controller = Controller::open(&crate::tests::args(directory.path())).unwrap();
+    let controller = Controller::open(&crate::tasks::tests::args(directory.path())).unwrap();
     let routes = || {
         let (files, recorder) = (controller.policy.files.clone(), controller.recorder.clone());
         admin::routes(

@@ -9,6 +9,8 @@ pub(crate) mod policy;
 pub(crate) mod promotions;
 pub(crate) mod rollout_log;
 pub(crate) mod save;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

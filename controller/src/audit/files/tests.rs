@@ -111,10 +111,10 @@ fn file_that_is_rotated_while_it_is_read_is_read_whole() {
 
 #[test]
 fn something_else_in_the_place_of_the_log_does_not_block() {
-    let makes: [(&str, &dyn Fn(&Path)); 3] = [
-        ("a FIFO", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
-        ("a directory", &|path| fs::create_dir(path).unwrap()),
-        ("a device", &|path| symlink("/dev/zero", path).unwrap()),
+    let makes: [(&str, fn(&Path)); 3] = [
+        ("a FIFO", |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
+        ("a directory", |path| fs::create_dir(path).unwrap()),
+        ("a device", |path| symlink("/dev/zero", path).unwrap()),
     ];
     for (what, make) in makes {
         let directory = log(&[0]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
-use super::*;
+use crate::*;
 use crate::state::DurableState;
 
 pub(crate) fn args(directory: &Path) -> Args {
