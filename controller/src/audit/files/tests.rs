@@ -111,7 +111,8 @@ fn file_that_is_rotated_while_it_is_read_is_read_whole() {
 
 #[test]
 fn something_else_in_the_place_of_the_log_does_not_block() {
-    let makes: [(&str, fn(&Path)); 3] = [
+    type Make = fn(&Path);
+    let makes: [(&str, Make); 3] = [
         ("a FIFO", |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
         ("a directory", |path| fs::create_dir(path).unwrap()),
         ("a device", |path| symlink("/dev/zero", path).unwrap()),
