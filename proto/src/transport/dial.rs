@@ -217,7 +217,6 @@ mod tests {
         assert_eq!(dial("HTTP://LocalHost:7410/", false).as_deref(), Ok("localhost:7410"));
     }
 
-    #[cfg(feature = "tls")]
     #[test]
     fn tls_needs_certificates_and_certificates_allow_plaintext_to_loopback_alone() {
         use plimsoll_core::exchange::PeerRole;

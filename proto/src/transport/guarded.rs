@@ -149,7 +149,9 @@ impl Guarded {
             Poll::Ready(Ok(None)) => {}
             Poll::Ready(Ok(certified)) => self.guard.greetings().certified = certified,
             Poll::Ready(Err(failed)) => {
-                self.connections.on_handshake_failed(self.peer, failed.reason, &failed.cause);
+                if let Some(reason) = failed.reason {
+                    self.connections.on_handshake_failed(self.peer, reason, &failed.cause);
+                }
                 return Poll::Ready(Err(io::Error::other(failed.cause)));
             }
         }
@@ -245,7 +247,7 @@ impl AsyncWrite for Guarded {
     }
 }
 
-#[cfg(all(test, feature = "tls"))]
+#[cfg(test)]
 mod tests {
     use plimsoll_core::exchange::PeerRole;
     use plimsoll_tls::Certificates;
@@ -256,15 +258,34 @@ mod tests {
     use super::*;
     use crate::transport::Acceptor;
 
-    #[tokio::test(start_paused = true)]
-    async fn handshake_that_does_not_go_on_ends_in_time_whether_it_is_read_or_written() {
+    /// A port with certificates, its address and its counts.
+    async fn port() -> (PortSecurity, SocketAddr, Acceptor, Connections) {
         let directory = tempfile::tempdir().unwrap();
         Authority::new("a").write(directory.path(), PeerRole::Controller, Validity::default());
         let security = PortSecurity::Mutual(Certificates::open(directory.path()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Connections::default();
-        let mut acceptor = Acceptor::new(listener, connections.clone());
+        (security, address, Acceptor::new(listener, connections.clone()), connections)
+    }
+
+    #[tokio::test]
+    async fn connection_that_closes_without_a_byte_is_no_failed_handshake() {
+        let (security, address, mut acceptor, connections) = port().await;
+        for (sent, failures) in [(&b""[..], 0), (b"GET / HTTP/1.1\r\n\r\n", 1), (b"", 1)] {
+            let mut peer = TcpStream::connect(address).await.unwrap();
+            peer.write_all(sent).await.unwrap();
+            drop(peer);
+            let mut guarded = Guarded::new(acceptor.next().await, &security, connections.clone());
+            assert!(guarded.read_u8().await.is_err());
+            assert_eq!(connections.failed_handshakes().values().sum::<u64>(), failures);
+        }
+        assert_eq!(connections.failed_handshakes()["not_tls"], 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn handshake_that_does_not_go_on_ends_in_time_whether_it_is_read_or_written() {
+        let (security, address, mut acceptor, connections) = port().await;
         // Nothing, and the begin of a greeting of TLS.
         for (timed_out, sent) in [(1, &[][..]), (2, &[TLS_HANDSHAKE, 3, 1, 2, 0, 1])] {
             let mut peer = TcpStream::connect(address).await.unwrap();

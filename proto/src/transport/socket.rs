@@ -48,17 +48,19 @@ pub(super) enum Socket {
 
 type Handshake = Pin<Box<dyn Future<Output = Result<(Box<dyn Duplex>, Certified), Failed>> + Send>>;
 
-/// A failed handshake, with the label of its metric and the cause for the log.
+/// A failed handshake, with the cause for the log.
 #[derive(Debug)]
 pub(super) struct Failed {
-    pub(super) reason: &'static str,
+    /// The label of its metric; `None` if the peer closed a connection on which it sent nothing, as load balancers check
+    /// ports.
+    pub(super) reason: Option<&'static str>,
     pub(super) cause: String,
 }
 
 #[cfg(feature = "tls")]
 impl From<HandshakeFailure> for Failed {
     fn from(failure: HandshakeFailure) -> Self {
-        Self { reason: failure.label(), cause: failure.to_string() }
+        Self { reason: Some(failure.label()), cause: failure.to_string() }
     }
 }
 
@@ -83,6 +85,9 @@ impl Socket {
             PortSecurity::Mutual(certificates) => {
                 let (config, own) = (certificates.mutual_server(), certificates.id());
                 Self::Handshake(Box::pin(async {
+                    if matches!(stream.peek(&mut [0]).await, Ok(0)) {
+                        return Err(Failed { reason: None, cause: "the peer sent nothing".to_owned() });
+                    }
                     let (stream, peer) = accept(config, stream).await?;
                     let kind = stream.get_ref().1.handshake_kind();
                     tracing::debug!(child = %peer.id, ?kind, "handshake is over");
