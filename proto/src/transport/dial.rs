@@ -145,12 +145,6 @@ impl From<Endpoint> for Dial {
     }
 }
 
-impl From<&Endpoint> for Dial {
-    fn from(endpoint: &Endpoint) -> Self {
-        Self::from(endpoint.clone())
-    }
-}
-
 /// Returns true for the host `localhost` and for addresses that are loopback as they are written.
 fn is_loopback(uri: &Uri) -> bool {
     let host = host(uri);

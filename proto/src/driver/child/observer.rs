@@ -62,7 +62,8 @@ impl StreamError {
     pub fn refusal(&self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "tls")]
-            Self::Handshake(failure) => Some(failure.label()),
+            // Without a cause of its own, the connection may just have broken.
+            Self::Handshake(failure) => Some(failure.label()).filter(|label| *label != "other"),
             Self::NeedsTls => Some("needs_tls"),
             Self::Parent(_) => Some(NotAllowed::LABEL),
             Self::Closed(status) => match status.code() {
