@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Instant;
 
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_core::names::Zone;
+use plimsoll_tls::testing::{Authority, Validity};
 use tempfile::TempDir;
 
 use crate::house::root;
 use crate::process::{PATIENCE, POLL, Process, http_get};
 
-/// A fleet of one zone that has every metric: traffic, and a stream that is rejected.
+/// A fleet of one zone that has every metric: traffic, a stream that is rejected, certificates and tokens.
 struct Fleet {
     service: Process,
     /// The other processes, and the name of the address with their metrics.
@@ -88,7 +91,16 @@ impl Fleet {
         let service = start(&["service", "--aggregator", &url(&aggregator)], &free);
         // A controller rejects the stream of a client.
         let rejected = start(&["service", "--aggregator", &url(&controller)], &free);
-        let others = vec![(rejected, "listen"), (aggregator, "admin"), (controller, "admin")];
+        // Certificates and tokens have metrics whether or not the parent answers.
+        let (certs, tokens) = (state.path().join("certs"), state.path().join("tokens"));
+        fs::write(&tokens, format!("alice viewer sha256:{}\n", "0".repeat(64))).unwrap();
+        let role = PeerRole::Aggregator { zone: Zone::new("zone-a").unwrap() };
+        Authority::new("test.example").write(&certs, role, Validity::default());
+        let (certs, tokens) = (certs.to_str().unwrap(), tokens.to_str().unwrap());
+        let secured = ["aggregator", "--zone", "zone-a", "--controller", "https://127.0.0.1:1"];
+        let secured = start(&secured, &[&free_admin[..], &["--certs", certs, "--tokens", tokens]].concat());
+        let others =
+            vec![(rejected, "listen"), (aggregator, "admin"), (controller, "admin"), (secured, "admin")];
         Self { service, others, _state: state }
     }
 
