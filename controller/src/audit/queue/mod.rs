@@ -74,11 +74,21 @@ pub(super) enum Outcome {
     },
 }
 
+// === impl Waiting ===
+
+impl Waiting {
+    /// Returns true if the command that waited for the line has been refused.
+    fn has_given_up(&self) -> bool {
+        matches!(&self.kind, WaitingKind::Awaited(answer) if answer.is_closed())
+    }
+}
+
 // === impl Queue ===
 
 impl Queue {
     /// Adds an entry that a command waits for.
     pub(super) fn await_line(&mut self, record: Record) -> oneshot::Receiver<Answer> {
+        self.make_room();
         let (answer, answered) = oneshot::channel();
         self.waiting.push_back(Waiting { record, kind: WaitingKind::Awaited(answer) });
         answered
@@ -87,6 +97,7 @@ impl Queue {
     /// Adds an entry that is kept until it is written. Returns its number for [`has_settled`](Self::has_settled).
     pub(super) fn note(&mut self, record: Record) -> u64 {
         self.noted += 1;
+        self.make_room();
         if self.waiting.len() < KEPT_MAX {
             self.waiting.push_back(Waiting { record, kind: WaitingKind::Noted });
         } else {
@@ -121,15 +132,12 @@ impl Queue {
         while batch.len() < BATCH_MAX
             && let Some(mut waiting) = self.waiting.pop_front()
         {
-            match &waiting.kind {
-                // The command has given up.
-                WaitingKind::Awaited(answer) if answer.is_closed() => self.count_unwritten(),
-                WaitingKind::Awaited(_) => batch.push(waiting),
-                _ => {
-                    waiting.record.late = self.failure.is_some();
-                    batch.push(waiting);
-                }
+            if waiting.has_given_up() {
+                self.count_unwritten();
+                continue;
             }
+            waiting.record.late = self.failure.is_some() && !matches!(waiting.kind, WaitingKind::Awaited(_));
+            batch.push(waiting);
         }
         batch
     }
@@ -210,6 +218,19 @@ impl Queue {
         let (since_s, unwritten) =
             self.failure.as_ref().map_or((unix_s, 0), |failure| (failure.since_s, failure.unwritten));
         self.failure = Some(Failure { reason, since_s, unwritten });
+    }
+
+    /// Drops the entries of commands that have given up, if there is no room. The others wait on a connection each, so
+    /// they are few.
+    fn make_room(&mut self) {
+        if self.waiting.len() < KEPT_MAX {
+            return;
+        }
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| !waiting.has_given_up());
+        for _ in self.waiting.len()..before {
+            self.count_unwritten();
+        }
     }
 
     /// Counts an entry that is never written.

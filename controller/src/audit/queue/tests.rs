@@ -124,3 +124,23 @@ fn entries_beyond_the_room_are_counted() {
     assert!(late > 0 && queue.settled >= last, "{late}");
     assert_eq!(queue.written, KEPT_MAX as u64 + 1);
 }
+
+#[test]
+fn commands_that_gave_up_take_no_room_while_the_disk_hangs() {
+    let mut queue = Queue::default();
+    queue.fail("no answer".to_owned(), 1);
+    for _ in 0..2 * KEPT_MAX {
+        drop(queue.await_line(record("promote")));
+    }
+    assert!(queue.waiting.len() <= KEPT_MAX, "{}", queue.waiting.len());
+    let mut apply = queue.await_line(record("apply"));
+    let kill = queue.note(record("kill on"));
+    let mut said = 0;
+    while queue.failure().is_some() {
+        let batch = queue.take_batch(2);
+        said += queue.unwritten();
+        queue.on_outcome(batch, &Outcome::Written(1), 2);
+    }
+    assert!(apply.try_recv().unwrap().is_ok() && queue.has_settled(kill));
+    assert_eq!((said, queue.written), (2 * KEPT_MAX as u64, 3), "all that gave up are counted");
+}
