@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use plimsoll_policy::UnixSeconds;
 use tokio::sync::oneshot;
 
 use super::line::{Actor, Entry, Record};
@@ -121,12 +122,13 @@ impl Queue {
     pub(super) fn take_batch(&mut self, unix_s: i64) -> Vec<Waiting> {
         let mut batch = Vec::new();
         if let Some(Failure { reason, since_s, unwritten }) = self.failure.clone() {
-            let after = format!("{unwritten} entries were not written");
-            let entry =
-                Entry { what: "audit log resumed".to_owned(), after, why: reason, ..Entry::default() };
+            let entry = Entry {
+                what: "audit log resumed".to_owned(),
+                before: format!("not written since {}", UnixSeconds::from_secs(since_s)),
+                after: format!("{unwritten} entries were not written"),
+                why: reason,
+            };
             let record = Record::new(unix_s, Actor::controller("controller", ""), entry);
-            let since = Record::new(since_s, Actor::controller("", ""), Entry::default()).time;
-            let record = Record { before: format!("not written since {since}"), ..record };
             batch.push(Waiting { record, kind: WaitingKind::Resumed(unwritten) });
         }
         while batch.len() < BATCH_MAX
@@ -144,20 +146,22 @@ impl Queue {
 
     /// Takes a batch back with its outcome.
     pub(super) fn on_outcome(&mut self, batch: Vec<Waiting>, outcome: &Outcome, unix_s: i64) {
-        let (first, reason) = match outcome {
-            Outcome::Written(seq) => (Some(*seq), None),
-            Outcome::Failed { seq, reason } => (*seq, Some(reason)),
-        };
         let has_resumed = batch.iter().any(|waiting| matches!(waiting.kind, WaitingKind::Resumed(_)));
-        match first {
-            Some(first) => self.on_lines(batch, first, reason, unix_s),
-            None => self.on_nothing(batch, reason, unix_s),
-        }
-        match reason {
-            Some(reason) => self.fail(reason.clone(), unix_s),
-            // Entries that were not written while the disk did not answer are still to be counted.
-            None if has_resumed && self.unwritten() == 0 => self.failure = None,
-            None => {}
+        match outcome {
+            Outcome::Written(first) => {
+                self.on_lines(batch, *first, None, unix_s);
+                // Entries that were not written while the disk did not answer are still to be counted.
+                if has_resumed && self.unwritten() == 0 {
+                    self.failure = None;
+                }
+            }
+            Outcome::Failed { seq, reason } => {
+                self.fail(reason.clone(), unix_s);
+                match seq {
+                    Some(first) => self.on_lines(batch, *first, Some(reason), unix_s),
+                    None => self.on_nothing(batch, reason),
+                }
+            }
         }
     }
 
@@ -197,14 +201,12 @@ impl Queue {
     }
 
     /// Takes back a batch of which no line was written.
-    fn on_nothing(&mut self, batch: Vec<Waiting>, failure: Option<&String>, unix_s: i64) {
-        let reason = failure.cloned().unwrap_or_default();
-        self.fail(reason.clone(), unix_s);
+    fn on_nothing(&mut self, batch: Vec<Waiting>, reason: &str) {
         for waiting in batch.into_iter().rev() {
             match waiting.kind {
                 WaitingKind::Awaited(answer) => {
                     // One that has given up was refused as well.
-                    let _ = answer.send(Err(reason.clone()));
+                    let _ = answer.send(Err(reason.to_owned()));
                     self.count_unwritten();
                 }
                 WaitingKind::Noted => self.waiting.push_front(waiting),
