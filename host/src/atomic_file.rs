@@ -33,7 +33,7 @@ fn replace_with(path: &Path, bytes: &[u8], mode: u32, before: Option<&Metadata>)
         return Err(error);
     }
     // The rename itself is an entry of the directory.
-    sync_directory(parent(path))
+    sync_directory(directory_of(path))
 }
 
 /// Makes the entries of a directory durable.
@@ -109,7 +109,9 @@ fn refuse_device(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn parent(path: &Path) -> &Path {
+/// Returns the directory of a file, `.` for a name alone.
+#[must_use]
+pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

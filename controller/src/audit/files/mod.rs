@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use plimsoll_host::atomic_file::directory_of;
 use plimsoll_host::regular_file;
 
 use super::line::{Head, LINE_BYTES_MAX};
@@ -227,9 +228,8 @@ pub(super) fn each_line(file: impl Read, mut take: impl FnMut(&[u8])) -> io::Res
 
 /// Returns the rotated files of a log by their numbers: a higher one is later.
 pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
-    let directory = log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut files = BTreeMap::new();
-    for entry in fs::read_dir(directory)? {
+    for entry in fs::read_dir(directory_of(log))? {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix(LOG)?.strip_prefix('.')?.parse().ok());
         if let Some(number) = number {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::line::{Actor, Entry, Record};
 use super::queue::{NOT_MADE, Outcome, Queue};
-use super::writer::{AppendError, Writer};
+use super::writer::Writer;
 use crate::tasks::unix_s;
 
 #[cfg(test)]
@@ -193,15 +193,10 @@ impl AuditLog {
         let records: Vec<Record> = batch.iter().map(|waiting| waiting.record.clone()).collect();
         let appended =
             self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner).append(&records, unix_s());
-        let (outcome, is_written) = match appended {
-            Ok(seq) => (Outcome::Written(seq), true),
-            Err(error) => {
-                let seq = match error {
-                    AppendError::Headless { seq, .. } => Some(seq),
-                    AppendError::Nothing { .. } => None,
-                };
-                (Outcome::Failed { seq, reason: error.to_string() }, false)
-            }
+        let is_written = appended.is_ok();
+        let outcome = match appended {
+            Ok(seq) => Outcome::Written(seq),
+            Err(error) => Outcome::Failed { seq: error.seq, reason: error.to_string() },
         };
         let (was_failing, is_failing, has_more) = {
             let mut queue = self.queue();

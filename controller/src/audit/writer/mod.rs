@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use plimsoll_host::{atomic_file, regular_file};
+use plimsoll_host::atomic_file::{self, directory_of, sync_directory};
+use plimsoll_host::regular_file;
 
 use super::files::{HEAD, LOG, each_line, is_damage, read_head, rotated};
 use super::line::{Actor, Entry, Head, Line, Record};
@@ -21,25 +22,12 @@ const ROTATED_MAX: usize = 16;
 
 /// Why lines could not be written.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AppendError {
-    /// No line was written.
-    #[error("{} cannot be written: {source}", file.display())]
-    Nothing {
-        /// The file.
-        file: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// The lines are in the log, from this number on, and the head could not be replaced.
-    #[error("{} cannot be written: {source}", file.display())]
-    Headless {
-        /// The number of the first line.
-        seq: u64,
-        /// The file.
-        file: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
+#[error("{} cannot be written: {source}", file.display())]
+pub(super) struct AppendError {
+    /// The number of the first line, if the lines are in the log and the head could not be replaced.
+    pub(super) seq: Option<u64>,
+    file: PathBuf,
+    source: io::Error,
 }
 
 /// The writer of a log.
@@ -83,14 +71,9 @@ impl Writer {
     /// # Errors
     /// When the disk fails. The next call tries again.
     pub(super) fn append(&mut self, records: &[Record], unix_s: i64) -> Result<u64, AppendError> {
-        let (seq, head) = self
-            .append_lines(records, unix_s)
-            .map_err(|source| AppendError::Nothing { file: self.log.clone(), source })?;
-        self.replace_head(&head).map_err(|source| AppendError::Headless {
-            seq,
-            file: self.log.with_file_name(HEAD),
-            source,
-        })?;
+        let failed = |seq, file| move |source| AppendError { seq, file, source };
+        let (seq, head) = self.append_lines(records, unix_s).map_err(failed(None, self.log.clone()))?;
+        self.replace_head(&head).map_err(failed(Some(seq), self.log.with_file_name(HEAD)))?;
         Ok(seq)
     }
 
@@ -122,7 +105,7 @@ impl Writer {
             let _ = file.set_len(end.bytes);
         }
         written?;
-        if end.bytes == 0 { atomic_file::sync_directory(directory(&self.log)) } else { Ok(()) }
+        if end.bytes == 0 { sync_directory(directory_of(&self.log)) } else { Ok(()) }
     }
 
     fn replace_head(&self, head: &Head) -> io::Result<()> {
@@ -218,7 +201,7 @@ impl Writer {
         let number = files.last_key_value().map_or(1, |(number, _)| number.saturating_add(1));
         let name = self.log.with_file_name(format!("{LOG}.{number}"));
         fs::rename(&self.log, &name)?;
-        atomic_file::sync_directory(directory(&self.log))?;
+        sync_directory(directory_of(&self.log))?;
         tracing::info!(file = %name.display(), "audit log rotated");
         files.insert(number, name);
         end = End { bytes: 0, ..end };
@@ -268,8 +251,4 @@ fn ends_within_line(path: &Path, bytes: u64) -> io::Result<bool> {
     let mut last = [0];
     file.read_exact(&mut last)?;
     Ok(last != *b"\n")
-}
-
-fn directory(log: &Path) -> &Path {
-    log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -183,7 +183,7 @@ fn head_that_cannot_be_replaced_keeps_the_lines_in_the_chain() {
     let beside = directory.path().join("audit.head.new");
     fs::create_dir(&beside).unwrap();
     let error = writer.append(&[record("d")], 0).unwrap_err();
-    assert!(matches!(error, AppendError::Headless { seq: 4, .. }), "{error}");
+    assert!(error.seq == Some(4), "{error}");
     assert_eq!(verify(&directory).unwrap().after_head, 1);
     fs::remove_dir(&beside).unwrap();
     assert_eq!(writer.append(&[record("e")], 0).unwrap(), 5);

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use plimsoll_host::atomic_file::{replace, sync_directory};
+use plimsoll_host::atomic_file::{directory_of, replace, sync_directory};
 use plimsoll_host::regular_file;
 
 use crate::state::DurableState;
@@ -207,10 +207,7 @@ fn create_directory(directory: &Path) -> io::Result<()> {
     let created = directory.ancestors().take_while(missing).count();
     fs::create_dir_all(directory)?;
     for path in directory.ancestors().take(created) {
-        match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => sync_directory(parent)?,
-            _ => sync_directory(Path::new("."))?,
-        }
+        sync_directory(directory_of(path))?;
     }
     Ok(())
 }
