@@ -109,7 +109,7 @@ fn chart_mounts_certificates_and_tokens_as_directories() {
         for ((name, _), secret) in TIERS.into_iter().zip(secrets) {
             let deployment = rendered.object("Deployment", name);
             let volume = |secret: &str| {
-                format!("secret:\n            secretName: {secret}\n            defaultMode: 0440\n")
+                format!("secret:\n            secretName: {secret}\n            defaultMode: 0440")
             };
             assert_has(
                 deployment,
