@@ -1,4 +1,4 @@
-//! The table of who may do what: which reports a certificate allows at which parent, and which parent a child obeys.
+//! The table of permissions: the reports that a certificate allows at a parent, and the parents that a child obeys.
 
 use super::{PeerId, PeerRole};
 use crate::names::{Name, Zone};

@@ -3,12 +3,15 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use futures_util::stream::unfold;
 use plimsoll_core::exchange::Parent;
 use plimsoll_core::exchange::admission::Admission;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::time::sleep;
 use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use super::accept::{Acceptor, Connections};
@@ -21,6 +24,10 @@ use crate::shared::Shared;
 const STREAMS_PER_CONNECTION_MAX: u32 = 8;
 /// The most connections in the accept queue of the operating system, which may allow fewer.
 const BACKLOG_MAX: u32 = 16_384;
+
+/// The longest time that a shutdown waits for connections. Streams have had their final status by then; a connection
+/// that never sent a greeting of HTTP/2 ends no sooner than its deadline.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 
 /// Reason why a parent cannot serve, or stopped serving.
 #[derive(Debug, thiserror::Error)]
@@ -81,11 +88,23 @@ pub async fn serve<P: Parent + Send + 'static>(
     let (admission, security) = (parent.admission(), parent.security().clone());
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<ParentService<P>>().await;
-    Server::builder()
+    let stopping = CancellationToken::new();
+    let stop = stopping.clone();
+    let shutdown = async move {
+        shutdown.await;
+        stop.cancel();
+    };
+    let served = Server::builder()
         .max_concurrent_streams(Some(STREAMS_PER_CONNECTION_MAX))
         .add_service(health_service)
         .add_service(parent)
-        .serve_with_incoming_shutdown(accept(listener, connections, admission, security), shutdown)
-        .await
-        .map_err(ServeError::from)
+        .serve_with_incoming_shutdown(accept(listener, connections, admission, security), shutdown);
+    let overdue = async {
+        stopping.cancelled().await;
+        sleep(SHUTDOWN_MAX).await;
+    };
+    tokio::select! {
+        served = served => served.map_err(ServeError::from),
+        () = overdue => Ok(()),
+    }
 }

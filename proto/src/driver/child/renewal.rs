@@ -39,8 +39,8 @@ pub(super) async fn renewed(dial: &Dial, traffic: Option<&Arc<Traffic>>, old: Op
     }
 }
 
-/// Returns the time until a stream is renewed, of whose certificate so much is left: a random one in the last third, but
-/// for the very end. `draw` is uniform over `u32`.
+/// Returns the time until a stream is renewed: random in the last third of the time `left` of its certificate, but before
+/// the very end. `draw` is uniform over `u32`.
 fn wait(left: Duration, draw: u32) -> Duration {
     let third = left.saturating_sub(LAST) / 3;
     2 * third + third.mul_f64(f64::from(draw) / f64::from(u32::MAX))

@@ -151,10 +151,10 @@ async fn plaintext_child_at_a_tls_port_and_the_reverse_are_named_at_both_ends() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_handshake_delays_no_other_connection() {
+async fn slow_handshake_delays_no_other_connection_and_no_shutdown() {
     let authority = Authority::new(DOMAIN);
     let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
-    let server = Server::secured(&parent.certificates);
+    let mut server = Server::secured(&parent.certificates);
     let mut silent = Vec::new();
     for _ in 0..64 {
         silent.push(TcpStream::connect(server.address).await.unwrap());
@@ -162,6 +162,11 @@ async fn slow_handshake_delays_no_other_connection() {
     let mut running = Running::secured(&server.https(), &child.certificates);
     running.applied_limit(1).await;
     running.stop().await;
+    // Nor does one delay the end of the process.
+    server.closing.cancel();
+    server.served().await;
+    let counts = server.connections.counts();
+    assert_eq!((counts.pending, counts.timed_out), (64, 0), "the handshakes are still open");
 }
 
 #[tokio::test(flavor = "multi_thread")]
