@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 use plimsoll_tls::testing::{Authority, Validity};
 
 use super::tiers::{
-    DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, service, service_of, status, url,
+    DOMAIN, Files, SERVICE, aggregator, aggregator_of, certs, controller, metrics, service, service_of, url,
 };
 use crate::alerts::{Alerts, OF_TRUST};
+use crate::fleet::metric;
 use crate::process::{http, run, until};
 use crate::turns::{IDLE, turn};
 
@@ -23,12 +24,14 @@ fn alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them() {
     let (files, authority) = (Files::new(), Authority::new(DOMAIN));
     let tokens = files.path("tokens");
     fs::write(&tokens, TOKENS).unwrap();
-    let tokens_flag = ["--tokens", tokens.to_str().unwrap()];
+    let tokens_flag = ["--tokens", tokens.to_str().unwrap(), "--admin-open-on-loopback"];
     let of_controller = files.issue("controller", &authority, controller());
     let of_aggregator = files.issue("aggregator", &authority, aggregator_of("zone-a"));
     let top = files.controller(100, &[&certs(&of_controller)[..], &tokens_flag].concat());
     let bottom = aggregator("zone-a", "one", &url("https", &top), &certs(&of_aggregator));
-    until("the aggregator to connect", || (status(&bottom)["connected"] == true).then_some(()));
+    until("the aggregator to connect", || {
+        (metric(&metrics(&bottom, "admin"), "plimsoll_uplink_connected", "") == 1.0).then_some(())
+    });
     let test = "tls::alerts::alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them";
     let pages = vec![top.address("admin"), bottom.address("admin")];
     let Some(mut alerts) = Alerts::of(test, pages) else { return };
@@ -62,15 +65,17 @@ fn alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them() {
     alerts.until_firing(&["PlimsollAdminRefused"]);
     alerts.until_resolved(&["PlimsollHandshakesFailing", "PlimsollAdminRefused"]);
 
-    // Without its directory the audit log cannot be written.
-    let state = files.path("state");
-    let away = state.with_extension("away");
-    fs::rename(&state, &away).unwrap();
+    // A directory cannot be written as a log.
+    let log = files.path("state").join("audit.log");
+    let away = log.with_extension("away");
+    fs::rename(&log, &away).unwrap();
+    fs::create_dir(&log).unwrap();
     let admin = format!("http://{}", top.address("admin"));
     let killed = run(&["kill", "on", "--reason", "a test", "--controller", &admin]);
     assert!(killed.status.success(), "{}", String::from_utf8_lossy(&killed.stderr));
     alerts.until_firing(&["PlimsollAuditFailing"]);
-    fs::rename(&away, &state).unwrap();
+    fs::remove_dir(&log).unwrap();
+    fs::rename(&away, &log).unwrap();
     alerts.until_resolved(&["PlimsollAuditFailing"]);
 
     let missing: BTreeSet<&str> =
