@@ -63,6 +63,19 @@ pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a regular file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// When it cannot be opened or read, or is larger.
+pub fn read_whole(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let bytes = read(path, bytes_max)?;
+    if bytes.len() <= bytes_max {
+        return Ok(bytes);
+    }
+    let error = format!("it is larger than {} KiB", bytes_max >> 10);
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, error))
+}
+
 fn name_of(kind: FileType) -> &'static str {
     #[cfg(unix)]
     {
@@ -125,10 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_larger_file_one_byte_more_is_read() {
+    fn of_a_larger_file_one_byte_more_is_read_or_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sparse");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read(&path, 10).unwrap().len(), 11);
+        assert_eq!(read_whole(&path, 1 << 20).unwrap_err().to_string(), "it is larger than 1024 KiB");
+        File::create(&path).unwrap().set_len(10).unwrap();
+        assert_eq!(read_whole(&path, 10).unwrap().len(), 10);
+        assert!(read_whole(&path, 9).is_err());
     }
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use plimsoll_core::exchange::PeerId;
 
-use crate::files::FILE_BYTES_MAX;
 use crate::peer::PeerError;
 
 /// The reason why the files of certificates cannot be used. Its text has nothing of their content but identities.
@@ -22,12 +21,9 @@ pub struct CertificatesError {
 /// The fault of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// The file is missing or cannot be read.
+    /// The file is missing, too large or cannot be read.
     #[error("{0}; the directory must have tls.crt, tls.key and ca.crt")]
     Unreadable(io::Error),
-    /// The file is too large.
-    #[error("is larger than {FILE_BYTES_MAX} bytes")]
-    TooLarge,
     /// The file has no certificate, or a broken one.
     #[error("has no whole certificate in PEM")]
     NoCertificate,

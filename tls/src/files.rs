@@ -58,9 +58,8 @@ pub(crate) struct Pem {
 
 impl Pem {
     pub(crate) fn read(path: PathBuf) -> Result<Self, CertificatesError> {
-        match regular_file::read(&path, FILE_BYTES_MAX) {
-            Ok(bytes) if bytes.len() <= FILE_BYTES_MAX => Ok(Self { path, bytes }),
-            Ok(_) => Err(CertificatesError { path, fault: Fault::TooLarge }),
+        match regular_file::read_whole(&path, FILE_BYTES_MAX) {
+            Ok(bytes) => Ok(Self { path, bytes }),
             Err(error) => Err(CertificatesError { path, fault: Fault::Unreadable(error) }),
         }
     }

@@ -18,11 +18,11 @@ use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
 use plimsoll_tls::Certificates;
 
-pub use self::role::{Caller, InvalidRole, Role};
+pub use self::role::{Caller, Role};
 pub use self::routes::{Needs, Route, Routes};
 pub use self::tokens::{
-    TOKEN_PREFIX, TOKEN_RANDOM_CHARS, TOKENS_MAX, Token, TokenFault, TokenFile, TokenFileError, TokenHash,
-    Tokens, TokensError, is_token,
+    TOKEN_FILE_BYTES_MAX, TOKEN_PREFIX, TOKEN_RANDOM_CHARS, TOKENS_MAX, Token, TokenFault, TokenFile,
+    TokenFileError, TokenHash, Tokens, TokensError, is_token,
 };
 
 use self::credential::Credential;

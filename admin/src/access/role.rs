@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use plimsoll_core::names::Text;
@@ -21,11 +20,6 @@ pub enum Role {
     /// Puts policies in force and imports histories.
     Admin,
 }
-
-/// A text that names no role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a role is viewer, operator or admin")]
-pub struct InvalidRole;
 
 /// The caller of an accepted request. Handlers take it as `Extension<Caller>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +47,6 @@ impl Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
-    }
-}
-
-impl FromStr for Role {
-    type Err = InvalidRole;
-
-    fn from_str(text: &str) -> Result<Self, InvalidRole> {
-        [Self::Viewer, Self::Operator, Self::Admin]
-            .into_iter()
-            .find(|role| role.as_str() == text)
-            .ok_or(InvalidRole)
     }
 }
 

@@ -39,10 +39,7 @@ impl ConfigFile {
     fn open(path: &Path) -> Result<Self, String> {
         let place = path.display().to_string();
         let unread = |error| format!("cannot read the config file {place}: {error}");
-        let bytes = regular_file::read(path, BYTES_MAX).map_err(unread)?;
-        if bytes.len() > BYTES_MAX {
-            return Err(format!("the config file {place} is larger than {} KiB", BYTES_MAX >> 10));
-        }
+        let bytes = regular_file::read_whole(path, BYTES_MAX).map_err(unread)?;
         let mut config = Self::parse(&place, &bytes)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for file in [&mut config.ca, &mut config.token_file].into_iter().flatten() {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::{Tokens, TokensError};
 
 /// The largest tokens file, in bytes.
-const FILE_BYTES_MAX: usize = 1 << 20;
+pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// The interval between two looks at the file.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
@@ -47,8 +47,6 @@ pub struct TokenFileError {
 enum Fault {
     #[error("{0}")]
     Read(#[from] io::Error),
-    #[error("it is larger than {} KiB", FILE_BYTES_MAX >> 10)]
-    TooLarge,
     #[error("it is not UTF-8 text")]
     NotText,
     #[error(transparent)]
@@ -133,10 +131,7 @@ impl TokenFile {
 
 fn read(path: &Path) -> Result<Tokens, TokenFileError> {
     let tokens = || -> Result<Tokens, Fault> {
-        let bytes = regular_file::read(path, FILE_BYTES_MAX)?;
-        if bytes.len() > FILE_BYTES_MAX {
-            return Err(Fault::TooLarge);
-        }
+        let bytes = regular_file::read_whole(path, FILE_BYTES_MAX)?;
         Ok(std::str::from_utf8(&bytes).map_err(|_| Fault::NotText)?.parse()?)
     };
     tokens().map_err(|fault| TokenFileError { path: path.to_owned(), fault })

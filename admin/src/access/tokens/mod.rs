@@ -9,7 +9,7 @@ use plimsoll_core::names::Name;
 use ring::digest::{self, SHA256, SHA256_OUTPUT_LEN};
 use subtle::ConstantTimeEq;
 
-pub use self::file::{TokenFile, TokenFileError};
+pub use self::file::{FILE_BYTES_MAX as TOKEN_FILE_BYTES_MAX, TokenFile, TokenFileError};
 pub use self::parse::{TokenFault, TokensError};
 
 use super::Role;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use plimsoll_core::names::{InvalidName, Name};
 
 use super::{SHA256_OUTPUT_LEN, TOKENS_MAX, Token, TokenHash, Tokens, is_token};
@@ -106,7 +107,7 @@ impl FromStr for Token {
         if RESERVED.contains(&name.as_str()) {
             return Err(TokenFault::Reserved(name));
         }
-        let role: Role = role.parse().map_err(|_| TokenFault::Role)?;
+        let role = Role::from_str(role, false).map_err(|_| TokenFault::Role)?;
         Ok(Self { name, role, hash: hash.parse()? })
     }
 }

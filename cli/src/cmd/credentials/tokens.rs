@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueHint};
-use plimsoll_admin::access::{Role, Token as Entry, TokenHash, Tokens};
+use plimsoll_admin::access::{Role, TOKEN_FILE_BYTES_MAX, Token as Entry, TokenHash, Tokens};
 use plimsoll_core::names::Name;
 use plimsoll_host::{atomic_file, regular_file};
 use serde::Serialize;
@@ -17,9 +17,6 @@ use serde::Serialize;
 use super::unusable;
 use crate::admin_client::Token;
 use crate::output::{self, OutputArgs};
-
-/// The largest tokens file, in bytes.
-const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Add, list or remove the tokens of operators in a tokens file
 ///
@@ -163,10 +160,7 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     let unread = |cause: &dyn Display| {
         unusable(format_args!("cannot read the tokens file {}: {cause}", path.display()))
     };
-    let bytes = regular_file::read(path, FILE_BYTES_MAX).map_err(|error| unread(&error))?;
-    if bytes.len() > FILE_BYTES_MAX {
-        return Err(unread(&format_args!("it is larger than {} KiB", FILE_BYTES_MAX >> 10)));
-    }
+    let bytes = regular_file::read_whole(path, TOKEN_FILE_BYTES_MAX).map_err(|error| unread(&error))?;
     String::from_utf8(bytes).map_err(|_| unread(&"it is not UTF-8 text"))
 }
 

@@ -31,12 +31,8 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// It cannot be read; `hint` says what to do.
 pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
     let place = path.display();
-    let bytes = regular_file::read(path, FILE_BYTES_MAX)
+    let bytes = regular_file::read_whole(path, FILE_BYTES_MAX)
         .map_err(|error| unusable(format_args!("cannot read {place}: {error}; {hint}")))?;
-    if bytes.len() > FILE_BYTES_MAX {
-        let most = FILE_BYTES_MAX >> 10;
-        return Err(unusable(format_args!("{place} is larger than {most} KiB; {hint}")));
-    }
     String::from_utf8(bytes).map_err(|_| unusable(format_args!("{place} is not PEM, which is text; {hint}")))
 }
 
