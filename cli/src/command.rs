@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::AdminError;
 use crate::cmd::credentials::{self, certs, tokens};
-use crate::cmd::{apply, check, forget, history, kill, rollout, service, simulate, status};
+use crate::cmd::{apply, audit, check, forget, history, kill, rollout, service, simulate, status};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
@@ -67,6 +67,7 @@ enum Command {
     Simulate(simulate::SimulateArgs),
     Certs(certs::CertsArgs),
     Tokens(tokens::TokensArgs),
+    Audit(audit::AuditArgs),
 }
 
 impl Plimsoll {
@@ -93,6 +94,7 @@ impl Plimsoll {
             Command::Status(args) => status::run(&args).unwrap_or_else(failed),
             Command::Certs(args) => certs::run(&args).unwrap_or_else(failed),
             Command::Tokens(args) => tokens::run(&args).unwrap_or_else(failed),
+            Command::Audit(args) => audit::run(&args).unwrap_or_else(failed),
             Command::Forget(args) => forget::run(&args).unwrap_or_else(failed),
             Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
             Command::Simulate(args) => {

@@ -1,6 +1,7 @@
 //! The commands of operators, and the demo service.
 
 pub(crate) mod apply;
+pub(crate) mod audit;
 pub(crate) mod check;
 pub(crate) mod credentials;
 pub(crate) mod forget;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The longest text of a field, in bytes. Longer ones are cut.
 const TEXT_BYTES_MAX: usize = 2_048;
 /// The longest line that is read, in bytes: more than the longest one that is written.
-pub(super) const LINE_BYTES_MAX: usize = 32 << 10;
+pub const LINE_BYTES_MAX: usize = 32 << 10;
 /// The end of a line before its hash.
 const HASH_KEY: &str = ",\"hash\":\"";
 /// The end of a line after its hash.

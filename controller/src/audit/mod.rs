@@ -20,7 +20,7 @@ mod writer;
 
 pub use self::files::{LOG, Snapshot};
 pub(crate) use self::line::{Actor, Entry};
-pub use self::line::{Head, Line, Record};
+pub use self::line::{Head, LINE_BYTES_MAX, Line, Record};
 pub(crate) use self::log::{AuditLog, Logged, NotLogged};
 pub use self::verify::{Fault, Kind, Verified, Verifier};
 
