@@ -1,11 +1,12 @@
 //! The check that a request was made by a program on this machine: not on another machine, not through a proxy, and not
 //! by a web page. A page reaches loopback by a name of its own that it points there (DNS rebinding), or across origins.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use axum::extract::{ConnectInfo, Request};
 use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, header};
+use plimsoll_core::exchange::{is_loopback, names_loopback};
 
 /// Headers that proxies add, besides those that begin with [`FORWARDED_PREFIX`].
 const FORWARDED: [&str; 3] = ["forwarded", "via", "x-real-ip"];
@@ -56,29 +57,20 @@ fn check_host(request: &Request) -> Result<(), String> {
     if names.peek().is_none() {
         return Err("it has no header `host`".to_owned());
     }
-    match names.find(|name| !names_loopback(name)) {
+    match names.find(|name| !is_local(name)) {
         Some(name) => Err(format!("its host is `{name}`, not localhost or a loopback address")),
         None => Ok(()),
     }
 }
 
-fn names_loopback(authority: &str) -> bool {
+fn is_local(authority: &str) -> bool {
     // An authority may have a user before the host.
     let authority = Some(authority).filter(|text| !text.contains('@')).and_then(|text| text.parse().ok());
-    authority.is_some_and(|authority: Authority| {
-        let host = authority.host();
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse();
-        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback)
-    })
+    authority.is_some_and(|authority: Authority| names_loopback(authority.host()))
 }
 
 fn is_origin_of(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
     let schemes = [&b"http://"[..], b"https://"];
     let origin = schemes.iter().find_map(|scheme| origin.as_bytes().strip_prefix(*scheme));
     origin.is_some() && origin == host.map(HeaderValue::as_bytes)
-}
-
-/// Returns true for the loopback addresses of both versions, also of one mapped into the other.
-pub(crate) fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }

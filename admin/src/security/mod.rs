@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::builder::BoolishValueParser;
-use plimsoll_core::exchange::{PeerId, PeerRole};
+use plimsoll_core::exchange::{PeerId, PeerRole, is_loopback};
 use plimsoll_proto::transport::{Dial, Security};
 use plimsoll_tls::Certificates;
 
@@ -64,7 +64,7 @@ impl SecurityArgs {
         parent: Option<&str>,
     ) -> Result<Opened, SecurityError> {
         let certificates = self.certificates(role)?;
-        let is_beyond = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+        let is_beyond = |address: &SocketAddr| !is_loopback(address.ip());
         let mut plaintext = Vec::new();
         if certificates.is_none() {
             let ports = [("--listen", listen), ("--admin", admin)];

@@ -1,12 +1,12 @@
 //! A request to an admin port, and the address of the port as flags and environment variables give it.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Uri;
+use plimsoll_core::exchange::names_loopback;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
@@ -59,10 +59,7 @@ impl Address {
 
     /// Returns true if the address is one of this machine, whose traffic no other machine sees.
     pub(super) fn is_loopback(&self) -> bool {
-        let host = self.0.host().unwrap_or_default();
-        let literal = host.trim_start_matches('[').trim_end_matches(']');
-        host.eq_ignore_ascii_case("localhost")
-            || literal.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
+        names_loopback(self.0.host().unwrap_or_default())
     }
 
     /// The same host and port by the other scheme.

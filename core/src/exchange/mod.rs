@@ -20,7 +20,7 @@ pub use asked::{AskedBuckets, Asker, Lease};
 pub use path::Path;
 pub use peer_id::{InvalidPeerId, PeerId, PeerRole};
 pub use room::{LEASE, NoRoom, RENEWAL};
-pub use source::{ChildrenBySource, Source};
+pub use source::{ChildrenBySource, Source, is_loopback, names_loopback};
 
 use std::time::Duration;
 

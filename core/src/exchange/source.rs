@@ -26,6 +26,18 @@ impl From<IpAddr> for Source {
     }
 }
 
+/// Returns true for the loopback addresses of both versions, also of one mapped into the other. Their traffic stays on
+/// this machine.
+pub fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// Returns true for the host of a URI that is loopback as it is written: `localhost` or an address.
+pub fn names_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(is_loopback)
+}
+
 /// The connected children of a parent by source. One source has half of the places at most.
 #[derive(Debug, Default)]
 pub struct ChildrenBySource {

@@ -1,9 +1,8 @@
 //! The address of a parent with the protection of its connections: plaintext is for this machine, unless it is allowed
 //! anywhere.
 
-use std::net::IpAddr;
-
 use http::Uri;
+use plimsoll_core::exchange::names_loopback;
 #[cfg(feature = "tls")]
 use plimsoll_tls::Certificates;
 #[cfg(feature = "tls")]
@@ -98,7 +97,7 @@ impl Dial {
         }
         match (uri.scheme_str(), security) {
             (Some("http"), Security::Plain { anywhere: true }) => Ok(Self::from(endpoint)),
-            (Some("http"), _) if is_loopback(uri) => Ok(Self::from(endpoint)),
+            (Some("http"), _) if names_loopback(host(uri)) => Ok(Self::from(endpoint)),
             (Some("http"), _) => Err(InvalidEndpoint::Plaintext { address: given() }),
             #[cfg(feature = "tls")]
             (Some("https"), Security::Mutual(certificates)) => {
@@ -143,13 +142,6 @@ impl From<Endpoint> for Dial {
             mutual: None,
         }
     }
-}
-
-/// Returns true for the host `localhost` and for addresses that are loopback as they are written.
-fn is_loopback(uri: &Uri) -> bool {
-    let host = host(uri);
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// The host, without the brackets of an IPv6 address.
