@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::directive::Audience;
 use crate::exchange::{StreamId, StreamRejected};
-use crate::names::Bucket;
+use crate::names::{Bucket, Name, Zone};
 use crate::quantity::MonoTime;
 use crate::report::{
     Books, CLIENTS_MAX, DECISIONS_PER_S_MAX, Entered, Identity, InstanceId, Ledger, Report, Role,
@@ -113,9 +113,13 @@ impl Sessions {
             Some(child) if child.stream.is_some_and(|present| present > stream) => {
                 Err(StreamRejected::Unknown)
             }
-            Some(child) if child.identity.role != identity.role => Err(StreamRejected::WrongTier(
-                "this instance has greeted in another role; a client has an instance of its own",
-            )),
+            // Certificates fix these three, so that no other one takes the session over.
+            Some(child) if certified_part(&child.identity) != certified_part(identity) => {
+                Err(StreamRejected::WrongTier(
+                    "this instance has greeted with another role, zone or service; each process draws an instance of \
+                     its own",
+                ))
+            }
             None if self.connected >= self.children_max => Err(StreamRejected::Full(self.children_max)),
             Some(_) | None => Ok(()),
         }
@@ -343,6 +347,11 @@ impl Sessions {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Child> {
         self.children.values_mut()
     }
+}
+
+/// The part of an identity that a certificate fixes.
+const fn certified_part(identity: &Identity) -> (Role, &Zone, &Name) {
+    (identity.role, &identity.zone, &identity.service)
 }
 
 #[cfg(test)]

@@ -144,6 +144,30 @@ fn a_new_stream_replaces_the_old_one_and_keeps_the_books() {
 }
 
 #[test]
+fn session_is_taken_over_by_no_other_certificate() {
+    let mut roster = Sessions::new(InstanceId(99), 9, 100);
+    roster.open(at(0), StreamId(1), identity(1)).unwrap();
+    let others = [
+        Identity { service: Name::new("cart").unwrap(), ..identity(1) },
+        Identity { zone: Zone::new("eu-west-1b").unwrap(), ..identity(1) },
+        Identity { role: Role::Aggregator, ..identity(1) },
+    ];
+    for is_connected in [true, false] {
+        for other in &others {
+            let greeting = Report { identity: Some(other.clone()), ..Report::default() };
+            let checked = roster.check(StreamId(2), &greeting).map(|_| ());
+            assert!(
+                matches!(checked, Err(StreamRejected::WrongTier(_))),
+                "{is_connected} {other:?} {checked:?}"
+            );
+            assert!(roster.open(at(1), StreamId(2), other.clone()).is_err(), "{is_connected} {other:?}");
+            assert_eq!(roster.get(InstanceId(1)).unwrap().identity, identity(1));
+        }
+        roster.close(at(2), StreamId(1));
+    }
+}
+
+#[test]
 fn an_overtaken_stream_does_not_replace_the_one_that_overtook_it() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(2), identity(1)).unwrap();
