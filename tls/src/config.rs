@@ -14,7 +14,7 @@ use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 
 use crate::error::{CertificatesError, Fault};
 use crate::files::Pem;
-use crate::verifier::{Accepted, OfClients, OfServers};
+use crate::verifier::{Accepted, OfClients, OfServers, check_length};
 
 /// Sessions that a child keeps for its next connections; rustls keeps 8 for each address.
 const SESSIONS_MAX: usize = 256;
@@ -62,6 +62,7 @@ impl Trust {
     /// Verifies the chain of a certificate as the peers of a server do.
     pub(crate) fn verify_server(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
         let (leaf, intermediates) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
+        check_length(intermediates)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
         let leaf = ParsedCertificate::try_from(leaf)?;
         verify_server_cert_signed_by_trust_anchor(&leaf, &self.roots, intermediates, now, algorithms)
@@ -70,6 +71,7 @@ impl Trust {
     /// Verifies the chain of a certificate as the peers of a client do.
     pub(crate) fn verify_client(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
         let (leaf, intermediates) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
+        check_length(intermediates)?;
         self.clients.verify_client_cert(leaf, intermediates, now).map(|_| ())
     }
 

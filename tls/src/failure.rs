@@ -76,6 +76,7 @@ impl HandshakeFailure {
                 "the peer presented no certificate: give it tls.crt, tls.key and ca.crt",
             ),
             PeerError::ForeignDomain { .. } => Self::refused(FOREIGN_DOMAIN, error),
+            PeerError::LongChain { .. } => Self::refused(OTHER, error),
             _ => Self::refused(NO_IDENTITY, error),
         }
     }

@@ -47,6 +47,17 @@ pub enum PeerError {
         /// The trust domain of this process.
         expected: String,
     },
+    /// The chain has more certificates than are verified.
+    #[error(
+        "{intermediates} certificates follow the leaf, at most {max} may: leave out those that do not lead to a CA of \
+         ca.crt"
+    )]
+    LongChain {
+        /// The certificates after the leaf.
+        intermediates: usize,
+        /// The most that are verified.
+        max: usize,
+    },
     /// The certificate of the operator's peer names neither a controller nor an aggregator.
     #[error("{0} is neither a controller nor an aggregator: check the address")]
     NoTier(PeerId),

@@ -16,6 +16,22 @@ use rustls::{
 
 use crate::peer::{Peer, PeerError};
 
+/// The most certificates after the leaf. Issuers need one or two, and an unknown peer decides about the
+/// number of signatures that are verified.
+const INTERMEDIATES_MAX: usize = 4;
+
+/// Checks the length of a chain, before any signature is verified.
+pub(crate) fn check_length(intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
+    if intermediates.len() <= INTERMEDIATES_MAX {
+        return Ok(());
+    }
+    Err(refused(PeerError::LongChain { intermediates: intermediates.len(), max: INTERMEDIATES_MAX }))
+}
+
+fn refused(error: PeerError) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
+}
+
 /// The identities that a verifier accepts.
 #[derive(Debug)]
 pub(crate) enum Accepted {
@@ -27,7 +43,6 @@ pub(crate) enum Accepted {
 
 impl Accepted {
     fn check(&self, leaf: &CertificateDer<'_>) -> Result<(), Error> {
-        let refused = |error| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))));
         let id = Peer::of(Some(std::slice::from_ref(leaf))).map_err(refused)?.id;
         match self {
             Self::TrustDomain(expected) if id.trust_domain() != expected => {
@@ -59,6 +74,7 @@ impl ClientCertVerifier for OfClients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        check_length(intermediates)?;
         let verified = self.chain.verify_client_cert(leaf, intermediates, now)?;
         self.accepted.check(leaf).map(|()| verified)
     }
@@ -103,6 +119,7 @@ impl ServerCertVerifier for OfServers {
         _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        check_length(intermediates)?;
         let parsed = ParsedCertificate::try_from(leaf)?;
         let (roots, algorithms) = (&self.roots, self.algorithms.all);
         verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_tls::rustls::{ClientConfig, ServerConfig};
-use plimsoll_tls::testing::{Authority, Request, Validity};
+use plimsoll_tls::testing::{Authority, Leaf, Request, Validity};
 use plimsoll_tls::{HandshakeFailure, accept, connect, operator_client};
 use tokio::io::AsyncWriteExt;
 
@@ -151,6 +151,30 @@ async fn each_certificate_that_must_not_be_accepted_is_refused_and_named_at_both
         for failure in [at_parent, at_child] {
             assert!(HandshakeFailure::LABELS.contains(&failure.label()), "{name}");
             assert!(failure.to_string().len() < 1_000, "{name}: {failure}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn longer_chain_than_issuers_need_is_refused_at_both_ends_before_it_is_verified() {
+    let authority = Authority::new(DOMAIN);
+    let parent = Process::new(&authority, aggregator());
+    let leaf = authority.issue(&authority.request(aggregator(), Validity::default()));
+    // All of one name, so that each is tried as the issuer of each.
+    let others: Vec<Authority> = (0..5).map(|_| Authority::new("other.example")).collect();
+    for (intermediates, labels) in [(4, ("", "")), (5, ("other", "foreign_domain"))] {
+        // One that has no session to resume.
+        let child = Process::new(&authority, service());
+        let more: String = others[..intermediates].iter().map(Authority::pem).collect();
+        let leaf = Leaf { certificate: format!("{}{more}", leaf.certificate), key: leaf.key.clone() };
+        let met =
+            meet(parent.certificates.mutual_server(), child_with(&parent.certificates.child(), &leaf)).await;
+        assert_eq!(met.labels(), labels, "{met:?}");
+        let met =
+            meet(parent_with(&parent.certificates.mutual_server(), &leaf), child.certificates.child()).await;
+        assert_eq!(met.labels(), (labels.1, labels.0), "{met:?}");
+        if let Err(failure) = met.at_child {
+            assert!(failure.to_string().contains("5 certificates follow the leaf"), "{failure}");
         }
     }
 }
