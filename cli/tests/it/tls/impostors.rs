@@ -14,7 +14,7 @@ use crate::fleet::{BUCKET, metric};
 use crate::process::{Process, run, until};
 use crate::turns::turn;
 
-const LOAD: u32 = 900;
+const LOAD: u32 = 400;
 
 #[test]
 fn child_sends_nothing_to_a_parent_with_a_wrong_certificate() {

@@ -17,7 +17,7 @@ use crate::process::{Process, http_get, until};
 use crate::turns::turn;
 
 /// About the load of thirty processes that connect again and again.
-const LOAD: u32 = 1_500;
+const LOAD: u32 = 600;
 const LIMIT: u32 = 1_000;
 /// The requests of the service with the right certificate.
 const REQUESTS: u32 = 20;
