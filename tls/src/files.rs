@@ -10,6 +10,13 @@ use rustls::{Error, RootCertStore};
 
 use crate::error::{CertificatesError, Fault};
 
+/// The certificate of a process with its chain, leaf first.
+pub const CERTIFICATE_FILE: &str = "tls.crt";
+/// The key of a process.
+pub const KEY_FILE: &str = "tls.key";
+/// The authorities that peers are verified by.
+pub const CA_FILE: &str = "ca.crt";
+
 /// The largest file of certificates that is read.
 pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;
 
@@ -23,7 +30,7 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn read(directory: &Path) -> Result<Self, CertificatesError> {
         let read = |name| Pem::read(directory.join(name));
-        Ok(Self { certificate: read("tls.crt")?, key: read("tls.key")?, ca: read("ca.crt")? })
+        Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)?, ca: read(CA_FILE)? })
     }
 
     /// Returns a digest of all files, by which a change is noticed.
@@ -33,20 +40,6 @@ impl Files {
             context.update(file.digest().as_ref());
         }
         bytes(&context.finish())
-    }
-
-    /// Warns of a key that all users can read. A group may: Kubernetes gives the files of a Secret to one.
-    pub(crate) fn warn_of_readable_key(&self) {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let path = &self.key.path;
-            let mode = path.metadata().map_or(0, |metadata| metadata.permissions().mode());
-            if mode & 0o007 != 0 {
-                let path = path.display();
-                tracing::warn!(%path, "private key is readable by all users of this machine: chmod 640 or 600");
-            }
-        }
     }
 }
 

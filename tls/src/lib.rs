@@ -21,6 +21,7 @@ pub use certificates::{Certificates, Health};
 pub use config::operator_client;
 pub use error::{CertificatesError, Fault};
 pub use failure::HandshakeFailure;
+pub use files::{CA_FILE, CERTIFICATE_FILE, KEY_FILE};
 pub use handshake::{accept, connect};
 pub use peer::{Peer, PeerError};
 pub use rustls;

@@ -12,6 +12,8 @@ use rcgen::{
     KeyUsagePurpose, SanType, date_time_ymd,
 };
 
+use crate::files::{CA_FILE, CERTIFICATE_FILE, KEY_FILE};
+
 /// The time during which a certificate is valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Validity {
@@ -145,7 +147,7 @@ impl Authority {
     pub fn write_leaf(&self, directory: &Path, leaf: &Leaf) {
         fs::create_dir_all(directory).unwrap();
         for (name, content) in
-            [("tls.crt", &leaf.certificate), ("tls.key", &leaf.key), ("ca.crt", &self.root)]
+            [(CERTIFICATE_FILE, &leaf.certificate), (KEY_FILE, &leaf.key), (CA_FILE, &self.root)]
         {
             // Each appears whole, and readable by the owner alone.
             atomic_file::replace(&directory.join(name), content.as_bytes()).unwrap();

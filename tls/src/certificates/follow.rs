@@ -6,13 +6,10 @@ use std::time::{Duration, SystemTime};
 use tokio::time::MissedTickBehavior;
 
 use super::{Certificates, lock};
-use crate::files::Files;
+use crate::files::{Files, KEY_FILE};
 use crate::generation::Generation;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The part of a certificate's validity, as a divisor, that is left when the log warns. Issuers renew before: at a
-/// third (cert-manager) or at half (SPIRE).
-const ENDING_PART: u32 = 4;
 /// The time after which the log names an expired certificate again.
 const EXPIRED_AGAIN: Duration = Duration::from_secs(600);
 
@@ -68,10 +65,10 @@ impl Certificates {
             }
             return;
         }
-        match files.and_then(|files| Ok((current.next(&files, now)?, files))) {
-            Ok((next, files)) => {
+        match files.and_then(|files| current.next(&files, now)) {
+            Ok(next) => {
                 looks.refused = None;
-                files.warn_of_readable_key();
+                self.warn_of_public_key();
                 self.replace(next);
             }
             // Files are replaced one after the other: a set is refused when two looks have seen it.
@@ -100,30 +97,37 @@ impl Certificates {
         tracing::info!(generation = number, %id, "certificates renewed");
     }
 
+    pub(super) fn warn_of_public_key(&self) {
+        if self.is_key_public() {
+            let path = self.directory().join(KEY_FILE);
+            tracing::warn!(
+                path = %path.display(),
+                "private key is readable by all users of this machine: chmod 640 or 600"
+            );
+        }
+    }
+
     /// Logs that the end of a certificate is near, and, at intervals, that it has come.
     pub(super) fn log_age(&self, looks: &mut Looks, now: SystemTime) {
-        let current = self.current();
-        let left = current.validity.not_after.duration_since(now).ok();
-        let lifetime =
-            current.validity.not_after.duration_since(current.validity.not_before).unwrap_or_default();
-        let age = match left {
-            None => Age::Expired,
-            Some(left) if left < lifetime / ENDING_PART => Age::Ending,
-            Some(_) => Age::Fresh,
+        let (health, id) = (self.health(), self.id());
+        let age = match () {
+            () if health.is_expired(now) => Age::Expired,
+            () if health.is_ending(now) => Age::Ending,
+            () => Age::Fresh,
         };
         if let Some((generation, logged, at)) = looks.logged
-            && (generation, logged) == (current.number, age)
+            && (generation, logged) == (health.generation, age)
             // A clock that was set back begins anew.
             && (age != Age::Expired || now.duration_since(at).is_ok_and(|since| since < EXPIRED_AGAIN))
         {
             return;
         }
-        looks.logged = Some((current.number, age, now));
-        let (directory, id) = (self.directory().display(), &current.id);
+        looks.logged = Some((health.generation, age, now));
+        let directory = self.directory().display();
         match age {
             Age::Fresh => {}
             Age::Ending => {
-                let left_s = left.unwrap_or_default().as_secs();
+                let left_s = health.not_after.duration_since(now).unwrap_or_default().as_secs();
                 tracing::warn!(%directory, %id, left_s, "certificate expires soon: renew it");
             }
             Age::Expired => {

@@ -14,9 +14,13 @@ use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::watch;
 
 use crate::error::CertificatesError;
-use crate::files::Files;
+use crate::files::{Files, KEY_FILE};
 use crate::generation::Generation;
 use follow::Looks;
+
+/// The part of a certificate's validity, as a divisor, that is left when its end is near. Issuers renew before: at a
+/// third (cert-manager) or at half (SPIRE).
+const ENDING_PART: u32 = 4;
 
 /// The certificates of this process: `tls.crt`, `tls.key` and `ca.crt` of one directory. Clones share one set.
 #[derive(Clone)]
@@ -44,6 +48,12 @@ impl Health {
     pub fn is_expired(&self, now: SystemTime) -> bool {
         now > self.not_after
     }
+
+    /// Returns true if the end is near: issuers should have renewed the certificate by now.
+    pub fn is_ending(&self, now: SystemTime) -> bool {
+        let lifetime = self.not_after.duration_since(self.not_before).unwrap_or_default();
+        self.not_after.duration_since(now).unwrap_or_default() < lifetime / ENDING_PART
+    }
 }
 
 struct Shared {
@@ -69,11 +79,11 @@ impl Certificates {
         let now = SystemTime::now();
         let files = Files::read(directory)?;
         let current = Arc::new(Generation::first(&files, now)?);
-        files.warn_of_readable_key();
         let (changes, _) = watch::channel(current.number);
         let state = Mutex::new(State { current, failures: 0, refused: None });
         let shared = Shared { directory: directory.to_owned(), state, looks: Mutex::default(), changes };
         let certificates = Self { shared: Arc::new(shared) };
+        certificates.warn_of_public_key();
         certificates.log_age(&mut lock(&certificates.shared.looks), now);
         Ok(certificates)
     }
@@ -86,6 +96,19 @@ impl Certificates {
     /// Returns the directory of the files.
     pub fn directory(&self) -> &Path {
         &self.shared.directory
+    }
+
+    /// Returns true if all users of this machine have access to the key. A group may: Kubernetes gives the files of a
+    /// Secret to one.
+    pub fn is_key_public(&self) -> bool {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let metadata = self.directory().join(KEY_FILE).metadata();
+            metadata.is_ok_and(|metadata| metadata.permissions().mode() & 0o007 != 0)
+        }
+        #[cfg(not(unix))]
+        false
     }
 
     /// Returns the state for metrics and health.
