@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod alerts;
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod certs;
 #[cfg(test)]
 mod chart;
