@@ -7,7 +7,7 @@ use super::{pages, read};
 use crate::command::Plimsoll;
 
 /// Commands of the reader's machine that documents may show. Others are misspelt or belong on this list.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 25] = [
     "cat",
     "cd",
     "chmod",
@@ -25,9 +25,12 @@ const KNOWN: [&str; 22] = [
     "kubectl",
     "mkdir",
     "promtool",
+    "sed",
+    "sha256sum",
     "spire-server",
     "systemctl",
     "touch",
+    "tr",
     "ulimit",
     "useradd",
 ];
