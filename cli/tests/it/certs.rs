@@ -260,7 +260,7 @@ fn check_finds_files_of_two_issuances_expiry_and_keys_that_others_can_read() {
     let (_, expired) = codes.pop().unwrap();
     assert!(expired.contains("error: ") && expired.contains("short/tls.crt has expired at "), "{expired}");
     for (code, text) in codes {
-        assert!(code == 0 && text.contains("less than a third of its validity is left"), "{code}: {text}");
+        assert!(code == 0 && text.contains("less than a quarter of its validity is left"), "{code}: {text}");
     }
     assert!(place.succeed("certs show short", &[]).contains(" ago\n"));
 

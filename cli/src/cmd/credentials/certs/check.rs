@@ -2,7 +2,6 @@
 //! memory, by the code of the tiers.
 
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -21,8 +20,6 @@ use crate::shutdown;
 
 /// The room for one direction of a handshake in memory, above the size of any.
 const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
-/// The part of its validity that a certificate has left when a warning is due.
-const WARN_BELOW: f64 = 1.0 / 3.0;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -70,13 +67,10 @@ impl Findings {
         let certificates = Certificates::open(directory).map_err(unusable)?;
         self.identities.push(certificates.id().to_string());
         self.note_validity(directory, &certificates.health(), now);
-        let key = directory.join(KEY);
-        let mode = key.metadata().map_or(0, |metadata| metadata.permissions().mode() & 0o777);
-        // A group may have to read it: that of a service of systemd, or of a pod.
-        if mode & 0o007 != 0 {
+        if certificates.is_key_public() {
+            let key = directory.join(KEY);
             let key = key.display();
-            self.warnings
-                .push(format!("all users have access to {key} (mode {mode:04o}): run `chmod 600 {key}`"));
+            self.warnings.push(format!("all users have access to {key}: run `chmod 600 {key}`"));
         }
         Ok(certificates)
     }
@@ -85,17 +79,17 @@ impl Findings {
     fn note_validity(&mut self, directory: &Path, health: &Health, now: SystemTime) {
         let (place, Health { not_before, not_after, .. }) = (directory.join(CERTIFICATE), health);
         let (place, end) = (place.display(), humantime::format_rfc3339_seconds(*not_after));
-        let whole = not_after.duration_since(*not_before).unwrap_or_default();
-        match not_after.duration_since(now) {
-            Err(_) => self.faults.push(format!("{place} has expired at {end}: renew it")),
-            Ok(_) if *not_before > now => self.faults.push(format!(
-                "{place} becomes valid at {}: compare the clock of this machine with that of the CA",
-                humantime::format_rfc3339_seconds(*not_before)
-            )),
-            Ok(left) if left.as_secs_f64() < WARN_BELOW * whole.as_secs_f64() => self.warnings.push(format!(
-                "{place} ends at {end}, and less than a third of its validity is left: renew it"
-            )),
-            Ok(_) => {}
+        if health.is_expired(now) {
+            self.faults.push(format!("{place} has expired at {end}: renew it"));
+        } else if *not_before > now {
+            let begin = humantime::format_rfc3339_seconds(*not_before);
+            self.faults.push(format!(
+                "{place} becomes valid at {begin}: compare the clock of this machine with that of the CA"
+            ));
+        } else if health.is_ending(now) {
+            self.warnings.push(format!(
+                "{place} ends at {end}, and less than a quarter of its validity is left: renew it"
+            ));
         }
     }
 

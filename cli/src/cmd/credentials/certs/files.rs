@@ -6,15 +6,10 @@ use std::path::Path;
 
 use anyhow::Context;
 use plimsoll_host::{atomic_file, regular_file};
+pub(super) use plimsoll_tls::{CA_FILE as CA_CERTIFICATE, CERTIFICATE_FILE as CERTIFICATE, KEY_FILE as KEY};
 
 use crate::cmd::credentials::unusable;
 
-/// The certificate of a process with its chain, leaf first.
-pub(super) const CERTIFICATE: &str = "tls.crt";
-/// The key of a process.
-pub(super) const KEY: &str = "tls.key";
-/// The certificates of the CAs that peers are verified by.
-pub(super) const CA_CERTIFICATE: &str = "ca.crt";
 /// The key of a CA. It signs, and belongs on no machine that runs a tier.
 pub(super) const CA_KEY: &str = "ca.key";
 /// The mode of files that hold no secret.
