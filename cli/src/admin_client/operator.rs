@@ -147,6 +147,10 @@ impl Operator {
             None => NoAnswer::silent(address, &root_cause(error)),
             Some(failure) => NoAnswer::Mismatch(match failure.label() {
                 "not_tls" => format!("{address} speaks no TLS; if it is plain HTTP, write {other}"),
+                "no_alpn" => format!(
+                    "{address} is no admin port, since it speaks another protocol than HTTP: give the admin port, \
+                     which is 7401 at controllers and 7411 at aggregators"
+                ),
                 "unknown_authority" => format!(
                     "the certificate of {address} is not signed by a CA in {ca}: give the file of the CA that \
                      issued it with --ca"

@@ -190,6 +190,10 @@ fn wrong_arguments_and_files_are_usage_errors_with_a_remedy() {
         ("certs issue controller --ca cut --out new", "cut/ca.key holds no private key in PEM"),
         ("certs issue controller --ca mixed --out new", "has no CA whose key is"),
         ("certs issue controller --ca ca --out ca", "is the key of a CA: give a directory of its own"),
+        (
+            "certs issue aggregator --zone a --ca ca --out good",
+            "has the certificate of spiffe://plimsoll.local/plimsoll/controller: give",
+        ),
         ("certs issue controller --ca ca", "--out <DIR>"),
         ("certs issue --ca ca --out new", "unexpected argument"),
         ("certs issue aggregator --ca ca --out new", "--zone <NAME>"),
@@ -336,9 +340,13 @@ async fn process_that_follows_a_directory_takes_certificates_issued_again() {
     assert!(after.not_after > SystemTime::now());
 
     // Another zone is another process: the old set stays, and says why, until the files are right again.
-    place.succeed("certs issue aggregator --zone b --ca ca --out certs", &[]);
+    place.succeed("certs issue aggregator --zone b --ca ca --out other", &[]);
+    for name in ["ca.crt", "tls.key", "tls.crt"] {
+        fs::copy(place.path("other").join(name), place.path("certs").join(name)).unwrap();
+    }
     let refused = wait(&running, |health| health.refused.clone()).await;
     assert!(refused.contains("zone/b/aggregator"), "{refused}");
+    fs::remove_file(place.path("certs/tls.crt")).unwrap();
     place.succeed(issue, &[]);
     wait(&running, |health| health.refused.is_none().then_some(())).await;
     assert_eq!(only_files(&place.path("certs")), ["ca.crt", "tls.crt", "tls.key"]);

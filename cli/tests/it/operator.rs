@@ -311,6 +311,12 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
     operator.succeed(&format!("kill on --reason test --aggregator {zone} --config config.yaml"));
     operator.fail(1, &format!("kill status --aggregator {zone} --ca ca/ca.crt"), &["--token-file FILE"]);
 
+    operator.fail(
+        1,
+        &format!("status --controller {parent} --config config.yaml"),
+        &["is no admin port", "7401"],
+    );
+
     let foreign = format!("status --controller {tls} --config config.yaml --ca foreign/ca.crt");
     operator.fail(1, &foreign, &["is not signed by a CA in foreign/ca.crt: give the file"]);
     let plain = format!("http://127.0.0.1:{port}");

@@ -12,7 +12,10 @@ use plimsoll_tls::rustls::pki_types::ServerName;
 use rcgen::SanType;
 
 use super::authority::{Authority, check_trust_domain};
-use super::files::{CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY, PUBLIC, SECRET, create_directory, write};
+use super::certificate::{Certificate, parse_chain};
+use super::files::{
+    CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY, PUBLIC, SECRET, create_directory, read_text, write,
+};
 use crate::cmd::credentials::unusable;
 use crate::output;
 
@@ -108,7 +111,7 @@ impl FileArgs {
                 )
             })?;
         let id = PeerId::new(trust_domain, role).map_err(unusable)?;
-        self.check(&authority, now)?;
+        self.check(&authority, &id, now)?;
         let issued = authority.issue(&id, &self.hosts, self.lifetime, now)?;
         create_directory(&self.out)?;
         write(&self.out.join(CA_CERTIFICATE), &authority.bundle, PUBLIC)?;
@@ -119,12 +122,19 @@ impl FileArgs {
         Ok(())
     }
 
-    fn check(&self, authority: &Authority, now: SystemTime) -> anyhow::Result<()> {
+    fn check(&self, authority: &Authority, id: &PeerId, now: SystemTime) -> anyhow::Result<()> {
         let key = self.out.join(CA_KEY);
         if key.exists() {
             return Err(unusable(format_args!(
                 "{} is the key of a CA: give a directory of its own to the process with --out",
                 key.display()
+            )));
+        }
+        if let Some(held) = self.held_id().filter(|held| held != id) {
+            return Err(unusable(format_args!(
+                "{} has the certificate of {held}: give {id} a directory of its own with --out, or remove \
+                 {CERTIFICATE} to replace it",
+                self.out.display()
             )));
         }
         if now + self.lifetime > authority.not_after {
@@ -136,6 +146,14 @@ impl FileArgs {
             )));
         }
         Ok(())
+    }
+
+    /// The identity in the files that are replaced. Damaged files have none.
+    fn held_id(&self) -> Option<PeerId> {
+        let path = self.out.join(CERTIFICATE);
+        let chain = parse_chain(&path, &read_text(&path, "").ok()?).ok()?;
+        let held = Certificate::parse(chain.first()?, &path).ok()?;
+        held.uris().find_map(|uri| uri.parse().ok())
     }
 }
 
