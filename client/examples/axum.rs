@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::process::ExitCode;
 
 use axum::Router;
 use axum::http::Method;
@@ -14,7 +15,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    // The feed logs what keeps it from its aggregator.
+    tracing_subscriber::fmt().init();
+    if let Err(error) = serve().await {
+        eprintln!("error: {error}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
     let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
     let mut builder = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?;
     // An aggregator at https:// asks for the certificate of this service.

@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::process::ExitCode;
 
 use plimsoll_client::Limiter;
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
@@ -12,7 +13,17 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    // The feed logs what keeps it from its aggregator.
+    tracing_subscriber::fmt().init();
+    if let Err(error) = serve().await {
+        eprintln!("error: {error}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
     let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
     let mut builder = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?;
     // An aggregator at https:// asks for the certificate of this service.
