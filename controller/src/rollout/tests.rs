@@ -147,6 +147,26 @@ fn good_evidence_moves_to_enforce_with_auto_promote_and_waits_without() {
 }
 
 #[test]
+fn promotion_that_is_recorded_first_waits_and_a_return_does_not() {
+    let mut scene = Scene::new("shadow", "  auto_promote: true\n");
+    scene.rollouts.ready = Some(Vec::new());
+    assert_eq!((scene.run(100, GOOD), scene.stage()), (100, Mode::Shadow));
+    let ready = scene.rollouts.ready.clone().unwrap();
+    assert_eq!((ready.len(), ready[0].from, ready[0].to), (1, Mode::Shadow, Mode::Canary));
+    assert!(scene.rollouts.promote_ready(&mut scene.durable, &ready[0]));
+    assert_eq!((scene.stage(), scene.cause()), (Mode::Canary, Cause::Gate));
+    assert!(!scene.rollouts.promote_ready(&mut scene.durable, &ready[0]), "it is made once");
+    scene.run(1_000, Seen { bad: 1, ..GOOD });
+    assert_eq!((scene.stage(), scene.cause()), (Mode::Shadow, Cause::Breach));
+    // A stage that has changed since.
+    assert_eq!(scene.run(100, GOOD), 100);
+    let ready = scene.rollouts.ready.clone().unwrap();
+    scene.durable.enter_stage("b", Mode::Shadow, Cause::Abort, Vec::new());
+    assert!(!scene.rollouts.promote_ready(&mut scene.durable, &ready[0]));
+    assert_eq!(scene.stage(), Mode::Shadow);
+}
+
+#[test]
 fn bad_canary_returns_to_shadow_within_a_tick_and_stays_there() {
     let slow = Seen { canary_ms: 40, ..GOOD };
     for (seen, reason) in
