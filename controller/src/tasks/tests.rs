@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Condvar, Mutex};
 
-use crate::*;
 use crate::state::DurableState;
+use crate::*;
 
 pub(crate) fn args(directory: &Path) -> Args {
     let policy = directory.join("policy.yaml");
