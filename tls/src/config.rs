@@ -1,20 +1,23 @@
 //! The configuration of both ends of a connection, for one set of authorities.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use plimsoll_core::exchange::{PeerId, PeerRole};
+use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ParsedCertificate, ProducesTickets, WebPkiClientVerifier};
+use rustls::server::{ProducesTickets, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 
 use crate::error::{CertificatesError, Fault};
 use crate::files::Pem;
-use crate::verifier::{Accepted, OfClients, OfServers, check_length};
+use crate::verifier::{Accepted, OfClients, OfServers};
 
 /// Sessions that a child keeps for its next connections; rustls keeps 8 for each address.
 const SESSIONS_MAX: usize = 256;
@@ -59,20 +62,24 @@ impl Trust {
         &self.provider
     }
 
-    /// Verifies the chain of a certificate as the peers of a server do.
-    pub(crate) fn verify_server(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
+    /// Verifies the chain of this process as its peers will, at the ends of connections that it has by its role.
+    pub(crate) fn verify_own(
+        &self,
+        id: &PeerId,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
         let (leaf, intermediates) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
-        check_length(intermediates)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        let leaf = ParsedCertificate::try_from(leaf)?;
-        verify_server_cert_signed_by_trust_anchor(&leaf, &self.roots, intermediates, now, algorithms)
-    }
-
-    /// Verifies the chain of a certificate as the peers of a client do.
-    pub(crate) fn verify_client(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
-        let (leaf, intermediates) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
-        check_length(intermediates)?;
-        self.clients.verify_client_cert(leaf, intermediates, now).map(|_| ())
+        let accepted = || Accepted::TrustDomain(id.trust_domain().to_owned());
+        if !matches!(id.role(), PeerRole::Service { .. }) {
+            let no_host = ServerName::from(IpAddr::from([0, 0, 0, 0]));
+            let verifier = self.of_servers(accepted());
+            verifier.verify_server_cert(leaf, intermediates, &no_host, &[], now)?;
+        }
+        if !matches!(id.role(), PeerRole::Controller) {
+            self.of_clients(accepted()).verify_client_cert(leaf, intermediates, now)?;
+        }
+        Ok(())
     }
 
     /// Returns the configuration of a parent's port, which asks for certificates of this trust domain.
@@ -82,8 +89,7 @@ impl Trust {
         trust_domain: &str,
         ticketer: Arc<dyn ProducesTickets>,
     ) -> Result<ServerConfig, Error> {
-        let chain = self.clients.clone();
-        let verifier = OfClients { chain, accepted: Accepted::TrustDomain(trust_domain.to_owned()) };
+        let verifier = self.of_clients(Accepted::TrustDomain(trust_domain.to_owned()));
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&TLS13])?
             .with_client_cert_verifier(Arc::new(verifier))
@@ -122,6 +128,10 @@ impl Trust {
         config.alpn_protocols = vec![b"h2".to_vec()];
         config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
         Ok(config)
+    }
+
+    fn of_clients(&self, accepted: Accepted) -> OfClients {
+        OfClients { chain: self.clients.clone(), accepted }
     }
 
     fn of_servers(&self, accepted: Accepted) -> OfServers {

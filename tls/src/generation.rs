@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use plimsoll_core::exchange::{PeerId, PeerRole};
+use plimsoll_core::exchange::PeerId;
 use ring::digest::Digest;
 use rustls::crypto::ring::Ticketer;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -60,7 +60,7 @@ impl Generation {
         let at_certificate = |fault| files.certificate.fault(fault);
         let (id, validity) =
             identity(Some(&chain)).map_err(|error| at_certificate(Fault::Identity(error)))?;
-        verify(&trust, &chain, id.role(), now, validity).map_err(at_certificate)?;
+        verify(&trust, &chain, &id, now, validity).map_err(at_certificate)?;
         let key = CertifiedKey::from_der(chain, files.key.private_key()?, trust.provider());
         let own = Arc::new(SingleCertAndKey::from(key.map_err(|error| {
             let is_mismatch = matches!(error, Error::InconsistentKeys(InconsistentKeys::KeyMismatch));
@@ -94,21 +94,17 @@ impl Generation {
     }
 }
 
-/// Verifies the own chain as the peers of this role will. The validity of the leaf itself is left to the caller.
+/// Verifies the own chain. The validity of the leaf itself is left to the caller.
 fn verify(
     trust: &Trust,
     chain: &[CertificateDer<'_>],
-    role: &PeerRole,
+    id: &PeerId,
     now: SystemTime,
     validity: Validity,
 ) -> Result<(), Fault> {
     let at = now.clamp(validity.not_before, validity.not_after);
     let at = UnixTime::since_unix_epoch(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
-    let is_server = !matches!(role, PeerRole::Service { .. });
-    let is_client = !matches!(role, PeerRole::Controller);
-    let as_server = if is_server { trust.verify_server(chain, at) } else { Ok(()) };
-    let as_client = || if is_client { trust.verify_client(chain, at) } else { Ok(()) };
-    as_server.and_then(|()| as_client()).map_err(|error| match error {
+    trust.verify_own(id, chain, at).map_err(|error| match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             Fault::ForeignAuthority
         }

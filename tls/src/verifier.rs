@@ -21,7 +21,7 @@ use crate::peer::{Peer, PeerError};
 const INTERMEDIATES_MAX: usize = 4;
 
 /// Checks the length of a chain, before any signature is verified.
-pub(crate) fn check_length(intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
+fn check_length(intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
     if intermediates.len() <= INTERMEDIATES_MAX {
         return Ok(());
     }
