@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use plimsoll_proto::transport::{Acceptor, Connections, Place};
+use plimsoll_proto::transport::{Acceptor, Connections};
 use plimsoll_tls::rustls::ServerConfig;
 use plimsoll_tls::tokio_rustls::TlsAcceptor;
 use plimsoll_tls::{Certificates, HandshakeFailure};
@@ -58,21 +58,19 @@ pub(crate) async fn serve(
             () = &mut shutdown => break,
             accepted = acceptor.next() => accepted,
         };
-        let (routes, closing) = (routes.clone(), closing.clone());
-        match &certificates {
-            None => tasks.spawn(converse(stream, peer, place, routes, closing)),
-            Some(certificates) => {
-                let (config, connections) = (certificates.admin_server(), connections.clone());
-                tasks.spawn(async move {
-                    let handshake = closing.run_until_cancelled(handshake(stream, config));
-                    match handshake.await {
-                        None => {}
-                        Some(Ok(stream)) => converse(stream, peer, place, routes, closing.clone()).await,
-                        Some(Err(cause)) => connections.on_handshake_failed(peer.ip(), cause.label(), &cause),
-                    }
-                })
-            }
-        };
+        let (routes, closing, connections) = (routes.clone(), closing.clone(), connections.clone());
+        let config = certificates.as_ref().map(Certificates::admin_server);
+        tasks.spawn(async move {
+            let connection = async {
+                let Some(config) = config else { return converse(stream, peer, routes, closing).await };
+                match closing.run_until_cancelled(handshake(stream, config)).await {
+                    None => {}
+                    Some(Ok(stream)) => converse(stream, peer, routes, closing.clone()).await,
+                    Some(Err(cause)) => connections.on_handshake_failed(peer.ip(), cause.label(), &cause),
+                }
+            };
+            place.closed().run_until_cancelled(connection).await
+        });
     }
     closing.cancel();
     tasks.close();
@@ -91,7 +89,6 @@ async fn handshake(
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     peer: SocketAddr,
-    _place: Place,
     routes: Router,
     closing: CancellationToken,
 ) {

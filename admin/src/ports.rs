@@ -27,7 +27,7 @@ impl Ports {
         let half = number(limit / 2);
         Self {
             grpc: Connections::new(pending_max.min(half), number(descriptors::children(limit))),
-            admin: Connections::new(ADMIN_CONNECTIONS_MAX.min(half), usize::MAX),
+            admin: Connections::fair(ADMIN_CONNECTIONS_MAX.min(half), usize::MAX),
         }
     }
 

@@ -12,6 +12,7 @@ use plimsoll_core::exchange::Source;
 use plimsoll_core::exchange::admission::Admission;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::handshakes::FailedHandshakes;
 use crate::shared::Shared;
@@ -39,12 +40,17 @@ struct Inner {
     pending_max: usize,
     /// The most connections that are open.
     open_max: usize,
+    /// A source with few pending connections takes the places of one with many.
+    is_fair: bool,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    pending: HashMap<Source, usize>,
+    /// The number of pending connections of each source, and all of them from the oldest.
+    of_source: HashMap<Source, usize>,
+    pending: BTreeMap<u64, (Source, CancellationToken)>,
+    next: u64,
     open: usize,
     counts: Counts,
     failed_handshakes: FailedHandshakes,
@@ -71,7 +77,8 @@ pub struct Counts {
 pub struct Place {
     connections: Connections,
     source: Source,
-    is_pending: bool,
+    number: u64,
+    closed: CancellationToken,
 }
 
 /// A listener that never fails.
@@ -94,7 +101,14 @@ impl Connections {
     /// with those whose peer has greeted. Further ones wait in the accept queue.
     #[must_use]
     pub fn new(pending_max: usize, open_max: usize) -> Self {
-        Self { inner: Arc::new(Inner { pending_max, open_max, state: Mutex::default() }) }
+        Self::from(Inner { pending_max, open_max, is_fair: false, state: Mutex::default() })
+    }
+
+    /// Allows as many, and closes a connection of the source with the most ([`Place::closed`]) for one of a source with
+    /// fewer, so that a few hosts cannot keep all others out.
+    #[must_use]
+    pub fn fair(pending_max: usize, open_max: usize) -> Self {
+        Self::from(Inner { pending_max, open_max, is_fair: true, state: Mutex::default() })
     }
 
     /// Returns the counts so far.
@@ -129,13 +143,15 @@ impl Connections {
         let mut state = self.state();
         state.on_accepted();
         let source = Source::from(peer);
-        let of_peer = state.pending.get(&source).copied().unwrap_or(0);
+        let of_peer = state.of_source.get(&source).copied().unwrap_or(0);
         let max = self.inner.pending_max;
-        if state.counts.pending < max && of_peer < max.div_ceil(2) {
-            state.counts.pending += 1;
+        let is_full = state.counts.pending >= max;
+        let may_enter = of_peer < max.div_ceil(2);
+        if may_enter && (!is_full || self.inner.is_fair && state.close_one_for(of_peer + 1)) {
+            state.counts.refused += u64::from(is_full);
             state.open += 1;
-            state.pending.insert(source, of_peer + 1);
-            return Some(Place { connections: self.clone(), source, is_pending: true });
+            let (number, closed) = state.pend(source);
+            return Some(Place { connections: self.clone(), source, number, closed });
         }
         state.counts.refused += 1;
         let now = Instant::now();
@@ -166,6 +182,12 @@ impl Connections {
     }
 }
 
+impl From<Inner> for Connections {
+    fn from(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+}
+
 impl Default for Connections {
     fn default() -> Self {
         Self::new(PENDING_MAX_DEFAULT, usize::MAX)
@@ -175,15 +197,39 @@ impl Default for Connections {
 // === impl State ===
 
 impl State {
-    /// Ends the time in which a connection of `source` is pending.
-    fn on_settled(&mut self, source: Source) {
+    /// Begins the time in which a connection is pending.
+    fn pend(&mut self, source: Source) -> (u64, CancellationToken) {
+        let (number, closed) = (self.next, CancellationToken::new());
+        self.next += 1;
+        self.pending.insert(number, (source, closed.clone()));
+        *self.of_source.entry(source).or_default() += 1;
+        self.counts.pending += 1;
+        (number, closed)
+    }
+
+    /// Ends the time in which a connection is pending, unless it has ended.
+    fn on_settled(&mut self, number: u64) -> Option<CancellationToken> {
+        let (source, closed) = self.pending.remove(&number)?;
         self.counts.pending -= 1;
-        if let Some(of_source) = self.pending.get_mut(&source) {
+        if let Some(of_source) = self.of_source.get_mut(&source) {
             *of_source -= 1;
             if *of_source == 0 {
-                self.pending.remove(&source);
+                self.of_source.remove(&source);
             }
         }
+        Some(closed)
+    }
+
+    /// Closes the oldest connection of the source with the most, unless that has no more than `count`. Linear in the
+    /// pending connections.
+    fn close_one_for(&mut self, count: usize) -> bool {
+        let most = self.of_source.iter().max_by_key(|(_, of_source)| **of_source);
+        let Some(source) = most.filter(|(_, most)| **most > count).map(|(source, _)| *source) else {
+            return false;
+        };
+        let oldest = self.pending.iter().find(|(_, (of, _))| *of == source).map(|(number, _)| *number);
+        let closed = oldest.and_then(|number| self.on_settled(number));
+        closed.inspect(CancellationToken::cancel).is_some()
     }
 
     fn on_accepted(&mut self) {
@@ -203,9 +249,13 @@ impl Place {
 
     /// Notes that the peer has greeted: the connection is open and no longer pending.
     pub(super) fn settle(&mut self) {
-        if std::mem::replace(&mut self.is_pending, false) {
-            self.connections.state().on_settled(self.source);
-        }
+        self.connections.state().on_settled(self.number);
+    }
+
+    /// Is cancelled when another source takes this place: the connection must be dropped then.
+    #[must_use]
+    pub const fn closed(&self) -> &CancellationToken {
+        &self.closed
     }
 }
 
@@ -314,7 +364,27 @@ mod tests {
         places.clear();
         assert!(connections.check_room().is_ok());
         assert_eq!(connections.counts().pending, 0);
-        assert!(connections.state().pending.is_empty(), "no address is remembered");
+        assert!(connections.state().of_source.is_empty(), "no address is remembered");
+    }
+
+    #[test]
+    fn source_with_few_pending_connections_takes_the_place_of_one_with_many() {
+        let connections = Connections::fair(8, 100);
+        let place = |last| connections.place(IpAddr::from(Ipv4Addr::new(10, 0, 0, last)));
+        let hostile: Vec<Place> = (0..8).map(|number| place(number % 2).unwrap()).collect();
+        assert!(place(0).is_none(), "one address has half of the places");
+        let operators = [7, 8, 9].map(|last| place(last).unwrap());
+        let closed = |places: &[Place]| -> Vec<bool> {
+            places.iter().map(|place| place.closed().is_cancelled()).collect()
+        };
+        assert_eq!(closed(&hostile).iter().filter(|is_closed| **is_closed).count(), 3);
+        assert_eq!(closed(&hostile[4..]), [false; 4], "the oldest are closed");
+        let again: Vec<Place> = (0..100).filter_map(|number| place(number % 2)).collect();
+        assert_eq!(closed(&operators), [false; 3], "those of a source with many are closed");
+        assert_eq!(connections.counts().pending, 8);
+        drop((hostile, operators, again));
+        assert_eq!((connections.counts().pending, connections.state().open), (0, 0));
+        assert!(connections.state().of_source.is_empty() && connections.state().pending.is_empty());
     }
 
     #[test]
