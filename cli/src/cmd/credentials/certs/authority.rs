@@ -14,7 +14,8 @@ use super::certificate::{Certificate, parse_chain};
 use super::files::{CA_CERTIFICATE, CA_KEY, read_text};
 use crate::cmd::credentials::unusable;
 
-/// The time by which certificates are valid before they are issued, for clocks that are behind.
+/// The time by which certificates are valid before they are issued, for clocks that are behind. At most a quarter of
+/// the lifetime: a longer one would make a new certificate of minutes count as one that expires soon.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 /// The scheme of the identities that a CA signs; a CA has its trust domain alone in this form.
 const SCHEME: &str = "spiffe://";
@@ -115,7 +116,7 @@ impl Authority {
 
 fn params(common_name: &str, now: SystemTime, lifetime: Duration) -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.not_before = (now - CLOCK_SKEW).into();
+    params.not_before = (now - CLOCK_SKEW.min(lifetime / 4)).into();
     params.not_after = (now + lifetime).into();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);

@@ -80,7 +80,7 @@ impl Findings {
         let (place, Health { not_before, not_after, .. }) = (directory.join(CERTIFICATE), health);
         let (place, end) = (place.display(), humantime::format_rfc3339_seconds(*not_after));
         if health.is_expired(now) {
-            self.faults.push(format!("{place} has expired at {end}: renew it"));
+            self.faults.push(format!("{place} expired at {end}: renew it"));
         } else if *not_before > now {
             let begin = humantime::format_rfc3339_seconds(*not_before);
             self.faults.push(format!(
