@@ -18,11 +18,18 @@ pub struct CertificatesError {
     pub fault: Fault,
 }
 
+fn unreadable(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "let the user of this process read the directory and its files",
+        _ => "the directory must have tls.crt, tls.key and ca.crt",
+    }
+}
+
 /// The fault of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The file is missing, too large or cannot be read.
-    #[error("{0}; the directory must have tls.crt, tls.key and ca.crt")]
+    #[error("{0}; {remedy}", remedy = unreadable(.0))]
     Unreadable(io::Error),
     /// The file has no certificate, or a broken one.
     #[error("has no whole certificate in PEM")]
@@ -68,4 +75,19 @@ pub enum Fault {
     /// The new certificate is not valid yet.
     #[error("becomes valid in {} s: compare the clock of this machine with that of the authority", .0.as_secs())]
     NotYetValid(Duration),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreadable_file_names_the_remedy_of_its_cause() {
+        let text = |kind: io::ErrorKind| {
+            CertificatesError { path: "a/tls.key".into(), fault: Fault::Unreadable(kind.into()) }.to_string()
+        };
+        let denied = text(io::ErrorKind::PermissionDenied);
+        assert!(denied.starts_with("a/tls.key: ") && denied.contains("let the user of this process"), "{denied}");
+        assert!(text(io::ErrorKind::NotFound).contains("must have tls.crt"));
+    }
 }
