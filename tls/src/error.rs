@@ -87,7 +87,10 @@ mod tests {
             CertificatesError { path: "a/tls.key".into(), fault: Fault::Unreadable(kind.into()) }.to_string()
         };
         let denied = text(io::ErrorKind::PermissionDenied);
-        assert!(denied.starts_with("a/tls.key: ") && denied.contains("let the user of this process"), "{denied}");
+        assert!(
+            denied.starts_with("a/tls.key: ") && denied.contains("let the user of this process"),
+            "{denied}"
+        );
         assert!(text(io::ErrorKind::NotFound).contains("must have tls.crt"));
     }
 }
