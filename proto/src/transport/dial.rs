@@ -96,14 +96,14 @@ impl Dial {
             return Err(malformed());
         }
         match (uri.scheme_str(), security) {
-            (Some("http"), Security::Plain { anywhere: true }) => Ok(Self::from(endpoint)),
-            (Some("http"), _) if names_loopback(host(uri)) => Ok(Self::from(endpoint)),
+            (Some("http"), Security::Plain { anywhere: true }) => Ok(Self::plain(endpoint)),
+            (Some("http"), _) if names_loopback(host(uri)) => Ok(Self::plain(endpoint)),
             (Some("http"), _) => Err(InvalidEndpoint::Plaintext { address: given() }),
             #[cfg(feature = "tls")]
             (Some("https"), Security::Mutual(certificates)) => {
                 let server = ServerName::try_from(host(uri).to_owned()).map_err(|_| malformed())?;
                 let mutual = Mutual { certificates: certificates.clone(), server };
-                Ok(Self { mutual: Some(mutual), ..Self::from(endpoint) })
+                Ok(Self { mutual: Some(mutual), ..Self::plain(endpoint) })
             }
             (Some("https"), Security::Plain { .. }) if cfg!(feature = "tls") => {
                 Err(InvalidEndpoint::NeedsCertificates { address: given() })
@@ -121,9 +121,15 @@ impl Dial {
             .authority()
             .map_or_else(String::new, |authority| authority.as_str().to_ascii_lowercase())
     }
-}
 
-impl Dial {
+    fn plain(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint: endpoint.initial_stream_window_size(STREAM_WINDOW_BYTES),
+            #[cfg(feature = "tls")]
+            mutual: None,
+        }
+    }
+
     /// A receiver of the generations of the certificates; `None` without any.
     pub(crate) fn certificate_changes(&self) -> Option<watch::Receiver<u64>> {
         #[cfg(feature = "tls")]
@@ -133,28 +139,9 @@ impl Dial {
     }
 }
 
-impl From<Endpoint> for Dial {
-    /// Dials in plaintext.
-    fn from(endpoint: Endpoint) -> Self {
-        Self {
-            endpoint: endpoint.initial_stream_window_size(STREAM_WINDOW_BYTES),
-            #[cfg(feature = "tls")]
-            mutual: None,
-        }
-    }
-}
-
 /// The host, without the brackets of an IPv6 address.
 fn host(uri: &Uri) -> &str {
     uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
-}
-
-/// Returns the endpoint of a parent at `http://HOST:PORT`. It does not connect yet.
-///
-/// # Errors
-/// When `address` is not such a URI.
-pub fn endpoint(address: &str) -> Result<Endpoint, InvalidEndpoint> {
-    Dial::new(address, &Security::Plain { anywhere: true }).map(|dial| dial.endpoint)
 }
 
 #[cfg(test)]

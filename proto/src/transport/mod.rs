@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use self::accept::{Acceptor, Connections, Counts, PENDING_MAX_DEFAULT, Place};
 #[cfg(feature = "tls")]
 pub(crate) use self::dial::Mutual;
-pub use self::dial::{Dial, InvalidEndpoint, Security, endpoint};
+pub use self::dial::{Dial, InvalidEndpoint, Security};
 #[cfg(feature = "server")]
 pub(crate) use self::guarded::{ConnectionGuard, Greeted};
 #[cfg(feature = "server")]

@@ -181,7 +181,7 @@ async fn child_shutdown_is_immediate_while_the_parent_does_not_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn health_service_is_served_on_the_same_port() {
     let server = Server::start(9);
-    let channel = plimsoll_proto::transport::endpoint(&server.uri()).unwrap().connect().await.unwrap();
+    let channel = server.endpoint().connect().await.unwrap();
     for service in ["", "plimsoll.exchange.v1.Exchange"] {
         let request = HealthCheckRequest { service: service.to_owned() };
         let answer = patiently(HealthClient::new(channel.clone()).check(request)).await.unwrap();

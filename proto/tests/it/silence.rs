@@ -125,7 +125,7 @@ async fn streams_opened_in_rapid_succession_on_one_connection_are_turned_away() 
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
     let mut server = Server::start(9);
-    let channel = plimsoll_proto::transport::endpoint(&server.uri()).unwrap().connect().await.unwrap();
+    let channel = server.endpoint().connect().await.unwrap();
     let mut client = ExchangeClient::new(channel);
     let mut accepted = 0;
     let status = loop {

@@ -40,22 +40,21 @@ const FAREWELL: Duration = Duration::from_millis(250);
 /// `shutdown` is cancelled. Then it sends the last report.
 pub async fn run<C: Child + Send + 'static>(
     child: Shared<C>,
-    parent: impl Into<Dial>,
+    dial: Dial,
     shutdown: CancellationToken,
     observer: impl Observer,
 ) {
-    run_metered(child, parent, None, shutdown, observer).await;
+    run_metered(child, dial, None, shutdown, observer).await;
 }
 
 /// Does the same as [`run`] and counts all bytes of its connections in `traffic`, if there is one.
 pub async fn run_metered<C: Child + Send + 'static>(
     child: Shared<C>,
-    parent: impl Into<Dial>,
+    dial: Dial,
     traffic: Option<Arc<Traffic>>,
     shutdown: CancellationToken,
     mut observer: impl Observer,
 ) {
-    let dial = parent.into();
     let mut certificates = dial.certificate_changes();
     let mut backoff = Backoff::default();
     let mut renewal = None;

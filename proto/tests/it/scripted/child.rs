@@ -8,7 +8,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 use plimsoll_proto::driver::child::{self, Observer, StreamError};
 use plimsoll_proto::shared::Shared;
-use plimsoll_proto::transport::{self, Dial, Security};
+use plimsoll_proto::transport::{Dial, Security};
 use plimsoll_tls::Certificates;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
@@ -101,7 +101,7 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a child of the parent at `uri`, with `greeting` as its first report.
     pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
-        Self::dial(transport::endpoint(uri).unwrap(), greeting, interval)
+        Self::dial(Dial::new(uri, &Security::Plain { anywhere: false }).unwrap(), greeting, interval)
     }
 
     /// Starts a child over mTLS, which greets with its identity alone.
@@ -110,11 +110,11 @@ impl Running {
         Self::dial(dial, Report::default(), Duration::from_millis(20))
     }
 
-    fn dial(dial: impl Into<Dial>, greeting: Report, interval: Duration) -> Self {
+    fn dial(dial: Dial, greeting: Report, interval: Duration) -> Self {
         let (emit, events) = mpsc::unbounded_channel();
         let child = ScriptedChild { greeting, interval, seq: 0, events: emit.clone() };
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(child::run(Shared::new(child), dial.into(), shutdown.clone(), Log(emit)));
+        let task = tokio::spawn(child::run(Shared::new(child), dial, shutdown.clone(), Log(emit)));
         Self { events, shutdown, task }
     }
 

@@ -18,8 +18,8 @@ use plimsoll_core::report::{Echo, Identity, InstanceId, Report};
 use plimsoll_proto::driver::parent::{OnRejected, ParentService, Rejection};
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{self, Connections};
-use plimsoll_proto::wire;
 use plimsoll_proto::wire::exchange_client::ExchangeClient;
+use plimsoll_proto::{MESSAGE_BYTES_MAX, wire};
 use plimsoll_tls::Certificates;
 use plimsoll_tls::rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -29,7 +29,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 use tracing::dispatcher::set_default;
 use tracing::{Dispatch, Level};
@@ -270,9 +270,14 @@ impl Server {
         self.address
     }
 
+    /// The endpoint of a child without a driver, with the window of one that has a driver.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::from_shared(self.uri()).unwrap().initial_stream_window_size(MESSAGE_BYTES_MAX as u32)
+    }
+
     /// Opens a stream without a driver.
     pub(crate) async fn stream(&self) -> Stream {
-        Self::stream_on(transport::endpoint(&self.uri()).unwrap().connect().await.unwrap()).await
+        Self::stream_on(self.endpoint().connect().await.unwrap()).await
     }
 
     /// Connects with these certificates, without a driver.
@@ -282,7 +287,7 @@ impl Server {
         let connected = patiently(plimsoll_tls::connect(certificates.child(), name, tcp));
         let mut stream = Some(TokioIo::new(connected.await.unwrap().0));
         let connector = service_fn(move |_: Uri| ready(stream.take().ok_or("used twice")));
-        transport::endpoint(&self.uri()).unwrap().connect_with_connector(connector).await.unwrap()
+        self.endpoint().connect_with_connector(connector).await.unwrap()
     }
 
     /// Opens a stream with these certificates, without a driver.
