@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use plimsoll_admin::access::Caller;
+use plimsoll_core::names::Text;
 use plimsoll_policy::UnixSeconds;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -156,7 +157,7 @@ impl Record {
 /// Cuts a text to [`TEXT_BYTES_MAX`], and replaces characters that do not print.
 fn cut(text: String) -> String {
     const ELLIPSIS: &str = "...";
-    let mut text = text.replace(char::is_control, "?");
+    let mut text = text.replace(Text::is_unfit, "?");
     if text.len() > TEXT_BYTES_MAX {
         let fits = |end: &usize| text.is_char_boundary(*end);
         text.truncate((0..=TEXT_BYTES_MAX - ELLIPSIS.len()).rev().find(fits).unwrap_or(0));
@@ -280,6 +281,6 @@ mod tests {
         let line = Head::genesis().append(&Record { of: Some(u64::MAX), late: true, ..record }).unwrap();
         assert!(line.len() <= LINE_BYTES_MAX, "{}", line.len());
         assert_eq!(cut("ü".repeat(TEXT_BYTES_MAX)).len(), TEXT_BYTES_MAX - 1);
-        assert_eq!(cut("a\u{1b}[2J\n".to_owned()), "a?[2J?");
+        assert_eq!(cut("a\u{1b}[2J\n\u{202e}".to_owned()), "a?[2J??");
     }
 }

@@ -40,13 +40,16 @@ impl Text {
         if text.len() > Self::BYTES_MAX {
             return Err(InvalidText::TooLong(text.len()));
         }
-        // Line and paragraph separators and bidirectional controls could forge log lines.
-        let is_unfit =
-            |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if text.chars().any(is_unfit) {
+        if text.chars().any(Self::is_unfit) {
             return Err(InvalidText::Control);
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// Returns true for control characters, and for line and paragraph separators and bidirectional controls, which
+    /// could forge lines.
+    pub fn is_unfit(c: char) -> bool {
+        c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     }
 
     /// The text.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use plimsoll_controller::audit::{Head, Line, Record, Verified};
+use plimsoll_core::names::Text;
 
 use crate::output::counted;
 
@@ -28,7 +29,7 @@ pub(super) fn write_table(out: &mut dyn Write, lines: &[Result<Line, String>]) -
     for row in &mut rows {
         for cell in row.iter_mut() {
             // A manipulated file could control the terminal.
-            *cell = cell.replace(char::is_control, "?");
+            *cell = cell.replace(Text::is_unfit, "?");
         }
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -83,7 +84,7 @@ mod tests {
             what: "kill on fleet".to_owned(),
             before: "off".to_owned(),
             after: "on".to_owned(),
-            why: "a\u{1b}[2J".to_owned(),
+            why: "a\u{1b}[2\u{202e}".to_owned(),
             of: Some(1),
             late: true,
         };
@@ -94,7 +95,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
-            "12    2026-12-01T00:00:00Z  alice  operator  10.0.0.1  kill on fleet, of line 1, written late    off -> on        a?[2J"
+            "12    2026-12-01T00:00:00Z  alice  operator  10.0.0.1  kill on fleet, of line 1, written late    off -> on        a?[2?"
         );
         assert_eq!(lines[0].find("BEFORE"), lines[1].find("off -> on"), "{text}");
         assert!(lines[2].contains("not a line of the log"), "{text}");
