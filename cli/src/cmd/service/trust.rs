@@ -32,7 +32,7 @@ impl TrustArgs {
             matches!(built, Err(BuildError::Plaintext { .. } | BuildError::CertificatesNeeded { .. }));
         if lacks_protection {
             return built.context(
-                "give the service --certs DIR, made by `plimsoll certs`, or --insecure for plaintext",
+                "give the service --certs DIR, made by `plimsoll certs`, or --insecure and an address http://HOST:PORT",
             );
         }
         Ok(built?)

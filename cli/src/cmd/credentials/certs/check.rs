@@ -23,11 +23,12 @@ const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Checked are the files, that the key is that of the certificate, its chain to ca.crt, its identity, its validity, and the
-permissions of the key. With --peer a handshake of both directories is tried as well, and whether the one may be the
-parent of the other.
+Verifies that the files are readable, the key belongs to the certificate, its chain leads to
+ca.crt, its identity and its validity, and warns of a key that all users can read. With --peer it
+tries a handshake between both directories as well, and whether one may be the parent of the other.
 
-Exit code 0: a tier works with it; 1: it is not valid now, or the two refuse one another; 2: a tier does not start with it.")]
+Exit code 0: a tier works with it; 1: it is not valid now, or the two refuse one another;
+2: a tier does not start with it.")]
 pub(super) struct CheckArgs {
     /// Directory with tls.crt, tls.key and ca.crt, as --certs takes it
     #[arg(env = "PLIMSOLL_CERTS", value_name = "DIR", value_hint = ValueHint::DirPath)]

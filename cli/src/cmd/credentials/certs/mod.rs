@@ -25,8 +25,8 @@ Examples:
   plimsoll certs issue service --zone eu-1a --service checkout --ca ca --out certs/checkout
   plimsoll certs check certs/checkout --peer certs/aggregator
 
-Exit code 0: done; 1: a certificate is expired or refused by the peer, or a file cannot be written; 2: invalid arguments
-or files.")]
+Exit code 0: done; 1: a certificate is expired or refused by the peer, or a file
+cannot be written; 2: invalid arguments or files.")]
 pub(crate) struct CertsArgs {
     #[command(subcommand)]
     command: CertsCommand,
