@@ -30,10 +30,14 @@ pub(crate) struct Freshness {
 }
 
 impl Freshness {
-    /// A new stream begins. Its confirmations start over; ages stay as they are.
+    /// A new stream begins. Its confirmations start over; ages stay as they are. The number of aggregators above
+    /// stays if a controller led them: in a loop without one, the numbers of all members have only grown.
     pub(crate) fn open(&mut self) {
         self.sent.clear();
         self.interval = None;
+        if self.confirmed.is_none() {
+            self.hops = 0;
+        }
     }
 
     /// A report was sent.

@@ -91,6 +91,30 @@ fn loop_of_two_simultaneous_greetings_is_found_by_the_next_report() {
     assert_eq!(other.report(at(200)).path, Path::default(), "a disconnected child is no part of the path");
 }
 
+/// In a loop each member counts one more aggregator above it than the other, and again.
+#[test]
+fn loop_is_not_taken_for_a_long_chain_when_its_members_connect_again() {
+    let (mut one, mut other) = (aggregator(1), aggregator(2));
+    one.on_report(at(0), StreamId(1), other.report(at(0))).unwrap();
+    other.on_report(at(0), StreamId(1), one.report(at(0))).unwrap();
+    let above = 5;
+    other.on_directives(at(10), Directives { above, ..Script::ratio(7).message(1, 0) }).unwrap();
+    one.on_directives(at(10), other.directives(at(10), StreamId(1)).unwrap()).unwrap();
+    one.on_close(at(20), StreamId(1));
+    for attempt in 2.. {
+        assert!(attempt < 5, "the loop is not found");
+        let now = at(attempt * 1_000);
+        other.on_open(now);
+        other.directives(now, StreamId(1)).into_iter().for_each(|down| one.on_directives(now, down).unwrap());
+        let greeted = one.on_report(now, StreamId(attempt), other.report(now));
+        if greeted.is_ok() {
+            let report = other.report(at(attempt * 1_000 + 100));
+            assert_eq!(one.on_report(now, StreamId(attempt), report), Err(StreamRejected::Loop));
+            return;
+        }
+    }
+}
+
 #[test]
 fn every_report_carries_the_longest_connected_chain() {
     let mut zone = answered();
