@@ -41,8 +41,7 @@ impl Ports {
         page.gauge("plimsoll_connections_pending", help, &["port"], rows(|counts| counts.pending as f64));
         let help = "1 while connections cannot be accepted because descriptors or memory ran out.";
         page.gauge("plimsoll_accept_failing", help, &["port"], rows(|counts| flag(counts.is_failing)));
-        let help =
-            "Connections closed as they came, because too many were pending in all or of their address.";
+        let help = "Connections closed because too many were pending, in all or of their address.";
         page.counter(
             "plimsoll_connections_refused_total",
             help,
