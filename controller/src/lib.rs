@@ -231,7 +231,7 @@ impl Controller {
         }
         tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
         let mut kill_log = KillLog::default();
-        kill_log.on(brain.durable());
+        kill_log.on(brain.durable(), |_| None);
         rollout_log::stages(None, &brain);
         let mut events = Events::default();
         events.ports = Ports::new(args.pending_max);

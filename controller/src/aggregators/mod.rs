@@ -154,6 +154,11 @@ impl Aggregators {
             .any(|aggregator| aggregator.is_silent(parameters) && aggregator.rate(key) > 0.0)
     }
 
+    /// Returns the place of a process.
+    pub(crate) fn place_of(&self, instance: InstanceId) -> Option<&Place> {
+        self.by_place.iter().find(|(_, aggregator)| aggregator.instance == instance).map(|(place, _)| place)
+    }
+
     /// Every aggregator with its place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Place, &Aggregator)> + Clone {
         self.by_place.iter()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_core::names::{Bucket, nearest};
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_core::report::Identity;
+use plimsoll_core::report::{Identity, InstanceId};
 
 use super::Brain;
 use crate::aggregators::Place;
@@ -45,6 +45,13 @@ fn is_at(identity: &Identity, place: &Place) -> bool {
 }
 
 impl Brain {
+    /// Returns the zone and name of the aggregator directly below whose process has this id, which is written in
+    /// hexadecimal digits as in the state.
+    pub(crate) fn aggregator_of(&self, instance: &str) -> Option<String> {
+        let instance = InstanceId(u128::from_str_radix(instance, 16).ok()?);
+        self.aggregators.place_of(instance).map(display)
+    }
+
     /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
     /// They are remembered as expired.
     pub(super) fn expire_aggregators(&mut self, now: MonoTime, unix_s: i64) {

@@ -14,8 +14,12 @@ pub(crate) struct KillLog {
 
 impl KillLog {
     /// Logs the changes since the last call; at the first call, the kills in force. Returns the changes whose origin
-    /// is another one than a command at this controller.
-    pub(crate) fn on(&mut self, durable: &DurableState) -> Vec<(Actor, Entry)> {
+    /// is another one than a command at this controller. `named` returns the name of an aggregator by its id.
+    pub(crate) fn on(
+        &mut self,
+        durable: &DurableState,
+        named: impl Fn(&str) -> Option<String>,
+    ) -> Vec<(Actor, Entry)> {
         let mut changes = Vec::new();
         let buckets = durable.bucket_kills.keys().cloned().map(Scope::Bucket);
         for scope in [Scope::Fleet].into_iter().chain(buckets) {
@@ -24,7 +28,7 @@ impl KillLog {
             let is = durable.generation(&scope);
             let command = durable.command(&scope);
             let same_cause = before.is_some_and(|before| before.command(&scope) == command);
-            changes.extend(before.and_then(|before| change(before, durable, &scope)));
+            changes.extend(before.and_then(|before| change(before, durable, &scope, &named)));
             match (was.is_killed(), is.is_killed()) {
                 (_, true) if was == is && same_cause => {}
                 (_, true) => {
@@ -63,7 +67,12 @@ pub(crate) fn describe(durable: &DurableState, scope: &Scope) -> String {
 
 /// Returns the change of a kill switch for the audit log; `None` if there is none, or if it came by a command at this
 /// controller, which records it.
-fn change(before: &DurableState, now: &DurableState, scope: &Scope) -> Option<(Actor, Entry)> {
+fn change(
+    before: &DurableState,
+    now: &DurableState,
+    scope: &Scope,
+    named: &impl Fn(&str) -> Option<String>,
+) -> Option<(Actor, Entry)> {
     let (was, is) = (before.generation(scope).is_killed(), now.generation(scope).is_killed());
     let (earlier, command) = (before.command(scope), now.command(scope));
     let is_fleet = matches!(scope, Scope::Fleet);
@@ -73,7 +82,8 @@ fn change(before: &DurableState, now: &DurableState, scope: &Scope) -> Option<(A
         Actor::controller("file", "kill_switch of the policy file")
     } else if is && command.is_some_and(learned) && (!was || earlier.is_some_and(|earlier| !learned(earlier)))
     {
-        let given_at = command.into_iter().flat_map(|command| command.given_at.iter().cloned());
+        let given_at = command.into_iter().flat_map(|command| &command.given_at);
+        let given_at = given_at.map(|instance| named(instance).unwrap_or_else(|| instance.clone()));
         Actor::controller("aggregator", given_at.collect::<Vec<_>>().join(" "))
     } else if was && !is && end(before, scope) == end(now, scope) {
         let is_learned = earlier.is_some_and(learned);
@@ -143,13 +153,16 @@ mod tests {
         let mut state = DurableState::first_start();
         state.on_policy(&plain);
         let mut log = KillLog::default();
-        assert_eq!(log.on(&state), []);
+        let named = |instance: &str| (instance == "1a").then(|| "zone-a/one".to_owned());
+        assert_eq!(log.on(&state, named), []);
         for (at, (step, expected)) in steps.into_iter().enumerate() {
             assert!(step(&mut state), "step {at}");
-            let changes = log.on(&state);
+            let changes = log.on(&state, named);
             let found: Vec<_> =
                 changes.iter().map(|(actor, change)| (actor.who.as_str(), change.what.as_str())).collect();
             assert_eq!(found, expected, "step {at}: {changes:?}");
+            let of_aggregator = changes.iter().filter(|(actor, _)| actor.who == "aggregator");
+            assert!(of_aggregator.clone().all(|(actor, _)| actor.from == "zone-a/one"), "{changes:?}");
         }
     }
 }

@@ -35,7 +35,8 @@ pub(crate) async fn run(
             rung = bell.changed() => if rung.is_err() { return },
         }
         let Some((number, durable)) = brain.with(|brain, _| brain.unsaved()) else { continue };
-        for (actor, change) in kill_log.on(&durable) {
+        let named = |instance: &str| brain.with(|brain, _| brain.aggregator_of(instance));
+        for (actor, change) in kill_log.on(&durable, named) {
             audit.note(actor, change);
         }
         let save = save.clone();

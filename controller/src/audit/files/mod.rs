@@ -167,7 +167,7 @@ impl Snapshot {
             let why = "the head is missing, so that lines may be missing at the end".to_owned();
             let name = self.parts.last().map(|part| part.name.clone()).unwrap_or_default();
             let fault = Fault { kind: Kind::Truncated, file: name, line: verified.lines + 1, why };
-            if self.is_whole && !has_head && verified.lines > 0 { Err(fault) } else { Ok(verified) }
+            if self.is_whole && !has_head { Err(fault) } else { Ok(verified) }
         }))
     }
 }

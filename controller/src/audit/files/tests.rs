@@ -72,6 +72,9 @@ fn log_without_its_head_or_without_its_lines_is_truncated() {
     fs::write(&head, good).unwrap();
     fs::remove_file(directory.path().join(LOG)).unwrap();
     assert_eq!(verify(directory.path()).unwrap_err().kind, Kind::Truncated);
+    let emptied = log(&[0]);
+    fs::remove_file(emptied.path().join(HEAD)).unwrap();
+    assert_eq!(verify(emptied.path()).unwrap_err().kind, Kind::Truncated, "the first start writes a line");
     for empty in [tempfile::tempdir().unwrap().path(), Path::new("/nowhere")] {
         assert_eq!(Snapshot::open(empty).unwrap_err().kind(), ErrorKind::NotFound);
     }
