@@ -108,8 +108,10 @@ fn end<'a>(durable: &'a DurableState, scope: &Scope) -> Option<&'a End> {
 mod tests {
     use std::time::Duration;
 
+    use plimsoll_core::kill::{KillOrder, OrderId};
     use plimsoll_core::names::{Bucket, Text};
     use plimsoll_core::quantity::MonoTime;
+    use plimsoll_core::report::{InstanceId, Report};
     use plimsoll_policy::{ONE_CLASS_TENANTS, Policy, Source};
 
     use super::*;
@@ -131,7 +133,13 @@ mod tests {
         let scope = Scope::Bucket(Bucket::new("b").unwrap());
         let at = |ms| Now { at: MonoTime::from_elapsed(Duration::from_millis(ms)), unix_s: Some(60) };
         let (plain, killing) = (policy(false), policy(true));
-        let learned = || Command { given_at: ["1a".to_owned()].into(), ..Command::learned(Some(1)) };
+        let report = |state: &mut DurableState| {
+            let id = OrderId { scope: scope.clone(), given_at: InstanceId(0x1a) };
+            let (generation, age) = (KillGeneration(1), Duration::ZERO);
+            let order = KillOrder { generation, age, ends_held: false };
+            let report = Report { orders: [(id, order)].into(), ..Report::default() };
+            state.on_report(&report, false, at(1), &plain)
+        };
         type Step<'a> = (&'a dyn Fn(&mut DurableState) -> bool, &'a [(&'a str, &'a str)]);
         let order = |state: &mut DurableState, command| state.on_command(&scope, command, &plain).unwrap();
         let end = |state: &mut DurableState, ms| state.on_command_ends(&scope, at(ms), &plain);
@@ -146,14 +154,14 @@ mod tests {
             (&|state| state.on_time(60, &plain), &[("time", "kill off b")]),
             (&|state| load(state, &killing), &[("file", "kill on fleet")]),
             (&|state| load(state, &plain), &[("file", "kill off fleet")]),
-            (&|state| order(state, learned()), &[("aggregator", "kill on b")]),
+            (&report, &[("aggregator", "kill on b")]),
             (&|state| order(state, ordered(None)), &[]),
             (&|state| end(state, 2), &[]),
         ];
         let mut state = DurableState::first_start();
         state.on_policy(&plain);
         let mut log = KillLog::default();
-        let named = |instance: &str| (instance == "1a").then(|| "zone-a/one".to_owned());
+        let named = |instance: &str| instance.ends_with("01a").then(|| "zone-a/one".to_owned());
         assert_eq!(log.on(&state, named), []);
         for (at, (step, expected)) in steps.into_iter().enumerate() {
             assert!(step(&mut state), "step {at}");
