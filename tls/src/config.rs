@@ -17,23 +17,24 @@ use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 
 use crate::error::{CertificatesError, Fault};
 use crate::files::Pem;
+use crate::peer::Tier;
 use crate::verifier::{Accepted, OfClients, OfServers};
 
 /// Sessions that a child keeps for its next connections; rustls keeps 8 for each address.
 const SESSIONS_MAX: usize = 256;
 
 /// Returns the configuration of an operator's command: the server is verified by the authorities of this file, and
-/// must be a controller or an aggregator.
+/// must be of this tier, so that a process of another one does not get the operator's token.
 ///
 /// # Errors
 /// If the file cannot be used.
-pub fn operator_client(ca: &Path) -> Result<ClientConfig, CertificatesError> {
+pub fn operator_client(ca: &Path, tier: Tier) -> Result<ClientConfig, CertificatesError> {
     let ca = Pem::read(ca.to_owned())?;
     let trust = Trust::new(&ca)?;
     let builder = ClientConfig::builder_with_provider(trust.provider.clone())
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| ca.fault(Fault::Authority(error)))?;
-    let verifier = Arc::new(trust.of_servers(Accepted::Tiers));
+    let verifier = Arc::new(trust.of_servers(Accepted::Tier(tier)));
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)

@@ -23,6 +23,6 @@ pub use error::{CertificatesError, Fault};
 pub use failure::HandshakeFailure;
 pub use files::{CA_FILE, CERTIFICATE_FILE, KEY_FILE};
 pub use handshake::{accept, connect};
-pub use peer::{Peer, PeerError};
+pub use peer::{Peer, PeerError, Tier};
 pub use rustls;
 pub use tokio_rustls;

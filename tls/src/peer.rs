@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-use plimsoll_core::exchange::{InvalidPeerId, PeerId};
+use plimsoll_core::exchange::{InvalidPeerId, PeerId, PeerRole};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use webpki::{EndEntityCert, Error as WebpkiError, KeyUsage};
 
@@ -58,9 +58,40 @@ pub enum PeerError {
         /// The most that are verified.
         max: usize,
     },
-    /// The certificate of the operator's peer names neither a controller nor an aggregator.
-    #[error("{0} is neither a controller nor an aggregator: check the address")]
-    NoTier(PeerId),
+    /// The certificate of the operator's peer names another tier than the command is for.
+    #[error("{id} is no {}: check the address", expected.as_str())]
+    OtherTier {
+        /// The identity.
+        id: PeerId,
+        /// The tier that the command is for.
+        expected: Tier,
+    },
+}
+
+/// The tier whose admin port an operator calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// The controller.
+    Controller,
+    /// An aggregator of any zone.
+    Aggregator,
+}
+
+impl Tier {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Controller => "controller",
+            Self::Aggregator => "aggregator",
+        }
+    }
+
+    /// Returns true if this identity is one of the tier.
+    pub(crate) const fn has(self, id: &PeerId) -> bool {
+        matches!(
+            (self, id.role()),
+            (Self::Controller, PeerRole::Controller) | (Self::Aggregator, PeerRole::Aggregator { .. })
+        )
+    }
 }
 
 impl Peer {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::exchange::PeerRole;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -14,7 +13,7 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::peer::{Peer, PeerError};
+use crate::peer::{Peer, PeerError, Tier};
 
 /// The most certificates after the leaf. Issuers need one or two, and an unknown peer decides about the
 /// number of signatures that are verified.
@@ -37,8 +36,8 @@ fn refused(error: PeerError) -> Error {
 pub(crate) enum Accepted {
     /// All of one trust domain.
     TrustDomain(String),
-    /// Controllers and aggregators of any trust domain, for an operator, who has no identity.
-    Tiers,
+    /// A tier of any trust domain, for an operator, who has no identity.
+    Tier(Tier),
 }
 
 impl Accepted {
@@ -48,10 +47,10 @@ impl Accepted {
             Self::TrustDomain(expected) if id.trust_domain() != expected => {
                 Err(refused(PeerError::ForeignDomain { id, expected: expected.clone() }))
             }
-            Self::Tiers if matches!(id.role(), PeerRole::Service { .. }) => {
-                Err(refused(PeerError::NoTier(id)))
+            Self::Tier(expected) if !expected.has(&id) => {
+                Err(refused(PeerError::OtherTier { id, expected: *expected }))
             }
-            Self::TrustDomain(_) | Self::Tiers => Ok(()),
+            Self::TrustDomain(_) | Self::Tier(_) => Ok(()),
         }
     }
 }

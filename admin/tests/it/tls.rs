@@ -13,7 +13,7 @@ use plimsoll_proto::transport::Connections;
 use plimsoll_tls::rustls::ClientConfig;
 use plimsoll_tls::testing::{Authority, Validity};
 use plimsoll_tls::tokio_rustls::TlsConnector;
-use plimsoll_tls::{Certificates, operator_client};
+use plimsoll_tls::{Certificates, Tier, operator_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -49,11 +49,13 @@ async fn operators_reach_the_port_by_its_authority_alone() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let connections = Connections::new(64, 64);
     let address = start(directory.path(), connections.clone()).await;
-    let answer = ask(address, operator_client(&directory.path().join("ca.crt")).unwrap()).await.unwrap();
+    let answer = ask(address, operator_client(&directory.path().join("ca.crt"), Tier::Controller).unwrap())
+        .await
+        .unwrap();
     assert!(answer.starts_with("HTTP/1.0 200") && answer.ends_with("alive\n"), "{answer}");
 
     Authority::new("test.example").write(other.path(), PeerRole::Controller, Validity::default());
-    let foreign = operator_client(&other.path().join("ca.crt")).unwrap();
+    let foreign = operator_client(&other.path().join("ca.crt"), Tier::Controller).unwrap();
     let error = ask(address, foreign).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
     until(|| failures(&connections, "unknown_authority") == 1).await;

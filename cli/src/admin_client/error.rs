@@ -101,7 +101,7 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CONTROLLER, OperatorArgs, Token, parse_address};
+    use super::super::{CONTROLLER, OperatorArgs, Token, parse_controller};
     use super::*;
 
     const REFUSAL: &[u8] = br#"{"error":"no","line":3}"#;
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn only_invalid_requests_are_usage_errors() {
-        let address = parse_address(CONTROLLER).unwrap();
+        let address = parse_controller(CONTROLLER).unwrap();
         let [operator, _] = operators(&tempfile::tempdir().unwrap());
         for (status, body, usage) in [
             (StatusCode::BAD_REQUEST, REFUSAL, true),
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn refused_token_has_a_hint() {
-        let address = parse_address(CONTROLLER).unwrap();
+        let address = parse_controller(CONTROLLER).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let [without, with] = operators(&directory);
         let file = directory.path().join("token").display().to_string();

@@ -19,7 +19,7 @@ use error::Refusal;
 pub(crate) use error::{AdminError, root_cause};
 use operator::NoAnswer;
 pub(crate) use operator::{Operator, OperatorArgs};
-pub(crate) use request::{Address, CONTROLLER, Request, parse_address};
+pub(crate) use request::{Address, CONTROLLER, Request, parse_aggregator, parse_controller};
 pub(crate) use token::Token;
 
 use crate::output::OutputArgs;
@@ -48,7 +48,7 @@ pub(crate) struct AdminArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
     /// Admin port of the controller [default: that of the config file, else http://127.0.0.1:7401]
-    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
+    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_controller)]
     address: Option<Address>,
     #[command(flatten)]
     operator: OperatorArgs,

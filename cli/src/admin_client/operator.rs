@@ -12,7 +12,7 @@ use reqwest::{Client, Response, header};
 
 use super::config_file::ConfigFile;
 use super::token::Token;
-use super::{Address, CONTROLLER, Request, parse_address, root_cause};
+use super::{Address, CONTROLLER, Request, parse_controller, root_cause};
 
 /// The timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -81,7 +81,7 @@ impl OperatorArgs {
 impl Operator {
     /// The controller of the config file, else the default one.
     pub(crate) fn controller(&self) -> Result<Address, String> {
-        self.controller.clone().map_or_else(|| parse_address(CONTROLLER), Ok)
+        self.controller.clone().map_or_else(|| parse_controller(CONTROLLER), Ok)
     }
 
     /// The file that the token was read from.
@@ -116,7 +116,7 @@ impl Operator {
             Some(ca) => {
                 regular_file::open(ca)
                     .map_err(|error| format!("cannot read the CA {}: {error}", ca.display()))?;
-                let config = plimsoll_tls::operator_client(ca)
+                let config = plimsoll_tls::operator_client(ca, address.tier())
                     .map_err(|error| format!("the CA of https:// addresses cannot be used: {error}"))?;
                 builder.tls_backend_preconfigured(config)
             }
@@ -179,7 +179,8 @@ mod tests {
     use super::*;
 
     async fn unsent(args: &OperatorArgs, address: &str) -> String {
-        let sent = args.open().unwrap().send(&parse_address(address).unwrap(), &Request::get("/kill")).await;
+        let sent =
+            args.open().unwrap().send(&parse_controller(address).unwrap(), &Request::get("/kill")).await;
         match sent {
             Err(NoAnswer::Unsent(reason)) => reason,
             other => panic!("{other:?}"),

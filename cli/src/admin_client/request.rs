@@ -7,22 +7,38 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Uri;
 use plimsoll_core::exchange::names_loopback;
+use plimsoll_tls::Tier;
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 
 /// The default address of a controller's admin port.
 pub(crate) const CONTROLLER: &str = "http://127.0.0.1:7401";
 
-/// The address of an admin port: HTTP or HTTPS, a host and a port, without a path.
+/// The address of an admin port: HTTP or HTTPS, a host and a port, without a path; and the tier that is expected there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct Address(Arc<Uri>);
+pub(crate) struct Address {
+    uri: Arc<Uri>,
+    tier: Tier,
+}
 
-/// Parses an address.
+/// Parses the address of a controller.
 ///
 /// # Errors
 /// The text is not of the form `http://HOST[:PORT]` or `https://HOST[:PORT]`.
-pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
+pub(crate) fn parse_controller(text: &str) -> Result<Address, String> {
+    parse(text, Tier::Controller)
+}
+
+/// Parses the address of an aggregator.
+///
+/// # Errors
+/// The text is not of the form `http://HOST[:PORT]` or `https://HOST[:PORT]`.
+pub(crate) fn parse_aggregator(text: &str) -> Result<Address, String> {
+    parse(text, Tier::Aggregator)
+}
+
+fn parse(text: &str, tier: Tier) -> Result<Address, String> {
     let invalid = || {
         format!(
             "`{text}` is not the address of an admin port; write it as {CONTROLLER}, or as https://HOST:7401 for \
@@ -35,14 +51,14 @@ pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
     // A name before `@` would hide the host.
     let has_host = uri.authority().is_some_and(|authority| !authority.host().is_empty())
         && !uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
-    if is_known && is_bare && has_host { Ok(Address(Arc::new(uri))) } else { Err(invalid()) }
+    if is_known && is_bare && has_host { Ok(Address { uri: Arc::new(uri), tier }) } else { Err(invalid()) }
 }
 
 impl TryFrom<String> for Address {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        parse_address(&text)
+        parse_controller(&text)
     }
 }
 
@@ -52,26 +68,31 @@ impl Address {
         format!("{self}{route}")
     }
 
+    /// The tier that is expected there.
+    pub(super) const fn tier(&self) -> Tier {
+        self.tier
+    }
+
     /// Returns true if the connection is TLS.
     pub(super) fn is_tls(&self) -> bool {
-        self.0.scheme_str() == Some("https")
+        self.uri.scheme_str() == Some("https")
     }
 
     /// Returns true if the address is one of this machine, whose traffic no other machine sees.
     pub(super) fn is_loopback(&self) -> bool {
-        names_loopback(self.0.host().unwrap_or_default())
+        names_loopback(self.uri.host().unwrap_or_default())
     }
 
     /// The same host and port by the other scheme.
     pub(super) fn by_other_scheme(&self) -> String {
         let scheme = if self.is_tls() { "http" } else { "https" };
-        format!("{scheme}://{}", self.0.authority().map_or("", |authority| authority.as_str()))
+        format!("{scheme}://{}", self.uri.authority().map_or("", |authority| authority.as_str()))
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.0.to_string().trim_end_matches('/'))
+        f.pad(self.uri.to_string().trim_end_matches('/'))
     }
 }
 
@@ -132,7 +153,7 @@ mod tests {
             "https://controller:7401",
         ] {
             assert_eq!(
-                parse_address(good).unwrap().url("/kill"),
+                parse_controller(good).unwrap().url("/kill"),
                 format!("{}/kill", good.trim_end_matches('/'))
             );
         }
@@ -147,7 +168,7 @@ mod tests {
             "http://a/?x",
             "controller",
         ] {
-            assert!(parse_address(bad).unwrap_err().contains(CONTROLLER), "{bad}");
+            assert!(parse_controller(bad).unwrap_err().contains(CONTROLLER), "{bad}");
         }
     }
 
@@ -165,7 +186,7 @@ mod tests {
             ("http://10.0.0.1:7401", false),
             ("http://[2001:db8::1]:7401", false),
         ] {
-            assert_eq!(parse_address(address).unwrap().is_loopback(), is_loopback, "{address}");
+            assert_eq!(parse_controller(address).unwrap().is_loopback(), is_loopback, "{address}");
         }
     }
 }

@@ -310,6 +310,12 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
     let zone = format!("https://127.0.0.1:{}", aggregator.address("admin").port());
     operator.succeed(&format!("kill on --reason test --aggregator {zone} --config config.yaml"));
     operator.fail(1, &format!("kill status --aggregator {zone} --ca ca/ca.crt"), &["--token-file FILE"]);
+    for (line, text) in [
+        (format!("status --controller {zone}"), "is no controller: check the address"),
+        (format!("kill status --aggregator {tls}"), "is no aggregator: check the address"),
+    ] {
+        operator.fail(1, &format!("{line} --config config.yaml"), &[text]);
+    }
 
     operator.fail(
         1,

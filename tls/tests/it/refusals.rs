@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_tls::rustls::{ClientConfig, ServerConfig};
 use plimsoll_tls::testing::{Authority, Leaf, Request, Validity};
-use plimsoll_tls::{HandshakeFailure, accept, connect, operator_client};
+use plimsoll_tls::{HandshakeFailure, Tier, accept, connect, operator_client};
 use tokio::io::AsyncWriteExt;
 
 use crate::ends::{DOMAIN, Process, aggregator, child_with, meet, parent_with, service};
@@ -44,8 +44,8 @@ async fn each_certificate_that_must_not_be_accepted_is_refused_and_named_at_both
     let parent = Process::new(&authority, aggregator());
     let child = Process::new(&authority, service());
     let usual = authority.request(service(), Validity::default());
-    // A client that trusts any tier of the authority, so that the parent has to refuse.
-    let lenient = operator_client(&parent.path("ca.crt")).unwrap();
+    // A client that trusts any aggregator of the authority, so that the parent has to refuse.
+    let lenient = operator_client(&parent.path("ca.crt"), Tier::Aggregator).unwrap();
     let issued = |request: Request| authority.issue(&request);
     let child_of = |request: Request| child_with(&lenient, &issued(request));
     let parent_of = |request: Request| parent_with(&parent.certificates.mutual_server(), &issued(request));

@@ -11,7 +11,7 @@ use plimsoll_tls::rustls::client::Resumption;
 use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::{Authority, Validity};
 use plimsoll_tls::tokio_rustls::{TlsAcceptor, TlsConnector};
-use plimsoll_tls::{Certificates, operator_client};
+use plimsoll_tls::{Certificates, Tier, operator_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::AbortHandle;
 
@@ -138,7 +138,7 @@ async fn admin_port_asks_for_no_certificate_and_gives_no_session_for_the_other_p
     let authority = Authority::new(DOMAIN);
     let aggregator = Process::new(&authority, aggregator());
     let (admin, mutual) = (aggregator.certificates.admin_server(), aggregator.certificates.mutual_server());
-    let mut operator = operator_client(&aggregator.path("ca.crt")).unwrap();
+    let mut operator = operator_client(&aggregator.path("ca.crt"), Tier::Aggregator).unwrap();
     operator.resumption = Resumption::in_memory_sessions(256);
     let operator = Arc::new(operator);
     for _ in 0..2 {
@@ -152,18 +152,22 @@ async fn admin_port_asks_for_no_certificate_and_gives_no_session_for_the_other_p
 }
 
 #[tokio::test]
-async fn operator_takes_controllers_and_aggregators_of_its_authority_alone() {
+async fn operator_takes_the_tier_of_the_command_and_its_authority_alone() {
     let (authority, other) = (Authority::new(DOMAIN), Authority::new(DOMAIN));
     let controller = Process::new(&authority, PeerRole::Controller);
-    let operator = Arc::new(operator_client(&controller.path("ca.crt")).unwrap());
-    for (process, refusal) in [
-        (&controller, None),
-        (&Process::new(&authority, aggregator()), None),
-        (&Process::new(&authority, service()), Some("no_identity")),
-        (&Process::new(&other, PeerRole::Controller), Some("unknown_authority")),
+    let aggregator = Process::new(&authority, aggregator());
+    let (no_identity, unknown) = (Some("no_identity"), Some("unknown_authority"));
+    for (process, at_controllers, at_aggregators) in [
+        (&controller, None, no_identity),
+        (&aggregator, no_identity, None),
+        (&Process::new(&authority, service()), no_identity, no_identity),
+        (&Process::new(&other, PeerRole::Controller), unknown, unknown),
     ] {
-        let outcome = admin_handshake(process.certificates.admin_server(), operator.clone()).await;
-        assert_eq!(outcome.err().as_deref(), refusal, "{process:?}");
+        for (tier, refusal) in [(Tier::Controller, at_controllers), (Tier::Aggregator, at_aggregators)] {
+            let operator = Arc::new(operator_client(&controller.path("ca.crt"), tier).unwrap());
+            let outcome = admin_handshake(process.certificates.admin_server(), operator).await;
+            assert_eq!(outcome.err().as_deref(), refusal, "{process:?} in place of {tier:?}");
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use plimsoll_admin::kill_api::{
 use plimsoll_core::names::{Bucket, Text};
 
 use crate::admin_client::{
-    Address, AdminError, Answer, Operator, OperatorArgs, Request, parse_address, send_to_first_reachable,
+    Address, AdminError, Answer, Operator, OperatorArgs, Request, parse_aggregator, parse_controller,
+    send_to_first_reachable,
 };
 use crate::output::OutputArgs;
 use crate::shutdown;
@@ -82,11 +83,11 @@ enum KillCommand {
 struct TierArgs {
     /// Admin port of the controller; unless an aggregator is given, that of the config file, else
     /// http://127.0.0.1:7401
-    #[arg(long, env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
+    #[arg(long, env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_controller)]
     controller: Option<Address>,
     /// Admin port (7411) of an aggregator, for while no controller runs; with --controller, tried if that one
     /// does not answer
-    #[arg(long, env = "PLIMSOLL_AGGREGATOR_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_address)]
+    #[arg(long, env = "PLIMSOLL_AGGREGATOR_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_aggregator)]
     aggregator: Option<Address>,
     #[command(flatten)]
     operator: OperatorArgs,

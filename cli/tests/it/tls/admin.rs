@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plimsoll_tls::operator_client;
 use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::Authority;
 use plimsoll_tls::tokio_rustls::TlsConnector;
+use plimsoll_tls::{Tier, operator_client};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
@@ -78,7 +78,7 @@ impl Remote {
     /// The answer to a GET over TLS.
     fn get(&self, path: &str, headers: &str) -> String {
         let address: SocketAddr = self.url.strip_prefix("https://").unwrap().parse().unwrap();
-        let connector = TlsConnector::from(Arc::new(operator_client(&self.ca).unwrap()));
+        let connector = TlsConnector::from(Arc::new(operator_client(&self.ca, Tier::Controller).unwrap()));
         let answered = async {
             let stream = tokio::net::TcpStream::connect(address).await.unwrap();
             let mut stream = connector.connect(ServerName::from(address.ip()), stream).await.unwrap();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::exchange::PeerRole;
-use plimsoll_tls::operator_client;
 use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::{Authority, Validity};
 use plimsoll_tls::tokio_rustls::TlsConnector;
+use plimsoll_tls::{Tier, operator_client};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -118,7 +118,7 @@ async fn connection_without_a_certificate_is_refused_and_named_at_both_ends() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     let mut server = Server::secured(&parent.certificates);
-    let mut config = operator_client(&parent.directory.path().join("ca.crt")).unwrap();
+    let mut config = operator_client(&parent.directory.path().join("ca.crt"), Tier::Aggregator).unwrap();
     config.alpn_protocols = vec![b"h2".to_vec()];
     let tcp = TcpStream::connect(server.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
