@@ -6,25 +6,28 @@ use plimsoll_proto::driver::child::{Observer, StreamError};
 
 use crate::admin::metrics::Events;
 
-/// Logs the first failure, every change of its reason, and the reconnection. Repeated attempts with the same
-/// failure are logged at the level debug.
+/// The most reasons that are logged between two connections.
+const REASONS_MAX: usize = 8;
+
+/// Logs each reason of a failure once until the reconnection, which is logged, too. Other attempts are logged at the
+/// level debug.
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Events,
-    /// The reason of the latest failure; `None` while connected.
-    logged: Option<String>,
+    /// The reasons that were logged since the last connection.
+    logged: Vec<String>,
 }
 
 impl Log {
     pub(crate) const fn new(events: Events) -> Self {
-        Self { events, logged: None }
+        Self { events, logged: Vec::new() }
     }
 }
 
 impl Observer for Log {
     fn on_connected(&mut self, _zone: Option<&str>) {
         self.events.on_uplink_connected();
-        self.logged = None;
+        self.logged.clear();
         tracing::info!("connected to the parent");
     }
 
@@ -38,15 +41,40 @@ impl Observer for Log {
         let reason = why.refusal().map_or_else(|| why.to_string(), str::to_owned);
         if was_connected {
             tracing::warn!(%why, "lost the parent; the zone keeps the directives it has");
-        } else if self.logged.as_ref() == Some(&reason) {
+        } else if self.logged.contains(&reason) || self.logged.len() >= REASONS_MAX {
             tracing::debug!(%why, "still cannot reach the parent");
+            return;
         } else {
             tracing::warn!(%why, "cannot reach the parent; the zone keeps the directives it has");
         }
-        self.logged = Some(reason);
+        self.logged.push(reason);
     }
 
     fn on_rejected(&mut self, why: &dyn Error) {
         tracing::debug!(%why, "rejected directives of the parent; those in force stay");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use plimsoll_admin::ports::Ports;
+
+    use super::*;
+
+    #[test]
+    fn reasons_that_alternate_are_logged_once_each_until_the_reconnection() {
+        let mut log = Log::new(Events::new(Ports::default()));
+        let silent = |s| StreamError::Silent(Duration::from_secs(s));
+        for _ in 0..3 {
+            log.on_disconnected(&StreamError::Ended, false);
+            log.on_disconnected(&silent(1), false);
+        }
+        assert_eq!(log.logged, [StreamError::Ended.to_string(), silent(1).to_string()]);
+        (0..100).for_each(|s| log.on_disconnected(&silent(s), false));
+        assert_eq!(log.logged.len(), REASONS_MAX);
+        log.on_connected(None);
+        assert!(log.logged.is_empty());
     }
 }
