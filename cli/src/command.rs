@@ -145,6 +145,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.downcast_ref::<AdminError>().is_some_and(AdminError::is_usage)
         || error.is::<credentials::Unusable>()
         || error.is::<plimsoll_client::BuildError>()
+        || error.is::<service::TrustError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
 }
 

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use capacity::Capacity;
 pub(crate) use capacity::CapacityArgs;
-pub(crate) use trust::TrustArgs;
+pub(crate) use trust::{TrustArgs, TrustError};
 
 /// The arguments of the demo service.
 #[derive(Clone, Debug, clap::Args)]

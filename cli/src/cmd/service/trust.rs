@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::ValueHint;
 use plimsoll_client::{BuildError, Feed, Limiter, LimiterBuilder};
 
@@ -27,21 +26,43 @@ impl TrustArgs {
         if self.insecure {
             builder = builder.insecure();
         }
-        let built = builder.build();
-        let lacks_protection =
-            matches!(built, Err(BuildError::Plaintext { .. } | BuildError::CertificatesNeeded { .. }));
-        if lacks_protection {
-            return built.context(
-                "give the service --certs DIR, made by `plimsoll certs`, or --insecure and an address http://HOST:PORT",
-            );
-        }
-        Ok(built?)
+        builder.build().map_err(in_flags)
     }
+}
+
+/// The flags of the service are at fault.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct TrustError(String);
+
+/// Names the flags of the service in place of the methods of the library.
+fn in_flags(error: BuildError) -> anyhow::Error {
+    let text = match error {
+        BuildError::CertificatesNeeded { address } => format!(
+            "{address} is reached over mutual TLS: give the service --certs DIR, which `plimsoll certs` makes, or \
+             --insecure and an address http://HOST:PORT"
+        ),
+        BuildError::Plaintext { address } => format!(
+            "{address} would be reached in plaintext: give the service --certs DIR, which `plimsoll certs` makes, and \
+             an address https://HOST:PORT, or --insecure if the network is trusted"
+        ),
+        BuildError::Certificates(error) => format!("--certs: {error}"),
+        BuildError::WrongCertificate { certificate, limiter } => format!(
+            "--certs has the certificate of {certificate}, and this service is {limiter}: give the directory of its own \
+             certificate, or correct --zone"
+        ),
+        BuildError::NoIdentity(error) => format!("--zone: {error}"),
+        other => return other.into(),
+    };
+    TrustError(text).into()
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use plimsoll_core::exchange::PeerRole;
+    use plimsoll_core::names::{Name, Zone};
+    use plimsoll_tls::testing::{Authority, Validity};
 
     use super::super::Args;
     use super::*;
@@ -69,12 +90,27 @@ mod tests {
             ("https://127.0.0.1:7410", &["--insecure"]),
         ] {
             let error = built(address, flags).unwrap_err();
-            assert!(error.is::<BuildError>(), "{error:?}");
+            assert!(error.is::<TrustError>(), "{error:?}");
             let text = format!("{error:#}");
             assert!(["--certs", "--insecure", address].iter().all(|word| text.contains(word)), "{text}");
+            assert!(!text.contains("LimiterBuilder"), "{text}");
         }
         built("http://192.0.2.1:7410", &["--insecure"]).unwrap();
         built("http://127.0.0.1:7410", &[]).unwrap();
+    }
+
+    #[test]
+    fn certificates_that_do_not_fit_are_named_by_their_flag() {
+        let directory = tempfile::tempdir().unwrap();
+        let certs = directory.path().display().to_string();
+        let refused = |flags: &[&str]| format!("{:#}", built("https://127.0.0.1:7410", flags).unwrap_err());
+        let text = refused(&["--certs", &certs]);
+        assert!(text.starts_with("--certs: ") && text.contains("tls.crt"), "{text}");
+        let role = PeerRole::Service { zone: Zone::new("a").unwrap(), service: Name::new("demo").unwrap() };
+        Authority::new("test.example").write(directory.path(), role, Validity::default());
+        let text = refused(&["--certs", &certs]);
+        let words = ["--certs", "zone/a/service/demo", "zone/default/service/demo", "--zone"];
+        assert!(words.iter().all(|word| text.contains(word)) && !text.contains("LimiterBuilder"), "{text}");
     }
 
     #[test]
