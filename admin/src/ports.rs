@@ -11,9 +11,9 @@ const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// The connections of both ports of a tier. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Ports {
-    /// Of the gRPC port.
+    /// The connections of the gRPC port.
     pub grpc: Connections,
-    /// Of the admin port, where every connection counts as pending.
+    /// The connections of the admin port, each of which counts as pending.
     pub admin: Connections,
 }
 

@@ -47,7 +47,7 @@ pub struct Opened {
     access: Access,
     certificates: Option<Certificates>,
     is_insecure: bool,
-    /// What is plaintext beyond loopback.
+    /// The flags with their addresses that are plaintext beyond loopback.
     plaintext: Vec<String>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Leaders {
     confirmed: Option<(Leader, MonoTime)>,
     /// The latest controller that children know of, if it counts.
     claimed: Option<Claim>,
-    /// What has no effect here.
+    /// Controllers that peers name, and that have no effect here.
     pub(crate) others: OtherControllers,
 }
 

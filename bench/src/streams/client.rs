@@ -1,4 +1,4 @@
-//! One of many clients: the limiter of a service, with its stream and a steady load.
+//! A client among thousands: the limiter of a service, with its stream and a steady load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -83,7 +83,7 @@ impl Address {
         names_loopback(self.uri.host().unwrap_or_default())
     }
 
-    /// The same host and port by the other scheme.
+    /// Returns the address with the other scheme.
     pub(super) fn by_other_scheme(&self) -> String {
         let scheme = if self.is_tls() { "http" } else { "https" };
         format!("{scheme}://{}", self.uri.authority().map_or("", |authority| authority.as_str()))
