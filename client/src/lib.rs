@@ -34,33 +34,31 @@
 //! default.
 
 // The collector and the middleware are the only users of some state.
-#![cfg_attr(not(all(feature = "metrics", feature = "middleware")), allow(dead_code))]
+#![cfg_attr(not(all(feature = "prometheus", feature = "middleware")), allow(dead_code))]
 
-mod assignment;
 mod builder;
-mod cache;
 mod feed;
 mod hot;
 mod interner;
 mod limiter;
-#[cfg(feature = "metrics")]
+#[cfg(feature = "prometheus")]
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 mod responses;
 mod subscription;
 
-pub use assignment::FAILOVER_DELAY_DEFAULT;
-pub use assignment::endpoints::ENDPOINTS_MAX;
 pub use builder::{BuildError, LimiterBuilder};
 pub use feed::{CertificateHealth, Feed, FeedHealth};
 pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek, Shard};
-#[cfg(feature = "metrics")]
+#[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
 pub use plimsoll_core::decision::{Reason, Refusal, Verdict};
 pub use plimsoll_core::quantity::DropRatio;
 pub use subscription::Subscription;
+pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;
+pub use subscription::assignment::endpoints::ENDPOINTS_MAX;
 
 /// The parser of the directive cache, for fuzzing. Not part of the API.
 #[doc(hidden)]
@@ -69,12 +67,12 @@ pub mod parsers {
     use plimsoll_core::report::Identity;
 
     use crate::Subscription;
-    use crate::cache::{Owner, Snapshot};
+    use crate::feed::cache::{Owner, Snapshot};
 
     /// Puts the first line of a cache file before a body.
     #[must_use]
     pub fn with_checksum(body: &str) -> String {
-        crate::cache::with_checksum(body)
+        crate::feed::cache::with_checksum(body)
     }
 
     /// Starts a client from a saved text, if it can be read.

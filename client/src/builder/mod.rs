@@ -16,15 +16,15 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
 
-use crate::assignment::FAILOVER_DELAY_DEFAULT;
-use crate::assignment::endpoints::{Addresses, Aggregators};
-use crate::cache::{CacheFile, Owner, Restored};
+use crate::feed::cache::{CacheFile, Owner, Restored};
 use crate::feed::{Counters, Feed, KILL_VARIABLE, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
 use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
 use crate::subscription::Subscription;
+use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
+use crate::subscription::assignment::endpoints::{Addresses, Aggregators};
 
 /// The fewest threads with counters of their own.
 const THREAD_SLOTS_MIN: usize = 8;

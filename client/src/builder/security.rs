@@ -10,8 +10,8 @@ use plimsoll_proto::transport::{InvalidEndpoint, Security};
 use plimsoll_tls::Certificates;
 
 use super::{BuildError, LimiterBuilder};
-use crate::assignment::endpoints::Scheme;
 use crate::feed::dial;
+use crate::subscription::assignment::endpoints::Scheme;
 
 impl LimiterBuilder {
     /// Opens the certificates if the addresses need them, and checks that every address may be reached.

@@ -7,7 +7,7 @@ use plimsoll_proto::shared::Shared;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use crate::cache::CacheFile;
+use crate::feed::cache::CacheFile;
 use crate::subscription::Subscription;
 
 /// The interval between saves while anything changes. Ratios change all the time, and after a restart those

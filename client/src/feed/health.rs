@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use super::Feed;
-use crate::cache::Restored;
+use crate::feed::cache::Restored;
 
 /// The health of a [`Feed`]. Bad health changes no decision: the limiter applies the directives that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

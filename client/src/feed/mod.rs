@@ -1,6 +1,7 @@
 //! The feed: keeps a limiter's directives up to date over a stream to each of its aggregators, off the
 //! request path.
 
+pub(crate) mod cache;
 mod cache_writer;
 mod health;
 mod kill_file;
@@ -26,9 +27,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::assignment::endpoints::{Aggregators, Scheme};
-use crate::cache::CacheFile;
+use crate::feed::cache::CacheFile;
 use crate::subscription::Subscription;
+use crate::subscription::assignment::endpoints::{Aggregators, Scheme};
 
 /// Carries reports up and directives down for one limiter. Made by
 /// [`LimiterBuilder::build`](crate::LimiterBuilder::build).

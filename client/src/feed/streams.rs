@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Feed, StreamLog, dial};
-use crate::assignment::EndpointId;
-use crate::assignment::endpoints::{Aggregators, Resolved};
 use crate::subscription::Subscription;
+use crate::subscription::assignment::EndpointId;
+use crate::subscription::assignment::endpoints::{Aggregators, Resolved};
 
 /// The interval at which a name is resolved, with a jitter of a fifth, so that a fleet does not query DNS in
 /// one moment.

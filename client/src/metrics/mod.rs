@@ -15,8 +15,8 @@ use prometheus::proto::MetricFamily;
 
 use self::families::Value::{Counter, Gauge, Histogram};
 use self::families::{Families, Row, Value, flag, plain};
-use crate::cache::Restored;
 use crate::feed::Feed;
+use crate::feed::cache::Restored;
 use crate::limiter::Limiter;
 use crate::subscription::BucketResponses;
 

@@ -1,7 +1,7 @@
 //! The extraction of a key from a request: the seam between a service's requests and the limiter's names.
 
 use super::Head;
-use super::trace::trace_of;
+use super::request::trace::trace_of;
 use crate::responses::Recorder;
 use crate::{KeyHandle, Verdict};
 

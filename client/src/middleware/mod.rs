@@ -90,18 +90,16 @@
 
 mod body;
 mod extract;
-mod head;
-mod path;
 mod refusal;
+mod request;
 mod rules;
 mod service;
 mod tenant;
-mod trace;
 
 pub use body::{EitherBody, ResponseBody, SameBody};
 pub use extract::{Decision, Extract};
-pub use head::Head;
 pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
+pub use request::Head;
 pub use rules::{Rule, Rules, RulesError};
 pub use service::{LoadShed, LoadShedLayer, ResponseFuture};
 pub use tenant::Tenant;

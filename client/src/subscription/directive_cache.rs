@@ -7,7 +7,7 @@ use plimsoll_core::directive::{Board, BucketDirective, Epoch, Leader, Posted, St
 use plimsoll_core::kill::Kills;
 use plimsoll_core::names::Bucket;
 
-use crate::cache::Snapshot;
+use crate::feed::cache::Snapshot;
 
 /// The version of the state that can be saved: another one after any change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

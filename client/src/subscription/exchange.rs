@@ -11,7 +11,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Batches, Counts, Evidence, Report, Role};
 
 use super::{ONLY, REPORT_INTERVAL_DEFAULT, Subscription};
-use crate::assignment::EndpointId;
+use crate::subscription::assignment::EndpointId;
 
 // === Streams ===
 

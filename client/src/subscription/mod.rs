@@ -10,6 +10,7 @@
 //! * [`Refusals`]: refusals per bucket and reason, for metrics.
 //! * [`EvidenceCollector`]: outcomes per bucket, for the gates of rollouts.
 
+pub(crate) mod assignment;
 mod directive_cache;
 mod enforcement;
 mod evidence;
@@ -34,10 +35,10 @@ use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
-use crate::assignment::{Assignment, Change};
-use crate::cache::Snapshot;
+use crate::feed::cache::Snapshot;
 use crate::hot::table::Table;
 use crate::interner::key_registry::KeyRegistry;
+use crate::subscription::assignment::{Assignment, Change};
 
 use directive_cache::{DirectiveCache, Version};
 use enforcement::Enforcement;

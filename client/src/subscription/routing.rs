@@ -9,7 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 
 use super::directive_cache::DirectiveCache;
 use super::sessions::Sessions;
-use crate::assignment::{Assignment, Change, EndpointId, SessionState};
+use crate::subscription::assignment::{Assignment, Change, EndpointId, SessionState};
 
 /// The interval at which the assignment is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);

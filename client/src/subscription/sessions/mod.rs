@@ -11,7 +11,7 @@ use plimsoll_core::names::Key;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Handover;
 
-use crate::assignment::EndpointId;
+use crate::subscription::assignment::EndpointId;
 
 use assigned_keys::AssignedKeys;
 use session::Keys;

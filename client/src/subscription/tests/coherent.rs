@@ -177,7 +177,8 @@ fn key_of_the_fleet_is_not_saved_and_restored_directives_draw_independently() {
     let mut client = TestClient::new();
     client.direct(coherent(Some(salted(1))), &[("default", ratio(0.5))]);
     let snapshot = client.subscription.unsaved().unwrap().1;
-    let owner = crate::cache::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
+    let owner =
+        crate::feed::cache::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
     let text = snapshot.to_text(&owner, Duration::ZERO).unwrap();
     let (restored, _) = Snapshot::of_text(&text, &owner).unwrap();
     assert_eq!((restored.buckets[0].terms.coin, restored.buckets[0].terms.coherence), (Coin::Coherent, None));

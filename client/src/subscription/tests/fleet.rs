@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::assignment::FAILOVER_DELAY_DEFAULT;
+use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use plimsoll_core::report::Books;
 
 pub(super) const BUCKETS: [&str; 6] = ["api", "checkout", "search", "login", "orders", "cart"];

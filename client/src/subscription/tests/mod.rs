@@ -12,9 +12,9 @@ mod multi;
 mod reasons;
 
 use super::*;
-use crate::assignment::EndpointId;
 use crate::hot::decision::DecideCtx;
 use crate::hot::thread_counters::Counters;
+use crate::subscription::assignment::EndpointId;
 use plimsoll_core::decision::{Coin, Verdict};
 use plimsoll_core::directive::{BucketDirective, Directives, KeyDirective, StaleDirective, Terms, Values};
 use plimsoll_core::exchange::Child;

@@ -3,7 +3,7 @@
 
 use super::fleet::{BUCKETS, Fleet, ROLLUP, STEP};
 use super::*;
-use crate::assignment::FAILOVER_DELAY_DEFAULT;
+use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use plimsoll_core::directive::Leader;
 use proptest::prelude::*;
 

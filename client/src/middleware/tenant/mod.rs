@@ -113,7 +113,7 @@ impl fmt::Debug for Source {
 }
 
 /// Returns the value of a header that occurs exactly once; several values would be ambiguous.
-pub(super) fn only<'a>(request: Head<'a>, name: &HeaderName) -> Option<&'a str> {
+pub(in crate::middleware) fn only<'a>(request: Head<'a>, name: &HeaderName) -> Option<&'a str> {
     let value = request.headers.get(name)?;
     // Few requests repeat any name, so that most need one search.
     let has_repeated_names = request.headers.len() > request.headers.keys_len();

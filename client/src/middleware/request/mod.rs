@@ -1,5 +1,7 @@
 //! The head of a request.
 
+pub(super) mod trace;
+
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 /// The head of a request, borrowed: all that decides about it, and not its body.

@@ -1,9 +1,12 @@
 //! Rules that map requests to buckets by path, route and method.
 
+mod path;
+
 use http::Method;
 
-use super::path::{PathPattern, each_reading};
-use super::trace::trace_of;
+use path::{PathPattern, each_reading};
+
+use super::request::trace::trace_of;
 use super::{Decision, Extract, Head, Tenant};
 use crate::{BucketError, BucketHandle, KeyHandle, Limiter};
 

@@ -4,13 +4,13 @@ use http::HeaderName;
 use plimsoll_core::decision::trace::TraceId;
 
 use super::Head;
-use super::tenant::only;
+use crate::middleware::tenant::only;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or
 /// several.
-pub(super) fn trace_of(request: Head<'_>) -> Option<TraceId> {
+pub(in crate::middleware) fn trace_of(request: Head<'_>) -> Option<TraceId> {
     TraceId::of_traceparent(only(request, &TRACEPARENT)?.as_bytes())
 }
 
