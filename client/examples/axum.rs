@@ -12,7 +12,6 @@ use plimsoll_client::Limiter;
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -33,8 +32,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         builder = builder.certificates(directory);
     }
     let (limiter, feed) = builder.build()?;
-    let done = CancellationToken::new();
-    let feed = feed.spawn(done.clone());
+    let feed = feed.spawn()?;
 
     let rules = Rules::new(
         &limiter,
@@ -56,8 +54,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()?).await?;
 
     // All requests are counted by now: the feed sends its last report and closes the stream.
-    done.cancel();
-    feed.await?;
+    feed.shutdown().await;
     Ok(())
 }
 

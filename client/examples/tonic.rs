@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use plimsoll_client::Limiter;
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 #[tokio::main]
@@ -31,8 +30,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         builder = builder.certificates(directory);
     }
     let (limiter, feed) = builder.build()?;
-    let done = CancellationToken::new();
-    let feed = feed.spawn(done.clone());
+    let feed = feed.spawn()?;
 
     // A gRPC path is `/package.Service/Method`, a header is an entry of the metadata.
     let rules = Rules::new(
@@ -51,8 +49,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .await?;
 
     // All requests are counted by now: the feed sends its last report and closes the stream.
-    done.cancel();
-    feed.await?;
+    feed.shutdown().await;
     Ok(())
 }
 

@@ -10,25 +10,25 @@
 //!
 //! ```no_run
 //! use plimsoll_client::{Limiter, Verdict};
-//! use tokio_util::sync::CancellationToken;
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
-//! let shutdown = CancellationToken::new();
-//! feed.spawn(shutdown.clone());
+//! let feed = feed.spawn()?;
 //!
 //! let checkout = limiter.bucket("checkout")?;
 //! match checkout.admit("acme") {
 //!     Verdict::Admit => { /* serve the request */ }
 //!     Verdict::Refuse(refusal) => println!("retry in {:?}", refusal.retry_after()),
 //! }
+//! // After the last request: reports the last decisions.
+//! feed.shutdown().await;
 //! # Ok(()) }
 //! ```
 //!
 //! Aggregators on other machines are reached over mutual TLS, with the certificate of the service, by
 //! [`LimiterBuilder::certificates`] and addresses `https://`. A certificate that has expired stops no service:
-//! the limiter decides by the directives that it holds, and [`Feed::health`] says why no new ones arrive.
+//! the limiter decides by the directives that it holds, and [`Limiter::health`] says why no new ones arrive.
 //!
 //! The features `metrics`, a Prometheus collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
 //! default.
@@ -46,16 +46,18 @@ mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
 mod responses;
+mod setup;
 mod subscription;
 
 pub use builder::{BuildError, LimiterBuilder};
-pub use feed::{CertificateHealth, Feed, FeedHealth};
+pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
 pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek, Shard};
 #[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
 pub use plimsoll_core::decision::{Reason, Refusal, Verdict};
 pub use plimsoll_core::quantity::DropRatio;
+pub use setup::SetupProblem;
 pub use subscription::Subscription;
 pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;
 pub use subscription::assignment::endpoints::ENDPOINTS_MAX;

@@ -17,7 +17,7 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
 
 use crate::feed::cache::{CacheFile, Owner, Restored};
-use crate::feed::{Counters, Feed, KILL_VARIABLE, LocalKill};
+use crate::feed::{Control, Counters, Feed, KILL_VARIABLE, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
@@ -205,6 +205,7 @@ impl LimiterBuilder {
         getrandom::fill(&mut instance)?;
         let owner = Owner { service: self.service.clone(), zone: self.zone.clone() };
         let security = self.security()?;
+        let lifecycle = Lifecycle::new(self.name.clone().map(|name| (self.service.clone(), name)));
         let identity = Identity {
             instance: InstanceId(u128::from_be_bytes(instance)),
             name: self.name.unwrap_or_else(|| host_and_process(&self.service)),
@@ -233,7 +234,8 @@ impl LimiterBuilder {
             let _ = table.declare(bucket.as_str());
             subscription.set_cold_rate(bucket, rate);
         }
-        let feed = Feed {
+        let control = Arc::new(Control {
+            table: Arc::clone(&table),
             subscription: Shared::new(subscription),
             aggregators,
             security,
@@ -241,8 +243,10 @@ impl LimiterBuilder {
             has_cold_rates,
             local_kill,
             counters: Arc::new(Counters { zone, restored, ..Counters::default() }),
-        };
-        Ok((Limiter { table }, feed))
+            lifecycle,
+        });
+        control.watch();
+        Ok((Limiter { table, control: Some(Arc::clone(&control)) }, Feed { control }))
     }
 }
 

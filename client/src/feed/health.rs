@@ -5,13 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::Feed;
+use super::{Control, FeedState};
+use crate::Limiter;
 use crate::feed::cache::Restored;
 
-/// The health of a [`Feed`]. Bad health changes no decision: the limiter applies the directives that it holds.
+/// The health of a limiter's connection to the control plane. Bad health changes no decision: the limiter applies the
+/// directives that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FeedHealth {
+pub struct Health {
+    /// The state of the feed; `None` of a limiter without one.
+    pub feed: Option<FeedState>,
     /// The number of aggregators that the feed is connected to.
     pub connected: u64,
     /// The number of aggregators whose last connection was refused for lack of trust, at either end, by reason, such
@@ -74,14 +78,25 @@ impl Counters {
     }
 }
 
-impl Feed {
-    /// Returns the health of the feed: its connections, and the certificate that they need. A clone of the feed
-    /// answers for one that was spawned.
+impl Limiter {
+    /// Returns the health of the connection to the control plane: the feed, its streams, and the certificate that
+    /// they need.
     #[must_use]
-    pub fn health(&self) -> FeedHealth {
+    pub fn health(&self) -> Health {
+        match &self.control {
+            Some(control) => control.health(),
+            None => Health { feed: None, connected: 0, refused: BTreeMap::new(), certificate: None },
+        }
+    }
+}
+
+impl Control {
+    fn health(&self) -> Health {
+        self.check_running();
         let mut refused = self.counters.refused().clone();
         refused.retain(|_, aggregators| *aggregators > 0);
-        FeedHealth {
+        Health {
+            feed: Some(self.lifecycle.state()),
             connected: self.counters.connected.load(Ordering::Relaxed),
             refused,
             certificate: self.certificate_health(),

@@ -3,15 +3,25 @@
 
 pub(crate) mod cache;
 mod cache_writer;
+mod control;
+mod error;
+mod handle;
 mod health;
 mod kill_file;
+mod lifecycle;
 mod stream_log;
 mod streams;
 
 use cache_writer::CacheWriter;
+pub(crate) use control::Control;
+pub use error::FeedError;
+pub use handle::FeedHandle;
 pub(crate) use health::Counters;
-pub use health::{CertificateHealth, FeedHealth};
+pub use health::{CertificateHealth, Health};
 pub(crate) use kill_file::{KILL_VARIABLE, LocalKill};
+pub use lifecycle::FeedState;
+pub(crate) use lifecycle::Lifecycle;
+use lifecycle::Running;
 use stream_log::StreamLog;
 
 use std::sync::Arc;
@@ -21,13 +31,10 @@ use plimsoll_core::law::Parameters;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{Dial, InvalidEndpoint, Security};
-#[cfg(feature = "tls")]
-use plimsoll_tls::Certificates;
-use tokio::task::JoinHandle;
+use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::feed::cache::CacheFile;
 use crate::subscription::Subscription;
 use crate::subscription::assignment::endpoints::{Aggregators, Scheme};
 
@@ -35,92 +42,99 @@ use crate::subscription::assignment::endpoints::{Aggregators, Scheme};
 /// [`LimiterBuilder::build`](crate::LimiterBuilder::build).
 ///
 /// While the feed is not running, or no aggregator can be reached, the limiter applies the directives it
-/// holds: it neither opens nor closes, and no count is lost while the process lives.
-#[derive(Clone, Debug)]
+/// holds: it neither opens nor closes, and no count is lost while the process lives. A feed that is dropped without
+/// being run, and requests decided for ten seconds without one, are logged and are a
+/// [setup problem](crate::Limiter::setup_problems).
+#[derive(Debug)]
+#[must_use = "a limiter without its feed admits every request: call Feed::spawn"]
 pub struct Feed {
-    pub(crate) subscription: Shared<Subscription>,
-    pub(crate) aggregators: Aggregators,
-    pub(crate) security: Security,
-    /// The file that directives are saved in; `None` if they are not.
-    pub(crate) cache: Option<CacheFile>,
-    /// True if the service has set a rate for a bucket, which needs refills even without a stream.
-    pub(crate) has_cold_rates: bool,
-    pub(crate) local_kill: LocalKill,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) control: Arc<Control>,
+}
+
+/// The result of a feed that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flushed {
+    /// The decisions that no aggregator has acknowledged. 0 after an orderly stop.
+    pub unreported: u64,
 }
 
 impl Feed {
+    /// Spawns the feed on the present tokio runtime, which must have its timer and its IO enabled.
+    ///
+    /// # Errors
+    /// Outside of a tokio runtime, or if another feed of this process runs for an instance of the same
+    /// [name](crate::LimiterBuilder::name).
+    pub fn spawn(self) -> Result<FeedHandle, FeedError> {
+        let runtime = Handle::try_current().map_err(|_| FeedError::NoRuntime)?;
+        let shutdown = CancellationToken::new();
+        let running = Running::begin(Arc::clone(&self.control))?;
+        let task = runtime.spawn(serve(Arc::clone(&self.control), running, shutdown.clone()));
+        Ok(FeedHandle::new(Arc::clone(&self.control), shutdown, task))
+    }
+
     /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none waits for a
-    /// return. The guards are refilled all the while.
+    /// return. The guards are refilled all the while. For services that handle their tasks themselves; see
+    /// [`spawn`](Self::spawn).
     ///
     /// Ends at once if there is nothing to do: no aggregator, no rate of the service's own, and no kill file.
-    pub async fn run(self, shutdown: CancellationToken) {
-        let streams = async {
-            match &self.aggregators {
-                Aggregators::None if self.has_cold_rates || self.local_kill.can_change() => {
-                    shutdown.cancelled().await;
-                }
-                Aggregators::None => {}
-                Aggregators::One(endpoint) => {
-                    let log = StreamLog::new(Arc::clone(&self.counters));
-                    match dial(endpoint, &self.security) {
-                        Ok(dial) => {
-                            child::run(self.subscription.clone(), dial, shutdown.clone(), log).await;
-                        }
-                        Err(error) => debug_assert!(false, "{error}, which the builder has excluded"),
-                    }
-                }
-                Aggregators::List(_) | Aggregators::ByName(_) => streams::run(&self, &shutdown).await,
-            }
-        };
-        let writer = self.cache.as_ref().map(|file| CacheWriter {
-            file,
-            subscription: &self.subscription,
-            failures: &self.counters.save_failures,
-        });
-        let save = async {
-            match &writer {
-                Some(writer) => writer.run().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = streams => {}
-            () = tick(&self.subscription) => {}
-            () = save => {}
-            () = self.local_kill.follow(&self.subscription) => {}
-            () = self.follow_certificates() => {}
-        }
-        if let Some(writer) = writer {
-            writer.save_last().await;
-        }
-    }
-
-    /// Returns the certificates of this service, if streams need them.
-    #[cfg(feature = "tls")]
-    pub(crate) const fn certificates(&self) -> Option<&Certificates> {
-        match &self.security {
-            Security::Plain { .. } => None,
-            Security::Mutual(certificates) => Some(certificates),
-        }
-    }
-
-    /// Follows the files of the certificates. Never ends.
-    async fn follow_certificates(&self) {
-        #[cfg(feature = "tls")]
-        if let Some(certificates) = self.certificates() {
-            certificates.follow().await;
-        }
-        std::future::pending().await
-    }
-
-    /// Spawns [`run`](Self::run) on the present tokio runtime.
     ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub fn spawn(self, shutdown: CancellationToken) -> JoinHandle<()> {
-        tokio::spawn(self.run(shutdown))
+    /// # Errors
+    /// If another feed of this process runs for an instance of the same [name](crate::LimiterBuilder::name).
+    pub async fn run(self, shutdown: CancellationToken) -> Result<Flushed, FeedError> {
+        let running = Running::begin(Arc::clone(&self.control))?;
+        let control = Arc::clone(&self.control);
+        drop(self);
+        Ok(serve(control, running, shutdown).await)
     }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.control.on_dropped();
+    }
+}
+
+/// Runs a feed until its shutdown.
+async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationToken) -> Flushed {
+    let streams = async {
+        match &control.aggregators {
+            Aggregators::None if control.has_work() => shutdown.cancelled().await,
+            Aggregators::None => {}
+            Aggregators::One(endpoint) => {
+                let log = StreamLog::new(Arc::clone(&control.counters));
+                match dial(endpoint, &control.security) {
+                    Ok(dial) => {
+                        child::run(control.subscription.clone(), dial, shutdown.clone(), log).await;
+                    }
+                    Err(error) => debug_assert!(false, "{error}, which the builder has excluded"),
+                }
+            }
+            Aggregators::List(_) | Aggregators::ByName(_) => streams::run(&control, &shutdown).await,
+        }
+    };
+    let writer = control.cache.as_ref().map(|file| CacheWriter {
+        file,
+        subscription: &control.subscription,
+        failures: &control.counters.save_failures,
+    });
+    let save = async {
+        match &writer {
+            Some(writer) => writer.run().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = streams => {}
+        () = tick(&control.subscription) => {}
+        () = save => {}
+        () = control.local_kill.follow(&control.subscription) => {}
+        () = control.follow_certificates() => {}
+    }
+    if let Some(writer) = writer {
+        writer.save_last().await;
+    }
+    running.end();
+    Flushed { unreported: control.unreported() }
 }
 
 /// Returns the way to an aggregator at `HOST:PORT`, by the scheme that the protection needs.
@@ -166,7 +180,6 @@ mod tests {
     use plimsoll_core::names::{Bucket, Tenant};
     use plimsoll_core::quantity::{Limit, Rate};
 
-    use super::*;
     use crate::Limiter;
 
     #[tokio::test(start_paused = true)]
@@ -188,18 +201,16 @@ mod tests {
         };
         let message =
             Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
-        feed.subscription.with(|subscription, now| {
+        feed.control.subscription.with(|subscription, now| {
             subscription.report(now);
             subscription.on_directives(now, message).unwrap();
         });
         let drain = || (0..1_000_000).position(|_| !key.admit().is_admit()).unwrap();
         assert!(drain() > 3);
         assert_eq!(drain(), 0);
-        let shutdown = CancellationToken::new();
-        let running = feed.spawn(shutdown.clone());
+        let running = feed.spawn().unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(drain() > 3);
-        shutdown.cancel();
-        running.await.unwrap();
+        running.shutdown().await;
     }
 }

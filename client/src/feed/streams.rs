@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Feed, StreamLog, dial};
+use super::{Control, StreamLog, dial};
 use crate::subscription::Subscription;
 use crate::subscription::assignment::EndpointId;
 use crate::subscription::assignment::endpoints::{Aggregators, Resolved};
@@ -34,12 +34,12 @@ const RESOLVE_MAX: Duration = Duration::from_secs(5);
 /// The interval at which unused streams are ended.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps a stream to every aggregator of a feed until `shutdown` is cancelled, then sends each its last
+/// Keeps a stream to every aggregator of a limiter until `shutdown` is cancelled, then sends each its last
 /// report.
-pub(super) async fn run(feed: &Feed, shutdown: &CancellationToken) {
+pub(super) async fn run(control: &Control, shutdown: &CancellationToken) {
     let mut streams =
-        Streams { feed, shutdown, lost: Arc::default(), stops: HashMap::new(), tasks: JoinSet::new() };
-    match &feed.aggregators {
+        Streams { control, shutdown, lost: Arc::default(), stops: HashMap::new(), tasks: JoinSet::new() };
+    match &control.aggregators {
         Aggregators::List(names) => {
             streams.list(names);
             shutdown.cancelled().await;
@@ -52,7 +52,7 @@ pub(super) async fn run(feed: &Feed, shutdown: &CancellationToken) {
 
 /// The open streams.
 struct Streams<'a> {
-    feed: &'a Feed,
+    control: &'a Control,
     shutdown: &'a CancellationToken,
     /// Notified when a stream is lost.
     lost: Arc<Notify>,
@@ -74,7 +74,7 @@ impl Streams<'_> {
                 () = sleep(CLEANUP_INTERVAL) => self.end_unused(),
                 Some(Ok(ended)) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     self.stops.remove(&ended);
-                    self.feed.subscription.with(|subscription, _| subscription.end_session(ended));
+                    self.control.subscription.with(|subscription, _| subscription.end_session(ended));
                 }
                 () = lost.notified() => next = next.min(earliest),
                 () = sleep_until(next) => {
@@ -85,7 +85,7 @@ impl Streams<'_> {
                     match &answer {
                         Ok(_) => has_warned = false,
                         Err(error) => {
-                            self.feed.counters.resolve_failures.fetch_add(1, Ordering::Relaxed);
+                            self.control.counters.resolve_failures.fetch_add(1, Ordering::Relaxed);
                             if !std::mem::replace(&mut has_warned, true) {
                                 tracing::warn!(name, %error, "DNS resolution failed; the known aggregators stay");
                             }
@@ -102,9 +102,9 @@ impl Streams<'_> {
 
     /// Begins a stream to each aggregator that is new in the list.
     fn list(&mut self, names: &[Arc<str>]) {
-        let new = self.feed.subscription.with(|subscription, now| subscription.list_endpoints(now, names));
+        let new = self.control.subscription.with(|subscription, now| subscription.list_endpoints(now, names));
         for (id, name) in new {
-            let dial = match dial(&name, &self.feed.security) {
+            let dial = match dial(&name, &self.control.security) {
                 Ok(dial) => dial,
                 // A name that is loopback by its spelling, and not by its address.
                 Err(error) => {
@@ -114,9 +114,9 @@ impl Streams<'_> {
             };
             let stop = self.shutdown.child_token();
             self.stops.insert(id, stop.clone());
-            let subscription = self.feed.subscription.clone();
+            let subscription = self.control.subscription.clone();
             let child = Shared::new(SessionChild { subscription: subscription.clone(), id });
-            let log = StreamLog::new(Arc::clone(&self.feed.counters));
+            let log = StreamLog::new(Arc::clone(&self.control.counters));
             let observer = SessionObserver { log, subscription, id, name, lost: Arc::clone(&self.lost) };
             self.tasks.spawn(async move {
                 child::run(child, dial, stop, observer).await;
@@ -127,7 +127,7 @@ impl Streams<'_> {
 
     /// Ends the streams to aggregators that are not listed any more and own no bucket.
     fn end_unused(&mut self) {
-        let unused = self.feed.subscription.with(|subscription, _| subscription.remove_unused_endpoints());
+        let unused = self.control.subscription.with(|subscription, _| subscription.remove_unused_endpoints());
         unused.iter().filter_map(|id| self.stops.get(id)).for_each(CancellationToken::cancel);
     }
 }

@@ -15,6 +15,7 @@ use crate::hot::thread_counters::ThreadCounters;
 use crate::interner::{Interner, Lookup};
 use crate::limiter::Peek;
 use crate::responses::Responses;
+use crate::setup::SetupProblems;
 
 /// The largest number of buckets of a limiter, which is also bounded by the number of keys.
 pub(crate) const BUCKETS_MAX: usize = 1_024;
@@ -93,6 +94,8 @@ pub(crate) struct Table {
     untracked: AtomicU64,
     /// The outcomes of admitted requests, recorded by the middleware.
     pub(crate) responses: Arc<Responses>,
+    /// The faults in the wiring of the limiter.
+    pub(crate) problems: SetupProblems,
 }
 
 impl Table {
@@ -113,6 +116,7 @@ impl Table {
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
             responses: Responses::new(buckets_max, thread_slots),
+            problems: SetupProblems::default(),
         }
     }
 

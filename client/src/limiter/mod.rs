@@ -15,7 +15,9 @@ use plimsoll_core::names::InvalidName;
 use plimsoll_core::report::Identity;
 
 use crate::builder::{BuildError, LimiterBuilder};
+use crate::feed::Control;
 use crate::hot::table::Table;
+use crate::setup::SetupProblem;
 use crate::subscription::Subscription;
 
 /// The default number of keys with a state of their own.
@@ -37,6 +39,8 @@ pub const KEYS_MAX_DEFAULT: usize = 10_000;
 #[derive(Clone, Debug)]
 pub struct Limiter {
     pub(crate) table: Arc<Table>,
+    /// The connection to the control plane; `None` without a transport.
+    pub(crate) control: Option<Arc<Control>>,
 }
 
 /// The reason why a bucket cannot be declared.
@@ -78,7 +82,17 @@ impl Limiter {
     ) -> (Self, Subscription) {
         let table = Arc::new(Table::new(keys_max, threads, seed));
         let subscription = Subscription::new(identity, Arc::clone(&table));
-        (Self { table }, subscription)
+        (Self { table, control: None }, subscription)
+    }
+
+    /// Returns the faults in the wiring of this limiter that hold now, such as a bucket that no policy names or a feed
+    /// that does not run. Each was logged once as a warning.
+    #[must_use]
+    pub fn setup_problems(&self) -> Vec<SetupProblem> {
+        if let Some(control) = &self.control {
+            control.check_running();
+        }
+        self.table.problems.list()
     }
 
     /// Makes a shard of this limiter, whose decisions depend on `seed` alone.
@@ -95,6 +109,7 @@ impl Limiter {
         let declared = self.table.declare(name);
         let place = declared.map_err(|source| BucketError::Name { name: name.to_owned(), source })?;
         let place = place.ok_or_else(|| BucketError::Full(name.to_owned()))?;
+        self.table.responses.set_name(place.bucket, name);
         Ok(BucketHandle { table: Arc::clone(&self.table), place })
     }
 

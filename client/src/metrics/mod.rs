@@ -15,7 +15,7 @@ use prometheus::proto::MetricFamily;
 
 use self::families::Value::{Counter, Gauge, Histogram};
 use self::families::{Families, Row, Value, flag, plain};
-use crate::feed::Feed;
+use crate::feed::Control;
 use crate::feed::cache::Restored;
 use crate::limiter::Limiter;
 use crate::subscription::BucketResponses;
@@ -25,7 +25,6 @@ use crate::subscription::BucketResponses;
 #[derive(Debug)]
 pub struct Metrics {
     limiter: Limiter,
-    feed: Feed,
     descs: Vec<Desc>,
     /// The decisions of each bucket by mode, as of the last scrape.
     decisions: Mutex<HashMap<Bucket, ByMode>>,
@@ -44,9 +43,8 @@ impl Metrics {
     ///
     /// # Errors
     /// When a metric's name is invalid, which a test excludes.
-    pub fn new(limiter: &Limiter, feed: &Feed) -> Result<Self, prometheus::Error> {
-        let (limiter, feed) = (limiter.clone(), feed.clone());
-        let mut metrics = Self { limiter, feed, descs: Vec::new(), decisions: Mutex::default() };
+    pub fn new(limiter: &Limiter) -> Result<Self, prometheus::Error> {
+        let mut metrics = Self { limiter: limiter.clone(), descs: Vec::new(), decisions: Mutex::default() };
         // Without decisions: the mode they are counted for is that of the first scrape.
         metrics.descs = metrics.families(Vec::new()).descs()?;
         Ok(metrics)
@@ -56,18 +54,24 @@ impl Metrics {
         let mut families = Families::default();
         let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
         families.add("plimsoll_decisions_total", help, &["bucket", "mode", "result"], decisions);
-        self.add_refusals(&mut families);
-        self.add_feed(&mut families);
-        self.add_trust(&mut families);
-        self.add_endpoints(&mut families);
-        self.add_cache(&mut families);
-        self.add_responses(&mut families);
+        let untracked = self.limiter.table.untracked() as f64;
+        let help =
+            "Requests admitted without a key to count them for: their bucket has no room or an invalid name.";
+        families.add("plimsoll_decisions_untracked_total", help, &[], plain(Counter(untracked)));
+        if let Some(control) = &self.limiter.control {
+            Self::add_refusals(control, &mut families);
+            Self::add_feed(control, &mut families);
+            Self::add_trust(control, &mut families);
+            Self::add_endpoints(control, &mut families);
+            Self::add_cache(control, &mut families);
+            Self::add_responses(control, &mut families);
+        }
         families
     }
 
     /// Adds the refusals by reason.
-    fn add_refusals(&self, families: &mut Families) {
-        let refusals = self.feed.subscription.with(|subscription, _| subscription.refusals());
+    fn add_refusals(control: &Control, families: &mut Families) {
+        let refusals = control.subscription.with(|subscription, _| subscription.refusals());
         let rows = refusals.iter().flat_map(|(bucket, by_reason)| {
             Reason::ALL.iter().zip(by_reason).flat_map(move |(reason, refused)| {
                 [("true", refused.enforced), ("false", refused.would)].map(|(enforced, count)| {
@@ -82,13 +86,13 @@ impl Metrics {
     }
 
     /// Adds the metrics of the streams and their directives.
-    fn add_feed(&self, families: &mut Families) {
-        let (epoch, age, stale, local_kill, conflict) = self.feed.subscription.with(|subscription, now| {
+    fn add_feed(control: &Control, families: &mut Families) {
+        let (epoch, age, stale, local_kill, conflict) = control.subscription.with(|subscription, now| {
             let age = subscription.upstream_age(now);
             let conflict = subscription.other_controllers.has_rival(now);
             (subscription.epoch(), age, subscription.rejected, subscription.observes(), conflict)
         });
-        let counters = &self.feed.counters;
+        let counters = &control.counters;
         let connected = flag(counters.connected.load(Ordering::Relaxed) > 0);
         let help = "1 while the feed is connected to an aggregator.";
         families.add("plimsoll_feed_connected", help, &[], plain(connected));
@@ -111,22 +115,18 @@ impl Metrics {
         let help = "Unix time at which the controller last covered a report of this client's aggregator; of several aggregators, the oldest \
             among those that own a bucket; 0 before the first.";
         families.add(name, help, &[], plain(Gauge(updated)));
-        let untracked = self.limiter.table.untracked() as f64;
-        let help =
-            "Requests admitted without a key to count them for: their bucket has no room or an invalid name.";
-        families.add("plimsoll_decisions_untracked_total", help, &[], plain(Counter(untracked)));
     }
 
     /// Adds the metrics of refused connections, and of the certificate if there is one.
-    fn add_trust(&self, families: &mut Families) {
-        let refused = self.feed.counters.refused().clone();
+    fn add_trust(control: &Control, families: &mut Families) {
+        let refused = control.counters.refused().clone();
         let refused = refused
             .into_iter()
             .map(|(reason, aggregators)| (vec![reason.to_owned()], Gauge(aggregators as f64)));
         let help =
             "Aggregators whose last connection was refused for lack of trust, at either end, by reason.";
         families.add("plimsoll_feed_refused", help, &["reason"], refused);
-        let certificate = self.feed.certificate_health();
+        let certificate = control.certificate_health();
         let certificate = certificate.as_ref();
         let not_before = certificate.map(|certificate| Gauge(unix_seconds(certificate.not_before)));
         let help = "Unix time from which the certificate of this service is valid.";
@@ -140,8 +140,8 @@ impl Metrics {
     }
 
     /// Adds the metrics of several aggregators, if there are several.
-    fn add_endpoints(&self, families: &mut Families) {
-        let (endpoints, moved) = self.feed.subscription.with(|subscription, _| {
+    fn add_endpoints(control: &Control, families: &mut Families) {
+        let (endpoints, moved) = control.subscription.with(|subscription, _| {
             let assignment = subscription.assignment();
             let each = assignment.into_iter().flat_map(|assignment| assignment.endpoints());
             let each =
@@ -156,20 +156,20 @@ impl Metrics {
         families.add("plimsoll_endpoint_buckets", help, &["endpoint"], buckets);
         let help = "Buckets moved from one aggregator to another.";
         families.add("plimsoll_buckets_moved_total", help, &[], plain(moved.clone()));
-        let failures = moved.map(|_| count(&self.feed.counters.resolve_failures));
+        let failures = moved.map(|_| count(&control.counters.resolve_failures));
         let help = "Failed DNS resolutions of the aggregators; the known addresses stay in use.";
         families.add("plimsoll_resolve_failures_total", help, &[], plain(failures));
     }
 
     /// Adds the metrics of the directive cache, if there is one.
-    fn add_cache(&self, families: &mut Families) {
-        let (cache, counters) = (self.feed.cache.as_ref(), &self.feed.counters);
+    fn add_cache(control: &Control, families: &mut Families) {
+        let (cache, counters) = (control.cache.as_ref(), &control.counters);
         let (age, rejected) = match counters.restored {
             Restored::Nothing => (None, None),
             Restored::Directives(age) => (Some(Gauge(age.as_secs_f64())), None),
             Restored::Rejected(reason) => (None, Some((vec![reason.to_owned()], flag(true)))),
         };
-        let in_use = cache.map(|_| self.feed.subscription.with(|subscription, _| subscription.is_restored()));
+        let in_use = cache.map(|_| control.subscription.with(|subscription, _| subscription.is_restored()));
         let help = "1 while decisions use cached directives, before the first ones from an aggregator.";
         families.add("plimsoll_directive_cache_in_use", help, &[], plain(in_use.map(flag)));
         let help = "Age of the cached directives when this process started.";
@@ -182,8 +182,8 @@ impl Metrics {
     }
 
     /// Adds the responses that the middleware has recorded.
-    fn add_responses(&self, families: &mut Families) {
-        let watched = self.feed.subscription.with(|subscription, _| subscription.responses());
+    fn add_responses(control: &Control, families: &mut Families) {
+        let watched = control.subscription.with(|subscription, _| subscription.responses());
         let labels =
             |watched: &BucketResponses| vec![watched.bucket.to_string(), watched.side.as_str().to_owned()];
         let codes = watched.iter().flat_map(|watched| {
@@ -201,7 +201,8 @@ impl Metrics {
     }
 
     fn decisions(&self) -> Vec<Row> {
-        let counted: Vec<(Bucket, Counts, Mode)> = self.feed.subscription.with(|subscription, _| {
+        let Some(control) = &self.limiter.control else { return Vec::new() };
+        let counted: Vec<(Bucket, Counts, Mode)> = control.subscription.with(|subscription, _| {
             let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();
             for (key, counts) in subscription.counts() {
                 let sum = buckets.entry(key.bucket).or_default();

@@ -230,6 +230,14 @@ impl Subscription {
         all.map(|(key, id)| (key.clone(), self.registry.counts(&self.table, id))).collect()
     }
 
+    /// Returns the decisions that no aggregator has acknowledged.
+    pub(crate) fn unreported(&mut self) -> u64 {
+        self.sync_names();
+        let decided =
+            self.registry.places().iter().map(|place| self.table.counters.counts(place.key).offered);
+        decided.sum::<u64>().saturating_sub(self.sessions.acknowledged())
+    }
+
     /// Returns the refusals of each bucket so far, in the order of [`Reason::ALL`].
     pub(crate) fn refusals(&mut self) -> Vec<(Bucket, [Refused; Reason::ALL.len()])> {
         self.sync_names();

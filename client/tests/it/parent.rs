@@ -77,7 +77,7 @@ impl Fleet {
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
         }
-        feed.spawn(aggregator.stop.child_token());
+        tokio::spawn(feed.run(aggregator.stop.child_token()));
         aggregator.applied(Epoch(1)).await;
         Self { limiter, aggregator }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use plimsoll_client::{BuildError, Feed, FeedHealth, Limiter, LimiterBuilder, Metrics};
+use plimsoll_client::{BuildError, Health, Limiter, LimiterBuilder, Metrics};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{Epoch, Terms, Values};
 use plimsoll_core::exchange::PeerRole;
@@ -69,11 +69,11 @@ impl Zonal {
     }
 
     /// Starts a limiter with the bucket `api`.
-    fn spawn(&self, builder: LimiterBuilder) -> (Limiter, Feed) {
+    fn spawn(&self, builder: LimiterBuilder) -> Limiter {
         let (limiter, feed) = builder.build().unwrap();
         limiter.bucket("api").unwrap();
-        feed.clone().spawn(self.aggregator.stop.child_token());
-        (limiter, feed)
+        tokio::spawn(feed.run(self.aggregator.stop.child_token()));
+        limiter
     }
 
     /// Sends a drop ratio for all tenants of `api` to the limiters that are connected, now or later.
@@ -86,18 +86,18 @@ impl Zonal {
 }
 
 /// Waits until the health is as wanted.
-async fn until(feed: &Feed, what: &str, wanted: impl Fn(&FeedHealth) -> bool) {
+async fn until(limiter: &Limiter, what: &str, wanted: impl Fn(&Health) -> bool) {
     let wait = async {
-        while !wanted(&feed.health()) {
+        while !wanted(&limiter.health()) {
             sleep(Duration::from_millis(20)).await;
         }
     };
     if timeout(PATIENCE, wait).await.is_err() {
-        panic!("{what}: {:?}", feed.health());
+        panic!("{what}: {:?}", limiter.health());
     }
 }
 
-fn is_expired(health: &FeedHealth) -> bool {
+fn is_expired(health: &Health) -> bool {
     health.certificate.as_ref().is_some_and(|certificate| certificate.is_expired)
 }
 
@@ -106,9 +106,9 @@ fn admits(limiter: &Limiter) -> usize {
 }
 
 /// Returns the metrics page.
-fn page(limiter: &Limiter, feed: &Feed) -> String {
+fn page(limiter: &Limiter) -> String {
     let registry = Registry::new();
-    registry.register(Box::new(Metrics::new(limiter, feed).unwrap())).unwrap();
+    registry.register(Box::new(Metrics::new(limiter).unwrap())).unwrap();
     TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
 }
 
@@ -116,19 +116,19 @@ fn page(limiter: &Limiter, feed: &Feed) -> String {
 async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so() {
     let zonal = Zonal::start().await;
     zonal.certify(Validity::lasting(Duration::from_secs(5)));
-    let (limiter, feed) = zonal.spawn(zonal.builder());
+    let limiter = zonal.spawn(zonal.builder());
     zonal.aggregator.applied(zonal.post(ALL)).await;
     assert_eq!(admits(&limiter), 0);
-    let health = feed.health();
+    let health = limiter.health();
     assert!(health.refused.is_empty() && !is_expired(&health), "{health:?}");
 
-    until(&feed, "the certificate expires and is refused", |health| {
+    until(&limiter, "the certificate expires and is refused", |health| {
         is_expired(health) && health.connected == 0 && health.refused.contains_key("expired")
     })
     .await;
     let opened = zonal.post(0);
     assert_eq!(admits(&limiter), 0, "the last directives stay in force");
-    let text = page(&limiter, &feed);
+    let text = page(&limiter);
     assert!(text.contains("plimsoll_feed_refused{reason=\"expired\"} 1\n"), "{text}");
     assert!(text.contains("plimsoll_feed_connected 0\n"), "{text}");
     assert!(text.contains("plimsoll_certificate_not_after_timestamp_seconds "), "{text}");
@@ -136,31 +136,31 @@ async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so(
     zonal.certify(Validity::lasting(DAY));
     zonal.aggregator.applied(opened).await;
     assert_eq!(admits(&limiter), 1_000);
-    until(&feed, "the connection is trusted again", |health| {
+    until(&limiter, "the connection is trusted again", |health| {
         !is_expired(health) && health.connected == 1 && health.refused.is_empty()
     })
     .await;
-    assert!(page(&limiter, &feed).contains("plimsoll_feed_refused{reason=\"expired\"} 0\n"));
+    assert!(page(&limiter).contains("plimsoll_feed_refused{reason=\"expired\"} 0\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn certificate_that_is_renewed_in_time_costs_no_stream() {
     let zonal = Zonal::start().await;
     zonal.certify(Validity::lasting(Duration::from_secs(9)));
-    let (limiter, feed) = zonal.spawn(zonal.builder());
+    let limiter = zonal.spawn(zonal.builder());
     zonal.aggregator.applied(zonal.post(ALL)).await;
-    let first = feed.health().certificate.unwrap().not_after;
+    let first = limiter.health().certificate.unwrap().not_after;
     zonal.certify(Validity::lasting(DAY));
-    until(&feed, "the first certificate is over", |health| {
+    until(&limiter, "the first certificate is over", |health| {
         let certificate = health.certificate.as_ref().unwrap();
         certificate.not_after > first && SystemTime::now() > first + Duration::from_secs(2)
     })
     .await;
     zonal.aggregator.applied(zonal.post(0)).await;
     assert_eq!(admits(&limiter), 1_000);
-    let text = page(&limiter, &feed);
+    let text = page(&limiter);
     assert!(text.contains("plimsoll_feed_disconnects_total 0\n"), "{text}");
-    assert_eq!(feed.health().connected, 1);
+    assert_eq!(limiter.health().connected, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,18 +168,16 @@ async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache(
     let zonal = Zonal::start().await;
     let cache = zonal.files.path().join("directives");
     zonal.certify(Validity::lasting(DAY));
-    let first = tokio_util::sync::CancellationToken::new();
     let (limiter, feed) = zonal.builder().directive_cache(&cache).build().unwrap();
     limiter.bucket("api").unwrap();
-    let running = feed.spawn(first.clone());
+    let running = feed.spawn().unwrap();
     zonal.aggregator.applied(zonal.post(ALL)).await;
-    first.cancel();
-    running.await.unwrap();
+    assert_eq!(running.shutdown().await.unreported, 0);
     drop(limiter);
 
     zonal.certify(Validity::ended());
-    let (limiter, feed) = zonal.spawn(zonal.builder().directive_cache(&cache));
-    until(&feed, "the connection is refused, and the cached directives apply", |health| {
+    let limiter = zonal.spawn(zonal.builder().directive_cache(&cache));
+    until(&limiter, "the connection is refused, and the cached directives apply", |health| {
         is_expired(health) && health.refused.contains_key("expired") && admits(&limiter) == 0
     })
     .await;
@@ -195,19 +193,19 @@ async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache(
 async fn garbage_in_the_files_keeps_the_certificate_in_use_and_says_so() {
     let zonal = Zonal::start().await;
     zonal.certify(Validity::lasting(DAY));
-    let (limiter, feed) = zonal.spawn(zonal.builder());
+    let limiter = zonal.spawn(zonal.builder());
     zonal.aggregator.applied(zonal.post(ALL)).await;
     std::fs::write(zonal.directory().join("tls.crt"), "garbage").unwrap();
-    let files_refused = |health: &FeedHealth| health.certificate.clone().unwrap().files_refused;
-    until(&feed, "the files are refused", |health| files_refused(health).is_some()).await;
-    assert!(files_refused(&feed.health()).unwrap().contains("tls.crt"), "{:?}", feed.health());
-    assert!(page(&limiter, &feed).contains("plimsoll_certificates_refused 1\n"));
+    let files_refused = |health: &Health| health.certificate.clone().unwrap().files_refused;
+    until(&limiter, "the files are refused", |health| files_refused(health).is_some()).await;
+    assert!(files_refused(&limiter.health()).unwrap().contains("tls.crt"), "{:?}", limiter.health());
+    assert!(page(&limiter).contains("plimsoll_certificates_refused 1\n"));
     zonal.aggregator.applied(zonal.post(0)).await;
     assert_eq!(admits(&limiter), 1_000, "the stream goes on");
 
     zonal.certify(Validity::lasting(DAY));
-    until(&feed, "the files are taken again", |health| files_refused(health).is_none()).await;
-    assert!(page(&limiter, &feed).contains("plimsoll_certificates_refused 0\n"));
+    until(&limiter, "the files are taken again", |health| files_refused(health).is_none()).await;
+    assert!(page(&limiter).contains("plimsoll_certificates_refused 0\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,9 +217,9 @@ async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
     ] {
         let zonal = Zonal::with_aggregator(role.clone()).await;
         zonal.certify(Validity::lasting(DAY));
-        let (limiter, feed) = zonal.spawn(zonal.builder());
+        let limiter = zonal.spawn(zonal.builder());
         let what = format!("an aggregator with the certificate of {role:?}");
-        until(&feed, &what, |health| health.refused.contains_key(reason)).await;
+        until(&limiter, &what, |health| health.refused.contains_key(reason)).await;
         assert_eq!(zonal.aggregator.offered(), 0);
         assert_eq!(admits(&limiter), 1_000);
     }
@@ -229,8 +227,8 @@ async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
     let zonal = Zonal::start().await;
     let other = Authority::new("test.example");
     other.write(&zonal.directory(), service_of(zone("default"), "shop"), Validity::lasting(DAY));
-    let (_, feed) = zonal.spawn(zonal.builder());
-    until(&feed, "an aggregator of another authority", |health| {
+    let limiter = zonal.spawn(zonal.builder());
+    until(&limiter, "an aggregator of another authority", |health| {
         health.refused.contains_key("unknown_authority")
     })
     .await;
@@ -238,8 +236,8 @@ async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
     let plain = Aggregator::start(|service| service).await;
     let builder =
         Limiter::builder("shop").unwrap().aggregator(&format!("https://{}", plain.address)).unwrap();
-    let (_, feed) = zonal.spawn(builder.certificates(zonal.directory()));
-    until(&feed, "an aggregator in plaintext", |health| health.refused.contains_key("not_tls")).await;
+    let limiter = zonal.spawn(builder.certificates(zonal.directory()));
+    until(&limiter, "an aggregator in plaintext", |health| health.refused.contains_key("not_tls")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,12 +246,12 @@ async fn name_of_several_aggregators_is_reached_over_tls_if_there_are_certificat
     zonal.certify(Validity::lasting(DAY));
     let address = format!("dns://localhost:{}", zonal.aggregator.address.port());
     let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap();
-    let (limiter, feed) = zonal.spawn(builder.clone().certificates(zonal.directory()));
+    let limiter = zonal.spawn(builder.clone().certificates(zonal.directory()));
     zonal.aggregator.applied(zonal.post(ALL)).await;
     assert_eq!(admits(&limiter), 0);
     let endpoint = format!("plimsoll_endpoint_connected{{endpoint=\"{}\"}} 1\n", zonal.aggregator.address);
-    assert!(page(&limiter, &feed).contains(&endpoint), "{}", page(&limiter, &feed));
-    let (_, plain) = zonal.spawn(builder);
+    assert!(page(&limiter).contains(&endpoint), "{}", page(&limiter));
+    let plain = zonal.spawn(builder);
     assert_eq!(plain.health().certificate, None);
 }
 

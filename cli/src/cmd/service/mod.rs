@@ -17,7 +17,7 @@ use axum::routing::get;
 use clap::ValueHint;
 use clap::builder::ArgPredicate;
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
-use plimsoll_client::{Feed, Limiter, Metrics};
+use plimsoll_client::{Feed, Flushed, Limiter, Metrics};
 use prometheus::{Registry, TextEncoder};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep_until};
@@ -135,7 +135,7 @@ impl Service {
         let router =
             Router::new().route("/{*bucket}", get(respond)).layer(LoadShedLayer::new(rules).same_body());
         let registry = Registry::new();
-        registry.register(Box::new(Metrics::new(&limiter, &feed)?))?;
+        registry.register(Box::new(Metrics::new(&limiter)?))?;
         let metrics = async move || {
             TextEncoder::new()
                 .encode_to_string(&registry.gather())
@@ -151,12 +151,13 @@ impl Service {
         listener: TcpListener,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
-        let done = CancellationToken::new();
-        let _stops_the_feed = done.clone().drop_guard();
-        let feed = self.feed.spawn(done.clone());
+        let feed = self.feed.spawn()?;
         axum::serve(listener, self.router).with_graceful_shutdown(shutdown.cancelled_owned()).await?;
-        done.cancel();
-        feed.await.context("the feed of the limiter failed")
+        let Flushed { unreported } = feed.shutdown().await;
+        if unreported > 0 {
+            tracing::warn!(unreported, "decisions not acknowledged by an aggregator at the end");
+        }
+        Ok(())
     }
 }
 

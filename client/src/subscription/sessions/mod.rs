@@ -1,6 +1,7 @@
 //! The sessions of a limiter: one per aggregator, over all streams to it.
 
 mod assigned_keys;
+mod delivery;
 mod session;
 
 use std::collections::BTreeMap;
@@ -24,12 +25,14 @@ pub(super) const ONLY: EndpointId = EndpointId(0);
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     sessions: BTreeMap<EndpointId, Session>,
+    /// The decisions that aggregators whose session has ended acknowledged.
+    acknowledged_before: u64,
 }
 
 impl Sessions {
     /// A single session, which reports every key.
     pub(super) fn single() -> Self {
-        Self { sessions: BTreeMap::from([(ONLY, Session::new(Keys::All))]) }
+        Self { sessions: BTreeMap::from([(ONLY, Session::new(Keys::All))]), acknowledged_before: 0 }
     }
 
     /// Adds a session that reports the keys assigned to it, and in which directives older than `epoch` are
@@ -41,7 +44,9 @@ impl Sessions {
     }
 
     pub(super) fn remove(&mut self, id: EndpointId) {
-        self.sessions.remove(&id);
+        if let Some(session) = self.sessions.remove(&id) {
+            self.acknowledged_before += session.acknowledged();
+        }
     }
 
     /// Treats directives older than `epoch` as stale in every session.
@@ -58,6 +63,11 @@ impl Sessions {
         let session = self.sessions.get_mut(&id);
         debug_assert!(session.is_some(), "a stream and an owner of buckets have a session");
         session
+    }
+
+    /// Returns the decisions that aggregators have acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged_before + self.sessions.values().map(Session::acknowledged).sum::<u64>()
     }
 
     /// The shortest of the intervals at which aggregators want reports.

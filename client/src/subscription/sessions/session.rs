@@ -11,6 +11,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Echo, Handover, InstanceId, Outbox, Report, Tally};
 
 use super::assigned_keys::AssignedKeys;
+use super::delivery::Delivery;
 
 /// The interval between reports until the aggregator asks for another one.
 pub(in crate::subscription) const REPORT_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
@@ -22,6 +23,7 @@ const EVIDENCE_INTERVAL: Duration = Duration::from_millis(500);
 pub(in crate::subscription) struct Session {
     outbox: Outbox,
     keys: Keys,
+    delivery: Delivery,
     sequence: Sequence,
     pub(in crate::subscription) report_interval: Duration,
     /// The time of the last message, and the age of the controller's state at that time.
@@ -58,6 +60,7 @@ impl Session {
         Self {
             outbox: Outbox::default(),
             keys,
+            delivery: Delivery::default(),
             sequence: Sequence::default(),
             report_interval: REPORT_INTERVAL_DEFAULT,
             upstream: None,
@@ -69,6 +72,7 @@ impl Session {
     /// Begins a new stream.
     pub(in crate::subscription) fn open(&mut self) {
         self.outbox.open();
+        self.delivery.open();
         self.sequence.open();
         self.stream = StreamState::default();
     }
@@ -99,6 +103,7 @@ impl Session {
     /// reports, and the parent's answer to a new stream.
     pub(in crate::subscription) fn acknowledge(&mut self, echo: Echo, parent: Option<InstanceId>) {
         self.outbox.on_echo(echo);
+        self.delivery.on_covered(echo.covered);
         if let Some(parent) = parent {
             self.outbox.on_answer(parent);
         }
@@ -117,6 +122,16 @@ impl Session {
         }
         self.report_interval = message.report_interval.unwrap_or(self.report_interval);
         Ok(())
+    }
+
+    /// Records that the aggregator has read every report on this stream to its end.
+    pub(in crate::subscription) fn on_read(&mut self) {
+        self.delivery.on_covered(self.outbox.seq());
+    }
+
+    /// Returns the decisions that the aggregator has acknowledged.
+    pub(super) const fn acknowledged(&self) -> u64 {
+        self.delivery.acknowledged()
     }
 
     /// Returns the present age of the controller's state; `None` if no message has carried it.
@@ -169,8 +184,15 @@ impl Session {
         };
         let key_of = |slot: KeyId| keys.map_or(Some(slot.0), |keys| keys.table_id(slot));
         let tally_of = |slot| tally(key_of(slot).map_or(Counts::ZERO, &counts_of));
-        let on_increase = |slot, new| key_of(slot).into_iter().for_each(|key| on_increase(key, new));
+        let mut decisions = 0;
+        let on_increase = |slot, new: Counts| {
+            decisions += new.offered;
+            key_of(slot).into_iter().for_each(|key| on_increase(key, new));
+        };
         self.outbox.fill_with(report, names, tally_of, on_increase);
+        if report.time.is_some() {
+            self.delivery.on_sent(report.seq, decisions);
+        }
     }
 
     /// Returns true if a report at `now` should carry evidence, and records that it does.

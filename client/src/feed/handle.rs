@@ -1,0 +1,61 @@
+//! The handle of a feed that runs, and the result of its end.
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Control, Flushed};
+
+/// The handle of a [`Feed`](super::Feed) that was [spawned](super::Feed::spawn).
+///
+/// Dropping it does not stop the feed: a limiter whose feed has stopped would decide by its last directives for
+/// ever. It is logged as a warning, because without [`shutdown`](Self::shutdown) the decisions of the last
+/// moments are not reported when the process ends.
+#[derive(Debug)]
+#[must_use = "call shutdown() before the process ends, so that the last counts are reported"]
+pub struct FeedHandle {
+    control: Arc<Control>,
+    /// `None` once the feed is shut down.
+    task: Option<Task>,
+}
+
+/// The task of a feed, and the token that ends it.
+#[derive(Debug)]
+struct Task {
+    shutdown: CancellationToken,
+    task: JoinHandle<Flushed>,
+}
+
+impl FeedHandle {
+    pub(super) fn new(control: Arc<Control>, shutdown: CancellationToken, task: JoinHandle<Flushed>) -> Self {
+        Self { control, task: Some(Task { shutdown, task }) }
+    }
+
+    /// Stops the feed: sends each aggregator a last report, and waits until it is acknowledged, for a moment at most.
+    /// Returns the decisions that no aggregator has acknowledged, 0 after an orderly stop.
+    pub async fn shutdown(mut self) -> Flushed {
+        if let Some(Task { shutdown, task }) = self.task.take() {
+            // Cancelled even if this future is dropped at its first await.
+            let _stop: DropGuard = shutdown.drop_guard();
+            drop(_stop);
+            if let Ok(flushed) = task.await {
+                return flushed;
+            }
+        }
+        Flushed { unreported: self.control.unreported() }
+    }
+}
+
+impl Drop for FeedHandle {
+    fn drop(&mut self) {
+        if self.task.as_ref().is_some_and(|task| !task.task.is_finished()) {
+            let unreported = self.control.unreported();
+            tracing::warn!(
+                unreported,
+                "feed handle dropped without a shutdown: the feed runs on, and the decisions of its last moments are not \
+                 reported; keep the handle of Feed::spawn and call FeedHandle::shutdown before the process ends"
+            );
+        }
+    }
+}

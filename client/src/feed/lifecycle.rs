@@ -1,0 +1,143 @@
+//! The life cycle of a feed: not run, running, or stopped, and the setup problems of a feed that should run.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plimsoll_core::names::Name;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::{Control, FeedError};
+use crate::setup::SetupProblem;
+
+/// The age of a limiter from which on decisions with a feed that does not run are a setup problem.
+const NOT_RUN_MAX: Duration = Duration::from_secs(10);
+
+/// The instances that feeds of this process run for, by service and name. Only names that the service has chosen.
+static RUNNING: Mutex<BTreeSet<(Name, Name)>> = Mutex::new(BTreeSet::new());
+
+/// The state of a feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FeedState {
+    /// The feed was not run yet.
+    NotRun,
+    /// The feed exchanges reports and directives, or tries to.
+    Running,
+    /// The feed has ended: by a shutdown, or with its runtime.
+    Stopped,
+}
+
+/// The state and the age of a feed, shared with its limiter.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    state: AtomicU8,
+    built: Instant,
+    /// The service, and the name that it has chosen for this instance; `None` with a name made up here.
+    instance: Option<(Name, Name)>,
+}
+
+impl Lifecycle {
+    pub(crate) fn new(instance: Option<(Name, Name)>) -> Self {
+        Self { state: AtomicU8::new(FeedState::NotRun as u8), built: Instant::now(), instance }
+    }
+
+    pub(super) fn state(&self) -> FeedState {
+        match self.state.load(Ordering::Acquire) {
+            0 => FeedState::NotRun,
+            1 => FeedState::Running,
+            _ => FeedState::Stopped,
+        }
+    }
+
+    fn set(&self, state: FeedState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+}
+
+impl Control {
+    /// Raises a setup problem if requests were decided for a while and the feed was never run. Called before
+    /// problems are read, and by the watch of a limiter that was built on a runtime.
+    pub(crate) fn check_running(&self) {
+        let is_overdue =
+            self.lifecycle.state() == FeedState::NotRun && self.lifecycle.built.elapsed() >= NOT_RUN_MAX;
+        if is_overdue && self.has_work() && self.unreported() > 0 {
+            self.table.problems.raise(SetupProblem::FeedNotRun);
+        }
+    }
+
+    /// Watches on the present runtime, if there is one, until the feed is run, so that a feed held in a variable is
+    /// logged even if neither metrics nor health are read.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let control = Arc::downgrade(self);
+        runtime.spawn(async move {
+            loop {
+                sleep(NOT_RUN_MAX).await;
+                match control.upgrade() {
+                    Some(control) if control.lifecycle.state() == FeedState::NotRun => {
+                        control.check_running()
+                    }
+                    _ => return,
+                }
+            }
+        });
+    }
+
+    /// Logs a feed that is dropped without ever having run.
+    pub(super) fn on_dropped(&self) {
+        if self.lifecycle.state() == FeedState::NotRun && self.has_work() {
+            self.lifecycle.set(FeedState::Stopped);
+            let unreported = self.unreported();
+            tracing::warn!(unreported, "feed dropped without being run");
+            self.table.problems.raise(SetupProblem::FeedNotRun);
+        }
+    }
+}
+
+/// A feed while it runs. Dropped before its [end](Self::end), the feed was cut short.
+#[derive(Debug)]
+pub(super) struct Running {
+    control: Arc<Control>,
+    has_ended: bool,
+}
+
+impl Running {
+    /// Begins to run a feed.
+    pub(super) fn begin(control: Arc<Control>) -> Result<Self, FeedError> {
+        if let Some(instance) = &control.lifecycle.instance
+            && !running(|running| running.insert(instance.clone()))
+        {
+            let (service, name) = instance;
+            return Err(FeedError::AlreadyRunning { service: service.to_string(), name: name.to_string() });
+        }
+        control.lifecycle.set(FeedState::Running);
+        control.table.problems.clear(SetupProblem::FeedNotRun.kind(), "");
+        Ok(Self { control, has_ended: false })
+    }
+
+    /// Ends a feed in good order.
+    pub(super) fn end(mut self) {
+        self.has_ended = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.control.lifecycle.set(FeedState::Stopped);
+        if let Some(instance) = &self.control.lifecycle.instance {
+            running(|running| running.remove(instance));
+        }
+        if !self.has_ended {
+            let unreported = self.control.unreported();
+            tracing::warn!(unreported, "feed ended with its runtime or its task, without a shutdown");
+            self.control.table.problems.raise(SetupProblem::FeedStopped);
+        }
+    }
+}
+
+fn running<R>(f: impl FnOnce(&mut BTreeSet<(Name, Name)>) -> R) -> R {
+    f(&mut RUNNING.lock().unwrap_or_else(PoisonError::into_inner))
+}

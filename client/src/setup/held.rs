@@ -1,0 +1,90 @@
+//! The setup problems of one limiter, each logged once.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::SetupProblem;
+
+/// The most problems that a limiter holds, and the most that it logs. Further ones are left out: a limiter with so
+/// many is wired wrongly in one way many times.
+pub(crate) const SETUP_PROBLEMS_MAX: usize = 64;
+
+/// The setup problems that hold now, and those that were logged. Raised off the request path.
+#[derive(Debug, Default)]
+pub(crate) struct SetupProblems {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    held: Vec<SetupProblem>,
+    /// By kind and subject.
+    logged: BTreeSet<(&'static str, String)>,
+}
+
+impl SetupProblems {
+    /// Holds a problem until it is [cleared](Self::clear), and logs it if no problem of its kind and subject was
+    /// logged before. A later one of the same kind and subject replaces the one held.
+    pub(crate) fn raise(&self, problem: SetupProblem) {
+        let mut inner = self.inner();
+        let (kind, subject) = (problem.kind(), problem.subject());
+        let same = |held: &SetupProblem| held.kind() == kind && held.subject() == subject;
+        match inner.held.iter().position(same) {
+            Some(at) => inner.held[at] = problem,
+            None if inner.held.len() >= SETUP_PROBLEMS_MAX => {}
+            None => {
+                let is_new = inner.logged.len() < SETUP_PROBLEMS_MAX
+                    && inner.logged.insert((kind, subject.to_owned()));
+                inner.held.push(problem.clone());
+                drop(inner);
+                if is_new {
+                    tracing::warn!(problem = kind, "{problem}");
+                }
+            }
+        }
+    }
+
+    /// Ends the problem of a kind and subject.
+    pub(crate) fn clear(&self, kind: &'static str, subject: &str) {
+        self.inner().held.retain(|held| held.kind() != kind || held.subject() != subject);
+    }
+
+    /// Returns the problems that hold now.
+    pub(crate) fn list(&self) -> Vec<SetupProblem> {
+        self.inner().held.clone()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use super::*;
+
+    fn unknown(bucket: &str, nearest: Option<&str>) -> SetupProblem {
+        SetupProblem::UnknownBucket { bucket: bucket.to_owned(), nearest: nearest.map(str::to_owned) }
+    }
+
+    #[test]
+    fn problem_is_held_until_it_is_cleared_and_replaced_by_a_later_one() {
+        let problems = SetupProblems::default();
+        problems.raise(unknown("chekout", None));
+        problems.raise(SetupProblem::FeedNotRun);
+        problems.raise(unknown("chekout", Some("checkout")));
+        assert_eq!(problems.list(), [unknown("chekout", Some("checkout")), SetupProblem::FeedNotRun]);
+        problems.clear("unknown_bucket", "other");
+        problems.clear("unknown_bucket", "chekout");
+        assert_eq!(problems.list(), [SetupProblem::FeedNotRun]);
+    }
+
+    #[test]
+    fn problems_are_bounded() {
+        let problems = SetupProblems::default();
+        (0..10 * SETUP_PROBLEMS_MAX).for_each(|number| problems.raise(unknown(&format!("b{number}"), None)));
+        assert_eq!(problems.list().len(), SETUP_PROBLEMS_MAX);
+        assert_eq!(problems.inner().logged.len(), SETUP_PROBLEMS_MAX);
+    }
+}

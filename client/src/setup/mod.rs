@@ -1,0 +1,8 @@
+//! Setup problems: wrong wiring of a limiter that loses or weakens protection while every request is admitted.
+//! Each is logged once with its remedy, and is held for metrics and status while it lasts.
+
+mod held;
+mod problem;
+
+pub(crate) use held::SetupProblems;
+pub use problem::SetupProblem;

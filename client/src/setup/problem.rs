@@ -1,0 +1,129 @@
+//! One setup problem: what is wrong, where, and what to do.
+
+/// A fault in the wiring of a limiter. The limiter decides all the same, so a fault would otherwise show only as
+/// protection that is missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupProblem {
+    /// No policy names a bucket of this service.
+    #[error(
+        "no policy names the bucket `{bucket}`: its requests are counted and all admitted; {}",
+        add_or_correct(nearest.as_deref())
+    )]
+    UnknownBucket {
+        /// The bucket as the service names it.
+        bucket: String,
+        /// The most similar name in the policy.
+        nearest: Option<String>,
+    },
+    /// The feed was dropped, or is not run.
+    #[error(
+        "the feed of this limiter is not running: no directive arrives and no count leaves; keep the Feed of \
+         LimiterBuilder::build and call Feed::spawn"
+    )]
+    FeedNotRun,
+    /// The runtime of the feed ended, or its task was aborted.
+    #[error(
+        "the feed of this limiter has stopped without a shutdown: the directives held stay in force and no count leaves; \
+         keep its tokio runtime alive, and end the feed with FeedHandle::shutdown"
+    )]
+    FeedStopped,
+    /// The limiter has no aggregator.
+    #[error(
+        "this limiter has no aggregator: it decides by no policy; give LimiterBuilder::aggregator an address, or set \
+         PLIMSOLL_AGGREGATOR for Limiter::from_env"
+    )]
+    NoAggregator,
+    /// The aggregator belongs to another zone.
+    #[error(
+        "this service names the zone `{zone}` and its aggregator the zone `{aggregator_zone}`, whose limits it shares: set \
+         LimiterBuilder::zone, or connect it to an aggregator of its zone"
+    )]
+    ForeignZone {
+        /// The zone that the service names.
+        zone: String,
+        /// The zone of the aggregator.
+        aggregator_zone: String,
+    },
+    /// An aggregator takes connections and sends no directives.
+    #[error(
+        "the aggregator `{address}` takes the connection and sends nothing: check that the address and port are those that \
+         an aggregator listens on for clients (`--listen`), and not its admin port or another server"
+    )]
+    SilentAggregator {
+        /// The address, as `HOST:PORT`.
+        address: String,
+    },
+    /// Two layers decide about the same request for the same bucket.
+    #[error(
+        "a request passes two layers that decide for the bucket `{bucket}`: it is counted once; remove one of the two \
+         LoadShedLayers from the stack"
+    )]
+    LayerTwice {
+        /// The bucket that both layers decide for.
+        bucket: String,
+    },
+    /// A rule names a route, and the layer does not see routes.
+    #[error(
+        "the rule for the route `{route}` matches no request: the layer is outside of the router, where the route is not \
+         known; add the layer with Router::route_layer or Router::layer after the routes"
+    )]
+    RouteOutsideRouter {
+        /// The route as the rule names it.
+        route: String,
+    },
+    /// The limiter has no room for a bucket.
+    #[error(
+        "no room for the bucket `{bucket}`: its requests are admitted and not counted, because {max} buckets are in use; \
+         raise LimiterBuilder::buckets_max, or name fewer buckets"
+    )]
+    BucketsFull {
+        /// The bucket without room.
+        bucket: String,
+        /// The limit that was reached.
+        max: usize,
+    },
+}
+
+impl SetupProblem {
+    /// Returns the value of the metric label `problem`.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownBucket { .. } => "unknown_bucket",
+            Self::FeedNotRun => "feed_not_run",
+            Self::FeedStopped => "feed_stopped",
+            Self::NoAggregator => "no_aggregator",
+            Self::ForeignZone { .. } => "foreign_zone",
+            Self::SilentAggregator { .. } => "silent_aggregator",
+            Self::LayerTwice { .. } => "layer_twice",
+            Self::RouteOutsideRouter { .. } => "route_outside_router",
+            Self::BucketsFull { .. } => "buckets_full",
+        }
+    }
+
+    /// Returns the bucket, zone, route or address at fault; empty where the limiter as a whole is.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        match self {
+            Self::UnknownBucket { bucket, .. }
+            | Self::LayerTwice { bucket }
+            | Self::BucketsFull { bucket, .. } => bucket,
+            Self::ForeignZone { aggregator_zone, .. } => aggregator_zone,
+            Self::SilentAggregator { address } => address,
+            Self::RouteOutsideRouter { route } => route,
+            Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
+        }
+    }
+}
+
+fn add_or_correct(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => {
+            format!(
+                "did you mean `{nearest}`? correct the name in the service, or add the bucket to the policy"
+            )
+        }
+        None => "add it to the policy, or correct its name in the service".to_owned(),
+    }
+}

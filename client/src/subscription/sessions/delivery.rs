@@ -1,0 +1,80 @@
+//! The acknowledgement of decisions: how many of those that one session has reported its aggregator has merged.
+
+use std::collections::VecDeque;
+
+/// The most reports that wait for an acknowledgement one by one; later ones join the last. As many as an outbox holds.
+const REPORTS_MAX: usize = 64;
+
+/// The decisions in reports that the aggregator has not acknowledged yet, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    /// By report of the present stream.
+    sent: VecDeque<(u64, u64)>,
+    /// Decisions sent on earlier streams, which the first counts of the present one repeat.
+    repeated: u64,
+    acknowledged: u64,
+}
+
+impl Delivery {
+    /// Begins a new stream, on which everything unacknowledged is sent again.
+    pub(super) fn open(&mut self) {
+        self.repeated += self.sent.drain(..).map(|(_, decisions)| decisions).sum::<u64>();
+    }
+
+    /// Records a report with counts: `new` decisions that no earlier report carried.
+    pub(super) fn on_sent(&mut self, seq: u64, new: u64) {
+        let decisions = new + std::mem::take(&mut self.repeated);
+        let is_full = self.sent.len() >= REPORTS_MAX;
+        match self.sent.back_mut() {
+            _ if decisions == 0 => {}
+            Some(last) if is_full => *last = (seq, last.1 + decisions),
+            _ => self.sent.push_back((seq, decisions)),
+        }
+    }
+
+    /// Records that the aggregator has merged all reports up to `seq`.
+    pub(super) fn on_covered(&mut self, seq: u64) {
+        let covered = self.sent.iter().take_while(|(at, _)| *at <= seq).count();
+        self.acknowledged += self.sent.drain(..covered).map(|(_, decisions)| decisions).sum::<u64>();
+    }
+
+    /// Returns the decisions that were acknowledged so far.
+    pub(super) const fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_count_once_they_are_covered_or_repeated_on_a_stream_that_covers_them() {
+        let mut delivery = Delivery::default();
+        delivery.on_sent(2, 5);
+        delivery.on_sent(3, 0);
+        delivery.on_sent(4, 7);
+        delivery.on_covered(3);
+        assert_eq!(delivery.acknowledged(), 5);
+        delivery.open();
+        delivery.on_covered(9);
+        assert_eq!(delivery.acknowledged(), 5, "the reports of the former stream are void");
+        delivery.on_sent(2, 1);
+        delivery.on_covered(1);
+        assert_eq!(delivery.acknowledged(), 5);
+        delivery.on_covered(2);
+        assert_eq!(delivery.acknowledged(), 13);
+    }
+
+    #[test]
+    fn waiting_reports_are_bounded_and_none_is_lost() {
+        let mut delivery = Delivery::default();
+        (1..=1_000).for_each(|seq| delivery.on_sent(seq, 1));
+        assert!(delivery.sent.len() <= REPORTS_MAX);
+        delivery.on_covered(999);
+        assert!(delivery.acknowledged() < 1_000);
+        delivery.on_covered(1_000);
+        assert_eq!(delivery.acknowledged(), 1_000);
+    }
+}
