@@ -59,7 +59,13 @@
 //! The layer records the status of every response, and the duration of admitted requests, by bucket and
 //! canary side. The duration runs from the call of the service to its response head. A cancelled request
 //! counts with the time until its cancellation, so that hanging requests show. Rollout gates evaluate these
-//! figures, and the feature `metrics` exports them. gRPC responses count by their HTTP status.
+//! figures, and [`Metrics`](crate::Metrics) has them.
+//!
+//! A gRPC response counts by its `grpc-status`, which mostly comes in trailers, so once its body has ended; one whose
+//! body is dropped before counts as aborted. UNKNOWN, `DEADLINE_EXCEEDED`, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and
+//! `DATA_LOSS` are failures of the service, like the HTTP statuses from 500. Two kinds of responses count by their HTTP
+//! status: gRPC-Web, unless its layer is outside of this one, and streams of gRPC through
+//! [`same_body`](LoadShedLayer::same_body) without the feature `axum` or with another body than axum's.
 //!
 //! # Order of layers
 //!
@@ -88,18 +94,18 @@
 //! # }
 //! ```
 
-mod body;
 mod extract;
 mod refusal;
 mod request;
+mod response;
 mod rules;
 mod service;
 mod tenant;
 
-pub use body::{EitherBody, ResponseBody, SameBody};
 pub use extract::{Decision, Extract};
 pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
 pub use request::Head;
+pub use response::{EitherBody, LoadShedBody, ResponseBody, SameBody};
 pub use rules::{Rule, Rules, RulesError};
 pub use service::{LoadShed, LoadShedLayer, ResponseFuture};
 pub use tenant::Tenant;

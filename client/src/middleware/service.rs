@@ -14,6 +14,7 @@ use quanta::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::response::{Outcome, ending_of};
 use super::{Decision, EitherBody, Extract, Head, PROBLEM_TYPE, ResponseBody, SameBody, refusal};
 use crate::Verdict;
 use crate::responses::{Ending, Recorder};
@@ -105,7 +106,9 @@ where
         };
         let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
         let response = refusal::response(refusal, head, problem_type);
-        recorder.iter().for_each(|recorder| recorder.refused(response.status().as_u16()));
+        if let Some((recorder, ending)) = recorder.zip(ending_of(&response)) {
+            recorder.count(ending);
+        }
         ResponseFuture { state: State::Refused { response: Some(response) }, body: PhantomData }
     }
 }
@@ -138,11 +141,9 @@ where
         match self.project().state.project() {
             StateProjected::Admitted { response, timing } => {
                 let response = ready!(response.poll(cx));
-                if let Some(mut timing) = timing.take() {
-                    let status = response.as_ref().map(|response| response.status().as_u16());
-                    timing.ending = status.map_or(Ending::Error, Ending::Status);
-                }
-                Poll::Ready(response.map(B::admitted))
+                let outcome =
+                    timing.take().map_or_else(Outcome::default, |timing| timing.responded(&response));
+                Poll::Ready(response.map(|response| B::admitted(response, outcome)))
             }
             // Like other futures, this one is not polled again after it was ready.
             StateProjected::Refused { response } => match response.take() {
@@ -153,18 +154,23 @@ where
     }
 }
 
-/// The timer of an admitted request: dropping it records how the request ended.
+/// The timer of an admitted request. Dropping it before the response records that the caller cancelled the request.
 #[derive(Debug)]
 struct Timing {
     recorder: Recorder,
     started: Instant,
-    /// Until the response, a drop means that the caller cancelled the request.
-    ending: Ending,
+    ending: Option<Ending>,
 }
 
 impl Timing {
     fn start(recorder: Recorder) -> Self {
-        Self { recorder, started: Instant::now(), ending: Ending::Aborted }
+        Self { recorder, started: Instant::now(), ending: Some(Ending::Aborted) }
+    }
+
+    /// Records the duration. Returns the outcome, which is pending if the trailers will show it.
+    fn responded<R, E>(mut self, response: &Result<Response<R>, E>) -> Outcome {
+        self.ending = response.as_ref().map_or(Some(Ending::Error), ending_of);
+        if self.ending.is_none() { Outcome::pending(self.recorder) } else { Outcome::default() }
     }
 }
 

@@ -8,20 +8,23 @@ use plimsoll_core::report::Side;
 use plimsoll_core::stats::{BINS, Bin};
 
 use super::Ending;
+use super::grpc::{FAILURES, LABELS, place};
 use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
 use crate::hot::thread_slots;
 
 /// The HTTP statuses with a counter of their own.
 pub(super) const STATUSES: Range<u16> = 100..600;
 
-/// The words of a block: what every response writes, a counter for each status, and the bins of durations.
+/// The words of a block: what every response writes, a counter for each status and each gRPC code, and the bins
+/// of durations.
 const MICROS: usize = 0;
 /// One bit for each [`CHUNK`] of bins that may have counts.
 const CHUNKS: usize = 1;
 const ERRORS: usize = 2;
 const ABORTED: usize = 3;
 const FIRST_STATUS: usize = 4;
-const FIRST_BIN: usize = (FIRST_STATUS + (STATUSES.end - STATUSES.start) as usize).next_multiple_of(LINE);
+const FIRST_CODE: usize = FIRST_STATUS + (STATUSES.end - STATUSES.start) as usize;
+const FIRST_BIN: usize = (FIRST_CODE + LABELS.len()).next_multiple_of(LINE);
 const WORDS: usize = FIRST_BIN + BINS;
 
 /// The bins of one bit.
@@ -84,7 +87,9 @@ impl Blocks {
     /// Returns the number of responses that count as failures of the service.
     pub(super) fn failed(&self, side: Side) -> u64 {
         let server_errors = (500..STATUSES.end).map(Ending::Status);
-        server_errors.chain([Ending::Error, Ending::Aborted]).map(|ending| self.total(side, ending)).sum()
+        let failures =
+            server_errors.chain(FAILURES.map(Ending::Grpc)).chain([Ending::Error, Ending::Aborted]);
+        failures.map(|ending| self.total(side, ending)).sum()
     }
 
     /// Returns the sum of all durations.
@@ -141,6 +146,7 @@ fn word_of(ending: Ending) -> usize {
         Ending::Status(status) if STATUSES.contains(&status) => {
             FIRST_STATUS + usize::from(status - STATUSES.start)
         }
+        Ending::Grpc(code) => FIRST_CODE + place(code),
         Ending::Status(_) | Ending::Error => ERRORS,
         Ending::Aborted => ABORTED,
     }

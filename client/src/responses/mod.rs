@@ -2,8 +2,11 @@
 //! them; reports and metrics read them off the request path.
 
 mod blocks;
+mod grpc;
 mod recorder;
 
+#[cfg(feature = "middleware")]
+pub(crate) use grpc::GRPC_UNKNOWN;
 pub(crate) use recorder::Recorder;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +17,7 @@ use plimsoll_core::report::Side;
 use plimsoll_core::stats::{BINS, Histogram};
 
 use blocks::{Blocks, STATUSES};
+use grpc::LABELS;
 
 /// The upper bounds of the exported histogram's buckets, in milliseconds.
 const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -23,9 +27,11 @@ const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5
 pub(crate) enum Ending {
     /// A response with this HTTP status.
     Status(u16),
+    /// A gRPC response with this code, in its headers or trailers.
+    Grpc(u8),
     /// An error of the service, without a response.
     Error,
-    /// The caller cancelled the request.
+    /// The caller cancelled the request, or left before the end of a gRPC response.
     Aborted,
 }
 
@@ -40,6 +46,8 @@ pub(crate) struct Responses {
     /// By bucket: true while this instance is in the canary cohort.
     canary: Box<[AtomicBool]>,
     buckets: Box<[OnceLock<Blocks>]>,
+    /// By bucket: its name, once it is declared.
+    names: Box<[OnceLock<Arc<str>>]>,
 }
 
 /// The counters up to the last report.
@@ -66,6 +74,7 @@ impl Responses {
             thread_slots,
             canary: (0..buckets_max).map(|_| AtomicBool::new(false)).collect(),
             buckets: (0..buckets_max).map(|_| OnceLock::new()).collect(),
+            names: (0..buckets_max).map(|_| OnceLock::new()).collect(),
         })
     }
 
@@ -74,6 +83,18 @@ impl Responses {
         if let Some(canary) = self.canary.get(bucket) {
             canary.store(side == Side::Canary, Ordering::Relaxed);
         }
+    }
+
+    /// Keeps the name of a bucket, which is declared and so never has another one.
+    pub(crate) fn set_name(&self, bucket: u32, name: &str) {
+        if let Some(kept) = self.names.get(bucket as usize) {
+            kept.get_or_init(|| name.into());
+        }
+    }
+
+    /// Returns the name of a declared bucket.
+    pub(crate) fn name(&self, bucket: u32) -> Option<&str> {
+        Some(self.names.get(bucket as usize)?.get()?)
     }
 
     /// Allocates the counters of a bucket, so that its first response allocates nothing.
@@ -92,19 +113,20 @@ impl Responses {
         Recorder { limiter: self.limiter, bucket, side: self.side(bucket as usize) }
     }
 
-    /// Records the end of an admitted request. Allocates with the first response of a bucket only.
-    pub(crate) fn ended(&self, bucket: usize, side: Side, took: Duration, ending: Ending) {
+    /// Records the duration of an admitted request, and its end unless only the body will show it. Allocates
+    /// with the first response of a bucket only.
+    pub(crate) fn ended(&self, bucket: usize, side: Side, took: Duration, ending: Option<Ending>) {
         if let Some(blocks) = self.blocks(bucket) {
             let block = blocks.of_current_thread(side);
             block.add_duration(took);
-            block.count(ending);
+            ending.into_iter().for_each(|ending| block.count(ending));
         }
     }
 
-    /// Records a refusal. Its duration is not recorded, because it does not measure the service.
-    pub(crate) fn refused(&self, bucket: usize, side: Side, status: u16) {
+    /// Records an end alone: of a refusal, whose duration does not measure the service, or of a body.
+    pub(crate) fn count(&self, bucket: usize, side: Side, ending: Ending) {
         if let Some(blocks) = self.blocks(bucket) {
-            blocks.of_current_thread(side).count(Ending::Status(status));
+            blocks.of_current_thread(side).count(ending);
         }
     }
 
@@ -130,8 +152,10 @@ impl Responses {
     pub(crate) fn snapshot(&self, bucket: usize, side: Side) -> Option<(Vec<(String, u64)>, Durations)> {
         let blocks = self.buckets.get(bucket)?.get()?;
         let endings = STATUSES.map(|status| (status.to_string(), Ending::Status(status)));
+        let grpc = (0..).zip(LABELS).map(|(code, label)| (label.to_owned(), Ending::Grpc(code)));
         let others = [("error".to_owned(), Ending::Error), ("aborted".to_owned(), Ending::Aborted)];
-        let codes = endings.chain(others).map(|(code, ending)| (code, blocks.total(side, ending)));
+        let codes =
+            endings.chain(grpc).chain(others).map(|(code, ending)| (code, blocks.total(side, ending)));
         Some((codes.filter(|(_, count)| *count > 0).collect(), Durations::of(blocks, side)))
     }
 }
@@ -178,13 +202,13 @@ mod tests {
             (MS, Ending::Aborted),
             (MS, Ending::Status(404)),
         ] {
-            responses.ended(1, Side::Control, took, ending);
+            responses.ended(1, Side::Control, took, Some(ending));
         }
-        responses.refused(1, Side::Control, 429);
+        responses.count(1, Side::Control, Ending::Status(429));
         let all = histogram(&[MS, MS * 9, MS * 9, MS, MS]);
         assert_eq!(responses.since(1, Side::Control, &mut reported), (3, all));
         assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
-        responses.ended(1, Side::Control, MS * 3, Ending::Status(201));
+        responses.ended(1, Side::Control, MS * 3, Some(Ending::Status(201)));
         assert_eq!(responses.since(1, Side::Control, &mut reported), (0, histogram(&[MS * 3])));
         assert_eq!(responses.since(1, Side::Canary, &mut Reported::default()), (0, Histogram::default()));
 
@@ -194,9 +218,36 @@ mod tests {
         assert_eq!((durations.count, durations.sum), (6, 0.024), "a refusal has no duration");
         let up_to = |s: f64| durations.buckets.iter().find(|(edge, _)| *edge == s).unwrap().1;
         assert_eq!([up_to(0.002), up_to(0.005), up_to(0.01), up_to(60.0)], [3, 4, 6, 6]);
-        responses.ended(9, Side::Control, MS, Ending::Error);
-        responses.ended(0, Side::Control, MS, Ending::Status(7));
+        responses.ended(9, Side::Control, MS, Some(Ending::Error));
+        responses.ended(0, Side::Control, MS, Some(Ending::Status(7)));
         assert_eq!(responses.snapshot(0, Side::Control).unwrap().0, [("error".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn grpc_codes_are_labelled_and_fail_like_server_errors() {
+        let responses = Responses::new(1, 4);
+        for code in 0..=20 {
+            responses.ended(0, Side::Control, MS, None);
+            (0..=code).for_each(|_| responses.count(0, Side::Control, Ending::Grpc(code)));
+        }
+        let (codes, durations) = responses.snapshot(0, Side::Control).unwrap();
+        let count = |label: &str| codes.iter().find(|(code, _)| code == label).map_or(0, |code| code.1);
+        let counts = ["grpc_ok", "grpc_cancelled", "grpc_unavailable", "grpc_unauthenticated"].map(count);
+        assert_eq!(counts, [1, 2, 15, 17]);
+        // A code that gRPC does not define counts as UNKNOWN, as at a caller.
+        assert_eq!((count("grpc_unknown"), codes.len()), (3 + 18 + 19 + 20 + 21, LABELS.len()));
+        assert_eq!(durations.count, 21);
+        let failed = [2, 4, 12, 13, 14, 15].map(|code| code + 1).iter().sum::<u64>() + 18 + 19 + 20 + 21;
+        assert_eq!(responses.since(0, Side::Control, &mut Reported::default()).0, failed);
+    }
+
+    #[test]
+    fn bucket_keeps_its_first_name() {
+        let responses = Responses::new(1, 4);
+        assert_eq!(responses.name(0), None);
+        ["orders", "other"].map(|name| responses.set_name(0, name));
+        responses.set_name(7, "outside");
+        assert_eq!((responses.name(0), responses.name(7)), (Some("orders"), None));
     }
 
     #[test]

@@ -57,14 +57,14 @@ impl Drop for Responses {
 }
 
 impl Recorder {
-    /// Records the end of an admitted request.
-    pub(crate) fn ended(self, took: Duration, ending: Ending) {
+    /// Records the duration of an admitted request, and its end unless only the body will show it.
+    pub(crate) fn ended(self, took: Duration, ending: Option<Ending>) {
         self.with(|responses| responses.ended(self.bucket as usize, self.side, took, ending));
     }
 
-    /// Records a refusal with this HTTP status.
-    pub(crate) fn refused(self, status: u16) {
-        self.with(|responses| responses.refused(self.bucket as usize, self.side, status));
+    /// Records an end alone: of a refusal or of a body.
+    pub(crate) fn count(self, ending: Ending) {
+        self.with(|responses| responses.count(self.bucket as usize, self.side, ending));
     }
 
     /// Calls `record` with the limiter's responses, unless the limiter is gone. Takes a lock with the first
@@ -122,8 +122,8 @@ mod tests {
         let limiters: Vec<_> = (0..HELD_MAX + 3).map(|_| responses(2)).collect();
         for round in 0..5 {
             for (number, limiter) in limiters.iter().enumerate().skip(round) {
-                (0..=number).for_each(|_| limiter.recorder(0).ended(MS, Ending::Status(200)));
-                limiter.recorder(0).refused(429);
+                (0..=number).for_each(|_| limiter.recorder(0).ended(MS, Some(Ending::Status(200))));
+                limiter.recorder(0).count(Ending::Status(429));
             }
         }
         for (number, limiter) in limiters.iter().enumerate() {
@@ -139,7 +139,7 @@ mod tests {
             let recorder = limiter.recorder(0);
             std::thread::scope(|scope| {
                 for _ in 0..4 {
-                    scope.spawn(|| (0..1_000).for_each(|_| recorder.ended(MS, Ending::Aborted)));
+                    scope.spawn(|| (0..1_000).for_each(|_| recorder.ended(MS, Some(Ending::Aborted))));
                 }
             });
             assert_eq!(recorded(&limiter), (4_000, 4_000), "{thread_slots} slots");
@@ -151,7 +151,7 @@ mod tests {
         let limiter = responses(2);
         let (number, recorder) = (limiter.limiter, limiter.recorder(0));
         drop(limiter);
-        recorder.ended(MS, Ending::Error);
+        recorder.ended(MS, Some(Ending::Error));
         assert!(find(number).is_none(), "a limiter that is gone is forgotten");
     }
 }

@@ -94,7 +94,7 @@ fn decisions_without_a_directive_are_not_reported_and_responses_are() {
     collected(&mut client);
     assert_eq!(client.table.responses.side(0), Side::Canary);
     for (took, ending) in [(MS * 7, Ending::Status(200)), (MS * 9, Ending::Status(500))] {
-        client.table.responses.ended(0, Side::Canary, took, ending);
+        client.table.responses.ended(0, Side::Canary, took, Some(ending));
     }
     let all = collected(&mut client);
     assert_eq!((all[0].1.failed, all[0].1.latency.samples(), all[0].1.offered), (1, 2, 0));

@@ -1,0 +1,7 @@
+//! Responses: their bodies, and the outcomes that are counted for them.
+
+mod body;
+mod outcome;
+
+pub use body::{EitherBody, LoadShedBody, ResponseBody, SameBody};
+pub(super) use outcome::{Outcome, ending_of};
