@@ -11,6 +11,8 @@ use crate::hot::guard_pool::GuardPool;
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::thread_counters::CounterBlock;
+#[cfg(feature = "middleware")]
+use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
 use crate::interner::{Interner, Lookup};
 use crate::limiter::Peek;
@@ -92,6 +94,9 @@ pub(crate) struct Table {
     refills: AtomicU32,
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
+    /// Requests that the middleware passed without a decision.
+    #[cfg(feature = "middleware")]
+    pub(crate) passes: Passes,
     /// The outcomes of admitted requests, recorded by the middleware.
     pub(crate) responses: Arc<Responses>,
     /// The faults in the wiring of the limiter.
@@ -115,6 +120,8 @@ impl Table {
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
+            #[cfg(feature = "middleware")]
+            passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
             problems: SetupProblems::default(),
         }

@@ -74,6 +74,17 @@ impl BucketHandle {
         decide_traced(&self.table, self.table.target(self.place, tenant), trace)
     }
 
+    /// Decides like `admit_by_trace` for a request that counts as `cost` requests.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn admit_cost_by_trace(
+        &self,
+        tenant: &str,
+        cost: u32,
+        trace: impl FnOnce() -> Option<TraceId>,
+    ) -> Verdict {
+        decide_cost_traced(&self.table, self.table.target(self.place, tenant), cost, trace)
+    }
+
     /// Returns the recorder of a response to a request of this bucket.
     pub(crate) fn recorder(&self) -> Recorder {
         self.table.responses.recorder(self.place.bucket)
@@ -143,6 +154,20 @@ impl KeyHandle {
         decide_traced(&self.table, self.target(), trace)
     }
 
+    /// Decides like `admit_by_trace` for a request that counts as `cost` requests.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn admit_cost_by_trace(&self, cost: u32, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
+        decide_cost_traced(&self.table, self.target(), cost, trace)
+    }
+
+    /// Returns the key's bucket.
+    #[cfg(feature = "middleware")]
+    pub(crate) fn bucket(&self) -> BucketHandle {
+        let KeyPlace { default_key, default_slot, .. } = self.place;
+        let place = BucketPlace { bucket: self.bucket, default_key, default_slot };
+        BucketHandle { table: Arc::clone(&self.table), place }
+    }
+
     #[inline]
     pub(super) fn target(&self) -> Target {
         self.table.target_of(self.place)
@@ -186,6 +211,23 @@ pub(super) fn decide_traced(
     trace: impl FnOnce() -> Option<TraceId>,
 ) -> Verdict {
     table.decide_traced(target, trace, thread_ctx(table))
+}
+
+/// Decides for a request that counts as `cost` requests and may belong to a trace.
+#[cfg(feature = "middleware")]
+#[inline]
+fn decide_cost_traced(
+    table: &Table,
+    target: Target,
+    cost: u32,
+    trace: impl FnOnce() -> Option<TraceId>,
+) -> Verdict {
+    if cost == 1 {
+        return decide_traced(table, target, trace);
+    }
+    let trace = if target.word().uses_trace() { trace() } else { None };
+    let drawn = trace.map(|trace| table.draw_key.load().draw(trace));
+    table.decide_by(target, cost, drawn, thread_ctx(table))
 }
 
 /// Decides for a request that counts as `cost` requests.

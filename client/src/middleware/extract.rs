@@ -1,14 +1,21 @@
 //! The extraction of a key from a request: the seam between a service's requests and the limiter's names.
 
+use plimsoll_core::decision::Refusal;
+
 use super::Head;
 use super::request::trace::trace_of;
 use crate::responses::Recorder;
-use crate::{KeyHandle, Verdict};
+use crate::{BucketHandle, KeyHandle, Verdict};
+
+/// The most requests that one request may count as: callers may influence a cost, and a larger one would take a
+/// bucket's tokens for many seconds.
+pub const COST_MAX: u32 = 10_000;
 
 /// Maps a request to the bucket and tenant that it counts for.
 ///
 /// [`Rules`](super::Rules) do so by path, route, method and header. Where they are not enough, use a closure over
-/// handles that were resolved beforehand:
+/// handles that were resolved beforehand. It returns the key, or the key and the number of requests that the
+/// request counts as:
 ///
 /// ```
 /// use plimsoll_client::Limiter;
@@ -23,54 +30,117 @@ use crate::{KeyHandle, Verdict};
 /// let (people, batches) = (limiter.bucket("people")?, limiter.bucket("batches")?);
 /// let layer = LoadShedLayer::new(move |request: Head<'_>| {
 ///     let account = request.extensions.get::<Account>()?;
-///     let bucket = if account.is_batch { &batches } else { &people };
-///     Some(bucket.key(&account.tenant))
+///     let (bucket, cost) = if account.is_batch { (&batches, 50) } else { (&people, 1) };
+///     Some((bucket.key(&account.tenant), cost))
 /// });
 /// # drop(layer);
 /// # Ok(()) }
 /// ```
 pub trait Extract: Send + Sync + 'static {
-    /// Returns the key of a request. A request with `None` is admitted, unlimited and uncounted.
+    /// Returns the key of a request and its cost. A request with `None` is admitted, unlimited and uncounted.
     ///
     /// Runs on the request path, so it should neither block nor allocate.
-    fn extract(&self, request: Head<'_>) -> Option<KeyHandle>;
+    fn extract(&self, request: Head<'_>) -> Option<Charge>;
 
     /// Decides about a request; by default through the key of [`extract`](Self::extract). An implementation
     /// that decides by bucket and tenant name saves the handle of each request, and with it a contended
     /// reference count. Where the coin is coherent, the request's trace decides; see
     /// [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
     fn decide(&self, request: Head<'_>) -> Decision {
-        self.extract(request).map_or(Decision::PASS, |key| {
-            let verdict = key.admit_by_trace(|| trace_of(request));
-            Decision { verdict, recorder: Some(key.recorder()) }
-        })
+        let Some(Charge { key, cost }) = self.extract(request) else { return Decision::PASS };
+        let verdict = key.admit_cost_by_trace(cost, || trace_of(request));
+        Decision::of(verdict, || key.recorder(), || key.bucket())
     }
 }
 
-/// The decision about a request, and the bucket that records its response.
-#[derive(Clone, Copy, Debug)]
-pub struct Decision {
-    pub(super) verdict: Verdict,
-    pub(super) recorder: Option<Recorder>,
+/// A key, and the number of requests that a request counts as: 1, unless it is made of a pair.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    pub(super) key: KeyHandle,
+    pub(super) cost: u32,
+}
+
+impl Charge {
+    /// Makes a charge of 1 to [`COST_MAX`] requests; a cost beyond is replaced by the nearest.
+    #[must_use]
+    pub fn new(key: KeyHandle, cost: u32) -> Self {
+        Self { key, cost: cost.clamp(1, COST_MAX) }
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub const fn key(&self) -> &KeyHandle {
+        &self.key
+    }
+
+    /// Returns the number of requests that the request counts as.
+    #[must_use]
+    pub const fn cost(&self) -> u32 {
+        self.cost
+    }
+}
+
+impl From<KeyHandle> for Charge {
+    fn from(key: KeyHandle) -> Self {
+        Self { key, cost: 1 }
+    }
+}
+
+impl From<(KeyHandle, u32)> for Charge {
+    fn from((key, cost): (KeyHandle, u32)) -> Self {
+        Self::new(key, cost)
+    }
+}
+
+/// The decision about a request, and the bucket that it was made for.
+#[derive(Clone, Debug)]
+pub struct Decision(pub(super) Decided);
+
+/// The kinds of decisions. An admitted request takes no reference count, which all threads would write.
+#[derive(Clone, Debug)]
+pub(super) enum Decided {
+    /// Admitted without a decision, and unrecorded.
+    Passed,
+    /// Admitted; the recorder takes the response.
+    Admitted(Option<Recorder>),
+    /// Refused, for this bucket if it is known.
+    Refused { refusal: Refusal, bucket: Option<BucketHandle> },
 }
 
 impl Decision {
     /// Admits the request, unlimited and unrecorded.
-    pub const PASS: Self = Self { verdict: Verdict::Admit, recorder: None };
+    pub const PASS: Self = Self(Decided::Passed);
 
     /// Makes a decision by a limiter's verdict without recording the response, which rollout gates then do
     /// not see.
     #[must_use]
     pub const fn unrecorded(verdict: Verdict) -> Self {
-        Self { verdict, recorder: None }
+        Self(match verdict {
+            Verdict::Admit => Decided::Admitted(None),
+            Verdict::Refuse(refusal) => Decided::Refused { refusal, bucket: None },
+        })
+    }
+
+    /// Makes the decision of a verdict about a request of a bucket.
+    #[inline]
+    pub(super) fn of(
+        verdict: Verdict,
+        recorder: impl FnOnce() -> Recorder,
+        bucket: impl FnOnce() -> BucketHandle,
+    ) -> Self {
+        Self(match verdict {
+            Verdict::Admit => Decided::Admitted(Some(recorder())),
+            Verdict::Refuse(refusal) => Decided::Refused { refusal, bucket: Some(bucket()) },
+        })
     }
 }
 
-impl<F> Extract for F
+impl<F, C> Extract for F
 where
-    F: Fn(Head<'_>) -> Option<KeyHandle> + Send + Sync + 'static,
+    F: Fn(Head<'_>) -> Option<C> + Send + Sync + 'static,
+    C: Into<Charge>,
 {
-    fn extract(&self, request: Head<'_>) -> Option<KeyHandle> {
-        self(request)
+    fn extract(&self, request: Head<'_>) -> Option<Charge> {
+        self(request).map(Into::into)
     }
 }

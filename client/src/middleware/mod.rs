@@ -102,7 +102,8 @@ mod rules;
 mod service;
 mod tenant;
 
-pub use extract::{Decision, Extract};
+pub use crate::hot::thread_counters::Pass;
+pub use extract::{COST_MAX, Charge, Decision, Extract};
 pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
 pub use request::Head;
 pub use response::{EitherBody, LoadShedBody, ResponseBody, SameBody};

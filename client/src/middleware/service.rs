@@ -14,8 +14,9 @@ use quanta::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::extract::Decided;
 use super::response::{Outcome, ending_of};
-use super::{Decision, EitherBody, Extract, Head, PROBLEM_TYPE, ResponseBody, SameBody, refusal};
+use super::{EitherBody, Extract, Head, PROBLEM_TYPE, ResponseBody, SameBody, refusal};
 use crate::Verdict;
 use crate::responses::{Ending, Recorder};
 
@@ -97,13 +98,17 @@ where
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
-        let Decision { verdict, recorder } = self.layer.extract.decide(head);
-        let Verdict::Refuse(refusal) = verdict else {
-            let timing = recorder.map(Timing::start);
-            // Called at once, so that the instance that was polled ready gets the request.
-            let state = State::Admitted { response: self.inner.call(request), timing };
-            return ResponseFuture { state, body: PhantomData };
+        let (refusal, bucket) = match self.layer.extract.decide(head).0 {
+            Decided::Refused { refusal, bucket } => (refusal, bucket),
+            admitted => {
+                let recorder = if let Decided::Admitted(recorder) = admitted { recorder } else { None };
+                let timing = recorder.map(Timing::start);
+                // Called at once, so that the instance that was polled ready gets the request.
+                let state = State::Admitted { response: self.inner.call(request), timing };
+                return ResponseFuture { state, body: PhantomData };
+            }
         };
+        let recorder = bucket.map(|bucket| bucket.recorder());
         let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
         let response = refusal::response(refusal, head, problem_type);
         if let Some((recorder, ending)) = recorder.zip(ending_of(&response)) {

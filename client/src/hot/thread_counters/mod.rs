@@ -2,9 +2,15 @@
 //! those of shards.
 
 mod block;
+#[cfg(feature = "middleware")]
+mod passes;
 mod token_batch;
 
 pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
+#[cfg(feature = "middleware")]
+pub use passes::Pass;
+#[cfg(feature = "middleware")]
+pub(crate) use passes::Passes;
 pub(crate) use token_batch::TokenBatch;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -7,7 +7,7 @@ use http::Method;
 use path::{PathPattern, each_reading};
 
 use super::request::trace::trace_of;
-use super::{Decision, Extract, Head, Tenant};
+use super::{Charge, Decision, Extract, Head, Tenant};
 use crate::{BucketError, BucketHandle, KeyHandle, Limiter};
 
 /// An ordered list of rules. The first rule that matches a request applies.
@@ -211,9 +211,9 @@ impl Rules {
 }
 
 impl Extract for Rules {
-    fn extract(&self, request: Head<'_>) -> Option<KeyHandle> {
+    fn extract(&self, request: Head<'_>) -> Option<Charge> {
         let target = self.target_of(request)?;
-        Some(target.key.clone().unwrap_or_else(|| target.bucket.key(self.tenant.of(request))))
+        Some(target.key.clone().unwrap_or_else(|| target.bucket.key(self.tenant.of(request))).into())
     }
 
     fn decide(&self, request: Head<'_>) -> Decision {
@@ -222,7 +222,7 @@ impl Extract for Rules {
             Some(key) => key.admit_by_trace(|| trace_of(request)),
             None => target.bucket.admit_by_trace(self.tenant.of(request), || trace_of(request)),
         };
-        Decision { verdict, recorder: Some(target.bucket.recorder()) }
+        Decision::of(verdict, || target.bucket.recorder(), || target.bucket.clone())
     }
 }
 
