@@ -2,8 +2,8 @@
 
 use plimsoll_core::decision::Refusal;
 
-use super::Head;
 use super::request::trace::trace_of;
+use super::{Head, Pass, stacked};
 use crate::responses::Recorder;
 use crate::{BucketHandle, KeyHandle, Verdict};
 
@@ -48,6 +48,10 @@ pub trait Extract: Send + Sync + 'static {
     /// [`BucketHandle::admit_traced`](crate::BucketHandle::admit_traced).
     fn decide(&self, request: Head<'_>) -> Decision {
         let Some(Charge { key, cost }) = self.extract(request) else { return Decision::PASS };
+        if stacked::is_counted(request, &key.table, key.recorder().bucket()) {
+            key.table.passes.count(Pass::CountedBefore);
+            return Decision::passed(Pass::CountedBefore);
+        }
         let verdict = key.admit_cost_by_trace(cost, || trace_of(request));
         Decision::of(verdict, || key.recorder(), || key.bucket())
     }
@@ -100,7 +104,7 @@ pub struct Decision(pub(super) Decided);
 #[derive(Clone, Debug)]
 pub(super) enum Decided {
     /// Admitted without a decision, and unrecorded.
-    Passed,
+    Passed(Pass),
     /// Admitted; the recorder takes the response.
     Admitted(Option<Recorder>),
     /// Refused, for this bucket if it is known.
@@ -109,7 +113,7 @@ pub(super) enum Decided {
 
 impl Decision {
     /// Admits the request, unlimited and unrecorded.
-    pub const PASS: Self = Self(Decided::Passed);
+    pub const PASS: Self = Self(Decided::Passed(Pass::NoRule));
 
     /// Makes a decision by a limiter's verdict without recording the response, which rollout gates then do
     /// not see.
@@ -119,6 +123,11 @@ impl Decision {
             Verdict::Admit => Decided::Admitted(None),
             Verdict::Refuse(refusal) => Decided::Refused { refusal, bucket: None },
         })
+    }
+
+    /// Admits a request for a reason that the limiter has counted.
+    pub(super) const fn passed(pass: Pass) -> Self {
+        Self(Decided::Passed(pass))
     }
 
     /// Makes the decision of a verdict about a request of a bucket.

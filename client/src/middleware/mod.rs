@@ -67,6 +67,34 @@
 //! status: gRPC-Web, unless its layer is outside of this one, and streams of gRPC through
 //! [`same_body`](LoadShedLayer::same_body) without the feature `axum` or with another body than axum's.
 //!
+//! # Layers inside of layers
+//!
+//! A request that passes two layers for the same bucket, of one limiter, is decided and counted once, by the outer
+//! layer. Each thread watches for that in its first 1,000 requests and in one of 256 after those; from the first one that
+//! is found on, in all of the limiter. It is logged once and exported as a setup problem, because one of the layers is
+//! superfluous. Layers for different buckets both decide. A handler that sends requests of its own through a layer
+//! makes new requests, and each counts.
+//!
+//! # Log and spans
+//!
+//! A refusal is logged as an event with the target `plimsoll` and the level `WARN`: `bucket`, `reason`, `retry_after_s`
+//! and `suppressed`, the number of refusals since the last event. A bucket has at most one event a second, so a flood of
+//! requests is no flood of lines. Each decision is recorded in the current span if that declares the fields, as one of
+//! `tower_http` can with the layer outside of this one:
+//!
+//! ```
+//! use tower_http::trace::TraceLayer;
+//! use tracing::field::Empty;
+//!
+//! let trace = TraceLayer::new_for_http().make_span_with(|request: &http::Request<axum::body::Body>| {
+//!     tracing::info_span!("request", method = %request.method(), path = request.uri().path(),
+//!         plimsoll.verdict = Empty, plimsoll.bucket = Empty, plimsoll.reason = Empty)
+//! });
+//! # let _: axum::Router = axum::Router::new().layer(trace);
+//! ```
+//!
+//! The verdict is `admitted`, `refused`, or `passed` for a request without a decision.
+//!
 //! # Order of layers
 //!
 //! Put the layer outside of costly layers, and inside of authentication. It passes readiness through: a
@@ -94,12 +122,14 @@
 //! # }
 //! ```
 
+mod events;
 mod extract;
 mod refusal;
 mod request;
 mod response;
 mod rules;
 mod service;
+mod stacked;
 mod tenant;
 
 pub use crate::hot::thread_counters::Pass;

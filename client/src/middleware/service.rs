@@ -16,8 +16,9 @@ use tower_service::Service;
 
 use super::extract::Decided;
 use super::response::{Outcome, ending_of};
-use super::{EitherBody, Extract, Head, PROBLEM_TYPE, ResponseBody, SameBody, refusal};
-use crate::Verdict;
+use super::{
+    EitherBody, Extract, Head, PROBLEM_TYPE, Pass, ResponseBody, SameBody, events, refusal, stacked,
+};
 use crate::responses::{Ending, Recorder};
 
 /// Puts a limiter before a service. Responses have either the service's body or that of a refusal; see
@@ -96,25 +97,38 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Q>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
-        let (refusal, bucket) = match self.layer.extract.decide(head).0 {
-            Decided::Refused { refusal, bucket } => (refusal, bucket),
-            admitted => {
-                let recorder = if let Decided::Admitted(recorder) = admitted { recorder } else { None };
-                let timing = recorder.map(Timing::start);
-                // Called at once, so that the instance that was polled ready gets the request.
-                let state = State::Admitted { response: self.inner.call(request), timing };
+        let recorder = match self.layer.extract.decide(head).0 {
+            Decided::Admitted(recorder) => {
+                events::admitted(recorder);
+                recorder.into_iter().for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
+                recorder
+            }
+            Decided::Passed(pass) => {
+                events::passed(pass);
+                if pass == Pass::CountedBefore {
+                    stacked::mark_again(request.extensions_mut());
+                }
+                None
+            }
+            Decided::Refused { refusal, bucket } => {
+                let recorder = bucket.map(|bucket| bucket.recorder());
+                let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
+                let response = refusal::response(refusal, head, problem_type);
+                if let Some(recorder) = recorder {
+                    let status = || Ending::Status(response.status().as_u16());
+                    recorder.refused(ending_of(&response).unwrap_or_else(status));
+                }
+                events::refused(refusal, recorder);
+                let state = State::Refused { response: Some(response) };
                 return ResponseFuture { state, body: PhantomData };
             }
         };
-        let recorder = bucket.map(|bucket| bucket.recorder());
-        let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
-        let response = refusal::response(refusal, head, problem_type);
-        if let Some((recorder, ending)) = recorder.zip(ending_of(&response)) {
-            recorder.count(ending);
-        }
-        ResponseFuture { state: State::Refused { response: Some(response) }, body: PhantomData }
+        let timing = recorder.map(Timing::start);
+        // Called at once, so that the instance that was polled ready gets the request.
+        let state = State::Admitted { response: self.inner.call(request), timing };
+        ResponseFuture { state, body: PhantomData }
     }
 }
 

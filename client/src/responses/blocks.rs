@@ -22,7 +22,8 @@ const MICROS: usize = 0;
 const CHUNKS: usize = 1;
 const ERRORS: usize = 2;
 const ABORTED: usize = 3;
-const FIRST_STATUS: usize = 4;
+const REFUSALS: usize = 4;
+const FIRST_STATUS: usize = 5;
 const FIRST_CODE: usize = FIRST_STATUS + (STATUSES.end - STATUSES.start) as usize;
 const FIRST_BIN: usize = (FIRST_CODE + LABELS.len()).next_multiple_of(LINE);
 const WORDS: usize = FIRST_BIN + BINS;
@@ -92,6 +93,11 @@ impl Blocks {
         failures.map(|ending| self.total(side, ending)).sum()
     }
 
+    /// Returns the number of refusals on both sides.
+    pub(super) fn refusals(&self) -> u64 {
+        [Side::Control, Side::Canary].map(|side| self.sum(side, REFUSALS)).iter().sum()
+    }
+
     /// Returns the sum of all durations.
     pub(super) fn micros(&self, side: Side) -> u64 {
         self.sum(side, MICROS)
@@ -121,6 +127,12 @@ impl Block<'_> {
     #[inline]
     pub(super) fn count(self, ending: Ending) {
         self.add(word_of(ending), 1);
+    }
+
+    /// Counts a refusal, besides its ending.
+    #[inline]
+    pub(super) fn count_refusal(self) {
+        self.add(REFUSALS, 1);
     }
 
     #[inline]

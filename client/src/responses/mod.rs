@@ -2,6 +2,7 @@
 //! them; reports and metrics read them off the request path.
 
 mod blocks;
+mod events;
 mod grpc;
 mod recorder;
 
@@ -17,6 +18,7 @@ use plimsoll_core::report::Side;
 use plimsoll_core::stats::{BINS, Histogram};
 
 use blocks::{Blocks, STATUSES};
+use events::EventGate;
 use grpc::LABELS;
 
 /// The upper bounds of the exported histogram's buckets, in milliseconds.
@@ -48,6 +50,12 @@ pub(crate) struct Responses {
     buckets: Box<[OnceLock<Blocks>]>,
     /// By bucket: its name, once it is declared.
     names: Box<[OnceLock<Arc<str>>]>,
+    /// By bucket: true after a request passed two layers for it.
+    stacked: Box<[AtomicBool]>,
+    /// True after that for any bucket.
+    is_stacked: AtomicBool,
+    /// By bucket: the gate of the events about refusals.
+    events: Box<[EventGate]>,
 }
 
 /// The counters up to the last report.
@@ -75,6 +83,9 @@ impl Responses {
             canary: (0..buckets_max).map(|_| AtomicBool::new(false)).collect(),
             buckets: (0..buckets_max).map(|_| OnceLock::new()).collect(),
             names: (0..buckets_max).map(|_| OnceLock::new()).collect(),
+            stacked: (0..buckets_max).map(|_| AtomicBool::new(false)).collect(),
+            is_stacked: AtomicBool::new(false),
+            events: (0..buckets_max).map(|_| EventGate::default()).collect(),
         })
     }
 
@@ -83,6 +94,17 @@ impl Responses {
         if let Some(canary) = self.canary.get(bucket) {
             canary.store(side == Side::Canary, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the number of the limiter in this process.
+    pub(crate) const fn limiter(&self) -> u64 {
+        self.limiter
+    }
+
+    /// Records that a request passed two layers for a bucket. Returns true for the first of each bucket.
+    pub(crate) fn on_stacked(&self, bucket: u32) -> bool {
+        self.is_stacked.store(true, Ordering::Relaxed);
+        self.stacked.get(bucket as usize).is_some_and(|stacked| !stacked.swap(true, Ordering::Relaxed))
     }
 
     /// Keeps the name of a bucket, which is declared and so never has another one.
@@ -123,11 +145,26 @@ impl Responses {
         }
     }
 
-    /// Records an end alone: of a refusal, whose duration does not measure the service, or of a body.
+    /// Records an end alone, that of a body.
     pub(crate) fn count(&self, bucket: usize, side: Side, ending: Ending) {
         if let Some(blocks) = self.blocks(bucket) {
             blocks.of_current_thread(side).count(ending);
         }
+    }
+
+    /// Records a refusal. Its duration is not recorded, because it does not measure the service.
+    pub(crate) fn refused(&self, bucket: usize, side: Side, ending: Ending) {
+        if let Some(blocks) = self.blocks(bucket) {
+            let block = blocks.of_current_thread(side);
+            block.count(ending);
+            block.count_refusal();
+        }
+    }
+
+    /// Returns the refusals of a bucket since its last event, without the present one, if an event is due. `now` is
+    /// the time since any fixed moment.
+    pub(crate) fn event(&self, bucket: usize, now: Duration) -> Option<u64> {
+        self.events.get(bucket)?.pass(now, || self.buckets.get(bucket)?.get().map(Blocks::refusals))
     }
 
     /// Returns the counters of a bucket, allocated with the first call.
@@ -204,7 +241,7 @@ mod tests {
         ] {
             responses.ended(1, Side::Control, took, Some(ending));
         }
-        responses.count(1, Side::Control, Ending::Status(429));
+        responses.refused(1, Side::Control, Ending::Status(429));
         let all = histogram(&[MS, MS * 9, MS * 9, MS, MS]);
         assert_eq!(responses.since(1, Side::Control, &mut reported), (3, all));
         assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
@@ -242,10 +279,38 @@ mod tests {
     }
 
     #[test]
+    fn refusals_are_logged_once_a_second_with_the_number_of_others() {
+        let responses = Responses::new(2, 4);
+        let seconds = |at| Duration::from_secs_f64(at);
+        let mut logged = 0;
+        for (at, refusals, suppressed) in [
+            (0.0, 1, Some(0)),
+            (0.5, 1, None),
+            (0.999, 3, None),
+            (1.0, 1, Some(4)),
+            (1.5, 1, None),
+            (9.0, 1, Some(1)),
+            (9.9, 1, None),
+            (10.0, 2, Some(2)),
+        ] {
+            (0..refusals).for_each(|n| {
+                let side = if n % 2 == 0 { Side::Control } else { Side::Canary };
+                responses.refused(1, side, Ending::Status(429));
+            });
+            assert_eq!(responses.event(1, seconds(at)), suppressed, "{at} s");
+            logged += suppressed.map_or(0, |suppressed| suppressed + 1);
+        }
+        assert_eq!(logged, 11, "each refusal is a part of one event");
+        responses.refused(0, Side::Control, Ending::Status(429));
+        assert_eq!(responses.event(0, seconds(10.0)), Some(0), "each bucket has events of its own");
+        assert_eq!(responses.event(7, seconds(10.0)), None);
+    }
+
+    #[test]
     fn bucket_keeps_its_first_name() {
         let responses = Responses::new(1, 4);
         assert_eq!(responses.name(0), None);
-        ["orders", "other"].map(|name| responses.set_name(0, name));
+        ["orders", "other"].into_iter().for_each(|name| responses.set_name(0, name));
         responses.set_name(7, "outside");
         assert_eq!((responses.name(0), responses.name(7)), (Some("orders"), None));
     }

@@ -2,8 +2,9 @@
 //! threads. A reference count in each would be written by all threads for every request; so a future names
 //! the limiter, and each thread holds one reference to the limiters that it records for.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -62,9 +63,46 @@ impl Recorder {
         self.with(|responses| responses.ended(self.bucket as usize, self.side, took, ending));
     }
 
-    /// Records an end alone: of a refusal or of a body.
+    /// Records an end alone, that of a body.
     pub(crate) fn count(self, ending: Ending) {
         self.with(|responses| responses.count(self.bucket as usize, self.side, ending));
+    }
+
+    /// Records a refusal.
+    pub(crate) fn refused(self, ending: Ending) {
+        self.with(|responses| responses.refused(self.bucket as usize, self.side, ending));
+    }
+
+    /// Calls `log` with the bucket's name and the number of refusals since its last event, if an event is due.
+    pub(crate) fn log(self, now: Duration, log: impl Fn(&str, u64)) {
+        let bucket = self.bucket;
+        self.with(|responses| {
+            let suppressed = responses.event(bucket as usize, now);
+            suppressed.into_iter().for_each(|n| log(responses.name(bucket).unwrap_or_default(), n));
+        });
+    }
+
+    /// Calls `with` with the bucket's name.
+    pub(crate) fn with_name(self, with: impl Fn(&str)) {
+        self.with(|responses| with(responses.name(self.bucket).unwrap_or_default()));
+    }
+
+    /// Returns true after a request passed two layers of the limiter for one bucket.
+    #[inline]
+    pub(crate) fn is_stacked(self) -> bool {
+        let is_stacked = Cell::new(false);
+        self.with(|responses| is_stacked.set(responses.is_stacked.load(Ordering::Relaxed)));
+        is_stacked.get()
+    }
+
+    /// Returns the number of the limiter in this process.
+    pub(crate) const fn limiter(self) -> u64 {
+        self.limiter
+    }
+
+    /// Returns the number of the bucket in its limiter.
+    pub(crate) const fn bucket(self) -> u32 {
+        self.bucket
     }
 
     /// Calls `record` with the limiter's responses, unless the limiter is gone. Takes a lock with the first
@@ -72,14 +110,16 @@ impl Recorder {
     fn with(self, record: impl Fn(&Responses)) {
         let is_it = |responses: &&Arc<Responses>| responses.limiter == self.limiter;
         let recorded = HELD.try_with(|held| {
-            let mut held = held.borrow_mut();
+            let mut held = held.try_borrow_mut().ok()?;
             if held[0].as_ref().filter(is_it).is_none() {
                 hold_first(&mut held, self.limiter);
             }
-            held[0].as_ref().filter(is_it).map(|responses| record(responses))
+            held[0].as_ref().filter(is_it).inspect(|responses| record(responses));
+            Some(())
         });
-        // The thread is ending and has dropped its references.
-        if recorded.is_err() {
+        // The thread is ending and has dropped its references, or `record` has logged to a subscriber that itself
+        // makes requests.
+        if !matches!(recorded, Ok(Some(()))) {
             find(self.limiter).iter().for_each(|responses| record(responses));
         }
     }
@@ -123,7 +163,7 @@ mod tests {
         for round in 0..5 {
             for (number, limiter) in limiters.iter().enumerate().skip(round) {
                 (0..=number).for_each(|_| limiter.recorder(0).ended(MS, Some(Ending::Status(200))));
-                limiter.recorder(0).count(Ending::Status(429));
+                limiter.recorder(0).refused(Ending::Status(429));
             }
         }
         for (number, limiter) in limiters.iter().enumerate() {
@@ -144,6 +184,18 @@ mod tests {
             });
             assert_eq!(recorded(&limiter), (4_000, 4_000), "{thread_slots} slots");
         }
+    }
+
+    #[test]
+    fn recorder_may_be_used_while_it_is_used() {
+        let limiter = responses(2);
+        let recorder = limiter.recorder(0);
+        limiter.set_name(0, "orders");
+        recorder.with_name(|name| {
+            assert_eq!(name, "orders");
+            recorder.ended(MS, Some(Ending::Status(200)));
+        });
+        assert_eq!(recorded(&limiter), (1, 1));
     }
 
     #[test]

@@ -149,6 +149,7 @@ impl<R: From<Bytes> + 'static> ResponseBody<R> for SameBody {
 
 /// Puts a gRPC body of axum into one that reads trailers, which is again a body of axum. No other type can be made
 /// from such a body: there the trailers remain unread, and the HTTP status, which is 200, counts.
+#[cfg_attr(not(feature = "axum"), expect(unused_mut, reason = "only axum's body is replaced"))]
 fn watch_same<R: 'static>(mut body: R, mut outcome: Outcome) -> R {
     #[cfg(feature = "axum")]
     if let Some(body) = (&mut body as &mut dyn std::any::Any).downcast_mut::<axum::body::Body>() {

@@ -1,0 +1,66 @@
+//! Events and span fields: refusals in the log, at most one line for each bucket and second, and every decision in
+//! the spans that declare fields for it.
+
+use std::sync::OnceLock;
+
+use plimsoll_core::decision::Refusal;
+use quanta::Instant;
+use tracing::{Level, Span};
+
+use crate::hot::thread_counters::Pass;
+use crate::responses::Recorder;
+
+/// The target of the events.
+const TARGET: &str = "plimsoll";
+/// The fields of a span.
+const VERDICT: &str = "plimsoll.verdict";
+const BUCKET: &str = "plimsoll.bucket";
+const REASON: &str = "plimsoll.reason";
+
+/// The time of the first event, from which others are measured.
+static START: OnceLock<Instant> = OnceLock::new();
+
+/// Logs a refusal unless its bucket's last event is less than a second old, and records it in the current span. The
+/// recorder has counted it.
+pub(super) fn refused(refusal: Refusal, recorder: Option<Recorder>) {
+    record("refused", Some(refusal.reason().as_str()), recorder);
+    let Some(recorder) = recorder.filter(|_| tracing::enabled!(target: TARGET, Level::WARN)) else { return };
+    recorder.log(START.get_or_init(Instant::now).elapsed(), |bucket, suppressed| {
+        tracing::warn!(
+            target: TARGET,
+            bucket,
+            reason = refusal.reason().as_str(),
+            retry_after_s = refusal.retry_after().as_secs_f64(),
+            suppressed,
+            "request refused to shed load"
+        );
+    });
+}
+
+/// Records an admitted request in the current span.
+#[inline]
+pub(super) fn admitted(recorder: Option<Recorder>) {
+    record("admitted", None, recorder);
+}
+
+/// Records a request that passed without a decision in the current span.
+#[inline]
+pub(super) fn passed(pass: Pass) {
+    record("passed", Some(pass.reason()), None);
+}
+
+#[inline]
+fn record(verdict: &'static str, reason: Option<&'static str>, recorder: Option<Recorder>) {
+    let span = Span::current();
+    if !span.is_disabled() && span.has_field(VERDICT) {
+        span.record(VERDICT, verdict);
+        reason.into_iter().for_each(|reason| {
+            span.record(REASON, reason);
+        });
+        recorder.into_iter().for_each(|recorder| {
+            recorder.with_name(|name| {
+                span.record(BUCKET, name);
+            });
+        });
+    }
+}

@@ -1,0 +1,186 @@
+//! Layers inside of layers: a request that passes several layers is decided and counted once for each bucket.
+//!
+//! A layer leaves a mark in the extensions of the requests that it admits. A mark is an allocation, so each thread
+//! marks its first requests and few after them, until a limiter has met a request twice. From then on it marks all.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::Extensions;
+
+use super::Head;
+use crate::hot::table::Table;
+use crate::responses::Recorder;
+use crate::setup::SetupProblem;
+
+/// The first requests of a thread, which are all marked.
+const MARKED_FIRST: u64 = 1_000;
+/// After those, one request of this many is marked.
+const MARKED_EVERY: u64 = 256;
+/// The most marks of one request. Beyond, the oldest are forgotten.
+const MARKS_MAX: usize = 16;
+
+thread_local! {
+    /// The requests of this thread that were candidates for a mark.
+    static SEEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The decisions that a request has behind it, the last one first.
+#[derive(Clone, Debug)]
+struct Decided(Arc<Mark>);
+
+/// One decision, which stands for that of the next layer that would decide for the same bucket, but of one alone: a
+/// request with the extensions of another, such as a retry or one of a batch, is counted again.
+#[derive(Debug)]
+struct Mark {
+    limiter: u64,
+    bucket: u32,
+    is_used: AtomicBool,
+    before: Option<Arc<Mark>>,
+}
+
+/// Returns true if a layer outside of this one has decided about the request for the same bucket. Then the request is
+/// neither decided nor counted again. Called once for each request.
+#[inline]
+pub(super) fn is_counted(request: Head<'_>, table: &Table, bucket: u32) -> bool {
+    request.extensions.get::<Decided>().is_some_and(|decided| decided.meet(table, bucket))
+}
+
+/// Marks a request that is admitted, if it is due.
+#[inline]
+pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
+    let seen = SEEN.try_with(|seen| seen.replace(seen.get().wrapping_add(1)));
+    let is_due = seen.is_ok_and(|seen| seen < MARKED_FIRST || seen.is_multiple_of(MARKED_EVERY));
+    if is_due || recorder.is_stacked() {
+        Decided::push(extensions, recorder.limiter(), recorder.bucket());
+    }
+}
+
+/// Marks a request that was counted before, for the next layer.
+#[cold]
+pub(super) fn mark_again(extensions: &mut Extensions) {
+    let used = extensions.get::<Decided>().and_then(|decided| {
+        let used = decided.marks().find(|mark| mark.is_used.load(Ordering::Relaxed))?;
+        Some((used.limiter, used.bucket))
+    });
+    if let Some((limiter, bucket)) = used {
+        Decided::push(extensions, limiter, bucket);
+    }
+}
+
+impl Decided {
+    #[cold]
+    fn push(extensions: &mut Extensions, limiter: u64, bucket: u32) {
+        let before = extensions.get::<Self>().filter(|decided| decided.marks().count() < MARKS_MAX);
+        let before = before.map(|decided| Arc::clone(&decided.0));
+        extensions.insert(Self(Arc::new(Mark { limiter, bucket, is_used: AtomicBool::new(false), before })));
+    }
+
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        std::iter::successors(Some(&*self.0), |mark| mark.before.as_deref())
+    }
+
+    /// Uses the mark of a bucket. Raises a setup problem with the first one that is used.
+    #[cold]
+    fn meet(&self, table: &Table, bucket: u32) -> bool {
+        let limiter = table.responses.limiter();
+        let mut marks = self.marks();
+        let Some(mark) = marks.find(|mark| (mark.limiter, mark.bucket) == (limiter, bucket)) else {
+            return false;
+        };
+        if mark.is_used.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        if table.responses.on_stacked(bucket) {
+            let bucket = table.responses.name(bucket).unwrap_or_default().to_owned();
+            table.problems.raise(SetupProblem::LayerTwice { bucket });
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::Limiter;
+
+    /// A limiter with the buckets `a` and `b`, which have the numbers 0 and 1.
+    fn limiter() -> Limiter {
+        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let places = ["a", "b"].map(|bucket| limiter.bucket(bucket).unwrap().place.bucket);
+        assert_eq!(places, [0, 1]);
+        limiter
+    }
+
+    /// Passes a request through one layer; returns true if it was counted.
+    fn pass(request: &mut Request<()>, limiter: &Limiter, bucket: u32) -> bool {
+        let counted_before = is_counted(Head::of(request), &limiter.table, bucket);
+        match counted_before {
+            true => mark_again(request.extensions_mut()),
+            false => mark(request.extensions_mut(), limiter.table.responses.recorder(bucket)),
+        }
+        !counted_before
+    }
+
+    /// Returns the buckets that are raised as problems.
+    fn raised(limiter: &Limiter) -> Vec<String> {
+        let problems = limiter.setup_problems().into_iter().filter(|problem| problem.kind() == "layer_twice");
+        problems.map(|problem| problem.subject()).collect()
+    }
+
+    #[test]
+    fn request_is_counted_once_for_each_bucket_of_each_limiter() {
+        let (ours, other) = (limiter(), limiter());
+        let layers = [(&ours, 0), (&ours, 1), (&ours, 0), (&ours, 0), (&other, 0), (&ours, 1), (&ours, 0)];
+        let counted = [true, true, false, false, true, false, false];
+        let mut request = Request::new(());
+        for (at, ((limiter, bucket), counted)) in layers.into_iter().zip(counted).enumerate() {
+            assert_eq!(pass(&mut request, limiter, bucket), counted, "layer {at}");
+        }
+        assert_eq!((raised(&ours), raised(&other)), (vec!["a".to_owned(), "b".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn mark_stands_for_one_decision() {
+        let limiter = limiter();
+        let mut outer = Request::new(());
+        assert!(pass(&mut outer, &limiter, 0));
+        let counted: Vec<bool> = (0..4).map(|_| pass(&mut outer.clone(), &limiter, 0)).collect();
+        assert_eq!(counted, [false, true, true, true], "requests with the extensions of one are a batch");
+    }
+
+    #[test]
+    fn marks_of_a_request_are_bounded() {
+        let limiter = limiter();
+        let mut request = Request::new(());
+        for _ in 0..10 * MARKS_MAX {
+            pass(&mut request, &limiter, 0);
+            assert!(request.extensions().get::<Decided>().unwrap().marks().count() <= MARKS_MAX);
+        }
+    }
+
+    #[test]
+    fn thread_marks_its_first_requests_and_few_after_them() {
+        let (limiter, stacked) = (limiter(), limiter());
+        let is_marked = |limiter: &Limiter, bucket| {
+            let mut request = Request::new(());
+            mark(request.extensions_mut(), limiter.table.responses.recorder(bucket));
+            request.extensions().get::<Decided>().is_some()
+        };
+        let thread = || {
+            assert!((0..MARKED_FIRST).all(|_| is_marked(&limiter, 0)));
+            let rest = MARKED_EVERY * 100;
+            assert_eq!((0..rest).filter(|_| is_marked(&limiter, 0)).count(), 100);
+            let mut request = Request::new(());
+            Decided::push(request.extensions_mut(), stacked.table.responses.limiter(), 0);
+            assert!(!pass(&mut request, &stacked, 0));
+            assert!((0..rest).all(|_| is_marked(&stacked, 1)), "a stacked limiter marks all requests");
+            assert_eq!((0..rest).filter(|_| is_marked(&limiter, 1)).count(), 100, "another one does not");
+        };
+        std::thread::scope(|scope| scope.spawn(thread).join()).unwrap();
+    }
+}
