@@ -63,8 +63,11 @@ impl Control {
     pub(crate) fn check_running(&self) {
         let is_overdue =
             self.lifecycle.state() == FeedState::NotRun && self.lifecycle.built.elapsed() >= NOT_RUN_MAX;
-        if is_overdue && self.has_work() && self.unreported() > 0 {
-            self.table.problems.raise(SetupProblem::FeedNotRun);
+        if is_overdue && self.has_work() {
+            let unreported = self.unreported();
+            if unreported > 0 {
+                self.table.problems.raise_unreported(SetupProblem::FeedNotRun, unreported);
+            }
         }
     }
 
@@ -90,9 +93,7 @@ impl Control {
     pub(super) fn on_dropped(&self) {
         if self.lifecycle.state() == FeedState::NotRun && self.has_work() {
             self.lifecycle.set(FeedState::Stopped);
-            let unreported = self.unreported();
-            tracing::warn!(unreported, "feed dropped without being run");
-            self.table.problems.raise(SetupProblem::FeedNotRun);
+            self.table.problems.raise_unreported(SetupProblem::FeedNotRun, self.unreported());
         }
     }
 }
@@ -132,8 +133,7 @@ impl Drop for Running {
         }
         if !self.has_ended {
             let unreported = self.control.unreported();
-            tracing::warn!(unreported, "feed ended with its runtime or its task, without a shutdown");
-            self.control.table.problems.raise(SetupProblem::FeedStopped);
+            self.control.table.problems.raise_unreported(SetupProblem::FeedStopped, unreported);
         }
     }
 }

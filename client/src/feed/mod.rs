@@ -171,46 +171,4 @@ async fn tick(subscription: &Shared<Subscription>) {
 
 #[cfg(test)]
 #[cfg(not(feature = "loom"))]
-mod tests {
-    use std::time::Duration;
-
-    use plimsoll_core::decision::Mode;
-    use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
-    use plimsoll_core::exchange::Child;
-    use plimsoll_core::names::{Bucket, Tenant};
-    use plimsoll_core::quantity::{Limit, Rate};
-
-    use crate::Limiter;
-
-    #[tokio::test(start_paused = true)]
-    async fn guards_are_refilled_while_the_aggregator_cannot_be_reached() {
-        // No process listens on this port.
-        let builder = Limiter::builder("shop").unwrap().aggregator("http://127.0.0.1:9").unwrap();
-        let (limiter, feed) = builder.build().unwrap();
-        let key = limiter.bucket("api").unwrap().key("acme");
-        let rate = |per_second| Rate::new(per_second).unwrap();
-        let limit = Limit::PerSecond(rate(100.0));
-        let directive = BucketDirective {
-            bucket: Bucket::new("api").unwrap(),
-            whole: true,
-            terms: Terms { limit, mode: Mode::Enforce, clients: Some(1), ..Terms::default() },
-            keys: vec![KeyDirective {
-                tenant: Tenant::default_class(),
-                values: Values { guard: Some(rate(1_000.0)), ..Values::default() },
-            }],
-        };
-        let message =
-            Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
-        feed.control.subscription.with(|subscription, now| {
-            subscription.report(now);
-            subscription.on_directives(now, message).unwrap();
-        });
-        let drain = || (0..1_000_000).position(|_| !key.admit().is_admit()).unwrap();
-        assert!(drain() > 3);
-        assert_eq!(drain(), 0);
-        let running = feed.spawn().unwrap();
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(drain() > 3);
-        running.shutdown().await;
-    }
-}
+mod tests;

@@ -165,6 +165,10 @@ impl Child for SessionChild {
         self.subscription.with(|subscription, now| subscription.apply(self.id, now, directives))
     }
 
+    fn on_farewell_read(&mut self, _now: MonoTime) {
+        self.subscription.with(|subscription, _| subscription.on_read_by(self.id));
+    }
+
     fn is_report_due(&self) -> bool {
         self.subscription.with(|subscription, _| subscription.is_report_due_to(self.id))
     }

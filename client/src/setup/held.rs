@@ -26,6 +26,15 @@ impl SetupProblems {
     /// Holds a problem until it is [cleared](Self::clear), and logs it if no problem of its kind and subject was
     /// logged before. A later one of the same kind and subject replaces the one held.
     pub(crate) fn raise(&self, problem: SetupProblem) {
+        self.hold(problem, None);
+    }
+
+    /// Does the same as [`raise`](Self::raise), and logs the decisions that no aggregator has acknowledged.
+    pub(crate) fn raise_unreported(&self, problem: SetupProblem, unreported: u64) {
+        self.hold(problem, Some(unreported));
+    }
+
+    fn hold(&self, problem: SetupProblem, unreported: Option<u64>) {
         let mut inner = self.inner();
         let (kind, subject) = (problem.kind(), problem.subject());
         let same = |held: &SetupProblem| held.kind() == kind && held.subject() == subject;
@@ -38,7 +47,7 @@ impl SetupProblems {
                 inner.held.push(problem.clone());
                 drop(inner);
                 if is_new {
-                    tracing::warn!(problem = kind, "{problem}");
+                    tracing::warn!(problem = kind, unreported, "{problem}");
                 }
             }
         }

@@ -49,6 +49,13 @@ impl Subscription {
         }
     }
 
+    /// Records that an aggregator has read all reports of its stream.
+    pub(crate) fn on_read_by(&mut self, id: EndpointId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.on_read();
+        }
+    }
+
     /// Records that the stream to an aggregator has ended.
     pub(crate) fn on_lost(&mut self, id: EndpointId, now: MonoTime) {
         if let Some(routing) = &mut self.routing {
@@ -255,6 +262,10 @@ impl Child for Subscription {
 
     fn is_report_due(&self) -> bool {
         self.is_report_due_to(ONLY)
+    }
+
+    fn on_farewell_read(&mut self, _now: MonoTime) {
+        self.on_read_by(ONLY);
     }
 
     fn report_interval(&self) -> Duration {

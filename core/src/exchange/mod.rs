@@ -94,6 +94,11 @@ pub trait Child {
     fn farewell(&mut self, now: MonoTime) -> Report {
         Report { leaving: true, ..self.report(now) }
     }
+
+    /// Records that the parent has read the last report of an orderly stop, and with it all before.
+    fn on_farewell_read(&mut self, now: MonoTime) {
+        let _ = now;
+    }
 }
 
 /// The reason why a parent closes a stream.

@@ -32,9 +32,9 @@ use crate::{DirectivesDecoder, ReportEncoder, wire};
 const YOUNG_INTERVAL: Duration = Duration::from_secs(1);
 /// The messages of the parent until a stream is not young any more.
 const YOUNG_MESSAGES: u32 = 20;
-/// The longest time that an orderly stop waits, for the last report to be sent and again for the parent to
-/// close.
-const FAREWELL: Duration = Duration::from_millis(250);
+/// The longest time that an orderly stop waits: for the answer to a greeting, for each part of the last report to be
+/// sent, and for the parent to close.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Exchanges reports and directives with the parent at an address, over one stream after the other, until
 /// `shutdown` is cancelled. Then it sends the last report.
@@ -149,8 +149,13 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             return self.exchange(stream, Some(old), Some(next_report), shutdown).await;
         }
         let (dial, traffic) = (self.dial, self.traffic);
+        // A stop that comes while the stream opens waits a moment for it: there may be counts to report.
+        let is_too_late = async {
+            shutdown.cancelled().await;
+            sleep(FAREWELL).await;
+        };
         let stream = tokio::select! {
-            () = shutdown.cancelled() => return Ok(End::Stopped),
+            () = is_too_late => return Ok(End::Stopped),
             stream = Stream::open(dial, traffic, || { self.greet(); self.outgoing.pop_front() }) => stream?,
         };
         self.exchange(stream, None, None, shutdown).await
@@ -234,6 +239,9 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         if let Some(renewed) = renewed {
             return Ok(End::Renewed(Box::new(Renewal { stream: renewed, old: stream, next_report })));
         }
+        if !self.connected {
+            self.await_answer(&mut stream.directives, &mut decoder).await;
+        }
         self.send_last_report(stream.directives, stream.reports).await;
         Ok(End::Stopped)
     }
@@ -254,7 +262,28 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         wait
     }
 
-    /// Sends the last report and waits until the parent closes the stream.
+    /// Waits a moment for the parent to answer the greeting: before that it is sent no counts.
+    async fn await_answer(
+        &mut self,
+        directives: &mut Streaming<wire::Directives>,
+        decoder: &mut DirectivesDecoder,
+    ) {
+        let answer = timeout(FAREWELL, async {
+            loop {
+                let message = directives.message().await.ok()??;
+                if let Some(message) = decoder.decode(message).ok()? {
+                    return Some(message);
+                }
+            }
+        });
+        if let Ok(Some(answer)) = answer.await {
+            self.child.with(|child, now| child.on_directives(now, answer)).unwrap_or_else(|stale| {
+                self.observer.on_rejected(&stale);
+            });
+        }
+    }
+
+    /// Sends the last report and waits until the parent closes the stream, after it has read that report.
     async fn send_last_report(
         &mut self,
         mut directives: Streaming<wire::Directives>,
@@ -269,6 +298,17 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         }
         // The parent ends the stream after it has read the last report.
         drop(reports);
-        let _ = timeout(FAREWELL, async { while let Ok(Some(_)) = directives.message().await {} }).await;
+        let is_closed = async {
+            loop {
+                match directives.message().await {
+                    Ok(Some(_)) => {}
+                    // A parent that has refused a report, or stops itself, ends with a status.
+                    ended => return ended.is_ok(),
+                }
+            }
+        };
+        if timeout(FAREWELL, is_closed).await == Ok(true) {
+            self.child.with(|child, now| child.on_farewell_read(now));
+        }
     }
 }

@@ -1,0 +1,198 @@
+//! Tests of a feed: its guards without an aggregator, its life cycle, and the problems of a feed that does not run.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
+use plimsoll_core::exchange::Child;
+use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::quantity::{Limit, Rate};
+use tokio_util::sync::CancellationToken;
+
+use super::{Feed, FeedError, FeedState, Flushed};
+use crate::{Limiter, SetupProblem};
+
+#[tokio::test(start_paused = true)]
+async fn guards_are_refilled_while_the_aggregator_cannot_be_reached() {
+    // No process listens on this port.
+    let builder = Limiter::builder("shop").unwrap().aggregator("http://127.0.0.1:9").unwrap();
+    let (limiter, feed) = builder.build().unwrap();
+    let key = limiter.bucket("api").unwrap().key("acme");
+    let rate = |per_second| Rate::new(per_second).unwrap();
+    let limit = Limit::PerSecond(rate(100.0));
+    let directive = BucketDirective {
+        bucket: Bucket::new("api").unwrap(),
+        whole: true,
+        terms: Terms { limit, mode: Mode::Enforce, clients: Some(1), ..Terms::default() },
+        keys: vec![KeyDirective {
+            tenant: Tenant::default_class(),
+            values: Values { guard: Some(rate(1_000.0)), ..Values::default() },
+        }],
+    };
+    let message =
+        Directives { epoch: Some(Epoch(1)), seq: 1, buckets: vec![directive], ..Directives::default() };
+    feed.control.subscription.with(|subscription, now| {
+        subscription.report(now);
+        subscription.on_directives(now, message).unwrap();
+    });
+    let drain = || (0..1_000_000).position(|_| !key.admit().is_admit()).unwrap();
+    assert!(drain() > 3);
+    assert_eq!(drain(), 0);
+    let running = feed.spawn().unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(drain() > 3);
+    running.shutdown().await;
+}
+
+// === Life cycle ===
+
+/// The warnings of one test, as lines of text.
+#[derive(Clone, Debug, Default)]
+struct Warnings(Arc<Mutex<Vec<u8>>>);
+
+impl Warnings {
+    /// Collects the warnings of this thread until the guard is dropped.
+    fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
+        let warnings = Self::default();
+        let writer = warnings.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::WARN)
+            .with_writer(move || writer.clone())
+            .finish();
+        (warnings, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn with(&self, words: &[&str]) -> usize {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+}
+
+impl Write for Warnings {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A limiter with an aggregator that cannot be reached, and its feed.
+fn unreachable() -> (Limiter, Feed) {
+    let builder = Limiter::builder("shop").unwrap().aggregator("http://127.0.0.1:9").unwrap();
+    builder.build().unwrap()
+}
+
+fn decide(limiter: &Limiter, requests: u64) {
+    (0..requests).for_each(|_| assert!(limiter.admit("api", "acme").is_admit()));
+}
+
+fn current_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[test]
+fn feed_dropped_without_being_run_is_one_warning_and_a_problem() {
+    let (warnings, _guard) = Warnings::collect();
+    let (limiter, feed) = unreachable();
+    decide(&limiter, 3);
+    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::NotRun)));
+    drop(feed);
+    decide(&limiter, 4);
+    assert_eq!(limiter.setup_problems(), [SetupProblem::FeedNotRun]);
+    assert_eq!(warnings.with(&["feed", "Feed::spawn", "unreported=3"]), 1);
+    assert_eq!(warnings.with(&["WARN"]), 1);
+}
+
+#[test]
+fn feed_of_a_limiter_without_aggregators_may_be_dropped() {
+    let (limiter, feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    drop(feed);
+    assert!(!limiter.setup_problems().contains(&SetupProblem::FeedNotRun));
+}
+
+#[test]
+fn feed_whose_runtime_ends_is_one_warning_and_a_problem() {
+    let (warnings, _guard) = Warnings::collect();
+    let (limiter, feed) = unreachable();
+    let runtime = current_thread();
+    let handle = runtime.block_on(async { feed.spawn() }).unwrap();
+    decide(&limiter, 5);
+    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::Running)));
+    drop(runtime);
+    assert_eq!(limiter.setup_problems(), [SetupProblem::FeedStopped]);
+    assert_eq!(limiter.health().feed, Some(FeedState::Stopped));
+    assert_eq!(warnings.with(&["WARN", "feed", "FeedHandle::shutdown", "unreported=5"]), 1);
+    drop(handle);
+    assert_eq!(warnings.with(&["WARN"]), 1, "the end was logged already");
+}
+
+#[test]
+fn feed_runs_on_after_its_handle_is_dropped_with_a_warning() {
+    let (warnings, _guard) = Warnings::collect();
+    let (limiter, feed) = unreachable();
+    let runtime = current_thread();
+    runtime.block_on(async {
+        let handle = feed.spawn().unwrap();
+        decide(&limiter, 6);
+        drop(handle);
+        tokio::task::yield_now().await;
+    });
+    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::Running)));
+    assert_eq!(warnings.with(&["WARN", "FeedHandle::shutdown", "unreported=6"]), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_returns_the_decisions_that_no_aggregator_has() {
+    let (limiter, feed) = unreachable();
+    let handle = feed.spawn().unwrap();
+    decide(&limiter, 7);
+    assert_eq!(handle.shutdown().await, Flushed { unreported: 7 });
+    assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::Stopped)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn feed_that_is_not_run_while_requests_are_decided_is_a_problem_after_ten_seconds() {
+    let (warnings, _guard) = Warnings::collect();
+    let (limiter, feed) = unreachable();
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(limiter.setup_problems(), [], "no request was decided");
+    decide(&limiter, 1);
+    // The watch of the limiter, without any call of the service.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(warnings.with(&["WARN", "Feed::spawn"]), 1);
+    assert_eq!(limiter.setup_problems(), [SetupProblem::FeedNotRun]);
+    let handle = feed.spawn().unwrap();
+    assert_eq!(limiter.setup_problems(), []);
+    handle.shutdown().await;
+}
+
+#[test]
+fn feed_cannot_be_spawned_outside_of_a_runtime() {
+    let (_limiter, feed) = unreachable();
+    let error = feed.spawn().unwrap_err();
+    assert!(matches!(error, FeedError::NoRuntime) && error.to_string().contains("tokio"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_feeds_for_one_instance_do_not_run_at_once() {
+    let named = || {
+        let builder = Limiter::builder("twice").unwrap().name("host:1").unwrap();
+        builder.aggregator("http://127.0.0.1:9").unwrap().build().unwrap().1
+    };
+    let first = named().spawn().unwrap();
+    let refused = named().spawn().unwrap_err();
+    assert!(matches!(refused, FeedError::AlreadyRunning { .. }), "{refused}");
+    for word in ["host:1", "twice", "LimiterBuilder::name"] {
+        assert!(refused.to_string().contains(word), "{refused}");
+    }
+    assert!(named().run(CancellationToken::new()).await.is_err());
+    first.shutdown().await;
+    let next = named().spawn().unwrap();
+    next.shutdown().await;
+}
