@@ -83,9 +83,9 @@ fn by_closure(service: &str, refuses: DropRatio) -> LoadShedLayer {
 async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
     let served = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&served);
-    let work = service_fn(move |_: Request<()>| -> Ready<Result<Response<()>, Infallible>> {
+    let work = service_fn(move |_: Request<()>| -> Ready<Result<Response<String>, Infallible>> {
         counter.fetch_add(1, Ordering::Relaxed);
-        ready(Ok(Response::new(())))
+        ready(Ok(Response::new(String::new())))
     });
     let inner = by_closure("stock", ratio(5)).layer(work);
     let mut outer = by_rule("shop", ratio(3)).layer(inner);
