@@ -56,11 +56,26 @@ pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limite
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
 pub use plimsoll_core::decision::{Reason, Refusal, Verdict};
-pub use plimsoll_core::quantity::DropRatio;
+pub use plimsoll_core::exchange::{InvalidPeerId, PeerId, PeerRole};
+pub use plimsoll_core::names::InvalidName;
+pub use plimsoll_core::quantity::{DropRatio, InvalidRate};
+pub use plimsoll_core::report::Counts;
+#[cfg(feature = "tls")]
+pub use plimsoll_tls::CertificatesError;
 pub use setup::SetupProblem;
 pub use subscription::Subscription;
 pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;
 pub use subscription::assignment::endpoints::ENDPOINTS_MAX;
+
+/// The types that [`Limiter::without_transport`] and [`Subscription`] name, for a transport other than [`Feed`]: a
+/// simulation, or a process that carries the messages by its own means.
+pub mod exchange {
+    pub use plimsoll_core::directive::{Directives, StaleDirective};
+    pub use plimsoll_core::exchange::Child;
+    pub use plimsoll_core::names::{Bucket, Key, Name, Tenant, Zone};
+    pub use plimsoll_core::quantity::MonoTime;
+    pub use plimsoll_core::report::{Identity, InstanceId, Report, Role};
+}
 
 /// The parser of the directive cache, for fuzzing. Not part of the API.
 #[doc(hidden)]
