@@ -4,8 +4,9 @@
 use std::hint::select_unpredictable;
 
 use plimsoll_core::decision::trace::TraceId;
-use plimsoll_core::decision::{Reason, Refusal, Verdict};
+use plimsoll_core::decision::{Reason, Verdict};
 
+use crate::hot::directive_word::DirectiveWord;
 use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, CounterRow, Outcome};
@@ -18,8 +19,8 @@ pub(crate) struct DecideCtx<'a, D> {
 
 /// Makes the verdict; `jitter` spreads the time after which refused callers return.
 #[inline]
-fn verdict(refused: bool, reason: Reason, jitter: u32) -> Verdict {
-    let refusal = Refusal::new(reason, jitter);
+fn verdict(refused: bool, word: DirectiveWord, reason: Reason, jitter: u32) -> Verdict {
+    let refusal = word.refusal(reason, jitter);
     select_unpredictable(refused, Verdict::Refuse(refusal), Verdict::Admit)
 }
 
@@ -37,7 +38,7 @@ impl Table {
             let draw = ctx.draws.draw();
             let refused = word.refuses(draw.coin());
             row.count(refused);
-            verdict(refused, Reason::ClusterOverload, draw.other())
+            verdict(refused, word, Reason::ClusterOverload, draw.other())
         } else if word.admits() {
             row.count(false);
             Verdict::Admit
@@ -65,7 +66,7 @@ impl Table {
             Some(row) if word.is_plain() => {
                 let refused = word.refuses(drawn);
                 row.count(refused);
-                verdict(refused, Reason::ClusterOverload, ctx.draws.draw().other())
+                verdict(refused, word, Reason::ClusterOverload, ctx.draws.draw().other())
             }
             _ => self.decide_by(target, 1, Some(drawn), ctx),
         }
@@ -88,14 +89,17 @@ impl Table {
         } else {
             // The coin state belongs to the directive's key, not to each tenant that shares the directive:
             // otherwise every short-lived tenant would start with a fresh state.
-            state.with_coin(|coin| (coin.refuses(ratio, || ctx.draws.draw().both()), coin.phase()))
+            // Neither the coin's state nor its draws spread the waits: at a ratio of 1 both stand still, and of
+            // refused requests both are biased.
+            let refused = state.with_coin(|coin| coin.refuses(ratio, || ctx.draws.draw().both()));
+            (refused, ctx.draws.jitter())
         };
         // A request that the coin refuses takes no token.
         if word.is_guarded() && !state.take(self.refill_number(), !refused) {
             return self.decide_by_pool(target, jitter, ctx.counters);
         }
         row.count(refused);
-        verdict(refused, word.reason(Outcome::Dropped), jitter)
+        verdict(refused, word, word.reason(Outcome::Dropped), jitter)
     }
 
     /// The rest of a decision that the coin admits, for a thread without tokens of the guard.
@@ -104,7 +108,8 @@ impl Table {
     fn decide_by_pool(&self, target: Target, jitter: u32, counters: CounterBlock<'_>) -> Verdict {
         let has_token = self.take(target, 1, counters).is_some();
         counters.add(target.key, if has_token { Outcome::Admitted } else { Outcome::GuardDropped }, 1);
-        verdict(!has_token, target.word().reason(Outcome::GuardDropped), jitter)
+        let word = target.word();
+        verdict(!has_token, word, word.reason(Outcome::GuardDropped), jitter)
     }
 
     /// The path for refusals that are only counted, and for threads without counters of their own.
@@ -123,7 +128,7 @@ impl Table {
         };
         let (outcome, _) = self.guard(target, refused, 1, ctx.counters);
         ctx.counters.add(key, outcome, 1);
-        verdict(outcome.is_refusal(), word.reason(outcome), draw.other())
+        verdict(outcome.is_refusal(), word, word.reason(outcome), draw.other())
     }
 
     /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent
@@ -135,11 +140,11 @@ impl Table {
         drawn: Option<u32>,
         mut ctx: DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
-        let draw = ctx.draws.draw();
-        let refused = target.word().refuses(drawn.unwrap_or(draw.coin()));
+        let (draw, word) = (ctx.draws.draw(), target.word());
+        let refused = word.refuses(drawn.unwrap_or(draw.coin()));
         let (outcome, _) = self.guard(target, refused, cost, ctx.counters);
         ctx.counters.add(target.key, outcome, cost);
-        verdict(outcome.is_refusal(), target.word().reason(outcome), draw.other())
+        verdict(outcome.is_refusal(), word, word.reason(outcome), draw.other())
     }
 
     /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
@@ -159,8 +164,8 @@ impl Table {
         let drops = |target: &Target| target.word().is_enforced() && target.word().refuses(drawn);
         let strictest =
             targets.iter().filter(|target| drops(target)).max_by_key(|target| target.word().ratio());
-        let mut reason = strictest.map(|target| target.word().reason(Outcome::Dropped));
-        if reason.is_some() {
+        let mut refused_by = strictest.map(|target| (target.word(), Outcome::Dropped));
+        if refused_by.is_some() {
             outcomes = [Outcome::Dropped; N];
         } else {
             for (at, target) in targets.into_iter().enumerate() {
@@ -171,13 +176,15 @@ impl Table {
                     // The other keys count it as dropped, because their guards did not refuse it.
                     outcomes = [Outcome::Dropped; N];
                     outcomes[at] = Outcome::GuardDropped;
-                    reason = Some(target.word().reason(Outcome::GuardDropped));
+                    refused_by = Some((target.word(), Outcome::GuardDropped));
                     break;
                 }
             }
         }
         targets.iter().zip(outcomes).for_each(|(target, outcome)| ctx.counters.add(target.key, outcome, 1));
-        reason.map_or(Verdict::Admit, |reason| Verdict::Refuse(Refusal::new(reason, draw.other())))
+        refused_by.map_or(Verdict::Admit, |(word, outcome)| {
+            Verdict::Refuse(word.refusal(word.reason(outcome), draw.other()))
+        })
     }
 
     /// Applies guard and headroom after the coin: a request that the coin refuses takes no token. All decide

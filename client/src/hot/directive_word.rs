@@ -3,7 +3,7 @@
 
 #[cfg(doc)]
 use plimsoll_core::decision::coin;
-use plimsoll_core::decision::{Coin, Reason};
+use plimsoll_core::decision::{Coin, Reason, Refusal, WaitClass};
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::sync::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use crate::hot::thread_counters::Outcome;
 
 /// The number of ids that fit a [`KeyWord`].
 pub(crate) const IDS_MAX: usize = 1 << ID_BITS;
-/// The low bits of a word, which hold the id. The flags follow, and the ratio in the upper half.
-const ID_BITS: u32 = 24;
+/// The low bits of a word, which hold the id. The flags follow, the class of waits, and the ratio in the upper half.
+const ID_BITS: u32 = 20;
 const ID: u64 = (1 << ID_BITS) - 1;
 
-/// The drop ratio, the coin, and flags for a guard and for enforcement, packed so that a reader sees all of
-/// them of one directive. The word 0 means that the key has no directive.
+/// The drop ratio, the coin, the class of waits, and flags for a guard and for enforcement, packed so that a
+/// reader sees all of them of one directive. The word 0 means that the key has no directive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirectiveWord(u64);
 
@@ -31,7 +31,9 @@ impl DirectiveWord {
     const COHERENT: u64 = 1 << (ID_BITS + 4);
     const AT_TENANT_LIMIT: u64 = 1 << (ID_BITS + 5);
     const COLD: u64 = 1 << (ID_BITS + 6);
-    const RATIO_AT: u32 = 32;
+    const WAIT_AT: u32 = ID_BITS + 7;
+    const WAIT: u64 = (WaitClass::LONGEST.bits() as u64) << Self::WAIT_AT;
+    const RATIO_AT: u32 = Self::WAIT_AT + WaitClass::BITS;
 
     /// Makes the directive of a ratio with a dithered coin, in shadow mode.
     pub(crate) fn new(ratio: DropRatio) -> Self {
@@ -41,6 +43,13 @@ impl DirectiveWord {
     /// Enforces refusals, or only counts them.
     pub(crate) const fn enforced(self, yes: bool) -> Self {
         self.with(Self::ENFORCED, yes)
+    }
+
+    /// Marks a key that refuses for a reason of the exact quotas, which no directive has, for tests of a service. The
+    /// mark is a pair of flags that no directive sets: a key is at its tenant limit or cold.
+    #[cfg(feature = "testing")]
+    pub(crate) const fn at_quota(self, is_degraded: bool) -> Self {
+        self.at_tenant_limit(true).cold(true).guarded(is_degraded)
     }
 
     /// Adds or removes a guard, of which each request that the coin admits takes a token.
@@ -67,6 +76,11 @@ impl DirectiveWord {
     /// Marks a guard that the service itself has set for the time before the first directive.
     pub(crate) const fn cold(self, yes: bool) -> Self {
         self.with(Self::COLD, yes)
+    }
+
+    /// Sets the class of waits of refused callers.
+    pub(crate) const fn wait(self, class: WaitClass) -> Self {
+        Self(self.0 & !Self::WAIT | (class.bits() as u64) << Self::WAIT_AT)
     }
 
     const fn with(self, flag: u64, yes: bool) -> Self {
@@ -126,11 +140,28 @@ impl DirectiveWord {
     #[inline]
     pub(crate) const fn reason(self, outcome: Outcome) -> Reason {
         match outcome {
+            #[cfg(feature = "testing")]
+            _ if self.is_at_tenant_limit() && self.is_cold() => match self.is_guarded() {
+                true => Reason::QuotaDegraded,
+                false => Reason::TenantQuotaExceeded,
+            },
             _ if self.is_at_tenant_limit() => Reason::TenantLimit,
             Outcome::GuardDropped | Outcome::WouldGuardDropped if self.is_cold() => Reason::ColdStart,
             Outcome::GuardDropped | Outcome::WouldGuardDropped => Reason::BurstGuard,
             Outcome::Dropped | Outcome::WouldDropped | Outcome::Admitted => Reason::ClusterOverload,
         }
+    }
+
+    /// Returns the class of waits of refused callers.
+    #[inline]
+    pub(crate) const fn class(self) -> WaitClass {
+        WaitClass::from_bits((self.0 >> Self::WAIT_AT) as u32)
+    }
+
+    /// Makes a refusal. `jitter` spreads the time after which refused callers return.
+    #[inline]
+    pub(crate) const fn refusal(self, reason: Reason, jitter: u32) -> Refusal {
+        Refusal::new(reason, self.class(), jitter)
     }
 
     /// True if a trace's draw decides, which a ratio of zero does not need.
@@ -190,11 +221,24 @@ mod tests {
     fn word_holds_its_parts_apart() {
         let none = DirectiveWord::new(DropRatio::NONE);
         let all = none.enforced(true).guarded(true).coin(Coin::Independent).coherent(true);
-        let all = all.at_tenant_limit(true).cold(true);
+        let all = all.at_tenant_limit(true).cold(true).wait(WaitClass::LONGEST);
         for directive in [DirectiveWord::NOTHING, none, all, DirectiveWord::new(DropRatio::ALL)] {
             for id in [0, 1, IDS_MAX as u32 - 1] {
                 let word = KeyWord::new(id, directive);
                 assert_eq!((word.id(), word.directive()), (id, directive));
+            }
+        }
+    }
+
+    #[test]
+    fn class_of_waits_changes_nothing_else() {
+        for word in [DirectiveWord::new(DropRatio::NONE), DirectiveWord::new(DropRatio::ALL).cold(true)] {
+            for class in WaitClass::all() {
+                let waiting = word.enforced(true).wait(WaitClass::LONGEST).wait(class);
+                assert_eq!((waiting.class(), waiting.ratio()), (class, word.ratio()));
+                assert_eq!(waiting.wait(WaitClass::SHORTEST), word.enforced(true));
+                let refusal = waiting.refusal(Reason::TenantLimit, 0);
+                assert_eq!((refusal.reason(), refusal.retry_after()), (Reason::TenantLimit, class.base()));
             }
         }
     }

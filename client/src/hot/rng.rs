@@ -6,13 +6,19 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng as Wyrand;
-use rand::Rng;
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 /// A source of random draws.
 pub(crate) trait DrawSource {
     /// Draws a number uniform over all of `u64`.
     fn draw(&mut self) -> Draw;
+
+    /// Draws a number uniform over all of `u32` that no decision depends on.
+    #[inline]
+    fn jitter(&mut self) -> u32 {
+        self.draw().other()
+    }
 }
 
 /// A random draw: two independent numbers uniform over all of `u32`.
@@ -20,6 +26,13 @@ pub(crate) trait DrawSource {
 pub(crate) struct Draw(u64);
 
 impl Draw {
+    /// Makes a draw of a number uniform over all of `u64`.
+    #[cfg(feature = "testing")]
+    #[inline]
+    pub(crate) const fn of(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// The number for a coin.
     #[inline]
     pub(crate) const fn coin(self) -> u32 {
@@ -39,10 +52,29 @@ impl Draw {
     }
 }
 
-impl DrawSource for &mut SmallRng {
+/// Draws that depend on a seed alone. Jitter has a generator of its own, so that no decision depends on how many
+/// requests were refused before.
+#[derive(Debug)]
+pub(crate) struct SeededDraws {
+    decisions: SmallRng,
+    jitter: Wyrand,
+}
+
+impl SeededDraws {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { decisions: SmallRng::seed_from_u64(seed), jitter: Wyrand::with_seed(seed) }
+    }
+}
+
+impl DrawSource for &mut SeededDraws {
     #[inline]
     fn draw(&mut self) -> Draw {
-        Draw(self.next_u64())
+        Draw(self.decisions.next_u64())
+    }
+
+    #[inline]
+    fn jitter(&mut self) -> u32 {
+        self.jitter.u32(..)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::hot::thread_counters::CounterBlock;
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
 use crate::interner::{Interner, Lookup};
-use crate::limiter::Peek;
+use crate::limiter::{Limits, Peek, Waiting};
 use crate::responses::Responses;
 use crate::setup::SetupProblems;
 
@@ -88,6 +88,8 @@ pub(crate) struct Table {
     guards: Box<[GuardPool]>,
     /// By bucket: the tokens of its headroom, which its keys share. Their ids follow those of the keys.
     headrooms: Box<[Headroom]>,
+    /// The limits of buckets, as far as they are known.
+    pub(crate) limits: Limits,
     /// The draw key of coherent coins.
     pub(crate) draw_key: SharedKey,
     /// Counts the refills of guards and headrooms.
@@ -117,6 +119,7 @@ impl Table {
             counters: ThreadCounters::new(keys_max + buckets_max, thread_slots),
             guards: (0..keys_max).map(|_| GuardPool::default()).collect(),
             headrooms: (0..buckets_max).map(|_| Headroom::default()).collect(),
+            limits: Limits::new(buckets_max),
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
@@ -220,7 +223,7 @@ impl Table {
     }
 
     /// Returns a key's own directive.
-    fn own_directive(&self, key: u32) -> DirectiveWord {
+    pub(crate) fn own_directive(&self, key: u32) -> DirectiveWord {
         self.keys.word(self.keys.slot_of(key)).directive()
     }
 

@@ -44,6 +44,17 @@ pub struct Peek {
 }
 
 impl BucketHandle {
+    /// Returns the name of the bucket.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.table.responses.name(self.place.bucket).unwrap_or_default()
+    }
+
+    /// Returns the limit of the bucket in requests/s; `None` while it is unknown, and where there is none.
+    pub(crate) fn limit(&self) -> Option<f64> {
+        Some(self.table.limits.get(self.place.bucket).per_second()?.per_second())
+    }
+
     /// Decides for a tenant by name; see [`Limiter::admit`](crate::Limiter::admit).
     #[inline]
     pub fn admit(&self, tenant: &str) -> Verdict {

@@ -1,10 +1,12 @@
 //! The limiter, which a service calls once for each request.
 
 mod handles;
+mod limits;
 mod shard;
 
 pub use handles::{BucketHandle, KeyHandle, Peek};
 use handles::{decide_traced, thread_ctx};
+pub(crate) use limits::Limits;
 pub use shard::Shard;
 
 use std::sync::Arc;

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use plimsoll_core::decision::Verdict;
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 
 use crate::hot::decision::DecideCtx;
+use crate::hot::rng::SeededDraws;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Counters;
 use crate::limiter::KeyHandle;
@@ -20,14 +19,14 @@ use crate::limiter::KeyHandle;
 #[derive(Debug)]
 pub struct Shard {
     table: Arc<Table>,
-    generator: SmallRng,
+    draws: SeededDraws,
     counters: Arc<Counters>,
 }
 
 impl Shard {
     pub(crate) fn new(table: Arc<Table>, seed: u64) -> Self {
         let counters = table.counters.add_shard();
-        Self { table, generator: SmallRng::seed_from_u64(seed), counters }
+        Self { table, draws: SeededDraws::new(seed), counters }
     }
 
     /// Decides for a key of the limiter that this shard belongs to.
@@ -35,7 +34,7 @@ impl Shard {
     pub fn admit(&mut self, key: &KeyHandle) -> Verdict {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
         self.table
-            .decide(key.target(), DecideCtx { counters: self.counters.block(0), draws: &mut self.generator })
+            .decide(key.target(), DecideCtx { counters: self.counters.block(0), draws: &mut self.draws })
     }
 }
 

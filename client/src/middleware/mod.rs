@@ -21,8 +21,8 @@
 //!     // A layer outside of this one verifies the token. A header would be whatever the caller says.
 //!     Tenant::extension(|claims: &Claims| Some(&claims.account)),
 //!     [
-//!         Rule::bucket("orders-read").path("/orders/*").methods([Method::GET, Method::HEAD]),
-//!         Rule::bucket("orders-write").path("/orders/*"),
+//!         Rule::bucket("orders-read").prefix("/orders").methods([Method::GET, Method::HEAD]),
+//!         Rule::bucket("orders-write").prefix("/orders"),
 //!         Rule::unlimited().path("/healthz"),
 //!         Rule::otherwise("rest"),
 //!     ],
@@ -40,11 +40,12 @@
 //!
 //! # Refusals
 //!
-//! A refused request never reaches the service. An HTTP caller gets 429 with `Retry-After` and a problem
-//! document (RFC 9457). A gRPC caller, detected by a content type that begins with `application/grpc`, gets
-//! `RESOURCE_EXHAUSTED` with `RetryInfo`, `QuotaFailure`, `ErrorInfo` and `grpc-retry-pushback-ms`. Both get
-//! the [reason](crate::Reason) in `x-ratelimit-reason`. The retry time has jitter, so that refused callers do
-//! not all return at once.
+//! A refused request never reaches the service. An HTTP caller gets 429 or the [status](LoadShedLayer::status) of
+//! choice, with `Retry-After`, the [fields about limits](RateLimitHeaders) and a problem document (RFC 9457). A gRPC
+//! caller, detected by a content type that begins with `application/grpc`, gets `RESOURCE_EXHAUSTED` with `RetryInfo`,
+//! `QuotaFailure`, `ErrorInfo` and `grpc-retry-pushback-ms`. Both are given the [reason](crate::Reason). The time to
+//! retry is about as long as the overload is expected to last, and spread at random, so that refused callers do not all
+//! return at once. A [closure](LoadShedLayer::refuse_with) may respond in another way.
 //!
 //! # Requests through several services
 //!
@@ -124,6 +125,7 @@
 
 mod events;
 mod extract;
+mod layer;
 mod refusal;
 mod request;
 mod response;
@@ -134,9 +136,10 @@ mod tenant;
 
 pub use crate::hot::thread_counters::Pass;
 pub use extract::{COST_MAX, Charge, Decision, Extract};
-pub use refusal::{ERROR_DOMAIN, PROBLEM_TYPE};
+pub use layer::LoadShedLayer;
+pub use refusal::{ERROR_DOMAIN, RateLimitHeaders, Refused};
 pub use request::Head;
 pub use response::{EitherBody, LoadShedBody, ResponseBody, SameBody};
-pub use rules::{Rule, Rules, RulesError};
-pub use service::{LoadShed, LoadShedLayer, ResponseFuture};
-pub use tenant::Tenant;
+pub use rules::{PathFault, Rule, Rules, RulesError};
+pub use service::{LoadShed, ResponseFuture};
+pub use tenant::{ResolveFuture, ResolveTenant, ResolveTenantLayer, Tenant, TenantError};

@@ -1,10 +1,9 @@
-//! The tower layer and the service it wraps: asks the limiter, then calls the inner service or responds with
+//! The service that a layer wraps: asks the limiter, then calls the inner service or responds with
 //! a refusal.
 
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -16,53 +15,9 @@ use tower_service::Service;
 
 use super::extract::Decided;
 use super::response::{Outcome, ending_of};
-use super::{
-    EitherBody, Extract, Head, PROBLEM_TYPE, Pass, ResponseBody, SameBody, events, refusal, stacked,
-};
+use super::{EitherBody, Head, LoadShedLayer, Pass, ResponseBody, events, stacked};
+use crate::BucketHandle;
 use crate::responses::{Ending, Recorder};
-
-/// Puts a limiter before a service. Responses have either the service's body or that of a refusal; see
-/// [`same_body`](LoadShedLayer::same_body).
-pub struct LoadShedLayer<B = EitherBody> {
-    extract: Arc<dyn Extract>,
-    /// If it is not the default: axum clones the services of its routes for each request, and every further
-    /// reference count is written by all threads.
-    problem_type: Option<Arc<str>>,
-    body: PhantomData<fn() -> B>,
-}
-
-impl LoadShedLayer {
-    /// Makes a layer that asks the limiter for the key that `extract` returns for a request.
-    pub fn new(extract: impl Extract) -> Self {
-        // The first reading calibrates the clock, which no request should wait for.
-        let _ = Instant::now();
-        Self { extract: Arc::new(extract), problem_type: None, body: PhantomData }
-    }
-
-    /// Gives refusals the body type of the service, if that can be made from bytes: axum's, for example. It
-    /// saves axum an allocation for each response, and the layer fits around a whole `axum::Router`.
-    #[must_use]
-    pub fn same_body(self) -> LoadShedLayer<SameBody> {
-        LoadShedLayer { extract: self.extract, problem_type: self.problem_type, body: PhantomData }
-    }
-}
-
-impl<B> LoadShedLayer<B> {
-    /// Sets the `type` of problem documents, by default [`PROBLEM_TYPE`]: a URI, which should lead to
-    /// documentation for callers.
-    #[must_use]
-    pub fn problem_type(mut self, uri: &str) -> Self {
-        self.problem_type = Some(uri.into());
-        self
-    }
-}
-
-impl<B> Clone for LoadShedLayer<B> {
-    fn clone(&self) -> Self {
-        let (extract, problem_type) = (Arc::clone(&self.extract), self.problem_type.clone());
-        Self { extract, problem_type, body: PhantomData }
-    }
-}
 
 impl<S, B> Layer<S> for LoadShedLayer<B> {
     type Service = LoadShed<S, B>;
@@ -99,7 +54,7 @@ where
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
-        let recorder = match self.layer.extract.decide(head).0 {
+        let recorder = match self.layer.decide(head).0 {
             Decided::Admitted(recorder) => {
                 events::admitted(recorder);
                 recorder.into_iter().for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
@@ -113,9 +68,8 @@ where
                 None
             }
             Decided::Refused { refusal, bucket } => {
-                let recorder = bucket.map(|bucket| bucket.recorder());
-                let problem_type = self.layer.problem_type.as_deref().unwrap_or(PROBLEM_TYPE);
-                let response = refusal::response(refusal, head, problem_type);
+                let recorder = bucket.as_ref().map(BucketHandle::recorder);
+                let response = self.layer.refuse(head, refusal, bucket.as_ref());
                 if let Some(recorder) = recorder {
                     let status = || Ending::Status(response.status().as_u16());
                     recorder.refused(ending_of(&response).unwrap_or_else(status));

@@ -154,6 +154,7 @@ impl Subscription {
         now: MonoTime,
         message: Directives,
     ) -> Result<(), StaleDirective> {
+        self.publisher.set_time(now);
         let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
         let kills = &mut self.enforcement.kills;
         // Kill generations and the acknowledgement come before the check of the epoch: both hold even if the

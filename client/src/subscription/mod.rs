@@ -139,6 +139,7 @@ impl Subscription {
     /// Refills the guards and moves buckets between aggregators. To be called about every 10 ms, off the
     /// request path.
     pub fn on_tick(&mut self, now: MonoTime) {
+        self.publisher.set_time(now);
         // Directives may wait for names that the request path is about to use first.
         if self.directives.is_restored() || !self.publisher.cold_rates.is_empty() {
             self.sync_names();
@@ -151,7 +152,7 @@ impl Subscription {
             self.sync_names();
             self.measure(now);
         }
-        self.publisher.guards.refill(now, &self.table);
+        self.publisher.on_tick(now, &self.table);
         self.check_assignment(now);
     }
 

@@ -42,7 +42,7 @@ async fn shop() -> Shop {
     let rules = Rules::new(
         &fleet.limiter,
         Tenant::header("x-tenant").unwrap(),
-        [Rule::bucket("check").path(CHECK), Rule::bucket("watch").path("/grpc.health.v1.Health/*")],
+        [Rule::bucket("check").path(CHECK), Rule::bucket("watch").prefix("/grpc.health.v1.Health")],
     );
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("shop", ServingStatus::NotServing).await;
@@ -90,7 +90,7 @@ async fn refusal_has_details_and_pushback() {
         assert_eq!(details.retry_info().unwrap().retry_delay, Some(wait));
         let violations = &details.quota_failure().unwrap().violations;
         assert_eq!(violations.len(), 1);
-        assert_eq!(violations[0].subject, CHECK);
+        assert_eq!(violations[0].subject, "bucket:check");
         assert!(!violations[0].description.is_empty());
         let info = details.error_info().unwrap();
         assert_eq!((info.reason.as_str(), info.domain.as_str()), ("CLUSTER_OVERLOAD", ERROR_DOMAIN));

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use plimsoll_client::middleware::{LoadShedLayer, PROBLEM_TYPE, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::report::Counts;
 use tokio::net::TcpListener;
@@ -44,8 +44,8 @@ async fn shop_with(app: impl FnOnce(Router, LoadShedLayer) -> Router) -> Shop {
         &fleet.limiter,
         Tenant::header("x-tenant").unwrap(),
         [
-            Rule::bucket("read").path("/orders/*").methods([Method::GET, Method::HEAD]),
-            Rule::bucket("write").path("/orders/*"),
+            Rule::bucket("read").prefix("/orders").methods([Method::GET, Method::HEAD]),
+            Rule::bucket("write").prefix("/orders"),
         ],
     );
     let served = Arc::new(AtomicU64::new(0));
@@ -96,7 +96,7 @@ async fn refusal_has_reason_and_retry_after_and_never_reaches_the_service() {
         let retry_after: u64 = response.headers["retry-after"].to_str().unwrap().parse().unwrap();
         assert!((1..=3).contains(&retry_after), "{retry_after}");
         let problem: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
-        assert_eq!(problem["type"], PROBLEM_TYPE);
+        assert_eq!(problem["violated-policies"], serde_json::json!(["write"]));
         assert_eq!(problem["status"], 429);
         assert_eq!(problem["instance"], "/orders/7");
         assert_eq!(problem["reason"], "cluster_overload");

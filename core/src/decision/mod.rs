@@ -7,7 +7,9 @@ mod mode;
 pub mod token_bucket;
 pub mod trace;
 mod verdict;
+pub mod wait;
 
 pub use coin::Coin;
 pub use mode::Mode;
 pub use verdict::{Reason, Refusal, Verdict};
+pub use wait::WaitClass;

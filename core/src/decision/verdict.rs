@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::WaitClass;
+
 /// The answer of a limiter, in eight bytes. A decision cannot fail, so this is not a `Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a verdict that nobody looks at protects nothing"]
@@ -22,18 +24,22 @@ impl Verdict {
     }
 }
 
-/// The reason of a refusal and the time to retry, in four bytes: the low bits are the reason, and the others
-/// of a number that spreads the time to retry. Both are computed on demand, because most decisions admit.
+/// The reason of a refusal and the time to retry, in four bytes: from the low bits up the reason, the
+/// [class](WaitClass) of the wait, and a number that spreads the wait. All are computed on demand, because most
+/// decisions admit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Refusal(u32);
 
 impl Refusal {
-    const REASON: u32 = 7;
+    const REASON_BITS: u32 = 3;
+    const REASON: u32 = (1 << Self::REASON_BITS) - 1;
+    const JITTER_AT: u32 = Self::REASON_BITS + WaitClass::BITS;
 
-    /// Makes a refusal. `jitter` is uniform over all of `u32`.
+    /// Makes a refusal. `jitter` is uniform over all of `u32`; its upper 24 bits count.
     #[inline]
-    pub const fn new(reason: Reason, jitter: u32) -> Self {
-        Self(jitter & !Self::REASON | reason as u32)
+    pub const fn new(reason: Reason, class: WaitClass, jitter: u32) -> Self {
+        let jitter = jitter >> Self::JITTER_AT << Self::JITTER_AT;
+        Self(jitter | class.bits() << Self::REASON_BITS | reason as u32)
     }
 
     /// Returns the reason.
@@ -41,13 +47,18 @@ impl Refusal {
         Reason::ALL.get((self.0 & Self::REASON) as usize).copied().unwrap_or(Reason::ClusterOverload)
     }
 
-    /// Returns the time after which the caller may retry: 1 s to 3 s, jittered, so that refused callers do not
-    /// all return at once.
-    pub const fn retry_after(self) -> Duration {
-        let jitter = self.0 & !Self::REASON;
-        let seconds = 1 + (jitter >> 31);
-        let nanos = ((jitter << 1) as u64 * 1_000_000_000) >> 32;
-        Duration::new(seconds as u64, nanos as u32)
+    /// Returns the class of the wait.
+    pub const fn class(self) -> WaitClass {
+        WaitClass::from_bits(self.0 >> Self::REASON_BITS)
+    }
+
+    /// Returns the time after which the caller may retry, spread over the [span](WaitClass::span) of the class, so
+    /// that refused callers do not all return at once.
+    pub fn retry_after(self) -> Duration {
+        let (class, jitter) = (self.class(), u64::from(self.0 >> Self::JITTER_AT));
+        // At most 2^37 ns times 2^24.
+        let spread = (class.spread().as_nanos() as u64).saturating_mul(jitter) >> (32 - Self::JITTER_AT);
+        class.base() + Duration::from_nanos(spread)
     }
 }
 
@@ -70,11 +81,22 @@ pub enum Reason {
     BurstGuard,
     /// The rate that the service has set for the time before its first directive.
     ColdStart,
+    /// The exact quota of this tenant is used up. Do not retry before its reset.
+    TenantQuotaExceeded,
+    /// The store of exact quotas does not answer, and its policy refuses meanwhile.
+    QuotaDegraded,
 }
 
 impl Reason {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Self; 4] = [Self::ClusterOverload, Self::TenantLimit, Self::BurstGuard, Self::ColdStart];
+    pub const ALL: [Self; 6] = [
+        Self::ClusterOverload,
+        Self::TenantLimit,
+        Self::BurstGuard,
+        Self::ColdStart,
+        Self::TenantQuotaExceeded,
+        Self::QuotaDegraded,
+    ];
 
     /// The word in headers, bodies and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -83,6 +105,8 @@ impl Reason {
             Self::TenantLimit => "tenant_limit",
             Self::BurstGuard => "burst_guard",
             Self::ColdStart => "cold_start",
+            Self::TenantQuotaExceeded => "tenant_quota_exceeded",
+            Self::QuotaDegraded => "quota_degraded",
         }
     }
 }
@@ -92,24 +116,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_is_spread_over_two_seconds() {
-        let wait = |jitter| Refusal::new(Reason::ClusterOverload, jitter).retry_after();
-        assert_eq!((wait(0), wait(1 << 31)), (Duration::from_secs(1), Duration::from_secs(2)));
-        assert!((Duration::from_millis(2_999)..Duration::from_secs(3)).contains(&wait(u32::MAX)));
-        assert_eq!(wait(3 << 30).as_millis(), 2_500);
+    fn wait_is_spread_over_the_span_of_its_class() {
+        for class in WaitClass::all() {
+            let wait = |jitter| Refusal::new(Reason::ClusterOverload, class, jitter).retry_after();
+            let (base, spread) = (class.base(), class.spread());
+            assert_eq!((wait(0), wait(1 << 31)), (base, base + spread / 2), "{class:?}");
+            let last = base + spread - spread / 1_000_000;
+            assert!((last..base + spread).contains(&wait(u32::MAX)), "{class:?}: {:?}", wait(u32::MAX));
+            assert!(class.span().contains(&wait(u32::MAX)) && class.span().contains(&wait(0)), "{class:?}");
+        }
     }
 
     #[test]
-    fn refusal_holds_reason_and_jitter_apart() {
+    fn refusal_holds_reason_class_and_jitter_apart() {
         for (at, reason) in Reason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, at, "{}", reason.as_str());
-            for jitter in [0, 7, 1 << 31, u32::MAX] {
-                let refusal = Refusal::new(reason, jitter);
-                assert_eq!(refusal.reason(), reason);
-                assert_eq!(
-                    refusal.retry_after(),
-                    Refusal::new(Reason::ClusterOverload, jitter).retry_after()
-                );
+            for class in WaitClass::all() {
+                for jitter in [0, 7, 255, 1 << 31, u32::MAX] {
+                    let refusal = Refusal::new(reason, class, jitter);
+                    assert_eq!((refusal.reason(), refusal.class()), (reason, class));
+                    let other = Refusal::new(Reason::ClusterOverload, class, jitter);
+                    assert_eq!(refusal.retry_after(), other.retry_after());
+                }
             }
         }
     }

@@ -10,9 +10,11 @@ mod kills;
 mod model;
 mod multi;
 mod reasons;
+mod waits;
 
 use super::*;
 use crate::hot::decision::DecideCtx;
+use crate::hot::rng::SeededDraws;
 use crate::hot::thread_counters::Counters;
 use crate::subscription::assignment::EndpointId;
 use plimsoll_core::decision::{Coin, Verdict};
@@ -23,15 +25,13 @@ use plimsoll_core::names::{Name, Tenant, Zone};
 use plimsoll_core::quantity::{DropRatio, Limit};
 use plimsoll_core::report::{Echo, InstanceId, Role};
 use plimsoll_core::rollout::{Cohort, Percent};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 
 /// A limiter without its feed.
 struct TestClient {
     table: Arc<Table>,
     subscription: Subscription,
     slab: Arc<Counters>,
-    draws: SmallRng,
+    draws: SeededDraws,
     seq: u64,
     now: MonoTime,
 }
@@ -86,7 +86,7 @@ impl TestClient {
         };
         let subscription = Subscription::new(identity, Arc::clone(&table));
         let slab = table.counters.add_shard();
-        Self { table, subscription, slab, draws: SmallRng::seed_from_u64(7), seq: 0, now: now() }
+        Self { table, subscription, slab, draws: SeededDraws::new(7), seq: 0, now: now() }
     }
 
     fn message(&mut self, terms: Terms, keys: &[(&str, Values)]) -> Directives {

@@ -17,7 +17,7 @@ impl TestClient {
     }
 
     /// Returns the refusals by reason: those carried out, and the others.
-    fn by_reason(&mut self) -> [(u64, u64); 4] {
+    fn by_reason(&mut self) -> [(u64, u64); Reason::ALL.len()] {
         let all = self.subscription.refusals();
         let (_, by_reason) = all.into_iter().find(|(bucket, _)| bucket.as_str() == "api").unwrap();
         by_reason.map(|refused| (refused.enforced, refused.would))
@@ -65,7 +65,7 @@ fn refusal_by_the_rate_of_the_service_is_a_cold_start_until_the_first_directive(
     client.subscription.on_tick(client.now);
     client.direct(shared_by(1, Mode::Enforce), &[("default", guard(0.0, 1e9))]);
     assert_eq!(client.reason("acme"), Reason::BurstGuard);
-    assert_eq!(client.by_reason(), [(0, 0), (0, 0), (1, 0), (10, 0)]);
+    assert_eq!(client.by_reason(), [(0, 0), (0, 0), (1, 0), (10, 0), (0, 0), (0, 0)]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn refusals_are_counted_by_reason_whether_they_are_enforced_or_not() {
         }
         client.subscription.report(client.now);
         let passed = super::guards::depth(0.0) as u64;
-        let expected = [10, 20, 30 - passed, 0];
+        let expected = [10, 20, 30 - passed, 0, 0, 0];
         let expected = expected.map(|n| if is_enforced { (n, 0) } else { (0, n) });
         assert_eq!(client.by_reason(), expected, "{mode}");
         // What was refused before a reason changes keeps the earlier one.

@@ -65,12 +65,6 @@ impl Dither {
         Self { owed: (bits as u32).min(DropRatio::ONE), point: ((bits >> 32) as u32).min(DropRatio::ONE) }
     }
 
-    /// Returns the position in the present unit, spread over `u32`: differs from one request to the next.
-    #[inline]
-    pub const fn phase(self) -> u32 {
-        self.owed << 1
-    }
-
     /// Returns true if the next request is refused. Takes two independent draws, uniform over `u32`, at the
     /// start and whenever a unit ends, which is once per admission. A ratio of 0 admits and a ratio of 1
     /// refuses without touching the state.

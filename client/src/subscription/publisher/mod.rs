@@ -1,6 +1,8 @@
 //! The publisher: turns the directive of a bucket into what the request path reads, a directive word and a
 //! guard per key, and a headroom pool.
 
+mod waits;
+
 use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_core::decision::coherent::Coherence;
@@ -8,12 +10,13 @@ use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{Posted, Terms, Values};
 use plimsoll_core::law::ZoneGuard;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key};
-use plimsoll_core::quantity::{DropRatio, Limit, Rate};
+use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
 use super::enforcement::Enforcement;
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::guards::Guards;
 use crate::hot::table::Table;
+use waits::Waits;
 
 /// The guards, and a record of what is published, so that it can be withdrawn.
 #[derive(Debug, Default)]
@@ -21,6 +24,8 @@ pub(super) struct Publisher {
     pub(super) guards: Guards,
     /// By bucket: the keys with a directive word of their own, sorted.
     own_words: HashMap<Bucket, Vec<u32>>,
+    /// The time that refused callers wait.
+    waits: Waits,
     /// The fleet's key and salt of coherent coins.
     coherence: Option<Coherence>,
     /// By bucket: the rate that the service itself has set for the time without directives. It applies from
@@ -38,6 +43,21 @@ pub(super) struct Published<'a> {
     pub(super) enforcement: &'a Enforcement,
 }
 
+// === Time ===
+
+impl Publisher {
+    /// Passes the time, before directives are published.
+    pub(super) fn set_time(&mut self, now: MonoTime) {
+        self.waits.set_time(now);
+    }
+
+    /// Refills the guards, and brings the waits of refused callers up to date.
+    pub(super) fn on_tick(&mut self, now: MonoTime, table: &Table) {
+        self.guards.refill(now, table);
+        self.waits.renew(now, table);
+    }
+}
+
 // === Directives ===
 
 impl Publisher {
@@ -46,6 +66,9 @@ impl Publisher {
         let Published { bucket, posted, .. } = published;
         if let Some(coherence) = posted.and_then(|posted| posted.terms().coherence) {
             self.set_coherence(table, coherence);
+        }
+        if let Some(posted) = posted {
+            table.limits.set(published.id as u32, posted.terms().limit);
         }
         let cold_rate = self.cold_rate(bucket, posted);
         let pool = posted.filter(|_| cold_rate.is_none()).map(Posted::terms);
@@ -60,6 +83,7 @@ impl Publisher {
         for key in before.filter(|key| own.binary_search(key).is_err()) {
             table.publish(*key, DirectiveWord::NOTHING);
             self.guards.remove(*key);
+            self.waits.class(*key, None);
         }
         self.own_words.insert(bucket.clone(), own);
     }
@@ -85,6 +109,7 @@ impl Publisher {
     /// Withdraws the guard of a key whose id may go to another key. Its word is withdrawn already.
     pub(super) fn withdraw_key(&mut self, id: u32) {
         self.guards.remove(id);
+        self.waits.remove(id);
         self.own_words.values_mut().for_each(|own| own.retain(|key| *key != id));
     }
 
@@ -112,13 +137,14 @@ impl Publisher {
             Some(guard) => self.guards.set(table, key, guard),
             None => self.guards.remove(key),
         }
+        let class = self.waits.class(key, values.ratio);
         let word = match (values.ratio, guard) {
             (None, None) => DirectiveWord::NOTHING,
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
                 let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(is_enforced);
                 let word = word.guarded(guard.is_some()).coin(terms.coin).coherent(is_coherent);
-                word.at_tenant_limit(values.at_tenant_limit.unwrap_or_default())
+                word.at_tenant_limit(values.at_tenant_limit.unwrap_or_default()).wait(class)
             }
         };
         table.publish(key, word);
@@ -167,6 +193,7 @@ impl Publisher {
         let key = table.keys.intern(id as u32, DEFAULT_TENANT);
         if let Some(key) = key {
             self.guards.set_alone(table, key, rate);
+            self.waits.class(key, None);
             let word = DirectiveWord::new(DropRatio::NONE).cold(true);
             table.publish(key, word.enforced(is_enforced).guarded(true));
         }

@@ -1,0 +1,94 @@
+//! The words of each reason: what a refused caller, or the person who reads its logs, is told.
+
+use plimsoll_core::decision::Reason;
+
+/// The registered problem types of [draft-ietf-httpapi-ratelimit-headers-10] that refusals use.
+///
+/// [draft-ietf-httpapi-ratelimit-headers-10]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10
+const QUOTA_EXCEEDED: ProblemType = ProblemType {
+    uri: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+    title: Some("Quota Exceeded"),
+};
+const REDUCED_CAPACITY: ProblemType = ProblemType {
+    uri: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+    title: Some("Temporary Reduced Capacity"),
+};
+/// The type of problems that the status describes fully (RFC 9457, section 4.2.1).
+const BLANK: ProblemType = ProblemType { uri: ABOUT_BLANK, title: None };
+
+/// The URI of problems without a type of their own.
+pub(super) const ABOUT_BLANK: &str = "about:blank";
+
+/// A problem type (RFC 9457).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ProblemType {
+    pub(super) uri: &'static str,
+    /// The title, equal for all problems of the type; `None` for the phrase of the status.
+    pub(super) title: Option<&'static str>,
+}
+
+/// Returns the problem type of a reason, unless a service sets its own.
+pub(super) const fn problem_type(reason: Reason) -> ProblemType {
+    match reason {
+        Reason::ClusterOverload | Reason::BurstGuard | Reason::ColdStart => REDUCED_CAPACITY,
+        Reason::TenantLimit | Reason::TenantQuotaExceeded => QUOTA_EXCEEDED,
+        Reason::QuotaDegraded => BLANK,
+    }
+}
+
+/// Returns the reason in a few words.
+pub(super) const fn title(reason: Reason) -> &'static str {
+    match reason {
+        Reason::ClusterOverload => "The service is overloaded",
+        Reason::TenantLimit => "The tenant is above its limit",
+        Reason::BurstGuard => "Too many requests at once",
+        Reason::ColdStart => "The service is starting",
+        Reason::TenantQuotaExceeded => "The quota of the tenant is used up",
+        Reason::QuotaDegraded => "The quota of the tenant cannot be checked",
+    }
+}
+
+/// Returns the reason in a sentence, and what the caller should do.
+pub(super) const fn detail(reason: Reason) -> &'static str {
+    match reason {
+        Reason::ClusterOverload => {
+            "All callers together send more requests than the service can answer, and this one was refused to shed load. \
+             Retry after the given time, with exponential backoff."
+        }
+        Reason::TenantLimit => {
+            "This tenant sends more requests than its own limit allows. Send fewer, and retry after the given time."
+        }
+        Reason::BurstGuard => {
+            "This instance received more requests at once than it may serve. Retry after the given time."
+        }
+        Reason::ColdStart => {
+            "This instance serves few requests until it has received its limits. Retry after the given time."
+        }
+        Reason::TenantQuotaExceeded => {
+            "This tenant has used up its quota. Do not retry before the quota is renewed: every request until then is \
+             refused as well."
+        }
+        Reason::QuotaDegraded => {
+            "The quota of this tenant cannot be checked at present, so the request was refused. Retry after the given time."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_words_of_its_own() {
+        for words in [title, detail] {
+            let all: BTreeSet<&str> = Reason::ALL.into_iter().map(words).collect();
+            assert_eq!(all.len(), Reason::ALL.len());
+        }
+        let renewed = |reason| detail(reason).contains("Do not retry before the quota is renewed");
+        assert!(
+            Reason::ALL.into_iter().all(|reason| renewed(reason) == (reason == Reason::TenantQuotaExceeded))
+        );
+    }
+}
