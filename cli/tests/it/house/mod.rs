@@ -3,6 +3,7 @@
 
 mod imports;
 mod layout;
+mod packages;
 mod purity;
 mod source;
 mod toolchain;
