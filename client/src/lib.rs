@@ -48,6 +48,8 @@ pub mod middleware;
 mod responses;
 mod setup;
 mod subscription;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use builder::{BuildError, LimiterBuilder};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};

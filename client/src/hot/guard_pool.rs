@@ -78,6 +78,13 @@ impl GuardPool {
         }
     }
 
+    /// Returns true if the pool alone could pay for a request of this cost; threads may hold batches besides.
+    pub(crate) fn pays(&self, n: u32) -> bool {
+        let (tokens, n) = (self.tokens.load(Ordering::Relaxed), u64::from(n));
+        let depth = u64::from(self.depth.load(Ordering::Relaxed));
+        tokens >= n || n > 1 && n > depth && depth > 0 && tokens >= depth
+    }
+
     /// True if the pool has no tokens; threads may still hold batches.
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.load(Ordering::Relaxed) == 0

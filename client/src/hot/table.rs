@@ -103,6 +103,11 @@ pub(crate) struct Table {
     pub(crate) responses: Arc<Responses>,
     /// The faults in the wiring of the limiter.
     pub(crate) problems: SetupProblems,
+    /// Requests that wait for admission.
+    pub(crate) waiting: Waiting,
+    /// What a test sets.
+    #[cfg(feature = "testing")]
+    pub(crate) hooks: crate::testing::Hooks,
 }
 
 impl Table {
@@ -127,6 +132,9 @@ impl Table {
             passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
             problems: SetupProblems::default(),
+            waiting: Waiting::default(),
+            #[cfg(feature = "testing")]
+            hooks: crate::testing::Hooks::default(),
         }
     }
 
@@ -156,6 +164,10 @@ impl Table {
     }
 
     fn set_default_key(&self, bucket: u32, default_key: u32) -> Option<BucketPlace> {
+        #[cfg(feature = "testing")]
+        if let (None, Some(word)) = (self.default_key(bucket), self.hooks.fallback()) {
+            self.publish(default_key, word);
+        }
         self.default_keys.get(bucket as usize)?.store(default_key + 1, Ordering::Release);
         Some(self.bucket_place(bucket, default_key))
     }
@@ -210,6 +222,12 @@ impl Table {
                 && is_empty(target.source())
                 && self.headroom_for(target).is_none_or(is_empty),
         }
+    }
+
+    /// Returns true if a request of this cost would find enough tokens, or needs none.
+    pub(crate) fn has_tokens(&self, target: Target, cost: u32) -> bool {
+        let pays = |id| self.tokens(id).is_some_and(|tokens| tokens.pays(cost));
+        !target.word().is_guarded() || pays(target.source()) || self.headroom_for(target).is_some_and(pays)
     }
 
     /// Returns the target of a request by names; `None` where the bucket has no room or an invalid name. Such

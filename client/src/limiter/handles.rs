@@ -8,6 +8,7 @@ use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::Counts;
 
 use crate::hot::decision::DecideCtx;
+#[cfg(not(feature = "testing"))]
 use crate::hot::rng::ThreadRng;
 use crate::hot::table::{BucketPlace, KeyPlace, Table, Target};
 use crate::interner::pin::Pin;
@@ -160,11 +161,6 @@ impl KeyHandle {
         decide_traced(&self.table, self.target(), || trace)
     }
 
-    /// Decides like `admit_traced`, and evaluates `trace` only where a coherent coin needs it.
-    pub(crate) fn admit_by_trace(&self, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
-        decide_traced(&self.table, self.target(), trace)
-    }
-
     /// Decides like `admit_by_trace` for a request that counts as `cost` requests.
     #[cfg(feature = "middleware")]
     pub(crate) fn admit_cost_by_trace(&self, cost: u32, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
@@ -203,9 +199,17 @@ impl KeyHandle {
 }
 
 /// Returns the counters and the random generator of the current thread.
+#[cfg(not(feature = "testing"))]
 #[inline]
 pub(super) fn thread_ctx(table: &Table) -> DecideCtx<'_, ThreadRng> {
     DecideCtx { counters: table.counters.current_thread(), draws: ThreadRng }
+}
+
+/// Returns the counters of the current thread, and its random generator unless a test has set a seed.
+#[cfg(feature = "testing")]
+#[inline]
+pub(super) fn thread_ctx(table: &Table) -> DecideCtx<'_, crate::testing::Draws<'_>> {
+    DecideCtx { counters: table.counters.current_thread(), draws: crate::testing::Draws(table) }
 }
 
 /// Decides with the current thread's context.
@@ -243,7 +247,7 @@ fn decide_cost_traced(
 
 /// Decides for a request that counts as `cost` requests.
 #[inline]
-fn decide_n(table: &Table, target: Target, cost: u32) -> Verdict {
+pub(super) fn decide_n(table: &Table, target: Target, cost: u32) -> Verdict {
     match cost {
         0 => Verdict::Admit,
         1 => decide(table, target),

@@ -3,11 +3,13 @@
 mod handles;
 mod limits;
 mod shard;
+mod waiting;
 
 pub use handles::{BucketHandle, KeyHandle, Peek};
 use handles::{decide_traced, thread_ctx};
 pub(crate) use limits::Limits;
 pub use shard::Shard;
+pub(crate) use waiting::Waiting;
 
 use std::sync::Arc;
 

@@ -1,0 +1,122 @@
+//! The queues of waiters, one for each key: who asks next, and when. Pure: the caller passes the time, the directive
+//! and the decision.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use plimsoll_core::decision::{Refusal, Verdict};
+use plimsoll_core::quantity::MonoTime;
+use tokio::sync::Notify;
+
+use super::pace::{Next, Outlook, Pace};
+
+/// The most waiters of a limiter; more are refused at once.
+pub(super) const WAITERS_MAX: usize = 10_000;
+/// The most keys without waiters whose pace is remembered.
+pub(super) const PACES_MAX: usize = 1_024;
+
+/// The queues of a limiter.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// By key.
+    queues: HashMap<u32, Queue>,
+    waiters: usize,
+    last: u64,
+}
+
+/// The waiters of one key, in the order in which they came.
+#[derive(Debug, Default)]
+struct Queue {
+    pace: Pace,
+    line: VecDeque<(u64, Arc<Notify>)>,
+    /// The last refusal of a waiter.
+    refusal: Option<Refusal>,
+}
+
+/// A place in the queue of a key.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    key: u32,
+    number: u64,
+    /// Notified when this waiter becomes the first.
+    pub(super) first: Arc<Notify>,
+}
+
+/// The next act of a waiter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// The waiter has its verdict, which is counted.
+    Decided(Verdict),
+    /// The waiter is the first, and looks again at this time.
+    Look(MonoTime),
+    /// Others come before.
+    Behind,
+}
+
+impl Queues {
+    /// Takes the last place of a key's queue; `None` if there are too many waiters.
+    pub(super) fn enter(&mut self, key: u32) -> Option<Ticket> {
+        if self.waiters >= WAITERS_MAX {
+            return None;
+        }
+        if self.queues.len() >= self.waiters + PACES_MAX {
+            self.queues.retain(|_, queue| !queue.line.is_empty());
+        }
+        self.last += 1;
+        self.waiters += 1;
+        let ticket = Ticket { key, number: self.last, first: Arc::default() };
+        let queue = self.queues.entry(key).or_default();
+        queue.line.push_back((ticket.number, Arc::clone(&ticket.first)));
+        Some(ticket)
+    }
+
+    /// Lets a waiter ask if it is the first and its time has come. `decide` counts; a refusal leaves the waiter where
+    /// it is.
+    pub(super) fn step(
+        &mut self,
+        now: MonoTime,
+        ticket: &Ticket,
+        cost: u32,
+        outlook: impl FnOnce() -> Outlook,
+        decide: impl FnOnce() -> Verdict,
+    ) -> Step {
+        let Some(queue) = self.queues.get_mut(&ticket.key) else { return Step::Behind };
+        if queue.line.front().is_none_or(|(first, _)| *first != ticket.number) {
+            return Step::Behind;
+        }
+        let outlook = outlook();
+        if let Next::Look(then) = queue.pace.next(now, cost, outlook) {
+            return Step::Look(then);
+        }
+        let verdict = decide();
+        queue.pace.on_asked(now, cost, outlook.ratio, verdict.is_admit());
+        match verdict {
+            Verdict::Admit => Step::Decided(verdict),
+            Verdict::Refuse(refusal) => {
+                queue.refusal = Some(refusal);
+                match queue.pace.next(now, cost, outlook) {
+                    Next::Look(then) => Step::Look(then),
+                    // A late timer makes up for an attempt.
+                    Next::Ask => Step::Look(now),
+                }
+            }
+        }
+    }
+
+    /// Gives a place up, and notifies the waiter that is the first now. Returns the last refusal of the key.
+    pub(super) fn leave(&mut self, ticket: &Ticket) -> Option<Refusal> {
+        let queue = self.queues.get_mut(&ticket.key)?;
+        let at = queue.line.iter().position(|(number, _)| *number == ticket.number)?;
+        queue.line.remove(at);
+        self.waiters -= 1;
+        if let (0, Some((_, first))) = (at, queue.line.front()) {
+            first.notify_one();
+        }
+        queue.refusal
+    }
+
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.waiters, self.queues.len())
+    }
+}

@@ -1,0 +1,318 @@
+//! Limiters for the tests of a service: they refuse what the test chooses, without an aggregator, a network or
+//! a clock. For the feature `testing`, in the `dev-dependencies` of a service.
+//!
+//! A [`ControlPlane`] stands in for aggregator and controller. The service gets its
+//! [`limiter`](ControlPlane::limiter), which is the real one: handles, middleware, counts and refusals are
+//! those of production. The test sets rules by bucket while the service runs.
+//!
+//! # Refuse
+//!
+//! ```
+//! use plimsoll_client::testing::ControlPlane;
+//! use plimsoll_client::{Reason, Verdict};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let plane = ControlPlane::new(7);
+//! plane.refuse("orders", Reason::TenantLimit)?;
+//! let limiter = plane.limiter();
+//! let Verdict::Refuse(refusal) = limiter.bucket("orders")?.admit("acme") else { panic!("admitted") };
+//! assert_eq!(refusal.reason(), Reason::TenantLimit);
+//! assert!(limiter.bucket("search")?.admit("acme").is_admit());
+//!
+//! plane.refuse_all(Reason::ClusterOverload); // every bucket without a rule of its own, now and later
+//! assert!(!limiter.bucket("search")?.admit("acme").is_admit());
+//! # Ok(()) }
+//! ```
+//!
+//! # A drop ratio and a seed
+//!
+//! ```
+//! use plimsoll_client::testing::ControlPlane;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let verdicts = |seed| -> Result<Vec<bool>, Box<dyn std::error::Error>> {
+//!     let plane = ControlPlane::new(seed);
+//!     plane.drop_share("orders", 0.3)?;
+//!     let orders = plane.limiter().bucket("orders")?;
+//!     Ok((0..100).map(|_| orders.admit("acme").is_admit()).collect())
+//! };
+//! assert_eq!(verdicts(7)?, verdicts(7)?);
+//! assert_ne!(verdicts(7)?, verdicts(8)?);
+//! # Ok(()) }
+//! ```
+//!
+//! The draws of one limiter form one sequence, and the seed determines it: the n-th decision that needs a draw
+//! gets the n-th draw, through handles, [`Limiter`] and middleware, on whichever threads. A test that sends the same
+//! requests in the same order gets the same verdicts in each run. Concurrent requests take draws in the order in
+//! which they are decided.
+//!
+//! # A limit under a virtual clock
+//!
+//! ```
+//! use std::time::Duration;
+//! use plimsoll_client::testing::{ControlPlane, Decisions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let plane = ControlPlane::new(7);
+//! plane.limit("orders", 100.0)?; // requests/s
+//! let orders = plane.limiter().bucket("orders")?;
+//! let admitted = |n: usize| (0..n).filter(|_| orders.admit("acme").is_admit()).count();
+//! assert_eq!(admitted(150), 100); // a second's worth is there at the start
+//! plane.advance(Duration::from_millis(250)); // nothing sleeps
+//! assert_eq!(admitted(150), 25);
+//! assert_eq!(plane.counts("orders")?, Decisions { offered: 300, admitted: 125, refused: 175, would_refuse: 0 });
+//!
+//! plane.shadow("orders", true)?; // count only
+//! assert_eq!(admitted(10), 10);
+//! assert_eq!(plane.counts("orders")?.would_refuse, 10);
+//! # Ok(()) }
+//! ```
+
+mod hooks;
+mod rule;
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests;
+
+pub(crate) use hooks::{Draws, Hooks};
+use rule::{Rule, VirtualLimit};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plimsoll_core::decision::Reason;
+use plimsoll_core::quantity::{DropRatio, InvalidRate, Rate};
+use plimsoll_core::report::Counts;
+
+use crate::hot::directive_word::DirectiveWord;
+use crate::hot::table::{BUCKETS_MAX, Table};
+use crate::limiter::{BucketError, Limiter};
+
+/// The number of keys of a limiter for tests; further tenants share their bucket's default class.
+pub const KEYS_MAX: usize = 4_096;
+
+/// The control plane of a test: decides by rules that the test sets by bucket. See the [module](self).
+///
+/// Clones share the rules. A limiter goes on with the rules that it has when its control plane is dropped.
+#[derive(Clone, Debug)]
+pub struct ControlPlane {
+    limiter: Limiter,
+    state: Arc<Mutex<State>>,
+}
+
+/// The decisions on the requests of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decisions {
+    /// Requests that arrived.
+    pub offered: u64,
+    /// Requests that were let through, those of `would_refuse` included.
+    pub admitted: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Refusals that were decided and not carried out: in shadow mode, and while killed.
+    pub would_refuse: u64,
+}
+
+/// The reason why a rule cannot be set.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// The bucket cannot be declared.
+    #[error(transparent)]
+    Bucket(#[from] BucketError),
+    /// The limit is no rate.
+    #[error("limit of bucket `{bucket}`: {source}")]
+    Rate {
+        /// The bucket.
+        bucket: String,
+        /// The rule that the limit breaks.
+        source: InvalidRate,
+    },
+    /// The share is not from 0 to 1.
+    #[error("share of bucket `{bucket}` to refuse: from 0 to 1, not {share}")]
+    Share {
+        /// The bucket.
+        bucket: String,
+        /// The share as it was given.
+        share: f64,
+    },
+}
+
+/// The rules that are in force.
+#[derive(Debug, Default)]
+struct State {
+    /// By bucket.
+    rules: BTreeMap<u32, Rule>,
+    limits: BTreeMap<u32, VirtualLimit>,
+    shadowed: BTreeSet<u32>,
+    /// For all other buckets.
+    fallback: Rule,
+    is_killed: bool,
+}
+
+impl ControlPlane {
+    /// Makes a limiter that admits everything, and whose draws follow `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        // Without a thread's own counters all threads decide by one state of the coin.
+        let table = Table::new(KEYS_MAX, 0, seed);
+        table.hooks.seed(seed);
+        Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default() }
+    }
+
+    /// Returns the limiter, for the service under test.
+    #[must_use]
+    pub fn limiter(&self) -> Limiter {
+        self.limiter.clone()
+    }
+
+    /// Refuses every request of a bucket, for this reason.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn refuse(&self, bucket: &str, reason: Reason) -> Result<(), RuleError> {
+        self.set(bucket, Rule::Refuse(reason))
+    }
+
+    /// Refuses every request of the buckets without a rule of their own, those of later declarations included.
+    pub fn refuse_all(&self, reason: Reason) {
+        self.state().fallback = Rule::Refuse(reason);
+        self.publish_all();
+    }
+
+    /// Refuses a share of a bucket's requests, from 0 to 1, each by an independent draw.
+    ///
+    /// # Errors
+    /// When the share is not from 0 to 1, the bucket's name is invalid, or the limiter has no room for it.
+    pub fn drop_share(&self, bucket: &str, share: f64) -> Result<(), RuleError> {
+        let is_valid = (0.0..=1.0).contains(&share);
+        // A cast from a float saturates.
+        let ratio = DropRatio::new((share * f64::from(DropRatio::ONE)).round() as u32);
+        let ratio = ratio.ok().filter(|_| is_valid);
+        let ratio = ratio.ok_or_else(|| RuleError::Share { bucket: bucket.to_owned(), share })?;
+        self.set(bucket, Rule::Drop(ratio))
+    }
+
+    /// Limits a bucket to `rps` requests/s of the virtual clock, which [`advance`](Self::advance) moves. All tenants
+    /// share the limit. The requests of one second may come at once, at the start too.
+    ///
+    /// # Errors
+    /// When the limit is negative or not finite, the bucket's name is invalid, or the limiter has no room for it.
+    pub fn limit(&self, bucket: &str, rps: f64) -> Result<(), RuleError> {
+        let rate = Rate::new(rps).map_err(|source| RuleError::Rate { bucket: bucket.to_owned(), source })?;
+        self.set(bucket, Rule::Limit(rate))
+    }
+
+    /// Admits every request of a bucket again.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn admit(&self, bucket: &str) -> Result<(), RuleError> {
+        self.set(bucket, Rule::Admit)
+    }
+
+    /// Puts a bucket into shadow mode, in which refusals are only counted, or back into force.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn shadow(&self, bucket: &str, is_shadowed: bool) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        let mut state = self.state();
+        match is_shadowed {
+            true => state.shadowed.insert(place.bucket),
+            false => state.shadowed.remove(&place.bucket),
+        };
+        drop(state);
+        self.publish_all();
+        Ok(())
+    }
+
+    /// Sets the kill switch of all buckets: while it is on, refusals are only counted.
+    pub fn kill(&self, is_killed: bool) {
+        self.state().is_killed = is_killed;
+        self.publish_all();
+    }
+
+    /// Moves the virtual clock, and refills the limits.
+    pub fn advance(&self, span: Duration) {
+        let table = self.table();
+        self.state().limits.values_mut().for_each(|limit| limit.advance(table, span));
+        table.refill();
+    }
+
+    /// Returns the decisions on all requests of a bucket so far.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn counts(&self, bucket: &str) -> Result<Decisions, RuleError> {
+        let bucket = self.limiter.bucket(bucket)?.place.bucket;
+        let keys = &self.table().keys;
+        let of_bucket = (0..KEYS_MAX as u32).filter(|key| keys.owner_of(*key) == bucket);
+        let sum = of_bucket.fold(Counts::ZERO, |sum, key| sum.plus(self.table().counters.counts(key)));
+        Ok(sum.into())
+    }
+
+    /// Returns the decisions on the requests of one tenant of a bucket so far.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn tenant_counts(&self, bucket: &str, tenant: &str) -> Result<Decisions, RuleError> {
+        Ok(self.limiter.bucket(bucket)?.key(tenant).counts().into())
+    }
+}
+
+impl ControlPlane {
+    fn set(&self, bucket: &str, rule: Rule) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        let mut state = self.state();
+        state.rules.insert(place.bucket, rule);
+        // A guard has no tokens but those of a limit.
+        let rate = if let Rule::Limit(rate) = rule { rate } else { Rate::ZERO };
+        let limit = VirtualLimit::new(self.table(), place.default_key, rate);
+        self.table().refill();
+        state.limits.insert(place.bucket, limit);
+        drop(state);
+        self.publish_all();
+        Ok(())
+    }
+
+    /// Publishes the rules of all buckets that are declared, and that of later ones.
+    fn publish_all(&self) {
+        let (table, state) = (self.table(), self.state());
+        table.hooks.set_fallback(state.word(None));
+        for bucket in 0..BUCKETS_MAX as u32 {
+            if let Some(key) = table.default_key(bucket) {
+                table.publish(key, state.word(Some(bucket)));
+            }
+        }
+    }
+
+    fn table(&self) -> &Table {
+        &self.limiter.table
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns the directive of a bucket; `None` for buckets that are declared later.
+    fn word(&self, bucket: Option<u32>) -> DirectiveWord {
+        let is_shadowed = bucket.is_some_and(|bucket| self.shadowed.contains(&bucket));
+        let rule = bucket.and_then(|bucket| self.rules.get(&bucket)).unwrap_or(&self.fallback);
+        rule.word(!is_shadowed && !self.is_killed)
+    }
+}
+
+impl From<Counts> for Decisions {
+    fn from(counts: Counts) -> Self {
+        Self {
+            offered: counts.offered,
+            admitted: counts.admitted(),
+            refused: counts.refused(),
+            would_refuse: counts.would_dropped,
+        }
+    }
+}

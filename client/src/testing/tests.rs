@@ -1,0 +1,154 @@
+//! Tests of the control plane of tests: each rule through each way to decide, seeds, the virtual clock, shadow mode
+//! and the kill switch.
+
+use plimsoll_core::decision::{Reason, Verdict};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn admitted(plane: &ControlPlane, bucket: &str, n: u32) -> u32 {
+    let bucket = plane.limiter().bucket(bucket).unwrap();
+    (0..n).map(|_| u32::from(bucket.admit("acme").is_admit())).sum()
+}
+
+fn reason(verdict: Verdict) -> Option<Reason> {
+    match verdict {
+        Verdict::Admit => None,
+        Verdict::Refuse(refusal) => Some(refusal.reason()),
+    }
+}
+
+#[test]
+fn every_way_to_decide_refuses_for_the_set_reason() {
+    for expected in Reason::ALL {
+        let plane = ControlPlane::new(7);
+        plane.refuse("orders", expected).unwrap();
+        let limiter = plane.limiter();
+        let bucket = limiter.bucket("orders").unwrap();
+        let key = bucket.key("acme");
+        let verdicts = [
+            bucket.admit("acme"),
+            bucket.admit_n("acme", 3),
+            bucket.admit_traced("acme", None),
+            key.admit(),
+            key.admit_with(u32::MAX),
+            limiter.admit("orders", "jo"),
+            limiter.admit_all([(&bucket, "acme")]),
+        ];
+        assert_eq!(verdicts.map(reason), [Some(expected); 7]);
+        assert_eq!(
+            plane.counts("orders").unwrap(),
+            Decisions { offered: 9, refused: 9, ..Decisions::default() }
+        );
+        assert_eq!(plane.tenant_counts("orders", "jo").unwrap().refused, 1);
+        assert_eq!(admitted(&plane, "search", 5), 5, "another bucket");
+        plane.admit("orders").unwrap();
+        assert_eq!(admitted(&plane, "orders", 5), 5, "taken back");
+    }
+}
+
+#[test]
+fn refusal_of_all_buckets_covers_later_ones_and_spares_those_with_a_rule() {
+    let plane = ControlPlane::new(7);
+    plane.admit("exempt").unwrap();
+    assert_eq!(admitted(&plane, "before", 5), 5);
+    for reason in Reason::ALL {
+        plane.refuse_all(reason);
+        assert_eq!(["before", "exempt"].map(|bucket| admitted(&plane, bucket, 5)), [0, 5], "{reason:?}");
+        let later = format!("later-{}", reason.as_str());
+        assert_eq!(reason_of(&plane, &later), Some(reason), "declared by name in a request");
+    }
+    let limiter = plane.limiter();
+    drop(plane);
+    assert!(!limiter.bucket("last").unwrap().admit("acme").is_admit(), "the limiter keeps the rule");
+}
+
+fn reason_of(plane: &ControlPlane, bucket: &str) -> Option<Reason> {
+    reason(plane.limiter().admit(bucket, "acme"))
+}
+
+#[test]
+fn equal_seeds_decide_alike_on_any_thread_and_by_any_handle() {
+    type Decide = fn(&ControlPlane) -> Verdict;
+    let ways: [Decide; 3] = [
+        |plane| plane.limiter().admit("orders", "acme"),
+        |plane| plane.limiter().bucket("orders").unwrap().admit("acme"),
+        |plane| plane.limiter().bucket("orders").unwrap().key("acme").admit(),
+    ];
+    let run = |seed, decide: Decide| {
+        let plane = ControlPlane::new(seed);
+        plane.drop_share("orders", 0.3).unwrap();
+        let batch = |n| {
+            let plane = plane.clone();
+            let decide = move || (0..n).map(|_| decide(&plane)).collect::<Vec<Verdict>>();
+            std::thread::spawn(decide).join().unwrap()
+        };
+        [batch(300), batch(700)].concat()
+    };
+    let first = run(7, ways[0]);
+    let refused = first.iter().filter(|verdict| !verdict.is_admit()).count();
+    assert!((240..360).contains(&refused), "{refused} of 1,000 at 0.3");
+    for decide in ways {
+        assert_eq!(run(7, decide), first, "the waits of refusals included");
+    }
+    assert_ne!(run(8, ways[0]), first);
+}
+
+#[test]
+fn limit_admits_a_seconds_worth_and_refills_with_the_virtual_clock_alone() {
+    let plane = ControlPlane::new(7);
+    plane.limit("orders", 100.0).unwrap();
+    assert_eq!([admitted(&plane, "orders", 150), admitted(&plane, "orders", 10)], [100, 0]);
+    for (span, expected) in [(SECOND / 4, 25), (Duration::ZERO, 0), (SECOND / 100, 1), (SECOND * 60, 100)] {
+        plane.advance(span);
+        assert_eq!(admitted(&plane, "orders", 500), expected, "after {span:?}");
+    }
+    assert_eq!(reason_of(&plane, "orders"), Some(Reason::BurstGuard));
+    let slow = ControlPlane::new(7);
+    slow.limit("jobs", 0.5).unwrap();
+    assert_eq!(admitted(&slow, "jobs", 5), 1);
+    slow.advance(SECOND);
+    assert_eq!(admitted(&slow, "jobs", 5), 0, "half a request");
+    slow.advance(SECOND);
+    assert_eq!(admitted(&slow, "jobs", 5), 1);
+    slow.limit("jobs", 0.0).unwrap();
+    slow.advance(SECOND * 9);
+    assert_eq!(admitted(&slow, "jobs", 5), 0);
+}
+
+#[test]
+fn shadow_and_kill_count_what_would_be_refused() {
+    let plane = ControlPlane::new(7);
+    plane.refuse("orders", Reason::ClusterOverload).unwrap();
+    plane.limit("jobs", 1.0).unwrap();
+    plane.refuse_all(Reason::TenantLimit);
+    plane.shadow("orders", true).unwrap();
+    assert_eq!(["orders", "jobs", "other"].map(|bucket| admitted(&plane, bucket, 5)), [5, 1, 0]);
+    plane.kill(true);
+    assert_eq!(["orders", "jobs", "other", "new"].map(|bucket| admitted(&plane, bucket, 5)), [5; 4]);
+    plane.shadow("orders", false).unwrap();
+    plane.kill(false);
+    assert_eq!(["orders", "jobs", "other", "new"].map(|bucket| admitted(&plane, bucket, 5)), [0; 4]);
+    let orders = plane.counts("orders").unwrap();
+    assert_eq!(orders, Decisions { offered: 15, admitted: 10, refused: 5, would_refuse: 10 });
+    assert_eq!(plane.counts("jobs").unwrap().would_refuse, 5);
+}
+
+#[test]
+fn invalid_rules_are_errors_that_name_the_bucket() {
+    let plane = ControlPlane::new(7);
+    for (result, text) in [
+        (plane.refuse("", Reason::TenantLimit), "bucket ``: a name must not be empty"),
+        (plane.drop_share("orders", 1.5), "share of bucket `orders` to refuse: from 0 to 1, not 1.5"),
+        (plane.drop_share("orders", f64::NAN), "share of bucket `orders` to refuse: from 0 to 1, not NaN"),
+        (
+            plane.limit("orders", -1.0),
+            "limit of bucket `orders`: a rate is a number of requests/s from 0 to 1000000000000, not -1",
+        ),
+    ] {
+        assert_eq!(result.unwrap_err().to_string(), text);
+    }
+    plane.drop_share("orders", 1.0).unwrap();
+    assert_eq!(admitted(&plane, "orders", 5), 0);
+}
