@@ -39,8 +39,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         // Any caller can send any header: behind a layer that verifies tokens, use `Tenant::extension`.
         Tenant::header("x-tenant")?,
         [
-            Rule::bucket("orders-read").path("/orders/*").methods([Method::GET, Method::HEAD]),
-            Rule::bucket("orders-write").path("/orders/*"),
+            Rule::bucket("orders-read").prefix("/orders").methods([Method::GET, Method::HEAD]),
+            Rule::bucket("orders-write").prefix("/orders"),
             Rule::unlimited().path("/healthz"),
             Rule::otherwise("rest"),
         ],

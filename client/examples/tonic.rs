@@ -38,7 +38,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         Tenant::header("x-tenant")?,
         [
             Rule::bucket("health-watch").path("/grpc.health.v1.Health/Watch"),
-            Rule::bucket("health").path("/grpc.health.v1.Health/*"),
+            Rule::bucket("health").prefix("/grpc.health.v1.Health"),
         ],
     )?;
     let (_reporter, health) = tonic_health::server::health_reporter();

@@ -137,8 +137,8 @@ fn path_rules() -> [Rule; 7] {
         Rule::unlimited().path("/healthz"),
         Rule::bucket("root").path("/"),
         Rule::bucket("checkout").path("/checkout"),
-        Rule::bucket("orders").path("/orders/*"),
-        Rule::bucket("files").path("/files/*"),
+        Rule::bucket("orders").prefix("/orders"),
+        Rule::bucket("files").prefix("/files"),
         Rule::bucket("cart").path("/api/cart"),
     ]
 }

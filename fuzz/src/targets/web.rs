@@ -29,7 +29,7 @@ thread_local! {
     /// Rules without one for the rest, so that a request without a key shows.
     static RULES: LazyCell<Rules> = LazyCell::new(|| {
         let (limiter, _) = tiers::client(3, "zone-a");
-        let rules = [Rule::bucket("checkout").path("/checkout"), Rule::bucket("orders").path("/orders/*")];
+        let rules = [Rule::bucket("checkout").path("/checkout"), Rule::bucket("orders").prefix("/orders")];
         Rules::new(&limiter, Tenant::header("x-tenant").unwrap(), rules).unwrap()
     });
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod trace;
 
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AsHeaderName, ORIGIN};
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 /// The head of a request, borrowed: all that decides about it, and not its body.
@@ -26,6 +27,64 @@ impl<'a> Head<'a> {
             uri: request.uri(),
             headers: request.headers(),
             extensions: request.extensions(),
+        }
+    }
+
+    /// Returns the value of a header that occurs exactly once and is visible ASCII. Several values would be
+    /// ambiguous, so that there is none.
+    pub fn header(self, name: impl AsHeaderName + Copy) -> Option<&'a str> {
+        let value = self.headers.get(name)?;
+        // Few requests repeat any name, so that most need one search.
+        let has_repeated_names = self.headers.len() > self.headers.keys_len();
+        if has_repeated_names && self.headers.get_all(name).iter().nth(1).is_some() {
+            return None;
+        }
+        value.to_str().ok()
+    }
+
+    /// Returns true for a CORS preflight, which a browser sends on its own (Fetch Standard, CORS-preflight fetch).
+    #[inline]
+    pub(super) fn is_preflight(self) -> bool {
+        *self.method == Method::OPTIONS
+            && self.headers.contains_key(ORIGIN)
+            && self.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_has_a_value_only_once() {
+        for (values, expected) in [
+            (&[&b"acme"[..]][..], Some("acme")),
+            (&[], None),
+            (&[b"acme", b"acme"], None),
+            (&[b"caf\xc3\xa9"], None),
+            (&[b""], Some("")),
+        ] {
+            let mut request = Request::new(());
+            request.headers_mut().append("x-other", http::HeaderValue::from_static("x"));
+            for value in values {
+                request.headers_mut().append("x-tenant", http::HeaderValue::from_bytes(value).unwrap());
+            }
+            assert_eq!(Head::of(&request).header("X-Tenant"), expected, "{values:?}");
+            assert_eq!(Head::of(&request).header("x tenant"), None, "no name of a header");
+        }
+    }
+
+    #[test]
+    fn preflight_has_the_method_and_both_headers() {
+        for (method, headers, expected) in [
+            (Method::OPTIONS, &["origin", "access-control-request-method"][..], true),
+            (Method::OPTIONS, &["origin"], false),
+            (Method::OPTIONS, &["access-control-request-method"], false),
+            (Method::GET, &["origin", "access-control-request-method"], false),
+        ] {
+            let request = Request::builder().method(method);
+            let request = headers.iter().fold(request, |request, name| request.header(*name, "x"));
+            assert_eq!(Head::of(&request.body(()).unwrap()).is_preflight(), expected, "{headers:?}");
         }
     }
 }

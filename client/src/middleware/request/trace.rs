@@ -4,14 +4,13 @@ use http::HeaderName;
 use plimsoll_core::decision::trace::TraceId;
 
 use super::Head;
-use crate::middleware::tenant::only;
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or
 /// several.
 pub(in crate::middleware) fn trace_of(request: Head<'_>) -> Option<TraceId> {
-    TraceId::of_traceparent(only(request, &TRACEPARENT)?.as_bytes())
+    TraceId::of_traceparent(request.header(&TRACEPARENT)?.as_bytes())
 }
 
 #[cfg(test)]

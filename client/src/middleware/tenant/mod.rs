@@ -1,17 +1,41 @@
 //! The tenant of a request.
 
+mod address;
+mod api_keys;
+mod error;
+mod forwarded;
+mod found;
+mod resolve;
+#[cfg(feature = "axum")]
+mod route;
+
+pub use error::TenantError;
+pub use resolve::{ResolveFuture, ResolveTenant, ResolveTenantLayer};
+
 use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
-use http::header::InvalidHeaderName;
-use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
+use plimsoll_core::names::{DEFAULT_TENANT, check_name};
 
 use super::Head;
+use address::PeerAddress;
+use api_keys::ApiKeys;
+use forwarded::ForwardedAddress;
+use found::{Find, Found, NameBuffer};
 
 /// The source of a request's tenant. A request without a valid tenant counts as the class `default`; so does
 /// every request of `Tenant::default()`.
-#[derive(Clone, Debug, Default)]
+///
+/// | source | trust |
+/// |---|---|
+/// | [`extension`](Self::extension), [`resolved`](Self::resolved) | as much as the layer that verified it |
+/// | [`api_key`](Self::api_key) | a secret of the caller |
+/// | [`peer_address`](Self::peer_address), [`forwarded_address`](Self::forwarded_address) | an address, which many callers may share |
+/// | [`header`](Self::header) | anything that a caller sends, unless a proxy replaces it |
+///
+/// [`or`](Self::or) puts sources in order. None allocates, except what a function of [`by`](Self::by) allocates.
+#[derive(Clone, Default)]
 pub struct Tenant(Source);
 
 #[derive(Clone, Default)]
@@ -21,6 +45,7 @@ enum Source {
     Header(HeaderName),
     Constant(Arc<str>),
     Fn(Arc<Read>),
+    Find(Arc<dyn Find>),
 }
 
 type Read = dyn Fn(Head<'_>) -> Option<&str> + Send + Sync;
@@ -51,19 +76,20 @@ impl Tenant {
     ///
     /// # Errors
     /// When the header's name is invalid.
-    pub fn header(name: &str) -> Result<Self, InvalidHeaderName> {
-        HeaderName::try_from(name).map(Self::from)
+    pub fn header(name: &str) -> Result<Self, TenantError> {
+        header_name(name).map(Self::from)
     }
 
     /// Uses one tenant for every request.
     ///
     /// # Errors
     /// When the tenant's name is invalid.
-    pub fn constant(tenant: &str) -> Result<Self, InvalidName> {
-        check_name(tenant).map(|()| Self(Source::Constant(tenant.into())))
+    pub fn constant(tenant: &str) -> Result<Self, TenantError> {
+        let error = |source| TenantError::Name { name: tenant.to_owned(), source };
+        check_name(tenant).map(|()| Self(Source::Constant(tenant.into()))).map_err(error)
     }
 
-    /// Reads the tenant by a function of the request's head.
+    /// Reads the tenant by a function of the request's head that borrows from it.
     ///
     /// ```
     /// # use plimsoll_client::middleware::Tenant;
@@ -74,25 +100,198 @@ impl Tenant {
         Self(Source::Fn(Arc::new(read)))
     }
 
+    /// Finds the tenant by a function that returns an own name, such as one that is looked up in a map.
+    ///
+    /// ```
+    /// use std::{collections::HashMap, sync::Arc};
+    /// # use plimsoll_client::middleware::{Head, Tenant};
+    /// let accounts: HashMap<String, Arc<str>> = HashMap::from([("7".to_owned(), "acme".into())]);
+    /// let tenant = Tenant::by(move |request: Head<'_>| accounts.get(request.header("x-account")?).cloned());
+    /// # drop(tenant);
+    /// ```
+    pub fn by<N: AsRef<str> + 'static>(find: impl Fn(Head<'_>) -> Option<N> + Send + Sync + 'static) -> Self {
+        Self::find(By(find))
+    }
+
+    /// Finds the tenant by the API key in a header. In the header `authorization` the key follows the scheme
+    /// `Bearer`. A tenant may have several keys. Keys are held as keyed hashes, so that they are in no log and no
+    /// `Debug` output, and the time of a look-up is not about them.
+    ///
+    /// A request with an unknown key counts as `default`: to refuse it is up to the authentication.
+    ///
+    /// ```
+    /// # use plimsoll_client::middleware::{Tenant, TenantError};
+    /// # fn main() -> Result<(), TenantError> {
+    /// let tenant = Tenant::api_key("x-api-key", [("k-8f2c..", "acme"), ("k-77ab..", "globex")])?;
+    /// # drop(tenant);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the header's name or a tenant's is invalid, a key is empty, longer than 512 bytes or belongs to two
+    /// tenants, or there are more than 100,000.
+    pub fn api_key<K: AsRef<str>, T: AsRef<str>>(
+        header: &str,
+        keys: impl IntoIterator<Item = (K, T)>,
+    ) -> Result<Self, TenantError> {
+        ApiKeys::new(header_name(header)?, keys).map(Self::find)
+    }
+
+    /// Uses the address of the connection's peer: an IPv4 address, or the /64 of an IPv6 address, as
+    /// `2001:db8:1:2::/64`. It is a `SocketAddr` or `IpAddr` in the request's extensions; with the feature `axum` also
+    /// what `into_make_service_with_connect_info::<SocketAddr>` puts there. Behind a proxy the peer is the proxy: use
+    /// [`forwarded_address`](Self::forwarded_address).
+    #[must_use]
+    pub fn peer_address() -> Self {
+        Self::find(PeerAddress)
+    }
+
+    /// Uses the address that trusted proxies name in `forwarded` (RFC 7239), `x-forwarded-for` or a header like it.
+    /// `trusted_hops` is the number of proxies in front of the service that append to the header: with 1 the last entry
+    /// counts, with 2 the one before it. A request with fewer entries, or with no address at that place, counts as
+    /// `default`.
+    ///
+    /// What stands further to the left is what the caller sent. So a number that is too large lets callers choose their
+    /// address, and each proxy must be one that requests cannot avoid.
+    ///
+    /// ```
+    /// # use plimsoll_client::middleware::{Tenant, TenantError};
+    /// # fn main() -> Result<(), TenantError> {
+    /// let tenant = Tenant::forwarded_address("x-forwarded-for", 1)?;
+    /// # drop(tenant);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// When the header's name is invalid, or the number of hops is not 1 to 16.
+    pub fn forwarded_address(header: &str, trusted_hops: usize) -> Result<Self, TenantError> {
+        ForwardedAddress::new(header_name(header)?, trusted_hops).map(Self::find)
+    }
+
+    /// Uses the route that an axum router has chosen, so that a bucket is shared fairly between routes:
+    /// `/orders/{id}` is the tenant `/orders/:id`. It needs a layer inside of the router.
+    #[cfg(feature = "axum")]
+    #[must_use]
+    pub fn matched_path() -> Self {
+        Self::find(route::Route)
+    }
+
+    /// Uses the name that a [`ResolveTenantLayer`] outside of this layer found.
+    #[must_use]
+    pub fn resolved() -> Self {
+        Self::extension(|resolved: &resolve::Resolved| Some(&resolved.0))
+    }
+
+    /// Uses another source for the requests without a valid tenant in this one.
+    ///
+    /// ```
+    /// # use plimsoll_client::middleware::{Tenant, TenantError};
+    /// # #[derive(Clone)] struct Claims { account: String }
+    /// # fn main() -> Result<(), TenantError> {
+    /// let tenant = Tenant::extension(|claims: &Claims| Some(&claims.account))
+    ///     .or(Tenant::forwarded_address("x-forwarded-for", 1)?);
+    /// # drop(tenant);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self::find(Or(self.0, other.0))
+    }
+
+    fn find(find: impl Find + 'static) -> Self {
+        Self(Source::Find(Arc::new(find)))
+    }
+
     /// Returns the tenant of all requests, if they have the same one.
     pub(super) fn constant_name(&self) -> Option<&str> {
         match &self.0 {
             Source::Default => Some(DEFAULT_TENANT),
             Source::Constant(tenant) => Some(tenant),
-            Source::Header(_) | Source::Fn(_) => None,
+            Source::Header(_) | Source::Fn(_) | Source::Find(_) => None,
         }
     }
 
-    /// Returns the tenant of a request.
-    pub(super) fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
-        let tenant = match &self.0 {
-            Source::Default => None,
-            Source::Header(name) => only(request, name),
-            Source::Constant(tenant) => Some(&**tenant),
-            Source::Fn(read) => read(request),
-        };
-        tenant.unwrap_or(DEFAULT_TENANT)
+    /// Calls `f` with the tenant of a request.
+    #[inline]
+    pub(super) fn with<T>(&self, request: Head<'_>, f: impl FnOnce(&str) -> T) -> T {
+        if let Source::Find(find) = &self.0 {
+            let mut buffer = NameBuffer::new();
+            let found = find.find(request, &mut buffer);
+            return f(found.map_or(DEFAULT_TENANT, |found| found.of(&buffer)));
+        }
+        f(self.0.borrowed(request).unwrap_or(DEFAULT_TENANT))
     }
+}
+
+impl Source {
+    /// Returns the name of a source that borrows from the request.
+    #[inline]
+    fn borrowed<'a>(&'a self, request: Head<'a>) -> Option<&'a str> {
+        match self {
+            Self::Default | Self::Find(_) => None,
+            Self::Header(name) => request.header(name),
+            Self::Constant(tenant) => Some(tenant),
+            Self::Fn(read) => read(request),
+        }
+    }
+}
+
+impl Find for Source {
+    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
+        match self {
+            Self::Find(find) => find.find(request, buffer),
+            _ => self.borrowed(request).map(Found::Borrowed),
+        }
+    }
+
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str(DEFAULT_TENANT),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Constant(tenant) => fmt::Debug::fmt(tenant, f),
+            Self::Fn(_) => f.write_str("function"),
+            Self::Find(find) => find.describe(f),
+        }
+    }
+}
+
+/// A function that returns an own name.
+struct By<F>(F);
+
+impl<F, N> Find for By<F>
+where
+    F: Fn(Head<'_>) -> Option<N> + Send + Sync,
+    N: AsRef<str>,
+{
+    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
+        buffer.put_str((self.0)(request)?.as_ref())
+    }
+
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("function")
+    }
+}
+
+/// A source, and the one for requests without a valid name in it.
+struct Or(Source, Source);
+
+impl Find for Or {
+    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
+        match self.0.find(request, buffer) {
+            Some(found) if check_name(found.of(buffer)).is_ok() => Some(found),
+            _ => self.1.find(request, buffer),
+        }
+    }
+
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.describe(f)?;
+        f.write_str(" or ")?;
+        self.1.describe(f)
+    }
+}
+
+fn header_name(name: &str) -> Result<HeaderName, TenantError> {
+    HeaderName::try_from(name).map_err(|_| TenantError::Header(name.to_owned()))
 }
 
 impl From<HeaderName> for Tenant {
@@ -101,79 +300,14 @@ impl From<HeaderName> for Tenant {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str(DEFAULT_TENANT),
-            Self::Header(name) => write!(f, "header {name}"),
-            Self::Constant(tenant) => fmt::Debug::fmt(tenant, f),
-            Self::Fn(_) => f.write_str("function"),
-        }
+        f.write_str("Tenant(")?;
+        self.0.describe(f)?;
+        f.write_str(")")
     }
-}
-
-/// Returns the value of a header that occurs exactly once; several values would be ambiguous.
-pub(in crate::middleware) fn only<'a>(request: Head<'a>, name: &HeaderName) -> Option<&'a str> {
-    let value = request.headers.get(name)?;
-    // Few requests repeat any name, so that most need one search.
-    let has_repeated_names = request.headers.len() > request.headers.keys_len();
-    if has_repeated_names && request.headers.get_all(name).iter().nth(1).is_some() {
-        return None;
-    }
-    value.to_str().ok()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use http::{HeaderValue, Request};
-
-    fn with(values: &[&[u8]]) -> Request<()> {
-        let mut request = Request::new(());
-        for value in values {
-            request.headers_mut().append("x-tenant", HeaderValue::from_bytes(value).unwrap());
-        }
-        request
-    }
-
-    #[test]
-    fn header_counts_only_with_one_valid_value() {
-        let tenant = Tenant::header("X-Tenant").unwrap();
-        let cases: [(&[&[u8]], &str); 5] = [
-            (&[b"acme"], "acme"),
-            (&[], "default"),
-            (&[b"acme", b"acme"], "default"),
-            (&[b"caf\xc3\xa9"], "default"),
-            (&[b"\xff\xfe"], "default"),
-        ];
-        for (values, expected) in cases {
-            assert_eq!(tenant.of(Head::of(&with(values))), expected, "{values:?}");
-        }
-        assert!(Tenant::header("x tenant").is_err());
-    }
-
-    #[test]
-    fn tenant_comes_from_verified_claims_and_not_from_a_header() {
-        #[derive(Clone)]
-        struct Claims(Option<String>);
-        let tenant = Tenant::extension(|claims: &Claims| claims.0.as_deref());
-        let mut request = with(&[b"big"]);
-        assert_eq!(tenant.of(Head::of(&request)), "default", "no token was verified");
-        for (account, expected) in [(Some("acme"), "acme"), (None, "default")] {
-            request.extensions_mut().insert(Claims(account.map(str::to_owned)));
-            assert_eq!(tenant.of(Head::of(&request)), expected);
-        }
-    }
-
-    #[test]
-    fn tenant_may_be_constant_or_read_by_a_function() {
-        assert_eq!(Tenant::default().of(Head::of(&with(&[b"acme"]))), "default");
-        assert_eq!(Tenant::constant("batch").unwrap().of(Head::of(&with(&[b"acme"]))), "batch");
-        assert!(Tenant::constant("two words").is_err());
-        let by_host = Tenant::from_fn(|request| request.uri.host());
-        let mut request = with(&[]);
-        assert_eq!(by_host.of(Head::of(&request)), "default");
-        *request.uri_mut() = "http://acme.example/".parse().unwrap();
-        assert_eq!(by_host.of(Head::of(&request)), "acme.example");
-    }
-}
+#[cfg(not(feature = "loom"))]
+mod tests;

@@ -4,53 +4,90 @@
 /// The longest path in bytes that is decoded without an allocation.
 const ON_STACK_MAX: usize = 512;
 
-/// The paths that a rule applies to.
-#[derive(Clone, Debug)]
-pub(super) enum PathPattern {
-    Exact(String),
-    Prefix(String),
+/// One reading of a request's path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading<'a> {
+    /// The path as the layer sees it.
+    path: &'a [u8],
+    /// The path with the prefixes that routers around the layer have stripped, if they have.
+    whole: Option<&'a [u8]>,
+    pub(super) is_decoded: bool,
 }
 
-impl PathPattern {
-    /// Parses a path, or a prefix that ends in `*`; returns `None` for a pattern that no request could match.
-    pub(super) fn parse(pattern: &str) -> Option<Self> {
-        let prefix = pattern.strip_suffix('*');
-        let fixed = prefix.unwrap_or(pattern);
-        let has_escape = (0..fixed.len()).any(|at| escaped(&fixed.as_bytes()[at..]).is_some());
-        if !fixed.starts_with('/') || fixed.contains(['*', '{', '}']) || has_escape {
-            return None;
-        }
-        let make = if prefix.is_some() { Self::Prefix } else { Self::Exact };
-        Some(make(fixed.to_owned()))
-    }
-
-    pub(super) fn matches(&self, path: &[u8]) -> bool {
-        match self {
-            Self::Exact(exact) => path == exact.as_bytes(),
-            Self::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
-        }
+impl Reading<'_> {
+    /// Returns true if `matches` the path as the layer sees it or the whole one.
+    #[inline]
+    pub(super) fn any(self, matches: impl Fn(&[u8]) -> bool) -> bool {
+        matches(self.path) || self.whole.is_some_and(matches)
     }
 }
 
 /// Calls `read` with each reading of a path: as it is, percent-decoded once, and decoded with dot segments resolved
-/// and empty segments removed. A path without escapes, dot segments and empty segments has one reading.
-pub(super) fn each_reading(path: &[u8], mut read: impl FnMut(&[u8])) {
-    read(path);
-    if is_plain(path) {
+/// and empty segments removed. A path without escapes, dot segments and empty segments has one reading. If a router
+/// has stripped a prefix, `whole` is the path before, which is read in the same way.
+pub(super) fn each_reading(path: &[u8], whole: Option<&[u8]>, mut read: impl FnMut(Reading<'_>)) {
+    read(Reading { path, whole, is_decoded: false });
+    if is_plain(path) && whole.is_none_or(is_plain) {
         return;
     }
+    let Some(whole) = whole else {
+        return with_buffer(path, |path| {
+            read(Reading { path: path.decoded(), whole: None, is_decoded: true });
+            read(Reading { path: path.resolved(), whole: None, is_decoded: true });
+        });
+    };
+    with_buffer(path, |path| {
+        with_buffer(whole, |whole| {
+            read(Reading { path: path.decoded(), whole: Some(whole.decoded()), is_decoded: true });
+            read(Reading { path: path.resolved(), whole: Some(whole.resolved()), is_decoded: true });
+        });
+    });
+}
+
+/// A path, with room to decode it in place.
+struct Buffer<'a> {
+    path: &'a [u8],
+    room: &'a mut [u8],
+    length: usize,
+}
+
+impl Buffer<'_> {
+    fn decoded(&mut self) -> &[u8] {
+        self.length = decode(self.path, self.room);
+        &self.room[..self.length]
+    }
+
+    /// Resolves what was decoded.
+    fn resolved(&mut self) -> &[u8] {
+        let resolved = resolve(&mut self.room[..self.length]);
+        &self.room[..resolved]
+    }
+}
+
+/// Calls `read` with a path and room for it, on the stack unless the path is long.
+fn with_buffer(path: &[u8], read: impl FnOnce(&mut Buffer<'_>)) {
     let (mut short, mut long) = ([0; ON_STACK_MAX], Vec::new());
-    let buffer = match short.get_mut(..path.len()) {
-        Some(buffer) => buffer,
+    let room = match short.get_mut(..path.len()) {
+        Some(room) => room,
         None => {
             long.resize(path.len(), 0);
             &mut long[..]
         }
     };
-    let decoded = decode(path, buffer);
-    read(&buffer[..decoded]);
-    let resolved = resolve(&mut buffer[..decoded]);
-    read(&buffer[..resolved]);
+    read(&mut Buffer { path, room, length: 0 });
+}
+
+/// Returns true if a text has an escape.
+pub(super) fn has_escape(text: &[u8]) -> bool {
+    (0..text.len()).any(|at| escaped(&text[at..]).is_some())
+}
+
+/// Decodes every valid escape once.
+pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
+    let mut decoded = vec![0; text.len()];
+    let length = decode(text, &mut decoded);
+    decoded.truncate(length);
+    decoded
 }
 
 /// Returns false if a path has an escape, or a segment that is empty or begins with a dot. Without branches, so that
@@ -117,7 +154,7 @@ mod tests {
 
     fn readings(path: &[u8]) -> Vec<String> {
         let mut readings = Vec::new();
-        each_reading(path, |reading| readings.push(String::from_utf8_lossy(reading).into_owned()));
+        each_reading(path, None, |reading| readings.push(String::from_utf8_lossy(reading.path).into_owned()));
         readings
     }
 
@@ -155,7 +192,25 @@ mod tests {
     #[test]
     fn overlong_utf8_is_no_slash() {
         let mut last = Vec::new();
-        each_reading(b"/a%c0%afb", |reading| last = reading.to_owned());
+        each_reading(b"/a%c0%afb", None, |reading| last = reading.path.to_owned());
         assert_eq!(last, b"/a\xc0\xafb");
+    }
+
+    #[test]
+    fn stripped_path_is_read_with_the_whole_one() {
+        for (path, whole, expected) in [
+            ("/b", "/a/b", &[("/b", "/a/b")][..]),
+            ("/%62", "/a/%62", &[("/%62", "/a/%62"), ("/b", "/a/b"), ("/b", "/a/b")]),
+            ("/b", "/%61/../b", &[("/b", "/%61/../b"), ("/b", "/a/../b"), ("/b", "/b")]),
+            ("/../b", "/a/../b", &[("/../b", "/a/../b"), ("/../b", "/a/../b"), ("/b", "/b")]),
+        ] {
+            let mut found = Vec::new();
+            each_reading(path.as_bytes(), Some(whole.as_bytes()), |reading| {
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                found.push((text(reading.path), text(reading.whole.unwrap())));
+            });
+            let expected: Vec<_> = expected.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
+            assert_eq!(found, expected, "{path} of {whole}");
+        }
     }
 }

@@ -1,0 +1,208 @@
+//! The checks of a list of rules: what could never apply is an error at the start, and not a limit that is missing.
+
+use super::error::{PathFault, RulesError};
+use super::pattern::PathPattern;
+use super::rule::Rule;
+use super::template::Template;
+
+/// A rule with its place in the list and its pattern.
+#[derive(Clone, Debug)]
+pub(super) struct Checked {
+    pub(super) rule: Rule,
+    pub(super) path: Option<PathPattern>,
+    name: String,
+}
+
+impl Checked {
+    /// Checks a rule by itself.
+    fn new(number: usize, rule: Rule) -> Result<Self, RulesError> {
+        let name = rule.describe(number);
+        let path = rule.path.as_ref().map(|(kind, text)| PathPattern::parse(*kind, text));
+        let path = path.transpose().map_err(|fault| RulesError::Path { rule: name.clone(), fault })?;
+        if let Some(fault) = rule.route_template().and_then(fault_of_route) {
+            return Err(RulesError::Route { rule: name, fault });
+        }
+        if rule.methods.as_ref().is_some_and(Vec::is_empty) {
+            return Err(RulesError::NoMethods { rule: name });
+        }
+        let has_condition = path.is_some() || rule.route_template().is_some() || rule.methods.is_some();
+        if rule.is_last && has_condition {
+            return Err(RulesError::OtherwiseWithCondition { rule: name });
+        }
+        if rule.bucket.is_none() && rule.cost.is_some() {
+            return Err(RulesError::UnlimitedWithCost { rule: name });
+        }
+        Ok(Self { rule, path, name })
+    }
+
+    /// Returns true if this rule matches every request that `other` matches. Never true by mistake.
+    fn covers(&self, other: &Self) -> bool {
+        let of_path = self.path.as_ref().is_none_or(|path| {
+            path.is_everything() || other.path.as_ref().is_some_and(|other| path.covers(other))
+        });
+        let of_route =
+            self.rule.route_template().is_none_or(|route| other.rule.route_template() == Some(route));
+        let of_methods = self.rule.methods.as_ref().is_none_or(|methods| {
+            let others = other.rule.methods.as_ref();
+            others.is_some_and(|others| others.iter().all(|method| methods.contains(method)))
+        });
+        of_path && of_route && of_methods
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+/// Returns the rules in the order in which they apply.
+pub(super) fn check(rules: impl IntoIterator<Item = Rule>) -> Result<Vec<Checked>, RulesError> {
+    let checked = rules.into_iter().zip(1..).map(|(rule, number)| Checked::new(number, rule));
+    let mut checked = checked.collect::<Result<Vec<_>, _>>()?;
+    if checked.is_empty() {
+        return Err(RulesError::Empty);
+    }
+    // A stable order: only rules for the rest move.
+    checked.sort_by_key(|checked| checked.rule.is_last);
+    for (at, later) in checked.iter().enumerate() {
+        let Some(earlier) = checked.iter().take(at).find(|earlier| earlier.covers(later)) else { continue };
+        let (rule, is_equal) = (later.name(), later.covers(earlier));
+        let earlier = earlier.name();
+        return Err(if is_equal {
+            RulesError::Duplicate { rule, earlier }
+        } else {
+            RulesError::Unreachable { rule, earlier }
+        });
+    }
+    Ok(checked)
+}
+
+/// Returns the fault of a template that no router has. A router may have been set to take colons of old versions
+/// literally.
+fn fault_of_route(route: &str) -> Option<PathFault> {
+    Template::parse(route).err().filter(|fault| *fault != PathFault::Colon)
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use super::*;
+    use http::Method;
+
+    fn fails(rules: impl IntoIterator<Item = Rule>) -> String {
+        check(rules).unwrap_err().to_string()
+    }
+
+    /// Every text names the rule, its condition, and the remedy.
+    #[test]
+    fn rule_that_could_never_apply_is_an_error_with_its_remedy() {
+        let a = || Rule::bucket("a");
+        let none: [Method; 0] = [];
+        for (rules, expected) in [
+            (
+                vec![],
+                "the list of rules is empty, so that no request is limited: add a rule, such as Rule::otherwise(\"rest\")",
+            ),
+            (
+                vec![a().path("/a"), a().path("/b").methods(none)],
+                "rule 2 (bucket `a`, path `/b`, methods ): the list of methods is empty, so that no request matches: name \
+                 one, or leave `methods` out for all",
+            ),
+            (
+                vec![a().path("/orders/*")],
+                "rule 1 (bucket `a`, path `/orders/*`): `*` alone is no wildcard: write .prefix(\"/orders\") for the path \
+                 and all below it, or .path(\"/orders/{*rest}\") for those below it alone; a literal `*` takes .exact(..)",
+            ),
+            (
+                vec![a().path("/*")],
+                "rule 1 (bucket `a`, path `/*`): `*` alone is no wildcard: write .prefix(\"/\") for the path \
+                 and all below it, or .path(\"/{*rest}\") for those below it alone; a literal `*` takes .exact(..)",
+            ),
+            (
+                vec![a().path("/orders"), Rule::bucket("b").path("/orders")],
+                "rule 2 (bucket `b`, path `/orders`): rule 1 (bucket `a`, path `/orders`) matches the same requests and \
+                 applies first: remove one of the two",
+            ),
+            (
+                vec![a(), Rule::unlimited().exact("/healthz")],
+                "rule 2 (unlimited, exact `/healthz`): it never applies, because rule 1 (bucket `a`) matches all its \
+                 requests first: list the narrower rule first",
+            ),
+            (
+                vec![Rule::otherwise("rest"), a()],
+                "rule 1 (bucket `rest` otherwise): rule 2 (bucket `a`) matches the same requests and applies first: remove \
+                 one of the two",
+            ),
+            (
+                vec![Rule::otherwise("rest"), a().path("/a"), Rule::otherwise("more")],
+                "rule 3 (bucket `more` otherwise): rule 1 (bucket `rest` otherwise) matches the same requests and applies \
+                 first: remove one of the two",
+            ),
+            (
+                vec![Rule::otherwise("rest").path("/a")],
+                "rule 1 (bucket `rest` otherwise, path `/a`): `Rule::otherwise` takes all other requests and no \
+                 condition: use `Rule::bucket` for a condition",
+            ),
+            (
+                vec![Rule::unlimited().path("/a").cost(|_| 2)],
+                "rule 1 (unlimited, path `/a`): an unlimited request has no cost: remove `cost`, or use `Rule::bucket`",
+            ),
+        ] {
+            assert_eq!(fails(rules), expected);
+        }
+    }
+
+    #[test]
+    fn earlier_rule_makes_a_later_one_unreachable_only_if_it_covers_all_its_conditions() {
+        let (get, both) = ([Method::GET], [Method::GET, Method::PUT]);
+        let rule = || Rule::bucket("a");
+        for (earlier, later, is_reachable) in [
+            (rule().prefix("/a"), rule().path("/a/{id}"), false),
+            (rule().prefix("/"), rule().methods(get.clone()), false),
+            (rule().prefix("/"), rule(), false),
+            (rule().path("/{id}"), rule().exact("/a").methods(get.clone()), false),
+            (rule().path("/a/{id}"), rule().path("/a/{other}"), false),
+            (rule().methods(both.clone()), rule().path("/a").methods(get.clone()), false),
+            (rule().prefix("/a").methods(both.clone()), rule().prefix("/a/b").methods(get.clone()), false),
+            (rule().prefix("/a").methods(get.clone()), rule().prefix("/a").methods(both.clone()), true),
+            (rule().prefix("/a").methods(get.clone()), rule().prefix("/a"), true),
+            (rule().path("/a/{id}"), rule().prefix("/a"), true),
+            (rule().path("/a/{*rest}"), rule().prefix("/a"), true),
+            (rule().path("/{*rest}"), rule(), true),
+            (rule().exact("/a"), rule().exact("/b"), true),
+        ] {
+            assert_eq!(
+                check([earlier.clone(), later.clone()]).is_ok(),
+                is_reachable,
+                "{earlier:?} {later:?}"
+            );
+        }
+    }
+
+    #[cfg(feature = "axum")]
+    #[test]
+    fn route_is_compared_as_a_whole() {
+        let route = |route| Rule::bucket("a").route(route);
+        for (earlier, later, is_reachable) in [
+            (route("/a/{id}"), route("/a/{id}"), false),
+            (route("/a/{id}"), route("/a/{id}").methods([Method::GET]), false),
+            (Rule::bucket("b"), route("/a"), false),
+            (route("/a/{id}"), route("/a/{other}"), true),
+            (route("/a"), Rule::bucket("b").path("/a"), true),
+            (Rule::bucket("b").path("/a"), route("/a"), true),
+        ] {
+            assert_eq!(
+                check([earlier.clone(), later.clone()]).is_ok(),
+                is_reachable,
+                "{earlier:?} {later:?}"
+            );
+        }
+        for bad in ["", "orders", "/orders/*", "/orders/{id"] {
+            let error = fails([route(bad)]);
+            assert!(
+                error.starts_with(&format!("rule 1 (bucket `a`, route `{bad}`): no router has")),
+                "{error}"
+            );
+        }
+        assert!(check([route("/orders/:id")]).is_ok(), "taken by a router without checks for old syntax");
+    }
+}

@@ -1,0 +1,93 @@
+//! A rule with its parts resolved, so that a request only compares.
+
+use http::Method;
+
+use super::check::Checked;
+use super::error::RulesError;
+use super::pattern::PathPattern;
+use super::readings::Reading;
+use super::rule::Cost;
+use crate::middleware::{COST_MAX, Head, Tenant};
+use crate::{BucketHandle, KeyHandle, Limiter};
+
+#[derive(Clone, Debug)]
+pub(super) struct Resolved {
+    path: Option<PathPattern>,
+    route: Option<String>,
+    methods: Option<Vec<Method>>,
+    /// Absent for requests that are unlimited.
+    target: Option<Target>,
+}
+
+/// The keys that the requests of a rule count for.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) bucket: BucketHandle,
+    /// The key of every request, where all requests have one tenant.
+    key: Option<KeyHandle>,
+    cost: Option<Cost>,
+}
+
+impl Resolved {
+    /// Declares the bucket of a rule.
+    pub(super) fn new(limiter: &Limiter, tenant: &Tenant, checked: Checked) -> Result<Self, RulesError> {
+        let name = checked.name();
+        let route = checked.rule.route_template().map(str::to_owned);
+        let Checked { rule, path, .. } = checked;
+        let target = match rule.bucket {
+            None => None,
+            Some(bucket) => {
+                let bucket = limiter.bucket(&bucket);
+                let bucket = bucket.map_err(|source| RulesError::Bucket { rule: name, source })?;
+                bucket.table.responses.prepare(bucket.place.bucket as usize);
+                let key = tenant.constant_name().map(|tenant| bucket.key(tenant));
+                Some(Target { bucket, key, cost: rule.cost })
+            }
+        };
+        Ok(Self { path, route, methods: rule.methods, target })
+    }
+
+    #[inline]
+    pub(super) fn matches(&self, method: &Method, route: Option<&str>, reading: Reading<'_>) -> bool {
+        self.methods.as_ref().is_none_or(|methods| methods.contains(method))
+            && self
+                .path
+                .as_ref()
+                .is_none_or(|path| reading.any(|text| path.matches(text, reading.is_decoded)))
+            && self.route.as_ref().is_none_or(|of_rule| route == Some(&**of_rule))
+    }
+
+    pub(super) const fn target(&self) -> Option<&Target> {
+        self.target.as_ref()
+    }
+
+    #[cfg(feature = "axum")]
+    pub(super) const fn has_path(&self) -> bool {
+        self.path.is_some()
+    }
+
+    #[cfg(feature = "axum")]
+    pub(super) fn route(&self) -> Option<&str> {
+        self.route.as_deref()
+    }
+}
+
+impl Target {
+    /// Returns the key of every request, where all requests have one tenant.
+    pub(super) const fn key(&self) -> Option<&KeyHandle> {
+        self.key.as_ref()
+    }
+
+    /// Returns the number of requests that a request counts as.
+    #[inline]
+    pub(super) fn cost(&self, request: Head<'_>) -> u32 {
+        self.cost.as_ref().map_or(1, |cost| cost(request).clamp(1, COST_MAX))
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut target = f.debug_struct("Target");
+        target.field("bucket", &self.bucket).field("has_cost", &self.cost.is_some()).finish()
+    }
+}

@@ -1,0 +1,189 @@
+//! Tests of lists of rules against requests.
+
+use http::Method;
+
+use super::*;
+use crate::middleware::COST_MAX;
+use crate::{BucketError, KeyHandle};
+
+fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
+    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+    Rules::new(&limiter, Tenant::default(), rules)
+}
+
+/// Returns the index of the rule whose bucket a request counts for.
+fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
+    let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
+    let Matched::Limited(applied) = rules.matched(Head::of(&request)) else { return None };
+    rules.rules.iter().position(|rule| rule.target().is_some_and(|of| std::ptr::eq(of, applied)))
+}
+
+fn key_of(rules: &Rules, bucket: &str) -> KeyHandle {
+    let buckets = rules.rules.iter().filter_map(|rule| Some(&rule.target()?.bucket));
+    let mut buckets = buckets.filter(|of| rules.table.responses.name(of.place.bucket) == Some(bucket));
+    buckets.next().unwrap().key("default")
+}
+
+#[test]
+fn first_matching_rule_applies() {
+    let rules = rules([
+        Rule::bucket("read").prefix("/orders").methods([Method::GET, Method::HEAD]),
+        Rule::bucket("write").path("/orders/{id}"),
+        Rule::bucket("cart").exact("/cart"),
+        Rule::bucket("delete").methods([Method::DELETE]),
+    ])
+    .unwrap();
+    for (method, uri, expected) in [
+        (Method::GET, "/orders/7", Some(0)),
+        (Method::HEAD, "/orders/", Some(0)),
+        (Method::GET, "/orders", Some(0)),
+        (Method::GET, "/orders2", None),
+        (Method::PUT, "/orders/7?force=1", Some(1)),
+        (Method::PUT, "/orders", None),
+        (Method::PUT, "/orders/7/items", None),
+        (Method::GET, "http://shop.example/cart?x=/orders/", Some(2)),
+        (Method::GET, "/cart/", None),
+        (Method::GET, "/CART", None),
+        (Method::GET, "/%63art", Some(2)),
+        (Method::GET, "/orders/%2e%2e/cart", Some(0)),
+        (Method::DELETE, "/orders/7", Some(1)),
+        (Method::DELETE, "/anything", Some(3)),
+        (Method::GET, "/healthz", None),
+    ] {
+        assert_eq!(applies(&rules, method.clone(), uri), expected, "{method} {uri}");
+    }
+}
+
+#[test]
+fn rule_without_conditions_matches_the_rest() {
+    for rest in [Rule::bucket("rest"), Rule::bucket("rest").prefix("/")] {
+        let rules = rules([Rule::bucket("cart").path("/cart"), rest]).unwrap();
+        assert_eq!(applies(&rules, Method::OPTIONS, "*"), Some(1));
+        assert_eq!(applies(&rules, Method::GET, "/"), Some(1));
+    }
+}
+
+#[test]
+fn rule_for_the_rest_is_last_wherever_it_is_listed() {
+    let rules = rules([Rule::otherwise("rest"), Rule::bucket("cart").path("/cart")]).unwrap();
+    assert_eq!(applies(&rules, Method::GET, "/cart"), Some(0));
+    assert_eq!(applies(&rules, Method::GET, "/carts"), Some(1));
+}
+
+#[test]
+fn request_is_unlimited_only_by_every_reading_of_its_path() {
+    let rules = rules([
+        Rule::unlimited().prefix("/static"),
+        Rule::unlimited().path("/healthz"),
+        Rule::unlimited().exact("/a%2fb"),
+        Rule::bucket("cart").path("/cart"),
+        Rule::bucket("ab").path("/a/b"),
+    ])
+    .unwrap();
+    for (uri, expected) in [
+        ("/static/cart", None),
+        ("/static/a%20b", None),
+        ("/static/../cart", Some(3)),
+        ("/static/%2e%2e%2fcart", Some(3)),
+        ("/healthz/../cart", Some(3)),
+        ("/healthz", None),
+        ("/a/b", Some(4)),
+        ("/a%2fb", None),
+        ("/a%2Fb", Some(4)),
+    ] {
+        assert_eq!(applies(&rules, Method::GET, uri), expected, "{uri}");
+    }
+}
+
+#[test]
+fn request_that_passes_is_counted_by_its_reason() {
+    let rules = rules([Rule::unlimited().path("/healthz"), Rule::bucket("cart").path("/cart")]).unwrap();
+    let preflight = |request: http::request::Builder| {
+        request
+            .method("OPTIONS")
+            .header("origin", "https://a.example")
+            .header("access-control-request-method", "PUT")
+    };
+    let sent = |rules: &Rules, uri: &str, is_preflight: bool| {
+        let request = http::Request::builder().uri(uri);
+        let request = if is_preflight { preflight(request) } else { request };
+        let request = request.body(()).unwrap();
+        rules.decide(Head::of(&request));
+        assert_eq!(
+            rules.extract(Head::of(&request)).is_some(),
+            uri == "/cart" && (!is_preflight || rules.limits_preflights)
+        );
+    };
+    for (uri, is_preflight) in [
+        ("/healthz", false),
+        ("/cart", false),
+        ("/cart", true),
+        ("/other", false),
+        ("/other", false),
+        ("/healthz/..", false),
+    ] {
+        sent(&rules, uri, is_preflight);
+    }
+    let passed = |rules: &Rules| Pass::ALL.map(|pass| rules.table.passes.total(pass));
+    assert_eq!(passed(&rules), [3, 1, 1, 0]);
+    assert_eq!(key_of(&rules, "cart").counts().offered, 1);
+    let rules = rules.limit_preflights();
+    sent(&rules, "/cart", true);
+    assert_eq!((passed(&rules), key_of(&rules, "cart").counts().offered), ([3, 1, 1, 0], 2));
+}
+
+#[test]
+fn request_counts_as_its_cost_within_bounds() {
+    let cost = |request: Head<'_>| request.header("x-cost").and_then(|cost| cost.parse().ok()).unwrap_or(7);
+    let by_name = Tenant::from_fn(|_| Some("default"));
+    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+    for tenant in [Tenant::default(), by_name] {
+        let rules = Rules::new(&limiter, tenant, [Rule::bucket("export").cost(cost)]).unwrap();
+        let key = limiter.bucket("export").unwrap().key("default");
+        for (header, expected) in [
+            (Some("3"), 3),
+            (Some("0"), 1),
+            (Some("1"), 1),
+            (Some("10000"), 10_000),
+            (Some("10001"), u64::from(COST_MAX)),
+            (Some("4294967295"), u64::from(COST_MAX)),
+            (Some("-1"), 7),
+            (None, 7),
+        ] {
+            let request = http::Request::builder();
+            let request = header.iter().fold(request, |request, cost| request.header("x-cost", *cost));
+            let request = request.body(()).unwrap();
+            let before = key.counts().offered;
+            rules.decide(Head::of(&request));
+            assert_eq!(key.counts().offered - before, expected, "{header:?}");
+            assert_eq!(u64::from(rules.extract(Head::of(&request)).unwrap().cost()), expected);
+        }
+    }
+}
+
+#[test]
+fn closure_returns_a_key_or_a_key_and_its_cost() {
+    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+    let key = limiter.bucket("export").unwrap().key("default");
+    let request = http::Request::new(());
+    let offered = |extract: &dyn Extract| {
+        let before = key.counts().offered;
+        extract.decide(Head::of(&request));
+        key.counts().offered - before
+    };
+    let clone = || key.clone();
+    let (one, five, many, none) = (clone(), clone(), clone(), clone());
+    assert_eq!(offered(&move |_: Head<'_>| Some(one.clone())), 1);
+    assert_eq!(offered(&move |_: Head<'_>| Some((five.clone(), 5))), 5);
+    assert_eq!(offered(&move |_: Head<'_>| Some((many.clone(), u32::MAX))), u64::from(COST_MAX));
+    assert_eq!(offered(&move |_: Head<'_>| Some((none.clone(), 0))), 1);
+}
+
+#[test]
+fn error_of_a_list_prints_its_text_and_names_the_rule() {
+    let error = rules([Rule::bucket("a").path("/a"), Rule::bucket("no name")]).unwrap_err();
+    assert!(matches!(&error, RulesError::Bucket { source: BucketError::Name { .. }, .. }));
+    assert_eq!(format!("{error:?}"), error.to_string());
+    assert!(error.to_string().starts_with("rule 2 (bucket `no name`): bucket `no name`: "), "{error}");
+    assert_eq!(rules([]).unwrap_err(), RulesError::Empty);
+}
