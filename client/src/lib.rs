@@ -33,15 +33,14 @@
 //! The features `metrics`, a Prometheus collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
 //! default.
 
-// The collector and the middleware are the only users of some state.
-#![cfg_attr(not(all(feature = "prometheus", feature = "middleware")), allow(dead_code))]
+// The middleware is the only user of some state.
+#![cfg_attr(not(feature = "middleware"), allow(dead_code))]
 
 mod builder;
 mod feed;
 mod hot;
 mod interner;
 mod limiter;
-#[cfg(feature = "prometheus")]
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;
@@ -54,7 +53,6 @@ pub mod testing;
 pub use builder::{BuildError, LimiterBuilder};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
 pub use limiter::{BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek, Shard};
-#[cfg(feature = "prometheus")]
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
 pub use plimsoll_core::decision::{Reason, Refusal, Verdict};

@@ -129,7 +129,7 @@ mod tests {
     /// Returns the buckets that are raised as problems.
     fn raised(limiter: &Limiter) -> Vec<String> {
         let problems = limiter.setup_problems().into_iter().filter(|problem| problem.kind() == "layer_twice");
-        problems.map(|problem| problem.subject()).collect()
+        problems.map(|problem| problem.subject().to_owned()).collect()
     }
 
     #[test]

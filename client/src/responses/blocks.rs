@@ -1,14 +1,13 @@
-//! The counters of one bucket's responses: a block for each thread and side of the canary, so that threads
+//! The counters of one bucket's responses: a block for each thread and cohort, so that threads
 //! that serve requests never write to one cache line.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use plimsoll_core::report::Side;
 use plimsoll_core::stats::{BINS, Bin};
 
-use super::Ending;
 use super::grpc::{FAILURES, LABELS, place};
+use super::{Cohort, Ending};
 use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
 use crate::hot::thread_slots;
 
@@ -32,17 +31,16 @@ const WORDS: usize = FIRST_BIN + BINS;
 const CHUNK: usize = BINS.div_ceil(u64::BITS as usize);
 /// A cache line, in words.
 const LINE: usize = 64 / size_of::<AtomicU64>();
-const SIDES: usize = 2;
 
 /// The blocks of one bucket. A page takes no memory before a thread writes to it.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// By thread slot, then the blocks of all threads without a slot; of each the two sides.
+    /// By thread slot, then the blocks of all threads without a slot; of each the cohorts.
     words: Vec<AtomicU64>,
     thread_slots: usize,
 }
 
-/// The counters of one thread on one side.
+/// The counters of one thread in one cohort.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
     words: &'a [AtomicU64],
@@ -52,64 +50,67 @@ pub(super) struct Block<'a> {
 
 impl Blocks {
     pub(super) fn new(thread_slots: usize) -> Self {
-        let words = (thread_slots + 1) * SIDES * WORDS;
+        let words = (thread_slots + 1) * Cohort::COUNT * WORDS;
         Self { words: zeroed(words), thread_slots }
     }
 
     /// Returns the block that the current thread writes to.
     #[inline]
-    pub(super) fn of_current_thread(&self, side: Side) -> Block<'_> {
+    pub(super) fn of_current_thread(&self, cohort: Cohort) -> Block<'_> {
         let slot = thread_slots::current(self.thread_slots);
-        Block { words: self.words(slot.unwrap_or(self.thread_slots), side), is_shared: slot.is_none() }
+        Block { words: self.words(slot.unwrap_or(self.thread_slots), cohort), is_shared: slot.is_none() }
     }
 
     #[inline]
-    fn words(&self, slot: usize, side: Side) -> &[AtomicU64] {
-        let from = (slot * SIDES + side as usize) * WORDS;
+    fn words(&self, slot: usize, cohort: Cohort) -> &[AtomicU64] {
+        let from = (slot * Cohort::COUNT + usize::from(cohort.to_bits())) * WORDS;
         self.words.get(from..from + WORDS).unwrap_or_default()
     }
 
-    /// Sums a word of all blocks of a side.
-    fn sum(&self, side: Side, word: usize) -> u64 {
-        self.sides(side).filter_map(|words| words.get(word)).map(|word| word.load(Ordering::Relaxed)).sum()
+    /// Sums a word of all blocks of some cohorts.
+    fn sum(&self, cohorts: &[Cohort], word: usize) -> u64 {
+        let words = self.of_all_threads(cohorts).filter_map(|words| words.get(word));
+        words.map(|word| word.load(Ordering::Relaxed)).sum()
     }
 
-    /// The blocks of a side that may have been written to.
-    fn sides(&self, side: Side) -> impl Iterator<Item = &[AtomicU64]> {
+    /// The blocks of cohorts that may have been written to.
+    fn of_all_threads(&self, cohorts: &[Cohort]) -> impl Iterator<Item = &[AtomicU64]> {
         let used = thread_slots::high_watermark().min(self.thread_slots);
-        (0..used).chain([self.thread_slots]).map(move |slot| self.words(slot, side))
+        let slots = move || (0..used).chain([self.thread_slots]);
+        cohorts.iter().flat_map(move |cohort| slots().map(|slot| self.words(slot, *cohort)))
     }
 
     /// Returns the number of responses with an ending.
-    pub(super) fn total(&self, side: Side, ending: Ending) -> u64 {
-        self.sum(side, word_of(ending))
+    pub(super) fn total(&self, cohorts: &[Cohort], ending: Ending) -> u64 {
+        self.sum(cohorts, word_of(ending))
     }
 
     /// Returns the number of responses that count as failures of the service.
-    pub(super) fn failed(&self, side: Side) -> u64 {
+    pub(super) fn failed(&self, cohorts: &[Cohort]) -> u64 {
         let server_errors = (500..STATUSES.end).map(Ending::Status);
         let failures =
             server_errors.chain(FAILURES.map(Ending::Grpc)).chain([Ending::Error, Ending::Aborted]);
-        failures.map(|ending| self.total(side, ending)).sum()
+        failures.map(|ending| self.total(cohorts, ending)).sum()
     }
 
-    /// Returns the number of refusals on both sides.
+    /// Returns the number of refusals in all cohorts.
     pub(super) fn refusals(&self) -> u64 {
-        [Side::Control, Side::Canary].map(|side| self.sum(side, REFUSALS)).iter().sum()
+        (0..Cohort::COUNT as u8).map(|bits| self.sum(&[Cohort::from_bits(bits)], REFUSALS)).sum()
     }
 
     /// Returns the sum of all durations.
-    pub(super) fn micros(&self, side: Side) -> u64 {
-        self.sum(side, MICROS)
+    pub(super) fn micros(&self, cohorts: &[Cohort]) -> u64 {
+        self.sum(cohorts, MICROS)
     }
 
     /// Returns the bins that may have counts, ascending.
-    pub(super) fn durations(&self, side: Side) -> impl Iterator<Item = (Bin, u64)> {
-        let chunks = self.sides(side).filter_map(|words| Some(words.get(CHUNKS)?.load(Ordering::Relaxed)));
+    pub(super) fn durations<'a>(&'a self, cohorts: &'a [Cohort]) -> impl Iterator<Item = (Bin, u64)> + 'a {
+        let blocks = self.of_all_threads(cohorts);
+        let chunks = blocks.filter_map(|words| Some(words.get(CHUNKS)?.load(Ordering::Relaxed)));
         let chunks = chunks.fold(0, |all, chunks| all | chunks);
         let written = (0..BINS).filter(move |bin| chunks >> (bin / CHUNK) & 1 == 1);
         let bins = written.filter_map(|bin| Some((bin, Bin::new(u16::try_from(bin).ok()?)?)));
-        bins.map(move |(at, bin)| (bin, self.sum(side, FIRST_BIN + at)))
+        bins.map(move |(at, bin)| (bin, self.sum(cohorts, FIRST_BIN + at)))
     }
 }
 

@@ -8,9 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use plimsoll_core::report::Side;
-
-use super::{Ending, Responses};
+use super::{Cohort, Ending, Responses};
 
 /// The limiters that a thread holds references to, most recent first. Most services have one limiter.
 const HELD_MAX: usize = 4;
@@ -33,8 +31,8 @@ struct Limiters {
 pub(crate) struct Recorder {
     pub(super) limiter: u64,
     pub(super) bucket: u32,
-    /// The side of the canary on which the request was decided.
-    pub(super) side: Side,
+    /// The cohort in which the request was decided.
+    pub(super) cohort: Cohort,
 }
 
 /// Makes the responses of a limiter, and gives it a number.
@@ -60,17 +58,17 @@ impl Drop for Responses {
 impl Recorder {
     /// Records the duration of an admitted request, and its end unless only the body will show it.
     pub(crate) fn ended(self, took: Duration, ending: Option<Ending>) {
-        self.with(|responses| responses.ended(self.bucket as usize, self.side, took, ending));
+        self.with(|responses| responses.ended(self.bucket as usize, self.cohort, took, ending));
     }
 
     /// Records an end alone, that of a body.
     pub(crate) fn count(self, ending: Ending) {
-        self.with(|responses| responses.count(self.bucket as usize, self.side, ending));
+        self.with(|responses| responses.count(self.bucket as usize, self.cohort, ending));
     }
 
     /// Records a refusal.
     pub(crate) fn refused(self, ending: Ending) {
-        self.with(|responses| responses.refused(self.bucket as usize, self.side, ending));
+        self.with(|responses| responses.refused(self.bucket as usize, self.cohort, ending));
     }
 
     /// Calls `log` with the bucket's name and the number of refusals since its last event, if an event is due.
@@ -153,8 +151,8 @@ mod tests {
 
     /// Returns the recorded responses and durations of bucket 0.
     fn recorded(responses: &Responses) -> (u64, u64) {
-        let recorded = responses.snapshot(0, Side::Control);
-        recorded.map_or((0, 0), |(codes, durations)| (codes.iter().map(|code| code.1).sum(), durations.count))
+        let recorded = responses.snapshots(0).pop();
+        recorded.map_or((0, 0), |(_, all)| (all.codes.iter().map(|code| code.1).sum(), all.durations.count))
     }
 
     #[test]

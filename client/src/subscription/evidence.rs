@@ -7,7 +7,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::report::{COHORTS_MAX, CohortKey, Counts, Evidence, Outcomes, Side};
 
 use crate::hot::table::{KeyPlace, Table};
-use crate::responses::{Durations, Reported};
+use crate::responses::{Reported, Snapshot};
 
 /// Both sides of a canary.
 const SIDES: [Side; 2] = [Side::Control, Side::Canary];
@@ -23,14 +23,13 @@ pub(super) struct EvidenceCollector {
     responses: HashMap<(usize, Side), Reported>,
 }
 
-/// The responses of one bucket on one side of its canary, for metrics.
+/// The responses of one bucket in one cohort, for metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct BucketResponses {
     pub(crate) bucket: Bucket,
-    pub(crate) side: Side,
-    /// The number of responses by code.
-    pub(crate) codes: Vec<(String, u64)>,
-    pub(crate) durations: Durations,
+    /// The label of the cohort; empty outside of canary.
+    pub(crate) cohort: &'static str,
+    pub(crate) responses: Snapshot,
 }
 
 impl EvidenceCollector {
@@ -81,12 +80,12 @@ impl EvidenceCollector {
     }
 }
 
-/// Returns all responses that were watched, by bucket and side.
+/// Returns all responses that were watched, by bucket and cohort.
 pub(super) fn responses(table: &Table, buckets: &[Bucket]) -> Vec<BucketResponses> {
-    let all = buckets.iter().enumerate().flat_map(|(id, bucket)| SIDES.map(|side| (id, bucket, side)));
-    all.filter_map(|(id, bucket, side)| {
-        let (codes, durations) = table.responses.snapshot(id, side)?;
-        Some(BucketResponses { bucket: bucket.clone(), side, codes, durations })
-    })
-    .collect()
+    let of = |(id, bucket): (usize, &Bucket)| {
+        let bucket = bucket.clone();
+        let all = table.responses.snapshots(id).into_iter();
+        all.map(move |(cohort, responses)| BucketResponses { bucket: bucket.clone(), cohort, responses })
+    };
+    buckets.iter().enumerate().flat_map(of).collect()
 }

@@ -108,7 +108,7 @@ fn admits(limiter: &Limiter) -> usize {
 /// Returns the metrics page.
 fn page(limiter: &Limiter) -> String {
     let registry = Registry::new();
-    registry.register(Box::new(Metrics::new(limiter).unwrap())).unwrap();
+    registry.register(Box::new(Metrics::new(limiter))).unwrap();
     TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
 }
 

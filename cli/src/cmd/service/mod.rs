@@ -135,7 +135,7 @@ impl Service {
         let router =
             Router::new().route("/{*bucket}", get(respond)).layer(LoadShedLayer::new(rules).same_body());
         let registry = Registry::new();
-        registry.register(Box::new(Metrics::new(&limiter)?))?;
+        registry.register(Box::new(Metrics::new(&limiter)))?;
         let metrics = async move || {
             TextEncoder::new()
                 .encode_to_string(&registry.gather())

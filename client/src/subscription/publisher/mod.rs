@@ -118,6 +118,7 @@ impl Publisher {
         let Published { id, bucket, enforcement, .. } = published;
         let is_enforced = enforcement.enforces(bucket, posted.terms());
         table.responses.set_side(id, enforcement.side(posted));
+        table.responses.set_in_canary(id, enforcement.mode(bucket, posted.terms()) == Mode::Canary);
         let mut own = Vec::new();
         for (tenant, values) in posted.keys() {
             // A tenant without requests gets a key only while there are plenty; else its directive is

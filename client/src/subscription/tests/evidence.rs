@@ -92,14 +92,19 @@ fn decisions_without_a_directive_are_not_reported_and_responses_are() {
     assert_eq!(collected(&mut client), []);
     client.direct(canary(100.0), &[("default", ratio(0.0))]);
     collected(&mut client);
-    assert_eq!(client.table.responses.side(0), Side::Canary);
+    let own = client.table.responses.cohort(0);
+    assert_eq!((own.side, own.in_canary), (Side::Canary, true));
     for (took, ending) in [(MS * 7, Ending::Status(200)), (MS * 9, Ending::Status(500))] {
-        client.table.responses.ended(0, Side::Canary, took, Some(ending));
+        client.table.responses.ended(0, own, took, Some(ending));
     }
     let all = collected(&mut client);
     assert_eq!((all[0].1.failed, all[0].1.latency.samples(), all[0].1.offered), (1, 2, 0));
     assert_eq!(collected(&mut client), []);
     let watched = client.subscription.responses();
-    let canary = watched.iter().find(|watched| watched.side == Side::Canary).unwrap();
-    assert_eq!((canary.bucket.as_str(), canary.durations.count), ("api", 2), "metrics keep the totals");
+    let canary = watched.iter().find(|watched| watched.cohort == "canary").unwrap();
+    assert_eq!(
+        (canary.bucket.as_str(), canary.responses.durations.count),
+        ("api", 2),
+        "metrics keep the totals"
+    );
 }

@@ -7,7 +7,6 @@ use std::task::Waker;
 
 use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, Full};
-use plimsoll_core::report::Side;
 use proptest::prelude::*;
 
 use super::*;
@@ -50,7 +49,7 @@ fn trailers(status: Option<&'static str>) -> Option<Frame<Bytes>> {
 
 /// Returns the codes counted for a body, and the number of all that it counted.
 fn counted(responses: &Responses) -> Vec<(String, u64)> {
-    responses.snapshot(0, Side::Control).map_or_else(Vec::new, |(codes, _)| codes)
+    responses.snapshots(0).pop().map_or_else(Vec::new, |(_, all)| all.codes)
 }
 
 /// Reads at most `polls` frames as a server does: until the end of the stream, then drops the body.

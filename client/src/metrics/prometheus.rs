@@ -1,0 +1,94 @@
+//! The collector of the crate `prometheus`.
+
+use std::collections::HashMap;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
+
+use super::model::{Family, Kind, Value};
+use super::{Metrics, Source};
+
+impl Collector for Metrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        collected(self.source.families())
+    }
+}
+
+/// Returns the descriptions of all families, which a registry compares with those of other collectors.
+pub(super) fn descs(source: &Source) -> Vec<Desc> {
+    let describe = |family: &Family| {
+        let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
+        Desc::new(family.name.to_owned(), family.help.to_owned(), labels, HashMap::new())
+    };
+    let descs: prometheus::Result<_> = source.described().iter().map(describe).collect();
+    // An invalid name is excluded by a test.
+    debug_assert!(descs.is_ok(), "{descs:?}");
+    descs.unwrap_or_default()
+}
+
+/// Converts families; those without a series are left out.
+fn collected(families: Vec<Family>) -> Vec<MetricFamily> {
+    families.into_iter().filter(|family| !family.series.is_empty()).map(convert).collect()
+}
+
+fn convert(family: Family) -> MetricFamily {
+    let mut converted = MetricFamily::default();
+    converted.set_name(family.name.to_owned());
+    converted.set_help(family.help.to_owned());
+    converted.set_field_type(match family.kind {
+        Kind::Gauge => MetricType::GAUGE,
+        Kind::Counter => MetricType::COUNTER,
+        Kind::Histogram => MetricType::HISTOGRAM,
+    });
+    let metrics = family.series.iter().map(|series| {
+        let pairs = family.labels_of(series).map(|(name, value)| {
+            let mut pair = LabelPair::default();
+            pair.set_name(name.to_owned());
+            pair.set_value(value.to_owned());
+            pair
+        });
+        let mut metric = Metric::from_label(pairs.collect());
+        write(&series.value, &mut metric);
+        metric
+    });
+    converted.set_metric(metrics.collect());
+    converted
+}
+
+fn write(value: &Value, metric: &mut Metric) {
+    match value {
+        Value::Gauge(value) => {
+            let mut gauge = Gauge::default();
+            gauge.set_value(*value);
+            metric.set_gauge(gauge);
+        }
+        Value::Counter(value) => {
+            let mut counter = Counter::default();
+            counter.set_value(*value as f64);
+            metric.set_counter(counter);
+        }
+        Value::Histogram(durations) => {
+            let buckets = durations.buckets.iter().map(|(upper_bound, count)| {
+                let mut bucket = Bucket::default();
+                bucket.set_upper_bound(*upper_bound);
+                bucket.set_cumulative_count(*count);
+                bucket
+            });
+            let mut histogram = Histogram::default();
+            histogram.set_bucket(buckets.collect());
+            histogram.set_sample_sum(durations.sum);
+            histogram.set_sample_count(durations.count);
+            metric.set_histogram(histogram);
+        }
+    }
+}
+
+/// Returns families as text, by the encoder of the crate.
+#[cfg(test)]
+pub(super) fn encoded(families: Vec<Family>) -> String {
+    prometheus::TextEncoder::new().encode_to_string(&collected(families)).unwrap()
+}

@@ -1,0 +1,82 @@
+//! Decisions by mode, and refusals by reason.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::decision::{Mode, Reason};
+use plimsoll_core::names::Bucket;
+use plimsoll_core::report::Counts;
+
+use super::Source;
+use crate::feed::Control;
+use crate::metrics::model::Family;
+
+/// The mode of a bucket without a policy, or before its first directive.
+const UNKNOWN: &str = "unknown";
+
+/// The counts of one bucket by the mode in which they were made; `None` where it is unknown.
+#[derive(Debug)]
+pub(super) struct ByMode {
+    mode: Option<Mode>,
+    counts: Counts,
+    by_mode: BTreeMap<Option<Mode>, Counts>,
+}
+
+/// Returns the decisions, which are read only if `is_counted`.
+pub(super) fn decisions(source: &Source, is_counted: bool) -> Family {
+    let control = source.limiter.control.as_ref().filter(|_| is_counted);
+    let counted = control.map_or_else(Vec::new, |control| counts(control));
+    let mut decisions = source.by_mode();
+    let mut series = Vec::new();
+    for (bucket, counts, mode) in counted {
+        let unseen = || ByMode { mode, counts: Counts::ZERO, by_mode: BTreeMap::new() };
+        let seen = decisions.entry(bucket.clone()).or_insert_with(unseen);
+        // Decisions since the last export count for the mode of the last export.
+        let sum = seen.by_mode.entry(seen.mode).or_default();
+        *sum = sum.plus(counts.since(seen.counts));
+        (seen.mode, seen.counts) = (mode, counts);
+        for (mode, counts) in &seen.by_mode {
+            for (result, count) in [
+                ("admit", counts.passed()),
+                ("drop", counts.dropped),
+                ("guard_drop", counts.guard_dropped),
+                ("would_drop", counts.would_dropped),
+            ] {
+                let mode = mode.map_or_else(|| UNKNOWN.to_owned(), |mode| mode.to_string());
+                series.push((vec![bucket.to_string(), mode, result.to_owned()], count));
+            }
+        }
+    }
+    let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
+    Family::counter("plimsoll_decisions_total", help, &["bucket", "mode", "result"], series)
+}
+
+/// Returns the decisions of each bucket so far, and its mode.
+fn counts(control: &Control) -> Vec<(Bucket, Counts, Option<Mode>)> {
+    control.subscription.with(|subscription, _| {
+        let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();
+        for (key, counts) in subscription.counts() {
+            let sum = buckets.entry(key.bucket).or_default();
+            *sum = sum.plus(counts);
+        }
+        let with_mode = |(bucket, counts)| {
+            let mode = subscription.mode_of(&bucket);
+            (bucket, counts, mode)
+        };
+        buckets.into_iter().map(with_mode).collect()
+    })
+}
+
+/// Returns the refusals by reason.
+pub(super) fn refusals(control: &Control) -> Family {
+    let refusals = control.subscription.with(|subscription, _| subscription.refusals());
+    let series = refusals.iter().flat_map(|(bucket, by_reason)| {
+        Reason::ALL.iter().zip(by_reason).flat_map(move |(reason, refused)| {
+            [("true", refused.enforced), ("false", refused.would)].map(|(enforced, count)| {
+                ([bucket.as_str(), reason.as_str(), enforced].map(str::to_owned).to_vec(), count)
+            })
+        })
+    });
+    let help =
+        "Refusals by bucket and reason; enforced=false: admitted, because the refusal is not enforced here.";
+    Family::counter("plimsoll_refusals_total", help, &["bucket", "reason", "enforced"], series)
+}
