@@ -87,6 +87,7 @@ static THREADS_SEEDED: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     // A constant initializer without a destructor makes an access a plain load.
     static SEED: Cell<u64> = const { Cell::new(0) };
+    static JITTER: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Seeds this process on the first call; returns the seed.
@@ -103,7 +104,9 @@ pub(crate) fn seed_thread() {
     let process = PROCESS_SEED.get().copied().unwrap_or_default();
     let number = THREADS_SEEDED.fetch_add(1, Ordering::Relaxed);
     // One step of the generator decorrelates the seeds of consecutive threads.
-    SEED.set(Wyrand::with_seed(process ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).u64(..));
+    let mut seeds = Wyrand::with_seed(process ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    SEED.set(seeds.u64(..));
+    JITTER.set(seeds.u32(..));
 }
 
 /// The generator of the current thread.
@@ -116,6 +119,14 @@ impl DrawSource for ThreadRng {
         let draw = generator.u64(..);
         SEED.set(generator.get_seed());
         Draw(draw)
+    }
+
+    /// Takes a step of the golden ratio, a Weyl sequence: even more even than random numbers, and cheaper than a draw.
+    #[inline]
+    fn jitter(&mut self) -> u32 {
+        let jitter = JITTER.get().wrapping_add(0x9E37_79B9);
+        JITTER.set(jitter);
+        jitter
     }
 }
 
@@ -137,6 +148,27 @@ mod tests {
             let mean = one.iter().map(|draw| f64::from(part(*draw))).sum::<f64>() / 10_000.0;
             // Eight standard deviations of the mean of 10,000 uniform draws.
             assert!((mean / f64::from(u32::MAX) - 0.5).abs() < 8.0 * 0.289 / 100.0, "{mean}");
+        }
+    }
+
+    #[test]
+    fn jitter_of_every_few_decisions_is_even_and_differs_between_threads() {
+        let jitter = || {
+            seed_thread();
+            (0..10_000).map(|_| ThreadRng.jitter()).collect::<Vec<u32>>()
+        };
+        let (one, other) =
+            (std::thread::spawn(jitter).join().unwrap(), std::thread::spawn(jitter).join().unwrap());
+        assert_ne!(one[0], other[0]);
+        // The requests of one caller may be one of every few of a thread.
+        for every in 1..=20 {
+            let mut fourths = [0_usize; 4];
+            one.iter().step_by(every).for_each(|jitter| fourths[(jitter >> 30) as usize] += 1);
+            let expected = 10_000 / every / 4;
+            assert!(
+                fourths.iter().all(|count| count.abs_diff(expected) < expected / 10 + 3),
+                "{every}: {fourths:?}"
+            );
         }
     }
 }
