@@ -368,6 +368,9 @@ pub struct BucketDirective {
     /// The policy lists the bucket by its exact name.
     #[prost(bool, tag = "21")]
     pub named: bool,
+    /// No entry of the policy covers the bucket. Absent from a controller that does not send it.
+    #[prost(message, optional, tag = "22")]
+    pub unlisted: ::core::option::Option<Unlisted>,
     /// Ordered by tenant name.
     #[prost(message, repeated, tag = "6")]
     pub keys: ::prost::alloc::vec::Vec<KeyDirective>,
@@ -431,6 +434,13 @@ pub mod bucket_directive {
         #[prost(uint64, tag = "17")]
         HeadroomMilliRps(u64),
     }
+}
+/// A bucket that no entry of the policy covers.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Unlisted {
+    /// The bucket of the policy with the most similar name; empty if none is similar.
+    #[prost(string, tag = "1")]
+    pub nearest: ::prost::alloc::string::String,
 }
 /// Tokens of a bucket for requests that the guards of their keys have no token for, the same to all clients of
 /// a zone.

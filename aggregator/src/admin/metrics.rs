@@ -146,7 +146,7 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
 }
 
 fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
-    let buckets = status::buckets(zone, now);
+    let buckets = status::limited(zone, now);
     let each = |value: &dyn Fn(&BucketStatus) -> Option<f64>| -> Vec<Row> {
         let rows = buckets.iter();
         rows.filter_map(|(name, bucket)| Some((vec![name.to_string()], value(bucket)?))).collect()

@@ -6,6 +6,7 @@ use plimsoll_admin::kill_api::Claimed;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::rejected_streams::RefusedChild;
 use plimsoll_admin::security::SecurityStatus;
+use plimsoll_core::decision::ShownMode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Role;
@@ -15,6 +16,9 @@ use crate::zone::Zone;
 
 /// Children of one role that are listed. Larger fleets are observed by metrics.
 const LISTED_MAX: usize = 1_000;
+
+/// Buckets that no policy names and that are listed.
+const UNLISTED_MAX: usize = 32;
 
 /// The state of an aggregator at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,7 +39,7 @@ pub struct Status {
     pub upstream_age_s: Option<f64>,
     /// True while the aggregator waits for its children after a restart.
     pub quiet: bool,
-    /// Every bucket with a limit.
+    /// Every bucket with a limit, and at most 32 that no policy names.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
     /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
     pub unprotected: Vec<Bucket>,
@@ -51,8 +55,16 @@ pub struct Status {
 }
 
 /// The state of one bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BucketStatus {
+    /// The mode in force; shadow while killed, and unknown if no policy names the bucket.
+    pub mode: ShownMode,
+    /// The bucket of the policy with the most similar name, if no policy names this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
+    /// The connected clients that ask for a bucket that no policy names; null for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clients: Option<usize>,
     /// True while the zone lives on its own part of the limit because no controller leads.
     pub on_hold: bool,
     /// That part, in requests/s; null while the controller has sent none.
@@ -94,7 +106,7 @@ impl Status {
             kill_generation: zone.kills().fleet().0,
             upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
             quiet: zone.is_warming_up(),
-            buckets: buckets(zone, now),
+            buckets: limited(zone, now).into_iter().chain(unlisted(zone)).collect(),
             unprotected: zone.unprotected().cloned().collect(),
             killed_locally: zone.killed_locally(),
             kill_claims: Claimed::list(zone.kill_claims()),
@@ -121,11 +133,32 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
 }
 
 /// Every bucket with a limit.
-pub(crate) fn buckets(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
+pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
     let limited = zone.board().iter().filter(|(_, posted)| posted.terms().limit.per_second().is_some());
     let each = limited.map(|(bucket, posted)| {
         let hold_rps = posted.terms().hold.map(Rate::per_second);
-        (bucket.clone(), BucketStatus { on_hold: zone.is_on_hold(bucket, now), hold_rps })
+        let mode = zone.kills().mode(bucket, posted.terms());
+        let status = BucketStatus {
+            mode: Some(mode).into(),
+            on_hold: zone.is_on_hold(bucket, now),
+            hold_rps,
+            ..BucketStatus::default()
+        };
+        (bucket.clone(), status)
     });
     each.collect()
+}
+
+/// The first buckets that clients ask for and no policy names.
+fn unlisted(zone: &Zone) -> impl Iterator<Item = (Bucket, BucketStatus)> {
+    let each = zone.board().iter().filter_map(|(bucket, posted)| {
+        let clients = zone
+            .sessions()
+            .connected()
+            .filter(|child| child.identity.role == Role::Client && child.is_subscribed(bucket));
+        let nearest = posted.terms().unlisted?.nearest().map(str::to_owned);
+        let clients = Some(clients.count());
+        Some((bucket.clone(), BucketStatus { nearest, clients, ..BucketStatus::default() }))
+    });
+    each.take(UNLISTED_MAX)
 }

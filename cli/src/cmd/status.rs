@@ -9,6 +9,7 @@ use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
+use plimsoll_core::decision::ShownMode;
 
 use crate::admin_client::AdminArgs;
 use crate::cmd::kill::write_claims;
@@ -162,6 +163,10 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
     write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
     write_ratio(out, &bucket.traffic)?;
     writeln!(out)?;
+    if bucket.mode == ShownMode::Unknown {
+        let meant = bucket.nearest.as_ref().map(|nearest| format!(": did the service mean `{nearest}`?"));
+        writeln!(out, "  no policy names it, so nothing limits it{}", meant.unwrap_or_default())?;
+    }
     for (tenant, traffic) in bucket.tenants.iter().filter(|(_, traffic)| traffic.drop_reason.is_some()) {
         write!(out, "  tenant {tenant}: offered {:.0}/s", traffic.offered_rps)?;
         write_ratio(out, traffic)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use plimsoll_controller::admin::status::{BucketStatus, Status, Traffic};
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::{Mode, ShownMode};
 use serde::Serialize;
 
 use crate::load::Figures;
@@ -44,7 +44,7 @@ pub(super) struct Line {
     /// In shadow, requests that would have been refused over offered ones; null without a limit.
     pub(super) would_drop_ratio: Option<f64>,
     /// Mode in force.
-    pub(super) mode: Mode,
+    pub(super) mode: ShownMode,
     /// Rates by tenant class; absent for a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenants: Option<BTreeMap<String, Line>>,

@@ -75,7 +75,7 @@ fn live_table(status: &Status, window: &Window) -> String {
         let differs = status
             .buckets
             .get(name.as_str())
-            .and_then(|bucket| bucket.file_mode.filter(|file| *file != bucket.mode))
+            .and_then(|bucket| bucket.file_mode.filter(|file| bucket.mode != *file))
             .map(|file| format!("  (the policy file has {file})"));
         bucket(&mut table, name, line, differs.as_deref().unwrap_or(""));
     }

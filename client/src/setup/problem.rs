@@ -86,16 +86,21 @@ pub enum SetupProblem {
 }
 
 impl SetupProblem {
+    /// The kind of [`UnknownBucket`](Self::UnknownBucket).
+    pub(crate) const UNKNOWN_BUCKET: &str = "unknown_bucket";
+    /// The kind of [`SilentAggregator`](Self::SilentAggregator).
+    pub(crate) const SILENT_AGGREGATOR: &str = "silent_aggregator";
+
     /// Returns the value of the metric label `problem`.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
-            Self::UnknownBucket { .. } => "unknown_bucket",
+            Self::UnknownBucket { .. } => Self::UNKNOWN_BUCKET,
             Self::FeedNotRun => "feed_not_run",
             Self::FeedStopped => "feed_stopped",
             Self::NoAggregator => "no_aggregator",
             Self::ForeignZone { .. } => "foreign_zone",
-            Self::SilentAggregator { .. } => "silent_aggregator",
+            Self::SilentAggregator { .. } => Self::SILENT_AGGREGATOR,
             Self::LayerTwice { .. } => "layer_twice",
             Self::RouteOutsideRouter { .. } => "route_outside_router",
             Self::BucketsFull { .. } => "buckets_full",

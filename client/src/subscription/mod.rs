@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::{Mode, Reason};
-use plimsoll_core::directive::Epoch;
+use plimsoll_core::directive::{Epoch, Posted};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
@@ -38,6 +38,7 @@ use plimsoll_core::report::{Counts, Identity};
 use crate::feed::cache::Snapshot;
 use crate::hot::table::Table;
 use crate::interner::key_registry::KeyRegistry;
+use crate::setup::SetupProblem;
 use crate::subscription::assignment::{Assignment, Change};
 
 use directive_cache::{DirectiveCache, Version};
@@ -208,8 +209,21 @@ impl Subscription {
         }
         let bucket = &self.buckets[id];
         let posted = self.directives.get(bucket);
+        self.raise_unlisted(bucket, posted);
         let published = Published { id, bucket, posted, enforcement: &self.enforcement };
         self.publisher.publish(&self.table, published);
+    }
+
+    /// Raises the problem of a bucket that no policy names, or ends it.
+    fn raise_unlisted(&self, bucket: &Bucket, posted: Option<&Posted>) {
+        let problems = &self.table.problems;
+        match posted.and_then(|posted| posted.terms().unlisted) {
+            Some(unlisted) => problems.raise(SetupProblem::UnknownBucket {
+                bucket: bucket.to_string(),
+                nearest: unlisted.nearest().map(str::to_owned),
+            }),
+            None => problems.clear(SetupProblem::UNKNOWN_BUCKET, bucket.as_str()),
+        }
     }
 
     /// Publishes the directive of a key that has just entered.
@@ -269,10 +283,11 @@ impl Subscription {
         self.directives.is_restored()
     }
 
-    /// Returns the mode of a bucket on this instance, shadow while killed; `None` before the first directive,
-    /// unless the service itself has set a rate for that time.
+    /// Returns the mode of a bucket on this instance, shadow while killed; `None` for a bucket that no policy names, and
+    /// before the first directive, unless the service itself has set a rate for that time.
     pub(crate) fn mode_of(&self, bucket: &Bucket) -> Option<Mode> {
         match self.directives.get(bucket) {
+            Some(posted) if posted.terms().unlisted.is_some() => None,
             Some(posted) => Some(self.enforcement.mode(bucket, posted.terms())),
             None => {
                 let has_rate = self.publisher.cold_rates.contains_key(bucket);

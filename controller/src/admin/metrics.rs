@@ -1,7 +1,7 @@
 //! The metrics of the controller.
 
 use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
-use plimsoll_core::decision::Mode;
+use plimsoll_core::decision::ShownMode;
 use plimsoll_core::quantity::MonoTime;
 
 use crate::admin::status::{AggregatorStatus, BucketStatus, Status};
@@ -116,7 +116,7 @@ fn buckets(page: &mut Page, status: &Status) {
     gauge("plimsoll_bucket_killed", help, |b| Some(flag(b.killed)));
     let help = "1 while the mode in force differs from the mode in the policy file.";
     gauge("plimsoll_bucket_mode_differs_from_file", help, |b| {
-        Some(flag(b.file_mode.is_some_and(|file| file != b.mode)))
+        Some(flag(b.file_mode.is_some_and(|file| b.mode != file)))
     });
     let help = "The learned limit in requests/s; absent before there is one.";
     gauge("plimsoll_bucket_learned_limit", help, |b| b.learned.as_ref()?.limit_rps);
@@ -135,10 +135,14 @@ fn buckets(page: &mut Page, status: &Status) {
 
 fn modes_and_decisions(page: &mut Page, status: &Status) {
     let modes = status.buckets.iter().flat_map(|(name, bucket)| {
-        [Mode::Shadow, Mode::Canary, Mode::Enforce]
-            .map(|mode| (vec![name.to_string(), mode.to_string()], flag(bucket.mode == mode)))
+        ShownMode::ALL.map(|mode| (vec![name.to_string(), mode.to_string()], flag(bucket.mode == mode)))
     });
-    page.gauge("plimsoll_bucket_mode", "1 for the mode in force.", &["bucket", "mode"], modes);
+    page.gauge(
+        "plimsoll_bucket_mode",
+        "1 for the mode in force; unknown if no policy names the bucket.",
+        &["bucket", "mode"],
+        modes,
+    );
     let decisions = status.buckets.iter().flat_map(|(name, bucket)| {
         let traffic = &bucket.traffic;
         let results = [

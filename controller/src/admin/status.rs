@@ -6,7 +6,7 @@ use plimsoll_admin::kill_api::Claimed;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::rejected_streams::RefusedChild;
 use plimsoll_admin::security::SecurityStatus;
-use plimsoll_core::decision::{Mode, Reason};
+use plimsoll_core::decision::{Mode, Reason, ShownMode};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
 use plimsoll_core::report::Counts;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::aggregators::Place;
 use crate::brain::Brain;
-use crate::bucket::Share;
+use crate::bucket::{Listing, Share};
 use crate::history::{self, LearningStatus};
 
 /// The state of the fleet at one moment.
@@ -74,8 +74,11 @@ pub struct BucketStatus {
     pub learned: Option<LearningStatus>,
     /// The answer of a Prometheus server for its limit; null before the first answer, and without a query.
     pub queried: Option<Queried>,
-    /// The mode in force; shadow while killed.
-    pub mode: Mode,
+    /// The mode in force; shadow while killed, and unknown if no entry matches.
+    pub mode: ShownMode,
+    /// The bucket of the policy with the most similar name, if no entry matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
     /// True while it is killed, alone or with the fleet.
     pub killed: bool,
     /// The mode in the policy file.
@@ -197,7 +200,8 @@ impl Status {
                 learned: history::learned_policy(brain.policy(), &protected.name)
                     .map(|learned| brain.limits.history.status(&protected.name, learned)),
                 queried: Queried::of(brain, &protected.name, now),
-                mode,
+                mode: Some(mode).filter(|_| protected.listing != Listing::None).into(),
+                nearest: protected.unlisted.and_then(|unlisted| unlisted.nearest().map(str::to_owned)),
                 killed: durable.kill_of(&protected.name).is_on(),
                 file_mode: stage.map(|stage| stage.file),
                 pending_mode: stage.and_then(|stage| stage.pending),

@@ -29,6 +29,7 @@ impl Brain {
         self.evict_keys(now);
         self.drop_idle_buckets(now);
         self.sessions.prune(now);
+        self.buckets.find_nearest(&self.policies.in_force);
         self.takeover.on_tick(now, &mut self.aggregators, &self.parameters);
         self.apply_law(now, since_last, unix_s);
         self.tick_traffic(now);

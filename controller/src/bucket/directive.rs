@@ -40,6 +40,7 @@ impl BucketState {
             whole: true,
             terms: Terms {
                 named: self.listing == Listing::Exact,
+                unlisted: self.unlisted,
                 limit: self.limit,
                 mode: self.mode(durable),
                 kill: durable.kill_of(&self.name),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::{Headroom, OnSilence};
+use plimsoll_core::directive::{Headroom, OnSilence, Unlisted};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Balance, Burst, LawName, Parameters, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
@@ -37,6 +37,8 @@ pub(crate) struct BucketState {
     pub(crate) entry: Option<String>,
     /// How the policy lists it.
     pub(crate) listing: Listing,
+    /// Set once the policy was searched for a similar name, if it does not list the bucket.
+    pub(crate) unlisted: Option<Unlisted>,
     /// The requests/s that may pass over all zones.
     pub(crate) limit: Limit,
     terms: PolicyTerms,
@@ -104,6 +106,7 @@ impl BucketState {
             name,
             entry: None,
             listing,
+            unlisted: None,
             limit: Limit::Unknown,
             terms: PolicyTerms::default(),
             tenants: BucketTenants::default(),
@@ -155,7 +158,7 @@ impl BucketState {
     pub(crate) fn configure(&mut self, policy: &Policy, limit: Limit) {
         let of_bucket = policy.bucket(&self.name);
         self.entry = policy.entry(&self.name);
-        self.listing = Listing::of(policy, &self.name);
+        (self.listing, self.unlisted) = (Listing::of(policy, &self.name), None);
         self.limit = limit;
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
         self.candidate = Candidate::configured(self.candidate, of_bucket);

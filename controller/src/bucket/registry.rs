@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use plimsoll_core::directive::Unlisted;
 use plimsoll_core::exchange::{AskedBuckets, Asker, Lease, NoRoom};
-use plimsoll_core::names::Bucket;
+use plimsoll_core::names::{Bucket, nearest};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Policy;
 
@@ -14,6 +15,9 @@ use super::{BucketState, Scratch};
 const ASKED_MAX: usize = 5_000;
 /// Keys at most that follow from asked buckets, since each has an entry for every listed tenant.
 const ASKED_KEYS_MAX: usize = 400_000;
+
+/// Comparisons of names in one search for similar names, beside those of its last bucket.
+const COMPARISONS_MAX: usize = 10_000;
 
 /// How the policy lists a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,6 +148,23 @@ impl Buckets {
         self.states.iter_mut()
     }
 
+    /// Searches the policy for names similar to those of some buckets that it does not list; the next call goes on
+    /// with others. A search happens once for each bucket and policy.
+    pub(crate) fn find_nearest(&mut self, policy: &Policy) {
+        let mut budget = COMPARISONS_MAX;
+        let unsearched =
+            |state: &&mut BucketState| state.listing == Listing::None && state.unlisted.is_none();
+        for state in self.states.iter_mut().filter(unsearched) {
+            let mut known = policy.exact_buckets().map(|(name, _)| name.as_str());
+            let nearest = nearest(state.name.as_str(), &mut known).and_then(|name| Bucket::new(name).ok());
+            state.unlisted = Some(Unlisted::new(nearest.as_ref()));
+            budget = budget.saturating_sub(policy.exact_buckets().count().max(1));
+            if budget == 0 {
+                break;
+            }
+        }
+    }
+
     /// Calls `apply` for each bucket with the buffers that all buckets share.
     pub(crate) fn each_with_scratch(&mut self, mut apply: impl FnMut(&mut BucketState, &mut Scratch)) {
         for state in &mut self.states {
@@ -205,6 +226,33 @@ mod tests {
         assert!(!buckets.contains(&name(7)) && buckets.get(&name(8)).unwrap().name == name(8));
         assert!(ask(&mut buckets, "a", 20_000, Listing::None));
         assert!(buckets.no_room.names().eq([&name(20_001)]));
+    }
+
+    #[test]
+    fn similar_names_are_searched_for_once_and_some_at_a_time() {
+        let listed: String = (0..4_000).map(|number| format!("  n{number}: {{ limit: 1 }}\n")).collect();
+        let text = format!("buckets:\n  checkout: {{ limit: 1 }}\n  'api/*': {{ limit: 1 }}\n{listed}");
+        let tenants = Source { name: "tenants.yaml", text: "tenants:\n  default: {}\n" };
+        let policy = Policy::read(Source { name: "policy.yaml", text: &text }, tenants).unwrap().0;
+        let mut buckets = Buckets::default();
+        for name in ["chekout", "xyzzy-unlike", "api/users", "checkout", "check-out", "late"] {
+            let name = Bucket::new(name).unwrap();
+            let listing = Listing::of(&policy, &name);
+            buckets.add(&name, listing).unwrap();
+        }
+        let found = |buckets: &Buckets| -> Vec<Option<Option<String>>> {
+            let each = buckets.as_slice().iter().map(|state| state.unlisted);
+            each.map(|unlisted| Some(unlisted?.nearest().map(str::to_owned))).collect()
+        };
+        buckets.find_nearest(&policy);
+        let checkout = || Some(Some("checkout".to_owned()));
+        assert_eq!(
+            found(&buckets),
+            [checkout(), Some(None), None, None, checkout(), None],
+            "10,000 comparisons"
+        );
+        buckets.find_nearest(&policy);
+        assert_eq!(found(&buckets)[5], Some(None));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 pub mod coherent;
 pub mod coin;
 mod mode;
+mod shown_mode;
 pub mod token_bucket;
 pub mod trace;
 mod verdict;
@@ -11,5 +12,6 @@ pub mod wait;
 
 pub use coin::Coin;
 pub use mode::Mode;
+pub use shown_mode::ShownMode;
 pub use verdict::{Reason, Refusal, Verdict};
 pub use wait::WaitClass;

@@ -7,12 +7,14 @@ mod leader;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod unlisted;
 
 pub use board::{Board, Posted};
 pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, InvalidPoolDepth, PoolDepth, ZonePool};
 pub use leader::{EPOCH_STEP_MAX, Leader};
 pub use sequence::{Sequence, StaleDirective};
+pub use unlisted::{NEAREST_BYTES_MAX, Unlisted};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -96,6 +98,9 @@ pub struct Terms {
     /// True if the policy lists the bucket by its exact name: it then has room on every tier before buckets
     /// that children ask for, and every aggregator is sent it.
     pub named: bool,
+    /// Set if no entry of the policy covers the bucket: its requests are counted and never limited. Absent for a
+    /// bucket whose limit is just not known yet.
+    pub unlisted: Option<Unlisted>,
     /// The limit over all zones. A limit without a number clears every value of every key.
     pub limit: Limit,
     /// The mode, subject to the kill generations held.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, KeyDirective, OnSilence, Terms, Values,
+    BucketDirective, Directives, Entitlement, KeyDirective, OnSilence, Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration};
@@ -90,6 +90,9 @@ pub(crate) fn bucket_piece(
         },
         mode: encode_mode(terms.mode) as i32,
         named: terms.named,
+        unlisted: terms
+            .unlisted
+            .map(|unlisted| wire::Unlisted { nearest: unlisted.nearest().unwrap_or_default().to_owned() }),
         kill_generation: terms.kill.bucket.0,
         fleet_kill_generation: terms.kill.fleet.0,
         canary_milli_percent: (terms.cohort.percent.get() * 1e3).round() as u32,
@@ -217,6 +220,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         },
         mode: decode_mode(bucket.mode)?,
         named: bucket.named,
+        unlisted: bucket.unlisted.map(decode_unlisted).transpose()?,
         kill: Kill {
             fleet: KillGeneration(bucket.fleet_kill_generation),
             bucket: KillGeneration(bucket.kill_generation),
@@ -248,6 +252,12 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         terms,
         keys: bucket.keys.into_iter().map(decode_key).collect::<Result<_, _>>()?,
     })
+}
+
+fn decode_unlisted(unlisted: wire::Unlisted) -> Result<Unlisted, DecodeError> {
+    let nearest = Some(unlisted.nearest).filter(|nearest| !nearest.is_empty());
+    let nearest = nearest.map(|nearest| decode_name("bucket", nearest.as_str(), Bucket::new)).transpose()?;
+    Ok(Unlisted::new(nearest.as_ref()))
 }
 
 fn decode_key(key: wire::KeyDirective) -> Result<KeyDirective, DecodeError> {

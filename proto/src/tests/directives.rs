@@ -1,5 +1,7 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
+use plimsoll_core::directive::{NEAREST_BYTES_MAX, Unlisted};
+
 use super::*;
 
 /// Encodes directives as messages.
@@ -128,6 +130,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
             let (presences, hold, clients, (headroom, pool)) = shares;
             Terms {
                 named: presences.is_some(),
+                unlisted: clients
+                    .map(|number| Unlisted::new(Bucket::new(&format!("b{number}")).ok().as_ref())),
                 limit,
                 mode,
                 kill: Kill { fleet: KillGeneration(cohort.salt), bucket: KillGeneration(cohort.salt / 3) },
@@ -232,6 +236,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         whole: true,
         terms: Terms {
             named: true,
+            unlisted: Some(Unlisted::new(Bucket::new(&"x".repeat(NEAREST_BYTES_MAX)).ok().as_ref())),
             limit: Limit::PerSecond(largest_rate()),
             mode: Mode::Enforce,
             kill: Kill { fleet: KillGeneration(u64::MAX), bucket: KillGeneration(u64::MAX) },
@@ -277,7 +282,7 @@ fn largest_directives_stay_within_message_bounds() {
         message((0..count).map(|number| largest_directive(&longest(number), tenants)).collect())
     };
     // Full parts: keys of one bucket, buckets without keys, buckets with one key each.
-    for full in [buckets(1, 1_023), buckets(900, 0), buckets(512, 1)] {
+    for full in [buckets(1, 1_023), buckets(700, 0), buckets(430, 1)] {
         assert_eq!(check_directives(&full), 1);
         assert!(bytes_of(&full)[0].len() > MESSAGE_BYTES_MAX / 4 * 3 - 8 * 1024);
     }

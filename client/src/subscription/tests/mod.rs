@@ -18,7 +18,9 @@ use crate::hot::rng::SeededDraws;
 use crate::hot::thread_counters::Counters;
 use crate::subscription::assignment::EndpointId;
 use plimsoll_core::decision::{Coin, Verdict};
-use plimsoll_core::directive::{BucketDirective, Directives, KeyDirective, StaleDirective, Terms, Values};
+use plimsoll_core::directive::{
+    BucketDirective, Directives, KeyDirective, StaleDirective, Terms, Unlisted, Values,
+};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::{Kill, KillGeneration};
 use plimsoll_core::names::{Name, Tenant, Zone};
@@ -336,4 +338,27 @@ fn age_of_the_controllers_state_grows_by_the_clock_of_this_process() {
     client.subscription.on_directives(now(), message).unwrap();
     let age = client.subscription.upstream_age(now() + Duration::from_secs(5));
     assert_eq!(age, Some(Duration::from_secs(12)));
+}
+
+#[test]
+fn bucket_that_no_policy_names_is_a_problem_with_the_nearest_name_and_in_no_mode() {
+    let (mut client, api) = (TestClient::new(), Bucket::new("api").unwrap());
+    assert_eq!((client.table.problems.list(), client.subscription.mode_of(&api)), (vec![], None));
+    let nearest = Bucket::new("apis").unwrap();
+    let unlisted = |nearest| Terms { unlisted: Some(Unlisted::new(nearest)), ..Terms::default() };
+    client.direct(unlisted(Some(&nearest)), &[]);
+    let problem = SetupProblem::UnknownBucket { bucket: "api".to_owned(), nearest: Some("apis".to_owned()) };
+    assert_eq!(client.table.problems.list(), std::slice::from_ref(&problem));
+    for word in ["`api`", "did you mean `apis`", "policy"] {
+        assert!(problem.to_string().contains(word), "{problem}");
+    }
+    assert_eq!(client.subscription.mode_of(&api), None);
+    assert!(client.admit("acme").is_admit());
+
+    // A limit that is just not known yet, and one of a controller that does not send which buckets it lists.
+    client.direct(Terms { limit: Limit::Unknown, ..Terms::default() }, &[]);
+    assert_eq!(
+        (client.table.problems.list(), client.subscription.mode_of(&api)),
+        (vec![], Some(Mode::Shadow))
+    );
 }

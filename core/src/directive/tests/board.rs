@@ -108,6 +108,7 @@ fn a_limit_of_zero_is_a_number() {
 fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
     let first = Terms {
         named: true,
+        unlisted: Some(Unlisted::new(Some(&bucket("meant")))),
         limit: per_second(100),
         mode: Mode::Canary,
         kill: Kill { fleet: KillGeneration(4), bucket: KillGeneration(2) },
@@ -149,6 +150,7 @@ fn a_change_of_any_term_is_sent() {
     let held = Terms { hold: Some(rate(40)), ..terms(per_second(100)) };
     for changed in [
         Terms { limit: per_second(101), ..held },
+        Terms { unlisted: Some(Unlisted::new(None)), ..held },
         Terms { mode: Mode::Enforce, ..held },
         Terms { cohort: Cohort { percent: Percent::new(1.0).unwrap(), salt: 0 }, ..held },
         Terms { cohort: Cohort { salt: 1, ..held.cohort }, ..held },

@@ -112,6 +112,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
             let (presences, hold, clients, (headroom, pool)) = shares;
             Terms {
                 named: presences.is_some(),
+                unlisted: None,
                 limit,
                 mode,
                 kill: crate::kill::Kill::default(),

@@ -1,0 +1,64 @@
+//! A bucket that no entry of the policy covers, and the name that was probably meant.
+
+use std::fmt;
+
+use crate::names::Bucket;
+
+/// The longest name that is kept. Longer ones are not compared.
+pub const NEAREST_BYTES_MAX: usize = 63;
+
+/// The terms of a bucket that no entry of the policy covers. The name is stored in place, because terms are copied
+/// for every child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Unlisted {
+    nearest: [u8; NEAREST_BYTES_MAX],
+    len: u8,
+}
+
+impl Unlisted {
+    /// The bucket of the policy with the most similar name, if one is similar. A name longer than
+    /// [`NEAREST_BYTES_MAX`] is left out.
+    #[must_use]
+    pub fn new(nearest: Option<&Bucket>) -> Self {
+        let mut unlisted = Self { nearest: [0; NEAREST_BYTES_MAX], len: 0 };
+        let name = nearest.map_or("", Bucket::as_str).as_bytes();
+        if let Some(place) = unlisted.nearest.get_mut(..name.len()) {
+            place.copy_from_slice(name);
+            unlisted.len = name.len() as u8;
+        }
+        unlisted
+    }
+
+    /// Returns the most similar name in the policy.
+    #[must_use]
+    pub fn nearest(&self) -> Option<&str> {
+        let name = self.nearest.get(..usize::from(self.len)).filter(|name| !name.is_empty())?;
+        std::str::from_utf8(name).ok()
+    }
+}
+
+impl fmt::Debug for Unlisted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unlisted").field("nearest", &self.nearest()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_is_kept_if_it_is_short_enough() {
+        for (name, kept) in [
+            (None, None),
+            (Some("checkout".to_owned()), Some("checkout".to_owned())),
+            (Some("x".repeat(NEAREST_BYTES_MAX)), Some("x".repeat(NEAREST_BYTES_MAX))),
+            (Some("x".repeat(NEAREST_BYTES_MAX + 1)), None),
+        ] {
+            let bucket = name.map(|name| Bucket::new(&name).unwrap());
+            let unlisted = Unlisted::new(bucket.as_ref());
+            assert_eq!(unlisted.nearest(), kept.as_deref());
+            assert_eq!(unlisted, Unlisted::new(kept.map(|name| Bucket::new(&name).unwrap()).as_ref()));
+        }
+    }
+}
