@@ -19,4 +19,6 @@ mod parent;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]
+mod stacks;
+#[cfg(test)]
 mod tls;
