@@ -1,6 +1,8 @@
 //! Tests of the simulator through its public interface: scenarios in, figures out.
 
 #[cfg(test)]
+mod background_jobs;
+#[cfg(test)]
 mod determinism;
 #[cfg(test)]
 mod evidence;
