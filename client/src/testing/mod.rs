@@ -81,8 +81,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plimsoll_core::decision::Reason;
-use plimsoll_core::quantity::{DropRatio, InvalidRate, Rate};
+use plimsoll_core::decision::{Reason, WaitClass};
+use plimsoll_core::quantity::{DropRatio, InvalidRate, Limit, Rate};
 use plimsoll_core::report::Counts;
 
 use crate::hot::directive_word::DirectiveWord;
@@ -146,6 +146,7 @@ struct State {
     rules: BTreeMap<u32, Rule>,
     limits: BTreeMap<u32, VirtualLimit>,
     shadowed: BTreeSet<u32>,
+    waits: BTreeMap<u32, WaitClass>,
     /// For all other buckets.
     fallback: Rule,
     is_killed: bool,
@@ -228,6 +229,19 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Asks refused callers of a bucket to wait for about `wait`, from 1 s to 120 s: their
+    /// [`retry_after`](crate::Refusal::retry_after) is spread over `wait` to twice that, and over 2 s at least. Without
+    /// it they are asked to wait for 1 s to 3 s.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn retry_after(&self, bucket: &str, wait: Duration) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        self.state().waits.insert(place.bucket, WaitClass::of(wait));
+        self.publish_all();
+        Ok(())
+    }
+
     /// Sets the kill switch of all buckets: while it is on, refusals are only counted.
     pub fn kill(&self, is_killed: bool) {
         self.state().is_killed = is_killed;
@@ -268,7 +282,11 @@ impl ControlPlane {
         let mut state = self.state();
         state.rules.insert(place.bucket, rule);
         // A guard has no tokens but those of a limit.
-        let rate = if let Rule::Limit(rate) = rule { rate } else { Rate::ZERO };
+        let (rate, limit) = match rule {
+            Rule::Limit(rate) => (rate, Limit::PerSecond(rate)),
+            _ => (Rate::ZERO, Limit::Unknown),
+        };
+        self.table().limits.set(place.bucket, limit);
         let limit = VirtualLimit::new(self.table(), place.default_key, rate);
         self.table().refill();
         state.limits.insert(place.bucket, limit);
@@ -302,7 +320,8 @@ impl State {
     fn word(&self, bucket: Option<u32>) -> DirectiveWord {
         let is_shadowed = bucket.is_some_and(|bucket| self.shadowed.contains(&bucket));
         let rule = bucket.and_then(|bucket| self.rules.get(&bucket)).unwrap_or(&self.fallback);
-        rule.word(!is_shadowed && !self.is_killed)
+        let wait = bucket.and_then(|bucket| self.waits.get(&bucket)).copied().unwrap_or_default();
+        rule.word(!is_shadowed && !self.is_killed, wait)
     }
 }
 

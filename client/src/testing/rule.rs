@@ -1,7 +1,7 @@
 //! The rule of one bucket in a test, and the directive word that carries it out.
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::decision::{Coin, Reason};
+use plimsoll_core::decision::{Coin, Reason, WaitClass};
 use plimsoll_core::quantity::{DropRatio, Rate};
 
 use crate::hot::directive_word::DirectiveWord;
@@ -25,7 +25,7 @@ pub(super) enum Rule {
 
 impl Rule {
     /// Returns the directive of the rule.
-    pub(super) fn word(self, is_enforced: bool) -> DirectiveWord {
+    pub(super) fn word(self, is_enforced: bool, wait: WaitClass) -> DirectiveWord {
         let [none, all] = [DropRatio::NONE, DropRatio::ALL].map(DirectiveWord::new);
         let word = match self {
             // No directive admits, whatever the mode is.
@@ -39,7 +39,7 @@ impl Rule {
             Self::Refuse(Reason::QuotaDegraded) => all.at_quota(true),
             Self::Drop(ratio) => DirectiveWord::new(ratio),
         };
-        word.coin(Coin::Independent).enforced(is_enforced)
+        word.coin(Coin::Independent).enforced(is_enforced).wait(wait)
     }
 }
 

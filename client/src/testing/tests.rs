@@ -96,6 +96,23 @@ fn equal_seeds_decide_alike_on_any_thread_and_by_any_handle() {
 }
 
 #[test]
+fn refused_callers_are_asked_to_wait_for_as_long_as_the_test_sets() {
+    let plane = ControlPlane::new(7);
+    for reason in Reason::ALL {
+        plane.refuse("orders", reason).unwrap();
+        for (wait, from, to) in [(0, 1, 3), (1, 1, 3), (30, 29, 60), (3_600, 120, 240)] {
+            plane.retry_after("orders", SECOND * wait).unwrap();
+            let Verdict::Refuse(refusal) = plane.limiter().admit("orders", "acme") else {
+                panic!("admitted")
+            };
+            let span = SECOND * from..SECOND * to;
+            assert!(span.contains(&refusal.retry_after()), "{reason:?} {wait}: {refusal:?}");
+            assert_eq!(refusal.reason(), reason);
+        }
+    }
+}
+
+#[test]
 fn limit_admits_a_seconds_worth_and_refills_with_the_virtual_clock_alone() {
     let plane = ControlPlane::new(7);
     plane.limit("orders", 100.0).unwrap();
