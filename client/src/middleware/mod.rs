@@ -2,10 +2,22 @@
 //! without a change in their handlers.
 //!
 //! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request that no rule
-//! matches is admitted, unlimited and uncounted; [`Rule::otherwise`] gives the rest a bucket, and
-//! [`Rule::unlimited`] exempts health checks from it. A path is compared in every way that a handler may read it,
-//! so that `/%6Frders/7` does not pass a rule for `/orders/*`. With the feature `axum` a rule can name a route
-//! of the router instead, such as `/orders/{id}`.
+//! matches passes without a limit; [`Rule::otherwise`] gives the rest a bucket, and [`Rule::unlimited`] exempts
+//! health checks from it. Requests that pass are counted by [reason](Pass). A path is compared in every way that a
+//! handler may read it, so that `/%6Frders/7` does not pass a rule for `/orders/{id}`. With the feature `axum` a rule
+//! can name a route of the router instead.
+//!
+//! | condition | requests |
+//! |---|---|
+//! | `.path("/orders/{id}")`, `.path("/files/{*rest}")` | paths of a template, in the syntax of axum 0.8 |
+//! | `.prefix("/orders")` | `/orders` and all below it, not `/orders2` |
+//! | `.exact("/orders")` | this path, taken literally |
+//! | `.route("/orders/{id}")` | what an axum router sends to this route, with the feature `axum` |
+//! | `.methods([Method::GET])` | these methods |
+//!
+//! A rule that could never apply is an error at the start, which names the rule and the remedy: one behind a rule that
+//! matches all its requests, a duplicate, or a malformed path. [`Rule::cost`] lets a request count as several. CORS
+//! preflights pass, unless [`Rules::limit_preflights`] is set.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -35,8 +47,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A tonic server takes the same layer: `Server::builder().layer(LoadShedLayer::new(rules))`, with paths such
-//! as `/shop.Orders/*`. Where rules are not enough, use a closure; see [`Extract`].
+//! A tonic server takes the same layer: `Server::builder().layer(LoadShedLayer::new(rules))`, with rules such
+//! as `.prefix("/shop.Orders")`. Where rules are not enough, use a closure; see [`Extract`].
+//!
+//! # Tenants
+//!
+//! [`Tenant`] reads the tenant from verified claims, an API key, an address, a header or the route, or asks a function;
+//! [`Tenant::or`] puts sources in order. A look-up that must be awaited is a layer of its own, [`ResolveTenantLayer`].
 //!
 //! # Refusals
 //!
@@ -100,9 +117,9 @@
 //!
 //! Put the layer outside of costly layers, and inside of authentication. It passes readiness through: a
 //! request waits until the inner service is ready before it can be refused, so a concurrency limit belongs
-//! inside only if it refuses instead of waiting. Paths are compared as the layer sees them, so after a router
-//! that strips a prefix, without that prefix; and a layer that rewrites paths, such as one that trims slashes,
-//! belongs outside.
+//! inside only if it refuses instead of waiting. Paths are compared as the layer sees them: after a router
+//! that strips a prefix without that prefix, and with the feature `axum` also with it. A layer that rewrites paths,
+//! such as one that trims slashes, belongs outside.
 //!
 //! # Cost
 //!

@@ -128,13 +128,22 @@ fn middleware_admits_a_request_without_allocation() {
     use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
 
     let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").unwrap().build().unwrap();
+    let names = std::collections::HashMap::from([("acme", std::sync::Arc::<str>::from("acme"))]);
     for (source, of) in [
         (Tenant::header("x-tenant").unwrap(), "a header"),
         (Tenant::from_fn(|request| request.headers.get("x-tenant")?.to_str().ok()), "a function"),
         (Tenant::constant("acme").unwrap(), "a constant"),
         (Tenant::default(), "the default class"),
+        (Tenant::by(move |request: Head<'_>| names.get(request.header("x-tenant")?).cloned()), "an own name"),
+        (Tenant::api_key("x-tenant", [("acme", "acme")]).unwrap(), "an API key"),
+        (Tenant::forwarded_address("x-tenant", 1).unwrap().or(Tenant::peer_address()), "an address"),
+        (Tenant::header("x-other").unwrap().or(Tenant::header("x-tenant").unwrap()), "the second source"),
     ] {
-        let rules = [Rule::bucket("read").prefix("/orders").methods([Method::GET]), Rule::bucket("write")];
+        let rules = [
+            Rule::unlimited().path("/{*rest}").methods([Method::TRACE]),
+            Rule::bucket("read").prefix("/orders").methods([Method::GET]).cost(|_| 2),
+            Rule::bucket("write"),
+        ];
         let layer = LoadShedLayer::new(Rules::new(&limiter, source, rules).unwrap());
         admits_without_allocation(layer.clone(), of);
         admits_without_allocation(layer.same_body(), of);

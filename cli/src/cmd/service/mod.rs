@@ -119,7 +119,7 @@ impl Service {
             builder = builder.cold_rps(bucket, *rps)?;
         }
         let (limiter, feed) = args.trust.build(builder)?;
-        let rules = args.buckets.iter().map(|bucket| Rule::bucket(bucket).path(&format!("/{bucket}")));
+        let rules = args.buckets.iter().map(|bucket| Rule::bucket(bucket).exact(&format!("/{bucket}")));
         let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;
         let buckets: BTreeSet<String> = args.buckets.iter().cloned().collect();
         let capacity = args.capacity.capacity().map(|capacity| Arc::new(Mutex::new(capacity)));
