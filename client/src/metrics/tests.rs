@@ -18,8 +18,7 @@ fn limiter() -> Limiter {
     assert!((0..3).all(|_| bucket.admit("acme").is_admit()));
     bucket.recorder().ended(Duration::from_millis(3), Some(Ending::Status(200)));
     bucket.recorder().ended(Duration::from_millis(30), Some(Ending::Grpc(14)));
-    let unknown = |bucket: &str| SetupProblem::UnknownBucket { bucket: bucket.to_owned(), nearest: None };
-    limiter.table.problems.raise(unknown("orders"));
+    limiter.table.problems.raise(SetupProblem::LayerTwice { bucket: "orders".to_owned() });
     limiter
 }
 
@@ -71,7 +70,7 @@ fn limiter_has_the_metrics_of_its_decisions_responses_and_problems() {
         ("plimsoll_request_duration_seconds_count", vec![("bucket", "orders")], 2.0),
         ("plimsoll_request_duration_seconds_sum", vec![("bucket", "orders")], 0.033),
         ("plimsoll_request_duration_seconds_bucket", vec![("bucket", "orders"), ("le", "0.005")], 1.0),
-        ("plimsoll_setup_problems", vec![("problem", "unknown_bucket"), ("subject", "orders")], 1.0),
+        ("plimsoll_setup_problems", vec![("problem", "layer_twice"), ("subject", "orders")], 1.0),
         ("plimsoll_requests_passed_total", vec![("reason", "counted_before")], 0.0),
         ("plimsoll_feed_unreported", vec![], 3.0),
     ] {
@@ -108,7 +107,7 @@ fn registry_gathers_what_the_text_says() {
     };
     let gathered = ::prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     assert_eq!(sorted(&gathered), sorted(&metrics.text()));
-    assert!(gathered.contains("plimsoll_setup_problems{problem=\"unknown_bucket\",subject=\"orders\"} 1\n"));
+    assert!(gathered.contains("plimsoll_setup_problems{problem=\"layer_twice\",subject=\"orders\"} 1\n"));
 }
 
 #[cfg(feature = "metrics")]
@@ -210,12 +209,12 @@ mod facade {
         let sum = "plimsoll_request_duration_seconds_sum".to_owned();
         assert!(described.contains(&(sum, Some(Unit::Seconds))), "{described:?}");
 
-        limiter.table.problems.clear("unknown_bucket", "orders");
+        limiter.table.problems.clear("layer_twice", "orders");
         assert!(limiter.bucket("orders").unwrap().admit("acme").is_admit());
         publish();
         assert_eq!(recorder.described.lock().unwrap().len(), described.len(), "described once");
         let mut expected = values(&metrics.source.families());
-        let ended = [("problem", "unknown_bucket"), ("subject", "orders")];
+        let ended = [("problem", "layer_twice"), ("subject", "orders")];
         expected.insert(identity("plimsoll_setup_problems", ended.into_iter()), 0.0);
         assert_eq!(*recorder.values.lock().unwrap(), expected, "an ended gauge is 0");
     }
