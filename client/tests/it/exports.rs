@@ -9,9 +9,11 @@ use plimsoll_client::exchange::{
     Tenant, Zone,
 };
 use plimsoll_client::middleware::{
-    Charge, Decision, EitherBody, Extract, Head, LoadShed, LoadShedBody, LoadShedLayer, Pass, ResponseBody,
-    ResponseFuture, Rule, Rules, RulesError, SameBody,
+    Charge, Decision, EitherBody, Extract, Head, LoadShed, LoadShedBody, LoadShedLayer, Pass, PathFault,
+    RateLimitHeaders, Refused, ResolveFuture, ResolveTenant, ResolveTenantLayer, ResponseBody,
+    ResponseFuture, Rule, Rules, RulesError, SameBody, TenantError,
 };
+use plimsoll_client::testing::{ControlPlane, Decisions, RuleError};
 use plimsoll_client::{
     BucketError, BucketHandle, BuildError, CertificateHealth, CertificatesError, Counts, DropRatio, Feed,
     FeedError, FeedHandle, FeedState, Flushed, Health, InvalidName, InvalidPeerId, InvalidRate, KeyHandle,
@@ -43,8 +45,10 @@ fn types_of_the_middleware_can_be_fields() {
         LoadShed<(), SameBody>,
         LoadShedBody<()>,
     )>();
-    is_a_field::<(Rule, Rules, Tenant, Charge, Pass)>();
-    is_a_field::<ResponseFuture<(), EitherBody>>();
+    is_a_field::<(Rule, Rules, Tenant, Charge, Pass, RateLimitHeaders)>();
+    is_a_field::<(ResponseFuture<(), EitherBody>, ResolveTenantLayer<()>, ResolveTenant<(), ()>)>();
+    let _: Option<ResolveFuture<axum::Router, std::future::Ready<()>, axum::body::Body>> = None;
+    let _: fn(&Refused<'_>) -> http::Response<axum::body::Bytes> = |refused| refused.response();
     fn body<R, B: ResponseBody<R>>(body: B::Body) -> B::Body {
         body
     }
@@ -56,6 +60,11 @@ fn types_of_the_middleware_can_be_fields() {
 }
 
 #[test]
+fn types_for_tests_can_be_fields() {
+    is_a_field::<(ControlPlane, Decisions)>();
+}
+
+#[test]
 fn errors_can_be_returned_and_matched_to_their_causes() {
     is_an_error::<BuildError>();
     is_an_error::<BucketError>();
@@ -63,6 +72,9 @@ fn errors_can_be_returned_and_matched_to_their_causes() {
     is_an_error::<RulesError>();
     is_an_error::<SetupProblem>();
     is_an_error::<StaleDirective>();
+    is_an_error::<TenantError>();
+    is_an_error::<PathFault>();
+    is_an_error::<RuleError>();
     let cause = |error: BuildError| match error {
         BuildError::Name { source, .. } => {
             let _: InvalidName = source;
