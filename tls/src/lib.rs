@@ -17,7 +17,7 @@ mod peer;
 pub mod testing;
 mod verifier;
 
-pub use certificates::{Certificates, Health};
+pub use certificates::{Certificates, Health, RoleError};
 pub use config::operator_client;
 pub use error::{CertificatesError, Fault};
 pub use failure::HandshakeFailure;

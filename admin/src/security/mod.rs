@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::builder::BoolishValueParser;
-use plimsoll_core::exchange::{PeerId, PeerRole, is_loopback};
+use plimsoll_core::exchange::{PeerRole, is_loopback};
 use plimsoll_proto::transport::{Dial, Security};
-use plimsoll_tls::Certificates;
+use plimsoll_tls::{Certificates, RoleError};
 
 pub use self::error::SecurityError;
 pub use self::status::{CertificateStatus, SecurityStatus, TokensStatus};
@@ -108,13 +108,13 @@ impl SecurityArgs {
     fn certificates(&self, role: PeerRole) -> Result<Option<Certificates>, SecurityError> {
         let Some(directory) = &self.certs else { return Ok(None) };
         let certificates = Certificates::open(directory)?;
-        let found = certificates.id();
-        let expected = PeerId::new(found.trust_domain(), role)?;
-        if found == expected {
-            return Ok(Some(certificates));
+        match certificates.check_role(role) {
+            Ok(()) => Ok(Some(certificates)),
+            Err(RoleError::Invalid(error)) => Err(error.into()),
+            Err(RoleError::Other { certificate: found, expected }) => {
+                Err(SecurityError::OtherIdentity { directory: directory.clone(), found, expected })
+            }
         }
-        let (found, expected) = (Box::new(found), Box::new(expected));
-        Err(SecurityError::OtherIdentity { directory: directory.clone(), found, expected })
     }
 }
 

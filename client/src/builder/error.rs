@@ -5,8 +5,13 @@ use plimsoll_core::exchange::{InvalidPeerId, PeerId};
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::quantity::InvalidRate;
 
+use crate::setup::readable_debug;
+
+readable_debug!(BuildError);
+
 /// The reason why a limiter cannot be built.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// A name breaks the rule of names.
     #[error("{what} `{name}`: {source}")]
@@ -18,6 +23,22 @@ pub enum BuildError {
         /// The rule that the name breaks.
         source: InvalidName,
     },
+    /// The value of an environment variable is invalid.
+    #[error("environment variable {name}=`{value}`: {cause}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value, or the beginning of a long one.
+        value: String,
+        /// The rule that the value breaks.
+        cause: String,
+    },
+    /// The list of aggregators is empty.
+    #[error(
+        "LimiterBuilder::aggregators was given an empty list: give it the addresses of the zone's aggregators, or leave the \
+         call out for a limiter without a control plane"
+    )]
+    NoAggregators,
     /// An aggregator's address is malformed.
     #[error(
         "invalid aggregator address `{address}`: give LimiterBuilder::aggregators https://HOST:PORT or http://HOST:PORT for \

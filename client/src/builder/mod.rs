@@ -1,5 +1,6 @@
 //! The builder through which a service configures its limiter and feed.
 
+mod env;
 mod error;
 mod security;
 
@@ -21,7 +22,8 @@ use crate::feed::{Control, Counters, Feed, KILL_VARIABLE, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
-use crate::limiter::{KEYS_MAX_DEFAULT, Limiter};
+use crate::limiter::{BUCKETS_MAX_DEFAULT, KEYS_MAX_DEFAULT, Limiter};
+use crate::setup::SetupProblem;
 use crate::subscription::Subscription;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::subscription::assignment::endpoints::{Addresses, Aggregators};
@@ -31,6 +33,9 @@ const THREAD_SLOTS_MIN: usize = 8;
 
 /// The most keys of a limiter: as many as an aggregator takes from one client.
 const KEYS_MAX: usize = 100_000;
+
+/// The largest number of buckets of a limiter, if set.
+pub(crate) const BUCKETS_MAX: usize = 4_096;
 
 /// Configures and makes a [`Limiter`] and its [`Feed`]. Made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
@@ -44,6 +49,7 @@ pub struct LimiterBuilder {
     is_insecure: bool,
     failover_delay: Duration,
     keys_max: usize,
+    buckets_max: usize,
     directive_cache: Option<PathBuf>,
     cold: BTreeMap<Bucket, Rate>,
     kill_file: Option<PathBuf>,
@@ -62,6 +68,7 @@ impl LimiterBuilder {
             is_insecure: false,
             failover_delay: FAILOVER_DELAY_DEFAULT,
             keys_max: KEYS_MAX_DEFAULT,
+            buckets_max: BUCKETS_MAX_DEFAULT,
             directive_cache: None,
             cold: BTreeMap::new(),
             kill_file: None,
@@ -106,8 +113,11 @@ impl LimiterBuilder {
     /// spelling of it.
     ///
     /// # Errors
-    /// When an address is malformed.
+    /// When an address is malformed, or the list is empty.
     pub fn aggregators<S: AsRef<str>>(mut self, addresses: &[S]) -> Result<Self, BuildError> {
+        if addresses.is_empty() {
+            return Err(BuildError::NoAggregators);
+        }
         let addresses: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
         let malformed = |address: &str| BuildError::Address { address: address.to_owned() };
         self.addresses = Addresses::of(&addresses).map_err(malformed)?;
@@ -194,6 +204,16 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets the largest number of buckets, by default [`BUCKETS_MAX_DEFAULT`](crate::BUCKETS_MAX_DEFAULT) and at most
+    /// 4,096. Half of them are for buckets that the service [declares](Limiter::bucket); names that only requests bring
+    /// share the other half. Each bucket takes one of the [keys](Self::keys_max) for its default class. An aggregator
+    /// has room for every bucket that the policy names, and for 1,024 others of one client.
+    #[must_use]
+    pub fn buckets_max(mut self, buckets_max: usize) -> Self {
+        self.buckets_max = buckets_max.clamp(1, BUCKETS_MAX);
+        self
+    }
+
     /// Builds the limiter, and the feed that keeps its directives up to date.
     ///
     /// # Errors
@@ -214,7 +234,7 @@ impl LimiterBuilder {
             role: Role::Client,
         };
         let zone = owner.zone.to_string();
-        let table = Arc::new(Table::new(self.keys_max, thread_slots(), seed));
+        let table = Arc::new(Table::with_buckets(self.keys_max, self.buckets_max, thread_slots(), seed));
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         let aggregators = self.addresses.aggregators;
         if matches!(aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
@@ -231,7 +251,9 @@ impl LimiterBuilder {
         for (bucket, rate) in self.cold {
             // Declared before the first request, so that the rate holds from the start. Without room in the
             // table, the bucket's requests are admitted like those of any other bucket without room.
-            let _ = table.declare(bucket.as_str());
+            if let Ok(None) = table.declare(bucket.as_str()) {
+                table.raise_full(bucket.as_str());
+            }
             subscription.set_cold_rate(bucket, rate);
         }
         let control = Arc::new(Control {
@@ -245,6 +267,9 @@ impl LimiterBuilder {
             counters: Arc::new(Counters { zone, restored, ..Counters::default() }),
             lifecycle,
         });
+        if matches!(control.aggregators, Aggregators::None) {
+            control.table.problems.raise(SetupProblem::NoAggregator);
+        }
         control.watch();
         Ok((Limiter { table, control: Some(Arc::clone(&control)) }, Feed { control }))
     }

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 #[cfg(feature = "tls")]
-use plimsoll_core::exchange::{PeerId, PeerRole};
+use plimsoll_core::exchange::PeerRole;
 use plimsoll_proto::transport::{InvalidEndpoint, Security};
 #[cfg(feature = "tls")]
-use plimsoll_tls::Certificates;
+use plimsoll_tls::{Certificates, RoleError};
 
 use super::{BuildError, LimiterBuilder};
 use crate::feed::dial;
@@ -61,14 +61,13 @@ impl LimiterBuilder {
     #[cfg(feature = "tls")]
     fn certificates_of(&self, directory: &Path) -> Result<Certificates, BuildError> {
         let certificates = Certificates::open(directory)?;
-        let certificate = certificates.id();
         let role = PeerRole::Service { zone: self.zone.clone(), service: self.service.clone() };
-        let limiter = PeerId::new(certificate.trust_domain(), role)?;
-        if certificate == limiter {
-            Ok(certificates)
-        } else {
-            let (certificate, limiter) = (Box::new(certificate), Box::new(limiter));
-            Err(BuildError::WrongCertificate { certificate, limiter })
+        match certificates.check_role(role) {
+            Ok(()) => Ok(certificates),
+            Err(RoleError::Invalid(error)) => Err(error.into()),
+            Err(RoleError::Other { certificate, expected: limiter }) => {
+                Err(BuildError::WrongCertificate { certificate, limiter })
+            }
         }
     }
 }

@@ -1,7 +1,11 @@
 //! The reasons why a feed cannot run.
 
+use crate::setup::readable_debug;
+
+readable_debug!(FeedError);
+
 /// The reason why a feed cannot run.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum FeedError {
     /// Another feed of this process runs for an instance of this name.

@@ -1,7 +1,7 @@
 //! The health of the feed, for the service and for metrics.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -44,8 +44,6 @@ pub struct CertificateHealth {
 pub(crate) struct Counters {
     /// The zone that this service names.
     pub(crate) zone: String,
-    /// True after an aggregator of another zone was logged.
-    pub(crate) is_foreign: AtomicBool,
     /// The number of streams connected now.
     pub(crate) connected: AtomicU64,
     pub(crate) disconnects: AtomicU64,

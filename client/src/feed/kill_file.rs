@@ -28,7 +28,7 @@ impl LocalKill {
     pub(crate) fn new(variable: Option<&OsStr>, file: Option<PathBuf>) -> Self {
         let by_environment = variable.is_some_and(|value| {
             // An operator who sets the variable wants to kill; refusing to start would make an incident worse.
-            parse(value).unwrap_or_else(|| {
+            parse_yes_no(value).unwrap_or_else(|| {
                 tracing::error!(
                     ?value,
                     "{KILL_VARIABLE} is neither yes nor no and kills this process: set it to 1, true, yes or on, or to \
@@ -89,7 +89,7 @@ impl LocalKill {
 }
 
 /// Reads the usual spellings of yes and no; an empty value is a no.
-fn parse(value: &OsStr) -> Option<bool> {
+pub(crate) fn parse_yes_no(value: &OsStr) -> Option<bool> {
     match value.to_str()?.trim().to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
         "" | "0" | "false" | "no" | "off" => Some(false),
@@ -150,7 +150,11 @@ mod tests {
             let kill = LocalKill::new(value.map(OsStr::new), None);
             assert_eq!(kill.by_environment, killed, "{value:?}");
             assert!(!kill.can_change());
-            assert_eq!(value.is_none_or(|value| parse(OsStr::new(value)).is_some()), is_plain, "{value:?}");
+            assert_eq!(
+                value.is_none_or(|value| parse_yes_no(OsStr::new(value)).is_some()),
+                is_plain,
+                "{value:?}"
+            );
         }
     }
 

@@ -18,7 +18,7 @@ pub use error::FeedError;
 pub use handle::FeedHandle;
 pub(crate) use health::Counters;
 pub use health::{CertificateHealth, Health};
-pub(crate) use kill_file::{KILL_VARIABLE, LocalKill};
+pub(crate) use kill_file::{KILL_VARIABLE, LocalKill, parse_yes_no};
 pub use lifecycle::FeedState;
 pub(crate) use lifecycle::Lifecycle;
 use lifecycle::Running;
@@ -101,7 +101,7 @@ async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationTo
             Aggregators::None if control.has_work() => shutdown.cancelled().await,
             Aggregators::None => {}
             Aggregators::One(endpoint) => {
-                let log = StreamLog::new(Arc::clone(&control.counters));
+                let log = StreamLog::new(&control, endpoint);
                 match dial(endpoint, &control.security) {
                     Ok(dial) => {
                         child::run(control.subscription.clone(), dial, shutdown.clone(), log).await;

@@ -7,11 +7,17 @@ use std::sync::atomic::Ordering;
 
 use plimsoll_proto::driver::child::{Observer, StreamError};
 
+use super::Control;
 use super::health::Counters;
+use crate::hot::table::Table;
+use crate::setup::SetupProblem;
 
 /// Counts and logs the state of the connection to one aggregator.
 pub(super) struct StreamLog {
     counters: Arc<Counters>,
+    table: Arc<Table>,
+    /// The aggregator, as `HOST:PORT`.
+    address: Arc<str>,
     is_connected: bool,
     /// The reason for which the last connection was refused for lack of trust.
     refused: Option<&'static str>,
@@ -21,8 +27,21 @@ pub(super) struct StreamLog {
 }
 
 impl StreamLog {
-    pub(super) const fn new(counters: Arc<Counters>) -> Self {
-        Self { counters, is_connected: false, refused: None, warned: Vec::new() }
+    pub(super) fn new(control: &Control, address: &Arc<str>) -> Self {
+        Self::of(Arc::clone(&control.counters), Arc::clone(&control.table), Arc::clone(address))
+    }
+
+    const fn of(counters: Arc<Counters>, table: Arc<Table>, address: Arc<str>) -> Self {
+        Self { counters, table, address, is_connected: false, refused: None, warned: Vec::new() }
+    }
+
+    /// Raises or ends the problem of an aggregator that takes connections and sends nothing.
+    fn set_silent(&self, is_silent: bool) {
+        if is_silent {
+            self.table.problems.raise(SetupProblem::SilentAggregator { address: self.address.to_string() });
+        } else {
+            self.table.problems.clear(SetupProblem::SILENT_AGGREGATOR, &self.address);
+        }
     }
 
     fn close(&mut self) {
@@ -43,16 +62,11 @@ impl Observer for StreamLog {
         self.is_connected = true;
         self.set_refused(None);
         self.warned.clear();
+        self.set_silent(false);
         tracing::info!("aggregator connected");
-        if let Some(zone) = zone.filter(|zone| *zone != self.counters.zone)
-            && !self.counters.is_foreign.swap(true, Ordering::Relaxed)
-        {
-            tracing::error!(
-                zone = self.counters.zone,
-                aggregator_zone = zone,
-                "this service names another zone than its aggregator, and shares the limits of the aggregator's zone: set the \
-                 zone of the limiter, or connect it to an aggregator of its zone"
-            );
+        if let Some(aggregator_zone) = zone.filter(|zone| *zone != self.counters.zone) {
+            let (zone, aggregator_zone) = (self.counters.zone.clone(), aggregator_zone.to_owned());
+            self.table.problems.raise(SetupProblem::ForeignZone { zone, aggregator_zone });
         }
     }
 
@@ -71,7 +85,13 @@ impl Observer for StreamLog {
         if !is_repeated {
             self.warned.push(reason);
         }
+        let is_silent = !was_connected && matches!(error, StreamError::Silent(_));
+        if is_silent {
+            // Logged with its remedy, once.
+            self.set_silent(true);
+        }
         match reason {
+            _ if is_silent => tracing::debug!(%error, "aggregator sends nothing"),
             _ if was_connected => {
                 tracing::warn!(%error, reason, "aggregator lost; the directives held stay in force");
             }
@@ -93,6 +113,7 @@ impl Drop for StreamLog {
     fn drop(&mut self) {
         self.close();
         self.set_refused(None);
+        self.set_silent(false);
     }
 }
 
@@ -136,6 +157,10 @@ mod tests {
         fn exit(&self, _: &span::Id) {}
     }
 
+    fn log(counters: &Arc<Counters>) -> StreamLog {
+        StreamLog::of(Arc::clone(counters), Arc::new(Table::new(8, 0, 7)), "aggregator:7410".into())
+    }
+
     fn forbidden() -> StreamError {
         StreamError::Closed(Box::new(Status::permission_denied("another zone")))
     }
@@ -143,7 +168,7 @@ mod tests {
     #[test]
     fn each_reason_is_a_warning_once_until_the_connection_is_back() {
         let (levels, counters) = (Levels::default(), Arc::new(Counters::default()));
-        let mut log = StreamLog::new(Arc::clone(&counters));
+        let mut log = log(&counters);
         tracing::subscriber::with_default(levels.clone(), || {
             let refusals = [forbidden(), forbidden(), StreamError::Ended, forbidden(), StreamError::Ended];
             refusals.iter().for_each(|error| log.on_disconnected(error, false));
@@ -156,9 +181,45 @@ mod tests {
     }
 
     #[test]
+    fn aggregator_that_sends_nothing_is_a_problem_until_it_answers_or_is_left() {
+        let (levels, counters) = (Levels::default(), Arc::new(Counters::default()));
+        let mut log = log(&counters);
+        let table = Arc::clone(&log.table);
+        let silent = || StreamError::Silent(std::time::Duration::from_secs(15));
+        let problem = SetupProblem::SilentAggregator { address: "aggregator:7410".to_owned() };
+        tracing::subscriber::with_default(levels.clone(), || {
+            log.on_disconnected(&silent(), false);
+            log.on_disconnected(&silent(), false);
+            assert_eq!(levels.take(), [Level::WARN, Level::DEBUG, Level::DEBUG]);
+        });
+        assert_eq!(table.problems.list(), std::slice::from_ref(&problem));
+        assert!(problem.to_string().contains("`aggregator:7410`"), "{problem}");
+        log.on_connected(None);
+        assert_eq!(table.problems.list(), []);
+        log.on_disconnected(&silent(), true);
+        assert_eq!(table.problems.list(), [], "a stream that was lost is none");
+        log.on_disconnected(&silent(), false);
+        drop(log);
+        assert_eq!(table.problems.list(), []);
+    }
+
+    #[test]
+    fn aggregator_of_another_zone_is_a_problem_that_is_logged_once() {
+        let (levels, counters) =
+            (Levels::default(), Counters { zone: "a".to_owned(), ..Counters::default() });
+        let mut log = log(&Arc::new(counters));
+        tracing::subscriber::with_default(levels.clone(), || {
+            ["a", "b", "b"].iter().for_each(|zone| log.on_connected(Some(zone)));
+        });
+        assert_eq!(levels.take(), [Level::INFO, Level::INFO, Level::WARN, Level::INFO]);
+        let problem = SetupProblem::ForeignZone { zone: "a".to_owned(), aggregator_zone: "b".to_owned() };
+        assert_eq!(log.table.problems.list(), [problem]);
+    }
+
+    #[test]
     fn aggregators_that_refuse_are_counted_until_they_connect_or_are_left() {
         let counters = Arc::new(Counters::default());
-        let [mut one, mut other] = [(); 2].map(|()| StreamLog::new(Arc::clone(&counters)));
+        let [mut one, mut other] = [(); 2].map(|()| log(&counters));
         let forbidden_now = || counters.refused().get("forbidden").copied();
         assert_eq!(forbidden_now(), None);
         one.on_disconnected(&forbidden(), false);

@@ -116,7 +116,7 @@ impl Streams<'_> {
             self.stops.insert(id, stop.clone());
             let subscription = self.control.subscription.clone();
             let child = Shared::new(SessionChild { subscription: subscription.clone(), id });
-            let log = StreamLog::new(Arc::clone(&self.control.counters));
+            let log = StreamLog::new(self.control, &name);
             let observer = SessionObserver { log, subscription, id, name, lost: Arc::clone(&self.lost) };
             self.tasks.spawn(async move {
                 child::run(child, dial, stop, observer).await;

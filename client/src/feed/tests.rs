@@ -196,3 +196,32 @@ async fn two_feeds_for_one_instance_do_not_run_at_once() {
     let next = named().spawn().unwrap();
     next.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn server_that_takes_connections_and_sends_nothing_is_named() {
+    // Never accepted by this process: the system completes the connections, and no byte comes back.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = mute.local_addr().unwrap().to_string();
+    let builder = Limiter::builder("shop").unwrap().aggregator(&format!("http://{address}")).unwrap();
+    let (limiter, feed) = builder.build().unwrap();
+    let handle = feed.spawn().unwrap();
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if !limiter.setup_problems().is_empty() {
+            break;
+        }
+    }
+    assert_eq!(limiter.setup_problems(), [SetupProblem::SilentAggregator { address }]);
+    handle.shutdown().await;
+}
+
+#[test]
+fn limiter_without_aggregators_is_a_problem_from_the_start() {
+    let (warnings, _guard) = Warnings::collect();
+    let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    assert_eq!(limiter.setup_problems(), [SetupProblem::NoAggregator]);
+    assert_eq!(warnings.with(&["WARN", "PLIMSOLL_AGGREGATOR"]), 1);
+    let none: [&str; 0] = [];
+    let error = Limiter::builder("shop").unwrap().aggregators(&none).unwrap_err();
+    assert!(error.to_string().contains("empty list"), "{error}");
+}

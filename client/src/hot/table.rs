@@ -2,6 +2,7 @@
 //! of headroom, and the counters of each thread.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
@@ -15,12 +16,10 @@ use crate::hot::thread_counters::CounterBlock;
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
 use crate::interner::{Interner, Lookup};
-use crate::limiter::{Limits, Peek, Waiting};
+use crate::limiter::{BUCKETS_MAX_DEFAULT, Limits, Peek, Waiting};
 use crate::responses::Responses;
-use crate::setup::SetupProblems;
+use crate::setup::{SetupProblem, SetupProblems};
 
-/// The largest number of buckets of a limiter, which is also bounded by the number of keys.
-pub(crate) const BUCKETS_MAX: usize = 1_024;
 /// One bucket of this many has room only if the service itself declares it, and not if only requests name it.
 const DECLARED_ONLY: usize = 2;
 /// One key of this many, at most one for each bucket, is kept for the default classes of such buckets.
@@ -103,6 +102,8 @@ pub(crate) struct Table {
     pub(crate) responses: Arc<Responses>,
     /// The faults in the wiring of the limiter.
     pub(crate) problems: SetupProblems,
+    /// True once requests named a bucket that found no room.
+    is_full_raised: AtomicBool,
     /// Requests that wait for admission.
     pub(crate) waiting: Waiting,
     /// What a test sets.
@@ -111,14 +112,21 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Makes a table for at most `keys_max` keys and `thread_slots` threads with counters of their own.
+    /// Makes a table for at most `keys_max` keys, the default number of buckets and `thread_slots` threads with counters
+    /// of their own.
     pub(crate) fn new(keys_max: usize, thread_slots: usize, seed: u64) -> Self {
+        Self::with_buckets(keys_max, BUCKETS_MAX_DEFAULT, thread_slots, seed)
+    }
+
+    /// Makes a table for at most `buckets_max` buckets.
+    pub(crate) fn with_buckets(keys_max: usize, buckets_max: usize, thread_slots: usize, seed: u64) -> Self {
         let keys_max = keys_max.max(1);
+        let declared_keys = buckets_max.min(keys_max / DECLARED_KEYS);
         // Every bucket takes at least one key, that of its default class.
-        let buckets_max = BUCKETS_MAX.min(keys_max);
+        let buckets_max = buckets_max.min(keys_max);
         Self {
             buckets: Interner::new(buckets_max, seed).reserving(buckets_max / DECLARED_ONLY),
-            keys: Interner::new(keys_max, seed).reserving(BUCKETS_MAX.min(keys_max / DECLARED_KEYS)),
+            keys: Interner::new(keys_max, seed).reserving(declared_keys),
             default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
             // Threads hold batches of tokens by key and, after those, by bucket.
             counters: ThreadCounters::new(keys_max + buckets_max, thread_slots),
@@ -132,6 +140,7 @@ impl Table {
             passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
             problems: SetupProblems::default(),
+            is_full_raised: AtomicBool::new(false),
             waiting: Waiting::default(),
             #[cfg(feature = "testing")]
             hooks: crate::testing::Hooks::default(),
@@ -236,8 +245,40 @@ impl Table {
         let target = self.bucket(bucket).map(|place| self.target(place, tenant));
         if target.is_none() {
             self.untracked.fetch_add(1, Ordering::Relaxed);
+            self.check_full(bucket);
         }
         target
+    }
+
+    /// Raises the problem of a full table for the first bucket of a request that found no room.
+    #[cold]
+    fn check_full(&self, bucket: &str) {
+        use std::sync::atomic::Ordering;
+        let is_full = || self.buckets.capacity().free == 0 || self.keys.capacity().free == 0;
+        if !self.is_full_raised.load(Ordering::Relaxed)
+            && check_name(bucket).is_ok()
+            && is_full()
+            && !self.is_full_raised.swap(true, Ordering::Relaxed)
+        {
+            self.raise_full(bucket);
+        }
+    }
+
+    /// Raises the problem of a bucket without room.
+    pub(crate) fn raise_full(&self, bucket: &str) {
+        let (setting, max) = self.setting_reached(bucket);
+        self.problems.raise(SetupProblem::BucketsFull { bucket: bucket.to_owned(), setting, max });
+    }
+
+    /// Returns the setting that leaves a bucket without room, and its value.
+    pub(crate) fn setting_reached(&self, bucket: &str) -> (&'static str, usize) {
+        let (buckets_max, keys_max) = (self.default_keys.len(), self.guards.len());
+        let has_no_key = self.buckets.known(0, bucket).is_some();
+        if has_no_key || buckets_max == keys_max {
+            ("keys_max", keys_max)
+        } else {
+            ("buckets_max", buckets_max)
+        }
     }
 
     /// Returns a key's own directive.

@@ -21,8 +21,11 @@ use plimsoll_core::report::Identity;
 use crate::builder::{BuildError, LimiterBuilder};
 use crate::feed::Control;
 use crate::hot::table::Table;
-use crate::setup::SetupProblem;
+use crate::setup::{SetupProblem, readable_debug};
 use crate::subscription::Subscription;
+
+/// The default number of buckets.
+pub const BUCKETS_MAX_DEFAULT: usize = 1_024;
 
 /// The default number of keys with a state of their own.
 pub const KEYS_MAX_DEFAULT: usize = 10_000;
@@ -48,7 +51,8 @@ pub struct Limiter {
 }
 
 /// The reason why a bucket cannot be declared.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BucketError {
     /// The name breaks the rule of names.
     #[error("bucket `{name}`: {source}")]
@@ -59,9 +63,21 @@ pub enum BucketError {
         source: InvalidName,
     },
     /// The limiter has no room for another bucket or its default class.
-    #[error("bucket `{0}`: the limiter's table is full; raise its keys_max")]
-    Full(String),
+    #[error(
+        "bucket `{bucket}`: the limiter has no room for it, because LimiterBuilder::{setting} is {max}; raise it, or name \
+         fewer buckets"
+    )]
+    Full {
+        /// The bucket without room.
+        bucket: String,
+        /// The method of the builder whose limit was reached: `buckets_max` or `keys_max`.
+        setting: &'static str,
+        /// That limit.
+        max: usize,
+    },
 }
+
+readable_debug!(BucketError);
 
 impl Limiter {
     /// Starts to configure a limiter for an instance of `service`, in the zone `default`, without an
@@ -71,6 +87,15 @@ impl Limiter {
     /// When the service's name is invalid.
     pub fn builder(service: &str) -> Result<LimiterBuilder, BuildError> {
         LimiterBuilder::new(service)
+    }
+
+    /// Starts to configure a limiter for an instance of `service` by the environment of this process, under the names
+    /// that [`LimiterBuilder::variables`] lists.
+    ///
+    /// # Errors
+    /// When the service's name or the value of a variable is invalid.
+    pub fn from_env(service: &str) -> Result<LimiterBuilder, BuildError> {
+        LimiterBuilder::from_env(service)
     }
 
     /// Makes a limiter without a transport: the caller carries reports and directives between the
@@ -112,7 +137,11 @@ impl Limiter {
     pub fn bucket(&self, name: &str) -> Result<BucketHandle, BucketError> {
         let declared = self.table.declare(name);
         let place = declared.map_err(|source| BucketError::Name { name: name.to_owned(), source })?;
-        let place = place.ok_or_else(|| BucketError::Full(name.to_owned()))?;
+        let place = place.ok_or_else(|| {
+            self.table.raise_full(name);
+            let (setting, max) = self.table.setting_reached(name);
+            BucketError::Full { bucket: name.to_owned(), setting, max }
+        })?;
         self.table.responses.set_name(place.bucket, name);
         Ok(BucketHandle { table: Arc::clone(&self.table), place })
     }

@@ -184,3 +184,42 @@ fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
         assert!(limiter.table.untracked() > 0, "the others are counted");
     }
 }
+
+#[test]
+fn full_table_names_the_setting_and_its_value() {
+    for (keys_max, buckets_max, setting, max) in [(1_000, 4, "buckets_max", 4), (3, 100, "keys_max", 3)] {
+        let builder = Limiter::builder("shop").unwrap().keys_max(keys_max).buckets_max(buckets_max);
+        let (limiter, _feed) = builder.build().unwrap();
+        (0..max).for_each(|number| drop(limiter.bucket(&format!("b{number}")).unwrap()));
+        let error = limiter.bucket("late").unwrap_err();
+        let expected = BucketError::Full { bucket: "late".to_owned(), setting, max };
+        assert_eq!(error, expected);
+        for part in ["`late`", &format!("LimiterBuilder::{setting} is {max}")] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        let problem = SetupProblem::BucketsFull { bucket: "late".to_owned(), setting, max };
+        assert!(limiter.setup_problems().contains(&problem), "{:?}", limiter.setup_problems());
+    }
+}
+
+#[test]
+fn bucket_of_a_request_without_room_is_a_problem_once() {
+    let (limiter, _feed) = Limiter::builder("shop").unwrap().buckets_max(4).build().unwrap();
+    (0..4).for_each(|number| drop(limiter.bucket(&format!("b{number}")).unwrap()));
+    for name in ["late", "later", "bad name"] {
+        assert!(limiter.admit(name, "acme").is_admit());
+    }
+    let full: Vec<String> = limiter
+        .setup_problems()
+        .iter()
+        .filter(|problem| problem.kind() == "buckets_full")
+        .map(|problem| problem.subject().to_owned())
+        .collect();
+    assert_eq!(full, ["late"]);
+}
+
+#[test]
+fn more_buckets_than_the_default_have_room_if_set() {
+    let (limiter, _feed) = Limiter::builder("shop").unwrap().buckets_max(1_500).build().unwrap();
+    assert!((0..1_500).all(|number| limiter.bucket(&format!("b{number}")).is_ok()));
+}

@@ -3,6 +3,8 @@
 
 mod held;
 mod problem;
+mod readable;
 
-pub(crate) use held::SetupProblems;
+pub(crate) use held::{SETUP_PROBLEMS_MAX, SetupProblems};
 pub use problem::SetupProblem;
+pub(crate) use readable::{readable_debug, write_readable};

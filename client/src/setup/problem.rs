@@ -74,13 +74,15 @@ pub enum SetupProblem {
     },
     /// The limiter has no room for a bucket.
     #[error(
-        "no room for the bucket `{bucket}`: its requests are admitted and not counted, because {max} buckets are in use; \
-         raise LimiterBuilder::buckets_max, or name fewer buckets"
+        "no room for the bucket `{bucket}`: its requests are admitted and not counted, because LimiterBuilder::{setting} is \
+         {max}; raise it, or name fewer buckets"
     )]
     BucketsFull {
         /// The bucket without room.
         bucket: String,
-        /// The limit that was reached.
+        /// The method of the builder whose limit was reached: `buckets_max` or `keys_max`.
+        setting: &'static str,
+        /// That limit.
         max: usize,
     },
 }

@@ -86,8 +86,8 @@ use plimsoll_core::quantity::{DropRatio, InvalidRate, Limit, Rate};
 use plimsoll_core::report::Counts;
 
 use crate::hot::directive_word::DirectiveWord;
-use crate::hot::table::{BUCKETS_MAX, Table};
-use crate::limiter::{BucketError, Limiter};
+use crate::hot::table::Table;
+use crate::limiter::{BUCKETS_MAX_DEFAULT, BucketError, Limiter};
 
 /// The number of keys of a limiter for tests; further tenants share their bucket's default class.
 pub const KEYS_MAX: usize = 4_096;
@@ -299,7 +299,7 @@ impl ControlPlane {
     fn publish_all(&self) {
         let (table, state) = (self.table(), self.state());
         table.hooks.set_fallback(state.word(None));
-        for bucket in 0..BUCKETS_MAX as u32 {
+        for bucket in 0..BUCKETS_MAX_DEFAULT as u32 {
             if let Some(key) = table.default_key(bucket) {
                 table.publish(key, state.word(Some(bucket)));
             }

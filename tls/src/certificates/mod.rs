@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use plimsoll_core::exchange::PeerId;
+use plimsoll_core::exchange::{InvalidPeerId, PeerId, PeerRole};
 use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::watch;
 
@@ -70,6 +70,22 @@ struct State {
     refused: Option<String>,
 }
 
+/// The reason why a certificate is not that of a role.
+#[derive(Debug, thiserror::Error)]
+pub enum RoleError {
+    /// No certificate can name the role.
+    #[error(transparent)]
+    Invalid(#[from] InvalidPeerId),
+    /// The certificate names another role.
+    #[error("the certificate is that of {certificate}, not of {expected}")]
+    Other {
+        /// The identity in the certificate.
+        certificate: Box<PeerId>,
+        /// The identity of the role.
+        expected: Box<PeerId>,
+    },
+}
+
 impl Certificates {
     /// Reads the files. A certificate that has expired is taken, and logged: its renewal may be on the way.
     ///
@@ -91,6 +107,20 @@ impl Certificates {
     /// Returns the identity of this process, which never changes.
     pub fn id(&self) -> PeerId {
         self.current().id.clone()
+    }
+
+    /// Compares the identity of this process with a role in its own trust domain.
+    ///
+    /// # Errors
+    /// If no certificate can name the role, or this one names another.
+    pub fn check_role(&self, role: PeerRole) -> Result<(), RoleError> {
+        let certificate = self.id();
+        let expected = PeerId::new(certificate.trust_domain(), role)?;
+        if certificate == expected {
+            return Ok(());
+        }
+        let (certificate, expected) = (Box::new(certificate), Box::new(expected));
+        Err(RoleError::Other { certificate, expected })
     }
 
     /// Returns the directory of the files.

@@ -153,7 +153,7 @@ struct KeyText {
 
 impl Snapshot {
     /// The most buckets in a snapshot.
-    pub(crate) const BUCKETS_MAX: usize = crate::hot::table::BUCKETS_MAX;
+    pub(crate) const BUCKETS_MAX: usize = crate::builder::BUCKETS_MAX;
 
     /// Reduces the snapshot to the default class of each bucket.
     pub(crate) fn classes_only(mut self) -> Self {
