@@ -137,6 +137,32 @@ async fn requests_without_a_trace_are_drawn_at_every_hop() {
     }
 }
 
+#[tokio::test]
+async fn request_that_counts_as_several_is_decided_by_its_trace() {
+    let limiter = limiter("shop", ratio(5));
+    let key = limiter.bucket("shop").unwrap().key("default");
+    let rules = Rules::new(&limiter, Tenant::default(), [Rule::bucket("shop").cost(|_| 3)]).unwrap();
+    let of_closure = key.clone();
+    let closure = move |_: Head<'_>| Some((of_closure.clone(), 3));
+    for layer in [LoadShedLayer::new(rules), LoadShedLayer::new(closure)] {
+        let before = key.counts();
+        let mut service = layer
+            .layer(service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(String::new())))));
+        let mut admitted = 0;
+        for trace in 1..=1_000_u128 {
+            let traceparent = format!("00-{trace:032x}-00f067aa0ba902b7-01");
+            let request = Request::get("/orders/7").header("traceparent", traceparent).body(()).unwrap();
+            let response = service.ready().await.unwrap().call(request).await.unwrap();
+            let drawn = COHERENCE.draw_key().draw(TraceId::new(trace).unwrap());
+            assert_eq!(response.status() == 200, !coin::refuses(ratio(5), drawn), "trace {trace}");
+            admitted += u64::from(response.status() == 200);
+        }
+        let after = key.counts();
+        assert_eq!(after.offered - before.offered, 3 * 1_000);
+        assert_eq!(after.admitted() - before.admitted(), 3 * admitted);
+    }
+}
+
 /// The draw key reaches independent limiters over the real protocol.
 #[tokio::test(flavor = "multi_thread")]
 async fn draw_key_of_the_fleet_reaches_every_limiter() {

@@ -15,6 +15,8 @@ mod hot_path;
 #[cfg(test)]
 mod http;
 #[cfg(test)]
+mod nested;
+#[cfg(test)]
 mod parent;
 #[cfg(test)]
 mod paths;

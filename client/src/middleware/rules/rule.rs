@@ -125,6 +125,10 @@ impl Rule {
 
     /// Names the rule by its place in the list and its parts.
     pub(super) fn describe(&self, number: usize) -> String {
+        format!("rule {number} ({})", self.parts())
+    }
+
+    fn parts(&self) -> String {
         let mut parts = vec![match (&self.bucket, self.is_last) {
             (None, _) => "unlimited".to_owned(),
             (Some(bucket), false) => format!("bucket `{bucket}`"),
@@ -136,12 +140,12 @@ impl Rule {
             let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
             format!("methods {}", methods.join(" "))
         }));
-        format!("rule {number} ({})", parts.join(", "))
+        parts.join(", ")
     }
 }
 
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.describe(0))
+        write!(f, "Rule({})", self.parts())
     }
 }

@@ -197,8 +197,8 @@ fn param(symbols: &[Symbol], open: usize) -> Result<(Then, usize), PathFault> {
         return Err(PathFault::Braces);
     }
     let is_rest = byte(open + 1) == Some(b'*');
-    for at in open + 2..symbols.len() {
-        match symbols[at] {
+    for (at, symbol) in symbols.iter().enumerate().skip(open + 2) {
+        match symbol {
             (b'}', false) if is_rest && at == open + 2 => return Err(PathFault::Braces),
             (b'}', false) => return Ok((if is_rest { Then::Rest } else { Then::Param }, at + 1)),
             (b'*' | b'/', _) => return Err(PathFault::Braces),

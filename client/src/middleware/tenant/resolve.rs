@@ -31,16 +31,24 @@ pub(super) struct Resolved(pub(super) Arc<str>);
 /// source of [`Tenant::or`](super::Tenant::or). A look-up that is ready at once sets no timer.
 ///
 /// ```
-/// use std::{collections::HashMap, sync::Arc};
-/// use plimsoll_client::middleware::{Head, ResolveTenantLayer, Tenant};
-/// # async fn ask_database(key: String) -> Option<String> { Some(key) }
+/// use axum::{Router, routing::get};
+/// use plimsoll_client::Limiter;
+/// use plimsoll_client::middleware::{Head, LoadShedLayer, ResolveTenantLayer, Rule, Rules, Tenant};
+/// # async fn ask_cache(key: String) -> Option<String> { Some(key) }
 ///
-/// let layer = ResolveTenantLayer::new(|request: Head<'_>| {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (limiter, _feed) = Limiter::builder("shop")?.build()?;
+/// let resolve = ResolveTenantLayer::new(|request: Head<'_>| {
 ///     let key = request.header("x-api-key").map(str::to_owned);
-///     async move { ask_database(key?).await }
+///     async move { ask_cache(key?).await }
 /// });
-/// let tenant = Tenant::resolved();
-/// # drop((layer, tenant));
+/// let rules = Rules::new(&limiter, Tenant::resolved(), [Rule::otherwise("shop")])?;
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(LoadShedLayer::new(rules).same_body())
+///     .layer(resolve);
+/// # drop(app);
+/// # Ok(()) }
 /// ```
 pub struct ResolveTenantLayer<F> {
     look_up: Arc<F>,

@@ -1,0 +1,151 @@
+//! Rules and routers inside of routers: a layer at any place compares the path that it sees and the whole one.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::routing::get;
+use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, SameBody, Tenant};
+use plimsoll_client::{KeyHandle, Limiter};
+use tower::ServiceExt;
+
+type Layer = LoadShedLayer<SameBody>;
+
+/// A place of the layer in an application whose orders are below `/api`.
+type Place = fn(Layer) -> Router;
+
+const INSIDE: Place = |layer| Router::new().nest("/api", orders().layer(layer));
+const ON_ROUTES: Place = |layer| Router::new().nest("/api", orders().route_layer(layer));
+const IN_SERVICE: Place = |layer| Router::new().nest_service("/api", orders().layer(layer));
+const AROUND_SERVICE: Place =
+    |layer| Router::new().nest_service("/api", tower::Layer::layer(&layer, orders().with_state::<()>(())));
+const OUTSIDE: Place =
+    |layer| Router::new().nest("/api", orders()).fallback(get(async || "nothing")).layer(layer);
+const AROUND: Place = |layer| {
+    let router = Router::new().nest("/api", orders()).fallback(get(async || "nothing"));
+    Router::new().fallback_service(tower::Layer::layer(&layer, router.with_state::<()>(())))
+};
+
+const PLACES: [(&str, Place); 6] = [
+    ("inside", INSIDE),
+    ("on routes", ON_ROUTES),
+    ("in a service", IN_SERVICE),
+    ("around a service", AROUND_SERVICE),
+    ("outside", OUTSIDE),
+    ("around", AROUND),
+];
+
+fn orders() -> Router {
+    let router = Router::new().route("/orders/{id}", get(async || "orders"));
+    router.route("/healthz", get(async || "healthz")).route("/{*rest}", get(async || "any"))
+}
+
+struct App {
+    router: Router,
+    limiter: Limiter,
+    keys: [(&'static str, KeyHandle); 2],
+}
+
+impl App {
+    fn new(place: Place, rule: Rule) -> Self {
+        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let rules = Rules::new(&limiter, Tenant::default(), [rule, Rule::otherwise("rest")]).unwrap();
+        let keys = ["orders", "rest"].map(|name| (name, limiter.bucket(name).unwrap().key("default")));
+        Self { router: place(LoadShedLayer::new(rules).same_body()), limiter, keys }
+    }
+
+    /// Sends a request; returns the bucket that counted it.
+    async fn get(&self, uri: &str) -> Option<&'static str> {
+        let offered = || self.keys.each_ref().map(|(_, key)| key.counts().offered);
+        let before = offered();
+        let request = Request::get(uri).body(Body::empty()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200, "{uri}");
+        let counted: Vec<_> = offered().iter().zip(before).map(|(after, before)| after - before).collect();
+        assert!(counted.iter().sum::<u64>() <= 1, "{uri}: {counted:?}");
+        self.keys.iter().zip(counted).find(|(_, counted)| *counted == 1).map(|((bucket, _), _)| *bucket)
+    }
+
+    fn has_route_problem(&self) -> bool {
+        self.limiter.setup_problems().iter().any(|problem| problem.kind() == "route_outside_router")
+    }
+}
+
+#[tokio::test]
+async fn rule_matches_the_stripped_path_and_the_whole_one() {
+    for (name, place) in PLACES {
+        let is_stripped = !["outside", "around"].contains(&name);
+        let rule = |path| Rule::bucket("orders").path(path);
+        for (rule, is_known) in [
+            (rule("/orders/{id}"), is_stripped),
+            (Rule::bucket("orders").prefix("/orders"), is_stripped),
+            (rule("/api/orders/{id}"), true),
+            (Rule::bucket("orders").prefix("/api/orders"), true),
+        ] {
+            let case = format!("{rule:?} {name}");
+            let app = App::new(place, rule);
+            let expected = Some(if is_known { "orders" } else { "rest" });
+            for uri in [
+                "/api/orders/7",
+                "/api/%6frders/7",
+                "/api/x/../orders/7",
+                "/api//orders/7",
+                "/api/orders%2f7",
+            ] {
+                assert_eq!(app.get(uri).await, expected, "{uri} {case}");
+            }
+            for uri in ["/api/ordersx/7", "/api/other"] {
+                assert_eq!(app.get(uri).await, Some("rest"), "{uri} {case}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn route_rule_names_the_whole_template_and_needs_a_layer_inside_of_the_router() {
+    for (name, place) in PLACES {
+        let app = App::new(place, Rule::bucket("orders").route("/api/orders/{id}"));
+        let is_known = !["around", "around a service"].contains(&name);
+        let expected = Some(if is_known { "orders" } else { "rest" });
+        assert_eq!(app.get("/api/orders/7").await, expected, "{name}");
+        assert_eq!(app.get("/api/%6frders/7").await, Some("rest"), "{name}: another route");
+    }
+    let stripped = App::new(INSIDE, Rule::bucket("orders").route("/orders/{id}"));
+    assert_eq!(stripped.get("/api/orders/7").await, Some("rest"), "the template is the whole one");
+}
+
+#[tokio::test]
+async fn layer_outside_of_every_router_is_a_setup_problem() {
+    let rule = || Rule::bucket("orders").route("/api/orders/{id}");
+    let around = |layer: &Layer| tower::Layer::layer(layer, orders().with_state::<()>(()));
+    let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    let rules = Rules::new(&limiter, Tenant::default(), [rule()]).unwrap();
+    let service = around(&LoadShedLayer::new(rules).same_body());
+    let problems =
+        || limiter.setup_problems().iter().filter(|it| it.kind() == "route_outside_router").count();
+    assert_eq!(problems(), 0);
+    for _ in 0..3 {
+        service.clone().oneshot(Request::get("/orders/7").body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(problems(), 1);
+    }
+    let inside = App::new(OUTSIDE, rule());
+    for uri in ["/nothing", "/api/orders/7", "/nothing"] {
+        inside.get(uri).await;
+    }
+    assert!(!inside.has_route_problem(), "a fallback has no route");
+}
+
+#[tokio::test]
+async fn exemption_holds_for_the_path_that_the_layer_sees_and_for_no_other_form() {
+    for (name, place) in PLACES {
+        let app = App::new(place, Rule::unlimited().path("/healthz"));
+        let is_stripped = !["outside", "around"].contains(&name);
+        let expected = if is_stripped { None } else { Some("rest") };
+        assert_eq!(app.get("/api/healthz").await, expected, "{name}");
+        for uri in ["/api/%68ealthz", "/api/x/../healthz", "/api/healthz/../orders/7"] {
+            assert_eq!(app.get(uri).await, Some("rest"), "{uri} {name}");
+        }
+    }
+    let outside = App::new(OUTSIDE, Rule::unlimited().path("/api/healthz"));
+    assert_eq!(outside.get("/api/healthz").await, None);
+    assert_eq!(outside.get("/nothing").await, Some("rest"));
+}
