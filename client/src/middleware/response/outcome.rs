@@ -84,7 +84,9 @@ mod tests {
 
     #[test]
     fn head_shows_the_ending_unless_trailers_do() {
-        let cases: [(u16, Option<&str>, Option<&str>, Option<Ending>); 16] = [
+        /// The HTTP status, the content type, `grpc-status`, and the ending.
+        type Case = (u16, Option<&'static str>, Option<&'static str>, Option<Ending>);
+        let cases: [Case; 16] = [
             (200, None, None, Some(Ending::Status(200))),
             (503, Some("text/plain"), None, Some(Ending::Status(503))),
             // A header of this name means nothing outside of gRPC.
