@@ -94,7 +94,7 @@ async fn refusal_has_reason_and_retry_after_and_never_reaches_the_service() {
         assert_eq!(response.headers["content-type"], "application/problem+json");
         assert_eq!(response.headers["x-ratelimit-reason"], "cluster_overload");
         let retry_after: u64 = response.headers["retry-after"].to_str().unwrap().parse().unwrap();
-        assert!((1..=3).contains(&retry_after), "{retry_after}");
+        assert!((1..=240).contains(&retry_after), "{retry_after}");
         let problem: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
         assert_eq!(problem["violated-policies"], serde_json::json!(["write"]));
         assert_eq!(problem["status"], 429);

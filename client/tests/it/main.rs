@@ -5,6 +5,8 @@ mod allocations;
 #[cfg(test)]
 mod coherent;
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod exports;
 #[cfg(test)]
 mod flood;
