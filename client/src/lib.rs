@@ -53,7 +53,8 @@ pub mod testing;
 pub use builder::{BuildError, LimiterBuilder};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
 pub use limiter::{
-    BUCKETS_MAX_DEFAULT, BucketError, BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek, Shard,
+    BUCKETS_MAX_DEFAULT, BucketError, BucketHandle, BucketStatus, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek,
+    ProblemStatus, Shard, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;

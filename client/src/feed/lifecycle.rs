@@ -19,7 +19,8 @@ const NOT_RUN_MAX: Duration = Duration::from_secs(10);
 static RUNNING: Mutex<BTreeSet<(Name, Name)>> = Mutex::new(BTreeSet::new());
 
 /// The state of a feed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FeedState {
     /// The feed was not run yet.

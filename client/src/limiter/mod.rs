@@ -3,12 +3,14 @@
 mod handles;
 mod limits;
 mod shard;
+mod status;
 mod waiting;
 
 pub use handles::{BucketHandle, KeyHandle, Peek};
 use handles::{decide_traced, thread_ctx};
 pub(crate) use limits::Limits;
 pub use shard::Shard;
+pub use status::{BucketStatus, ProblemStatus, Status};
 pub(crate) use waiting::Waiting;
 
 use std::sync::Arc;

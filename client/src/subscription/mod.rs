@@ -296,6 +296,11 @@ impl Subscription {
         }
     }
 
+    /// Returns every bucket with its directive, `None` before the first.
+    pub(crate) fn posted(&self) -> impl Iterator<Item = (&Bucket, Option<&Posted>)> {
+        self.buckets.iter().map(|bucket| (bucket, self.directives.get(bucket)))
+    }
+
     /// Returns the responses that were watched so far.
     pub(crate) fn responses(&self) -> Vec<BucketResponses> {
         evidence::responses(&self.table, &self.buckets)

@@ -16,6 +16,7 @@ mod grpc;
 mod hot_path;
 #[cfg(test)]
 mod http;
+mod lifecycle;
 #[cfg(test)]
 mod nested;
 #[cfg(test)]

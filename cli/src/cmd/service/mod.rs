@@ -13,6 +13,7 @@ use anyhow::Context;
 use axum::Router;
 use axum::extract::Path;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use clap::ValueHint;
 use clap::builder::ArgPredicate;
@@ -30,7 +31,7 @@ pub(crate) use trust::{TrustArgs, TrustError};
 /// The arguments of the demo service.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address that serves HTTP; /metrics and /healthz are on it too and never limited
+    /// Address that serves HTTP; /metrics, /status and /healthz are on it too and never limited
     #[arg(long, env = "PLIMSOLL_LISTEN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)))]
     pub(crate) listen: SocketAddr,
     /// Aggregators of its zone: https://HOST:PORT each, http://HOST:PORT each for plaintext, or dns://HOST:PORT for
@@ -141,7 +142,9 @@ impl Service {
                 .encode_to_string(&registry.gather())
                 .unwrap_or_else(|error| format!("# cannot encode the metrics: {error}\n"))
         };
-        let router = router.route("/metrics", get(metrics)).route("/healthz", get(async || "alive\n"));
+        let status = async move || ([(CONTENT_TYPE, "application/json")], status(&limiter));
+        let router = router.route("/metrics", get(metrics)).route("/status", get(status));
+        let router = router.route("/healthz", get(async || "alive\n"));
         Ok(Self { router, feed })
     }
 
@@ -159,6 +162,12 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// Returns the state of the limiter as JSON.
+fn status(limiter: &Limiter) -> String {
+    serde_json::to_string(&limiter.status())
+        .unwrap_or_else(|error| format!("{{\"error\":\"cannot encode the status: {error}\"}}"))
 }
 
 /// Does the work of one request; returns false if there was no room for it.

@@ -1,0 +1,122 @@
+//! The status of a limiter, for the status page of a service.
+
+use std::collections::BTreeMap;
+
+use plimsoll_core::decision::ShownMode;
+use plimsoll_core::directive::Posted;
+use plimsoll_core::quantity::{MonoTime, Rate};
+use serde::Serialize;
+
+use super::Limiter;
+use crate::FeedState;
+use crate::feed::Control;
+use crate::subscription::Subscription;
+
+/// The state of a limiter at one moment, to be served as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// The state of the feed; null for a limiter without one.
+    pub feed: Option<FeedState>,
+    /// The number of aggregators that the feed is connected to.
+    pub connected: u64,
+    /// The number of aggregators whose last connection was refused for lack of trust, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// The highest controller epoch applied; null before the first.
+    pub epoch: Option<u64>,
+    /// Seconds since the controller last counted a report of the zone; null if it never did.
+    pub upstream_age_s: Option<f64>,
+    /// Decisions that no aggregator has acknowledged.
+    pub unreported: u64,
+    /// True while the kill file or `PLIMSOLL_KILL` stops this process from refusing.
+    pub local_kill: bool,
+    /// The faults in the wiring of the limiter that hold now.
+    pub problems: Vec<ProblemStatus>,
+    /// Every bucket that was declared or had a request.
+    pub buckets: BTreeMap<String, BucketStatus>,
+}
+
+/// A fault in the wiring of a limiter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ProblemStatus {
+    /// The kind, as in the metric `plimsoll_setup_problems`.
+    pub problem: &'static str,
+    /// The bucket, zone, route or address at fault; empty where the limiter as a whole is.
+    pub subject: String,
+    /// The fault, and what to do about it.
+    pub text: String,
+}
+
+/// One bucket of a limiter.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct BucketStatus {
+    /// The mode in force here: `shadow`, also while killed, `canary` or `enforce`; `unknown` if no policy names the
+    /// bucket, and before its first directive.
+    pub mode: &'static str,
+    /// The limit in requests/s over all zones; null without one, and while it is not known.
+    pub limit_rps: Option<f64>,
+    /// The bucket of the policy with the most similar name, if no policy names this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
+}
+
+impl Limiter {
+    /// Returns the state of the limiter, for a status page.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")?.build()?;
+    /// limiter.bucket("checkout")?;
+    /// assert_eq!(limiter.status().buckets["checkout"].mode, "unknown");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let problems = self.setup_problems().into_iter().map(|problem| ProblemStatus {
+            problem: problem.kind(),
+            subject: problem.subject().to_owned(),
+            text: problem.to_string(),
+        });
+        let problems = problems.collect();
+        match &self.control {
+            Some(control) => Status { problems, ..self.of_control(control) },
+            None => Status { problems, ..Status::default() },
+        }
+    }
+
+    fn of_control(&self, control: &Control) -> Status {
+        let health = self.health();
+        control.subscription.with(|subscription, now| Status {
+            feed: health.feed,
+            connected: health.connected,
+            refused: health.refused,
+            ..subscription.status(now)
+        })
+    }
+}
+
+impl Subscription {
+    /// Returns the part of the status that the subscription knows.
+    fn status(&mut self, now: MonoTime) -> Status {
+        let unreported = self.unreported();
+        let bucket = |(bucket, posted): (_, Option<&Posted>)| {
+            let terms = posted.map(Posted::terms);
+            let status = BucketStatus {
+                mode: ShownMode::from(self.mode_of(bucket)).as_str(),
+                limit_rps: terms.and_then(|terms| terms.limit.per_second()).map(Rate::per_second),
+                nearest: terms.and_then(|terms| Some(terms.unlisted?.nearest()?.to_owned())),
+            };
+            (bucket.to_string(), status)
+        };
+        Status {
+            epoch: self.epoch().map(|epoch| epoch.0),
+            upstream_age_s: self.upstream_age(now).map(|age| age.as_secs_f64()),
+            unreported,
+            local_kill: self.observes(),
+            buckets: self.posted().map(bucket).collect(),
+            ..Status::default()
+        }
+    }
+}
